@@ -1,0 +1,132 @@
+"""What the rules propose, and the reasons they give."""
+
+from __future__ import annotations
+
+from tvm import relax
+from tvm.script import relax as R
+
+from unity_collage.graph import DataflowGraph, Limits
+from unity_collage.index_set import to_text
+from unity_collage.rules import DFPattern, Found, FusionCone, OnlyValid, OpPredicate, PrimitiveChain, Union
+from unity_collage.rules.base import Declined, Rule
+from unity_collage.testing import graphs
+
+
+def found(rule: Rule, func: relax.Function) -> list[str]:
+    return sorted(to_text(p.inside) for p in rule.apply(DataflowGraph(func)) if isinstance(p, Found))
+
+
+def reasons(rule: Rule, func: relax.Function) -> list[str]:
+    return [p.reason for p in rule.apply(DataflowGraph(func)) if isinstance(p, Declined)]
+
+
+def test_cone_offers_every_run_of_a_chain() -> None:
+    assert found(FusionCone(), graphs.chain()) == ["{0,1}", "{0..2}", "{0}", "{1,2}", "{1}", "{2}"]
+
+
+def test_cone_makes_one_candidate_of_two_branches_joining() -> None:
+    """add(relu(x), relu(y)), which Relay Collage's combiner never paired."""
+    assert "{0..2}" in found(FusionCone(), graphs.two_branches_joining())
+
+
+def test_cone_never_taps() -> None:
+    offered = found(FusionCone(), graphs.diamond_with_tap())
+    assert "{1,2}" in offered and "{0..2}" in offered and "{0,1}" not in offered and "{0,2}" not in offered
+
+
+def test_cone_keeps_opaque_calls_apart() -> None:
+    assert found(FusionCone(), graphs.opaque_in_the_middle()) == ["{0}", "{2}"]
+    assert any("has no legalization" in r for r in reasons(FusionCone(), graphs.opaque_in_the_middle()))
+
+
+def test_cone_respects_depth_and_still_offers_the_largest() -> None:
+    assert found(FusionCone(max_depth=2), graphs.chain()) == ["{0,1}", "{0}", "{1,2}", "{1}", "{2}"]
+    assert "{0..2}" in found(FusionCone(max_regions=1), graphs.chain())
+
+
+def _conv_relu(padding: int = 1) -> relax.Function:
+    x = relax.Var("x", relax.TensorType((1, 4, 8, 8), "float32"))
+    w = relax.Var("w", relax.TensorType((4, 4, 3, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            before = builder.emit(R.exp(x))
+            conv = builder.emit(R.nn.conv2d(before, w, padding=padding))
+            after = builder.emit(R.nn.relu(conv))
+            total = builder.emit_output(R.sum(after))
+        builder.emit_func_output(total)
+    return builder.get()["main"]
+
+
+def test_cone_fuses_behind_an_anchor_and_into_a_reduction_only() -> None:
+    """0 exp, 1 conv2d, 2 relu, 3 sum: nothing into the convolution, no convolution into the sum."""
+    assert found(FusionCone(), _conv_relu()) == ["{0}", "{1,2}", "{1}", "{2,3}", "{2}", "{3}"]
+
+
+def test_dynamic_shapes_are_declined_by_name() -> None:
+    @R.function
+    def func(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            R.output(a)
+        return a
+
+    assert found(FusionCone(), func) == []
+    assert reasons(FusionCone(), func) == ["a has no static shape: (n, 4)"]
+
+
+def test_op_predicate_gives_the_reason_of_the_check() -> None:
+    rule = OpPredicate("exp", frozenset({"relax.exp"}), lambda call: "no exponentials today")
+    assert found(rule, graphs.chain()) == []
+    assert reasons(rule, graphs.chain()) == ["no exponentials today"]
+
+
+def test_union_and_only_valid_compose() -> None:
+    everything = Union((FusionCone(), FusionCone()))
+    assert len(found(everything, graphs.chain())) == 12
+    shallow = OnlyValid(FusionCone(), Limits(max_depth=1))
+    assert found(shallow, graphs.chain()) == ["{0}", "{1}", "{2}"]
+    assert "relu+exp: depth 2, at most 1 allowed" in reasons(shallow, graphs.chain())
+
+
+def test_dataflow_patterns_match_at_every_root_they_can() -> None:
+    from tvm.relax.dpl import is_op, wildcard
+
+    rule = DFPattern(
+        "exp_of_relu",
+        lambda: is_op("relax.exp")(is_op("relax.nn.relu")(wildcard())),
+        lambda calls: None if len(calls) == 2 else f"{len(calls)} calls",
+        root="relax.exp",
+    )
+    assert found(rule, graphs.chain()) == ["{0,1}"]
+    assert found(rule, graphs.diamond()) == ["{0,1}"]
+
+
+def _chain_rule(limit: int) -> PrimitiveChain:
+    """A library whose step is the list of operators it has absorbed: relu first, up to ``limit`` of them."""
+    return PrimitiveChain(
+        "listed",
+        frozenset({"relax.nn.relu"}),
+        step=lambda call: [call.op.name],
+        fused=lambda step, call, _operand: (
+            [*step, call.op.name] if len(step) < limit else f"{limit} operators are the limit"
+        ),
+        absorbed_input=lambda step, value, call: "no layout changes",
+        absorbed_output=lambda step, call: "no layout changes",
+    )
+
+
+def test_primitive_chain_offers_every_prefix_and_says_where_it_ends() -> None:
+    assert found(_chain_rule(3), graphs.chain()) == ["{0,1}", "{0..2}", "{0}"]
+    assert found(_chain_rule(2), graphs.chain()) == ["{0,1}", "{0}"]
+    assert reasons(_chain_rule(2), graphs.chain()) == ["not behind relax.exp: 2 operators are the limit"]
+
+
+def test_primitive_chain_stops_where_a_value_has_two_readers() -> None:
+    assert found(_chain_rule(9), graphs.diamond_with_tap()) == ["{0}"]
+
+
+def test_rules_are_values() -> None:
+    assert FusionCone() == FusionCone() and hash(FusionCone()) == hash(FusionCone())
+    assert Union((FusionCone(),)) != Union((FusionCone(max_depth=2),))
+    assert repr(OnlyValid(FusionCone())) == repr(OnlyValid(FusionCone()))

@@ -1,0 +1,56 @@
+"""Collage for TVM Unity: which operators become one kernel, and which toolchain makes it, by measured cost.
+
+Names are imported on first use, so that ``import unity_collage.runtime`` in a process that only runs
+an exported model loads nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import backends, passes
+    from .backends.base import Backend
+    from .compiler import compile
+    from .cost.database import CostDatabase
+    from .errors import CollageError
+    from .program import Program, load
+    from .runtime import num_threads, set_num_threads
+    from .target import host_target
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Backend": "backends.base",
+    "CollageError": "errors",
+    "CostDatabase": "cost.database",
+    "Program": "program",
+    "compile": "compiler",
+    "host_target": "target",
+    "load": "program",
+    "num_threads": "runtime",
+    "set_num_threads": "runtime",
+}
+
+__all__ = [
+    "Backend",
+    "CollageError",
+    "CostDatabase",
+    "Program",
+    "backends",
+    "compile",
+    "host_target",
+    "load",
+    "num_threads",
+    "passes",
+    "set_num_threads",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in ("backends", "passes"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

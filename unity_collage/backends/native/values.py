@@ -1,0 +1,92 @@
+"""Relax values as the lowerings need them: static shapes, dtypes, constants, whole views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax, tirx
+
+from .program import Scratch, View
+from .views import row_major
+
+
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """The static shape of a tensor, or of a tuple's first field; None if it has none."""
+    if isinstance(value, Scratch):
+        return value.shape
+    ty = _tensor_type(value)
+    shape = None if ty is None else ty.shape
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    extents = [extent for extent in shape.values if isinstance(extent, tirx.IntImm)]
+    return tuple(int(e) for e in extents) if len(extents) == len(shape.values) else None
+
+
+def static_shape(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor that :func:`why_not_static` has nothing against."""
+    shape = shape_of(value)
+    assert shape is not None
+    return shape
+
+
+def dtype_of(value: Any) -> str:
+    """The dtype of a tensor, or of a tuple's first field; ``""`` if unknown."""
+    if isinstance(value, Scratch):
+        return value.dtype
+    ty = _tensor_type(value)
+    return "" if ty is None else str(ty.dtype)
+
+
+def why_not_static(what: str, value: Any) -> str | None:
+    """Why a tensor cannot be described by numbers, or None when it can."""
+    shape = shape_of(value)
+    if shape is None:
+        return f"{what} has no static shape"
+    return f"{what} is empty" if 0 in shape else None
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+
+
+def tensors(call: relax.Call) -> list[relax.Expr]:
+    """The tensor operands of a call, those in tuples too, in order."""
+    found: list[relax.Expr] = []
+    for arg in call.args:
+        fields = arg.fields if isinstance(arg, relax.Tuple) else [arg]
+        found.extend(field for field in fields if is_tensor(field))
+    return found
+
+
+def scalar_of(value: Any) -> float | None:
+    """The number that a constant of one element or a primitive value is, None for anything else."""
+    if isinstance(value, (tirx.IntImm, tirx.FloatImm)):
+        return float(value.value)
+    if isinstance(value, ir.GenericConst) and math.prod(value.value.shape) == 1:
+        return float(value.value.numpy().astype(np.float64).reshape(()))
+    return None
+
+
+def view_of(value: Any, dims: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> View:
+    """A dense tensor as a view: with its own dims (a scalar as one of one element) or with others."""
+    dims = tuple(dims or static_shape(value) or (1,))
+    return View(value, dims, tuple(strides or row_major(dims)), view_dtype(dtype_of(value)))
+
+
+def view_dtype(dtype: str) -> str:
+    """The dtype that a primitive sees: a bool is a byte of 0 or 1."""
+    return "uint8" if dtype == "bool" else dtype
+
+
+def ints(values: Any) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
+
+
+def _tensor_type(value: Any) -> Any:
+    ty = value.ty
+    if isinstance(ty, relax.TupleType) and len(ty.fields):
+        ty = ty.fields[0]
+    return ty if isinstance(ty, relax.TensorType) else None

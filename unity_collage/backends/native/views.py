@@ -1,0 +1,117 @@
+"""Stride algebra: how tensors look through layout changes, broadcasts and merged dimensions. Plain numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from .program import View
+
+
+def row_major(dims: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense tensor whose last dimension is innermost."""
+    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
+
+
+def merged(dims: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Fewest dimensions that address the same elements in the same order with each of several strides.
+
+    Dimensions of one element go; neighbours join where every strides vector lets them.
+    """
+    kept = [(extent, tuple(s[axis] for s in strides)) for axis, extent in enumerate(dims) if extent != 1]
+    joined: list[tuple[int, tuple[int, ...]]] = []
+    for extent, steps in kept:
+        if joined and all(outer == extent * step for outer, step in zip(joined[-1][1], steps, strict=True)):
+            joined[-1] = (joined[-1][0] * extent, steps)
+        else:
+            joined.append((extent, steps))
+    if not joined:
+        joined = [(1, (1,) * len(strides))]
+    return tuple(extent for extent, _ in joined), tuple(zip(*(steps for _, steps in joined), strict=True))
+
+
+def remap(
+    view: View, shape: Sequence[int], strides: Sequence[int], buffer: Any, offset: int = 0
+) -> View | None:
+    """A view of a dense tensor of ``shape``, as one of the memory where that tensor's dimensions have ``strides``.
+
+    None where no strides do: a dimension of the view crosses one of the tensor that is not contiguous there.
+    """
+    dims, (steps,) = merged(shape, strides)
+    radix = row_major(dims)
+    start = _digits(view.offset, radix)
+    reach = list(start)
+    moved: list[int] = []
+    for extent, stride in zip(view.dims, view.strides, strict=True):
+        digits = _digits(stride, radix)
+        if extent > 1:
+            reach = [r + (extent - 1) * d for r, d in zip(reach, digits, strict=True)]
+        moved.append(_dot(digits, steps))
+    if any(r >= extent for r, extent in zip(reach, dims, strict=True)):
+        return None
+    return View(buffer, view.dims, tuple(moved), view.dtype, offset + _dot(start, steps))
+
+
+def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
+    """Strides that repeat a dense tensor of ``shape`` to ``wanted``, by numpy's rule; None where it is not so."""
+    missing = len(wanted) - len(shape)
+    if missing < 0:
+        return None
+    padded = (1,) * missing + tuple(shape)
+    if any(have not in (1, want) for have, want in zip(padded, wanted, strict=True)):
+        return None
+    return tuple(0 if have == 1 else step for have, step in zip(padded, row_major(padded), strict=True))
+
+
+def unrepeated(view: View) -> View:
+    """The view with one element along the dimensions of stride 0, as a vendor library wants a broadcast.
+
+    Strides of dimensions of one element are set to the size of the view, so that none is 0.
+    """
+    dims = tuple(1 if step == 0 else extent for extent, step in zip(view.dims, view.strides, strict=True))
+    span = math.prod(dims)
+    return replace(
+        view,
+        dims=dims,
+        strides=tuple(span if extent == 1 else s for extent, s in zip(dims, view.strides, strict=True)),
+    )
+
+
+def same_strides(a: View, b: View) -> bool:
+    """Whether two views of equal dims lie alike in memory; dimensions of one element do not count."""
+    return a.dims == b.dims and all(
+        extent == 1 or s == t for extent, s, t in zip(a.dims, a.strides, b.strides, strict=True)
+    )
+
+
+def is_dense(view: View, order: Sequence[int] | None = None) -> bool:
+    """Whether the elements fill one block of memory, with axes from outermost to innermost as in ``order``."""
+    ranked = sorted(range(len(view.dims)), key=lambda axis: -view.strides[axis]) if order is None else order
+    inner = [axis for axis in ranked if view.dims[axis] != 1]
+    spans = all(view.strides[a] == view.strides[b] * view.dims[b] for a, b in pairwise(inner))
+    return spans and (not inner or view.strides[inner[-1]] == 1)
+
+
+def is_channels_first(view: View) -> bool:
+    """Dense and batch, channels, spatial from outermost to innermost."""
+    return is_dense(view, range(len(view.dims)))
+
+
+def is_channels_last(view: View) -> bool:
+    """Dense and batch, spatial, channels from outermost to innermost."""
+    return is_dense(view, (0, *range(2, len(view.dims)), 1))
+
+
+def _digits(address: int, radix: Sequence[int]) -> list[int]:
+    digits = []
+    for weight in radix:
+        digits.append(address // weight)
+        address %= weight
+    return digits
+
+
+def _dot(left: Sequence[int], right: Sequence[int]) -> int:
+    return sum(a * b for a, b in zip(left, right, strict=True))

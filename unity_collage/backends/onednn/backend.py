@@ -1,0 +1,40 @@
+"""oneDNN as a backend.
+
+Takes     what its primitives compute: convolutions, products, pooling, norms, softmax, element-wise and binary
+          operators, concatenation, reductions, resampling, layout changes, LRN; each with bias and
+          post-operations behind it and layout changes of operands and result read and written through strides.
+Declines  other dtypes than float32, dynamic shapes, and what the tables name.
+Needs     ``onednn-cpu-gomp``: the build on GNU OpenMP, whose pool is ours.
+"""
+
+from __future__ import annotations
+
+from tvm.target import Target
+
+from ... import runtime
+from ...rules import DFPattern, PrimitiveChain, Rule, Union
+from ..base import Backend
+from ..native.codegen import native_codegen
+from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
+from .lrn import lrn_pattern, why_not_lrn
+
+
+def _rule(_target: Target) -> Rule:
+    chains = PrimitiveChain(
+        "primitive",
+        anchors=frozenset(ANCHORS),
+        step=step,
+        fused=fused,
+        absorbed_input=absorbed_input,
+        absorbed_output=absorbed_output,
+    )
+    return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
+
+
+ONEDNN = Backend(
+    name="onednn",
+    rule=_rule,
+    why_unavailable=lambda: runtime.why_unavailable("onednn"),
+    fingerprint=lambda: f"onednn {runtime.library_version('onednn')}",
+    codegen=native_codegen("onednn", lower),
+)

@@ -1,0 +1,37 @@
+"""OpenBLAS as a backend.
+
+Takes     matrix products and matrix-vector products, batched ones too, with a scalar factor and an added
+          bias or matrix.
+Declines  other dtypes than float32, dynamic shapes, everything that is no product.
+Needs     ``scipy-openblas32``.
+"""
+
+from __future__ import annotations
+
+from tvm.target import Target
+
+from ... import runtime
+from ...rules import PrimitiveChain, Rule
+from ..base import Backend
+from ..native.codegen import native_codegen
+from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
+
+
+def _rule(_target: Target) -> Rule:
+    return PrimitiveChain(
+        "product",
+        anchors=frozenset(ANCHORS),
+        step=step,
+        fused=fused,
+        absorbed_input=absorbed_input,
+        absorbed_output=absorbed_output,
+    )
+
+
+OPENBLAS = Backend(
+    name="openblas",
+    rule=_rule,
+    why_unavailable=lambda: runtime.why_unavailable("openblas"),
+    fingerprint=lambda: f"openblas {runtime.library_version('openblas')}",
+    codegen=native_codegen("openblas", lower),
+)

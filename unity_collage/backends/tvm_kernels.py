@@ -1,0 +1,27 @@
+"""TVM itself as a backend: what FuseOps would make one kernel of, with our CPU schedules.
+
+Takes     every operator that has a legalization and a static shape, fused by kind (FusionCone).
+Declines  dynamic shapes, opaque operators; those stay with TVM without a price.
+Needs     nothing but TVM.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm.target import Target
+
+from ..graph import Limits
+from ..rules import FusionCone, OnlyValid
+from .base import Backend
+
+
+def _rule(_target: Target) -> OnlyValid:
+    return OnlyValid(FusionCone(), Limits(max_depth=FusionCone().max_depth))
+
+
+TVM = Backend(
+    name="tvm",
+    rule=_rule,
+    why_unavailable=lambda: None,
+    fingerprint=lambda: f"tvm {tvm.__version__}",
+)

@@ -1,0 +1,1 @@
+"""What a kernel costs: measured once for each distinct one, and remembered."""

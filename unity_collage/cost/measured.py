@@ -1,0 +1,103 @@
+"""MeasuredCost: prices from the database, and from a worker process for what is not there yet."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import tvm
+from tvm.target import Target
+
+from .. import runtime
+from ..annotations import Cost
+from ..backends.registry import get
+from ..target import current_target
+from .client import WorkerClient
+from .database import SCHEMA_VERSION, CostDatabase
+from .method import Method
+from .workload import Progress, Workload, fingerprint_digest
+
+
+def _no_progress(_done: int, _total: int, _label: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class MeasuredCost:
+    """Every distinct kernel is built, checked against a reference and timed once, in a process of its own."""
+
+    database: CostDatabase | None = None
+    """Where prices are kept; None: the user's own database."""
+    timeout_seconds: float = 60.0
+    """A kernel that needs longer, building and reference included, has no price."""
+    method: Method = field(default_factory=Method)
+    progress: Progress = _no_progress
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Costs by workload key: from the database, else measured now and kept."""
+        database = self.database or CostDatabase()
+        target = current_target()
+        distinct = {workload.key: workload for workload in workloads}
+        known: dict[str, Cost] = {}
+        for backend in dict.fromkeys(workload.backend for workload in workloads):
+            keys = [key for key, workload in distinct.items() if workload.backend == backend]
+            known.update(database.get(keys, self._fingerprint(backend, target)))
+        missing = [workload for key, workload in distinct.items() if key not in known]
+        missing.sort(key=lambda workload: workload.digest)
+        with self._client() as client:
+            for done, workload in enumerate(missing):
+                self.progress(done, len(missing), f"{workload.backend} {workload.label}")
+                cost = _measured(client, workload, target)
+                fingerprint = self._fingerprint(workload.backend, target)
+                database.put(workload.key, fingerprint, workload.label, cost)
+                known[workload.key] = cost
+        self.progress(len(missing), len(missing), "")
+        return known
+
+    def launch_seconds(self) -> float:
+        """What the VM pays for one kernel call, measured once per machine."""
+        database, target = self.database or CostDatabase(), current_target()
+        fingerprint = self._fingerprint("tvm", target)
+        known = database.get(["launch"], fingerprint).get("launch")
+        if known is not None and known.seconds is not None:
+            return known.seconds
+        with self._client() as client:
+            reply = client.ask({"ask": "launch", "target": str(target)})
+        seconds = float(reply.get("seconds", 0.0))
+        database.put("launch", fingerprint, "launch", Cost(seconds, seconds, seconds, 1))
+        return seconds
+
+    def _client(self) -> WorkerClient:
+        return WorkerClient(runtime.num_threads(), self.method, self.timeout_seconds)
+
+    def _fingerprint(self, backend: str, target: Target) -> str:
+        return fingerprint_digest(
+            " | ".join(
+                (
+                    f"schema {SCHEMA_VERSION}",
+                    get(backend).fingerprint(),
+                    f"tvm {tvm.__version__}",
+                    f"target {target}",
+                    f"machine {platform.machine()}",
+                    f"threads {runtime.num_threads()}",
+                    f"method {self.method}",
+                )
+            )
+        )
+
+
+def _measured(client: WorkerClient, workload: Workload, target: Target) -> Cost:
+    reply = client.ask(
+        {
+            "ask": "price",
+            "function": tvm.ir.save_json(workload.func),
+            "backend": workload.backend,
+            "digest": workload.digest,
+            "target": str(target),
+            "cold": workload.cold_weights,
+        }
+    )
+    if "reason" in reply:
+        return Cost(None, reason=reply["reason"])
+    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"])

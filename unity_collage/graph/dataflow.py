@@ -1,0 +1,205 @@
+"""DataflowGraph: the bindings of a Relax function as an indexed graph.
+
+Every binding of every block is a node: calls, tuples, projections, shape expressions, calls of ``call_tir``,
+``call_dps_packed`` and global functions, and what control flow binds. Nodes are numbered block by block,
+inside a dataflow block in post-dfs order, so that a producer always comes before its consumers and
+a chain is numbered consecutively. Constants and inline tuples belong to the binding that mentions them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import tvm
+from tvm import ir, relax
+
+from ..index_set import EMPTY, IndexSet, index_set
+from .kinds import Kind, call_kinds, call_signature
+
+_HOST_OPS = frozenset(
+    {
+        "relax.reshape",
+        "relax.expand_dims",
+        "relax.squeeze",
+        "relax.flatten",
+        "relax.shape_of",
+        "relax.shape_to_tensor",
+        "relax.tensor_to_shape",
+        "relax.memory.view",
+        "relax.memory.ensure_zero_offset",
+    }
+)
+"""Operators that the VM evaluates by itself, as views or shape arithmetic."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One binding."""
+
+    index: int
+    """Post-dfs index."""
+    binding: relax.Binding
+    op: str
+    """Operator name such as ``relax.nn.conv2d``; ``tuple``, ``getitem``, ``call:NAME``, ``if``, ... otherwise."""
+    inputs: tuple[int, ...]
+    """Indexes of the bindings it reads, without repeats, in order of first mention."""
+    block: int
+    """Which binding block it is in."""
+    in_dataflow: bool
+    """Whether that block is a dataflow block: only those may be partitioned."""
+
+    @property
+    def var(self) -> relax.Var:
+        return self.binding.var
+
+    @property
+    def value(self) -> relax.Expr:
+        return self.binding.value
+
+    @property
+    def call(self) -> relax.Call | None:
+        """The value if it is a call of an operator."""
+        value = self.binding.value
+        return value if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the VM evaluates it for free: tuples, projections, views, shape arithmetic, aliases."""
+        return self.op in _HOST_OPS or self.op in ("tuple", "getitem", "var", "constant", "shape")
+
+
+class DataflowGraph:
+    """The nodes of one function and who reads whom."""
+
+    def __init__(self, func: relax.Function):
+        self.func = func
+        self.nodes: tuple[Node, ...] = tuple(_nodes(func))
+        self.index_of: dict[relax.Var, int] = {node.var: node.index for node in self.nodes}
+        consumers = [EMPTY] * len(self.nodes)
+        for node in self.nodes:
+            for source in node.inputs:
+                consumers[source] |= 1 << node.index
+        self.consumers: tuple[IndexSet, ...] = tuple(consumers)
+        """For each node, the nodes that read it."""
+        self.results: IndexSet = index_set(
+            self.index_of[var] for var in used_vars(func.body.body) if var in self.index_of
+        )
+        """The nodes that the function returns."""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @cached_property
+    def upstream(self) -> tuple[IndexSet, ...]:
+        """For each node, itself and all nodes that it depends on."""
+        reach: list[IndexSet] = []
+        for node in self.nodes:
+            here = 1 << node.index
+            for source in node.inputs:
+                here |= reach[source]
+            reach.append(here)
+        return tuple(reach)
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The fusion kind of each node."""
+        calls = [node.call for node in self.nodes]
+        by_signature = call_kinds(call for call in calls if call is not None and has_kernel(call))
+        return tuple(self._kind(node, by_signature) for node in self.nodes)
+
+    def _kind(self, node: Node, by_signature: dict[str, Kind]) -> Kind:
+        if node.op == "tuple":
+            return Kind.TUPLE
+        if node.op == "getitem":
+            return Kind.INJECTIVE
+        call = node.call
+        return by_signature[call_signature(call)] if call is not None and has_kernel(call) else Kind.OPAQUE
+
+
+def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
+    """The variables that ``expr`` mentions from outside, in order, possibly repeated.
+
+    The usual arguments (variables, tuples, constants, shapes) are walked here; anything that binds
+    variables of its own (``If``, local functions) goes through TVM's free-variable analysis.
+    """
+    if isinstance(expr, relax.Var):
+        yield expr
+    elif isinstance(expr, relax.Tuple):
+        for field in expr.fields:
+            yield from used_vars(field)
+    elif isinstance(expr, relax.TupleGetItem):
+        yield from used_vars(expr.tuple_value)
+    elif isinstance(expr, relax.Call):
+        yield from used_vars(expr.op)
+        for arg in expr.args:
+            yield from used_vars(arg)
+    elif isinstance(expr, (relax.If, relax.SeqExpr, relax.Function)):
+        yield from relax.analysis.free_vars(expr)
+
+
+def has_kernel(call: relax.Call) -> bool:
+    """Whether TVM can make a kernel of this operator: it has a legalization and is not a call of one already."""
+    return call.op.has_attr("FLegalize") and not call.op.name.startswith("relax.call_")
+
+
+def _nodes(func: relax.Function) -> Iterator[Node]:
+    index_of: dict[relax.Var, int] = {}
+    for number, block in enumerate(func.body.blocks):
+        in_dataflow = isinstance(block, relax.DataflowBlock)
+        ordered = _post_dfs(block.bindings) if in_dataflow else block.bindings
+        for binding in ordered:
+            sources = (index_of[var] for var in used_vars(binding.value) if var in index_of)
+            node = Node(
+                index=len(index_of),
+                binding=binding,
+                op=_op_name(binding),
+                inputs=tuple(dict.fromkeys(sources)),
+                block=number,
+                in_dataflow=in_dataflow,
+            )
+            index_of[binding.var] = node.index
+            yield node
+
+
+def _post_dfs(bindings: Iterable[relax.Binding]) -> list[relax.Binding]:
+    """Producers first, each chain consecutively: post-order from the bindings nobody in the block reads."""
+    by_var = {binding.var: binding for binding in bindings}
+    sources = {
+        var: [used for used in used_vars(binding.value) if used in by_var] for var, binding in by_var.items()
+    }
+    read = {used for inputs in sources.values() for used in inputs}
+    done: dict[relax.Var, relax.Binding] = {}
+    for root in by_var:
+        stack = [(root, iter(sources[root]))] if root not in read else []
+        while stack:
+            var, pending = stack[-1]
+            following = next((used for used in pending if used not in done), None)
+            if following is None:
+                done[var] = by_var[var]
+                stack.pop()
+            else:
+                stack.append((following, iter(sources[following])))
+    return list(done.values())
+
+
+def _op_name(binding: relax.Binding) -> str:
+    value = binding.value
+    if isinstance(binding, relax.MatchCast):
+        return "match_cast"
+    if isinstance(value, relax.Call):
+        if isinstance(value.op, tvm.ir.Op):
+            return value.op.name
+        return f"call:{value.op.name_hint if isinstance(value.op, relax.GlobalVar) else value.op}"
+    names = {
+        relax.Tuple: "tuple",
+        relax.TupleGetItem: "getitem",
+        relax.If: "if",
+        ir.GenericConst: "constant",
+        relax.ShapeExpr: "shape",
+        relax.Function: "function",
+    }
+    if isinstance(value, relax.Var):
+        return "var"
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,157 @@
+"""Extraction: a sub-graph as a Relax function of its own, and its signature as text."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+
+from tvm import ir, relax
+
+from .dataflow import DataflowGraph, used_vars
+from ..index_set import IndexSet, members
+from .sub_graph import SubGraph
+
+SMALL_CONSTANT = 1
+"""Constants of at most so many elements are part of the signature by value: clip bounds, scales, indexes."""
+
+
+LIFTED = "collage.lifted_constants"
+"""Function attribute: so many trailing parameters are constants in the program."""
+
+Leaf = relax.Var | ir.GenericConst
+
+
+def substitute(expr: relax.Expr, replacement: dict[Leaf, relax.Expr]) -> relax.Expr:
+    """``expr``, which binds nothing itself, with variables and constants replaced."""
+    if isinstance(expr, (relax.Var, ir.GenericConst)):
+        return replacement.get(expr, expr)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substitute(field, replacement) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substitute(expr.tuple_value, replacement), expr.index)
+    if isinstance(expr, relax.Call):
+        args = [substitute(arg, replacement) for arg in expr.args]
+        return relax.Call(substitute(expr.op, replacement), args, expr.attrs, expr.ty_args)
+    return expr
+
+
+def outside_vars(sub: SubGraph) -> list[relax.Var]:
+    """The variables that the inside reads from outside, in order of first mention."""
+    graph = sub.graph
+    found: dict[relax.Var, None] = {}
+    for i in members(sub.inside):
+        for var in used_vars(graph.nodes[i].value):
+            index = graph.index_of.get(var)
+            if index is None or not sub.inside >> index & 1:
+                found[var] = None
+    return list(found)
+
+
+def large_constants(sub: SubGraph) -> list[ir.GenericConst]:
+    """The constants of more than one element inside, in order of first mention, each once."""
+    found: dict[ir.GenericConst, None] = {}
+    for i in members(sub.inside):
+        for constant in _constants(sub.graph.nodes[i].value):
+            if not is_small(constant):
+                found[constant] = None
+    return list(found)
+
+
+def is_small(constant: ir.GenericConst) -> bool:
+    """Whether a constant is a matter of the computation (a bound, a scale, an index) and not data."""
+    return math.prod(int(extent) for extent in constant.value.shape) <= SMALL_CONSTANT
+
+
+def extract(sub: SubGraph, *, lift_constants: bool = False) -> relax.Function:
+    """A function that computes the exits of ``sub`` from :func:`outside_vars`, in that order.
+
+    One exit is returned as it is, several as a tuple in index order. Constants stay inside, or with
+    ``lift_constants`` the large ones become parameters behind the others, counted by attribute ``LIFTED``.
+    An operand that is read twice, as in ``matmul(x, x)``, is one parameter.
+    """
+    params: dict[Leaf, relax.Var] = {var: relax.Var(var.name, var.ty) for var in outside_vars(sub)}
+    lifted = large_constants(sub) if lift_constants else []
+    params.update({constant: relax.Var(f"c{i}", constant.ty) for i, constant in enumerate(lifted)})
+    renamed: dict[Leaf, relax.Expr] = dict(params)
+    exits = set(members(sub.exit))
+    builder = relax.BlockBuilder()
+    results: list[relax.Expr] = []
+    with builder.function("extracted", list(params.values())):
+        with builder.dataflow():
+            for i in members(sub.inside):
+                node = sub.graph.nodes[i]
+                value = substitute(node.value, renamed)
+                emitted = (builder.emit_output if i in exits else builder.emit)(value, node.var.name)
+                renamed[node.var] = emitted
+                if i in exits:
+                    results.append(emitted)
+        builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    func = builder.get()["extracted"].without_attr("global_symbol")
+    return func.with_attr(LIFTED, len(lifted)) if lift_constants else func
+
+
+def _constants(expr: relax.Expr) -> Iterator[ir.GenericConst]:
+    if isinstance(expr, ir.GenericConst):
+        yield expr
+    elif isinstance(expr, relax.Tuple):
+        for field in expr.fields:
+            yield from _constants(field)
+    elif isinstance(expr, relax.Call):
+        for arg in expr.args:
+            yield from _constants(arg)
+
+
+class Signatures:
+    """Canonical texts of sub-graphs of one graph: equal text, same computation on same types.
+
+    Variables become positions, constants of more than ``SMALL_CONSTANT`` elements become their type: sixteen
+    equal convolutions with different weights have one signature. It does not depend on the process.
+    """
+
+    def __init__(self, graph: DataflowGraph):
+        self._graph = graph
+        self._constants: dict[ir.GenericConst, str] = {}
+
+    def text(self, inside: IndexSet) -> str:
+        """One line a node: ``%2 = relax.nn.relu(%1)``, and the result."""
+        local: dict[relax.Var, str] = {}
+        lines: list[str] = []
+        for position, i in enumerate(members(inside)):
+            node = self._graph.nodes[i]
+            lines.append(f"%{position} = {self._expr(node.value, local)}")
+            local[node.var] = f"%{position}"
+        exits = members(SubGraph(self._graph, inside).exit)
+        lines.append("return " + ", ".join(local[self._graph.nodes[i].var] for i in exits))
+        return "\n".join(lines)
+
+    def digest(self, inside: IndexSet) -> str:
+        """The first 24 hex digits of the SHA-256 of :meth:`text`."""
+        return hashlib.sha256(self.text(inside).encode()).hexdigest()[:24]
+
+    def _expr(self, expr: relax.Expr, local: dict[relax.Var, str]) -> str:
+        if isinstance(expr, relax.Var):
+            if expr not in local:
+                local[expr] = f"$p{sum(name.startswith('$') for name in local.values())}"
+                return f"{local[expr]}: {expr.ty}"
+            return local[expr]
+        if isinstance(expr, ir.GenericConst):
+            return self._constant(expr)
+        if isinstance(expr, relax.Tuple):
+            return "(" + ", ".join(self._expr(field, local) for field in expr.fields) + ")"
+        if isinstance(expr, relax.TupleGetItem):
+            return f"{self._expr(expr.tuple_value, local)}[{expr.index}]"
+        if isinstance(expr, relax.Call):
+            args = ", ".join(self._expr(arg, local) for arg in expr.args)
+            name = getattr(expr.op, "name", None) or str(expr.op)
+            types = "".join(f", {ty}" for ty in expr.ty_args)
+            return f"{name}({args}{types}) {expr.attrs if expr.attrs is not None else ''}"
+        return str(expr)
+
+    def _constant(self, constant: ir.GenericConst) -> str:
+        text = self._constants.get(constant)
+        if text is None:
+            value = f" = {constant.value.numpy().tolist()!r}" if is_small(constant) else ""
+            text = f"const {constant.ty}{value}"
+            self._constants[constant] = text
+        return text

@@ -1,0 +1,112 @@
+"""Operator kinds: how freely an operator fuses with its neighbours.
+
+The kinds are TVM's ``OpPatternKind``; a node's kind is read off its legalized PrimFunc, so it is that of
+the kernel which TVM would really generate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import tvm
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+
+
+class Kind(IntEnum):
+    """TVM's ``OpPatternKind``, in its order: a fused group has the largest kind of its members."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    OUT_EWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+_ROW_WISE = frozenset(
+    {
+        "relax.nn.softmax",
+        "relax.nn.log_softmax",
+        "relax.nn.layer_norm",
+        "relax.nn.rms_norm",
+        "relax.nn.group_norm",
+        "relax.nn.instance_norm",
+    }
+)
+"""Several stages to TVM, and so OUT_EWISE_FUSABLE by its analysis. They reduce rows and re-read them, so
+producers fuse into them as into a reduction."""
+
+
+def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
+    """The kind of each distinct call, by :func:`call_signature`.
+
+    All distinct calls are legalized in one module, one private function each. What has no legalization,
+    or a data-dependent one, is OPAQUE.
+    """
+    distinct = {call_signature(call): call for call in calls}
+    functions = {f"k{i}": _alone(call) for i, call in enumerate(distinct.values())}
+    module = IRModule({relax.GlobalVar(name): func for name, func in functions.items() if func is not None})
+    lowered = tvm.transform.Sequential(
+        [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
+    )(module)
+    kinds = {}
+    for i, (signature, call) in enumerate(distinct.items()):
+        func = functions[f"k{i}"]
+        kinds[signature] = Kind.OPAQUE if func is None else _kind_of(call, lowered[f"k{i}"], lowered)
+    return kinds
+
+
+def call_signature(call: relax.Call) -> str:
+    """Operator, attributes and argument types as text: equal text, equal kernel."""
+    args = ", ".join(_argument(arg) for arg in call.args)
+    return f"{call.op.name}({args}){{{call.attrs}}}"
+
+
+def _argument(arg: relax.Expr) -> str:
+    if isinstance(arg, relax.Tuple):
+        return "(" + ", ".join(_argument(field) for field in arg.fields) + ")"
+    if isinstance(arg, (relax.Var, ir.GenericConst)):
+        return str(arg.ty)
+    return str(arg)
+
+
+def _alone(call: relax.Call) -> relax.Function | None:
+    """``call`` as a function of its tensor arguments, or None if it cannot stand alone."""
+    params: dict[relax.Var, relax.Var] = {}
+
+    def fresh(arg: relax.Expr) -> relax.Expr:
+        if isinstance(arg, relax.Tuple):
+            return relax.Tuple([fresh(field) for field in arg.fields])
+        if isinstance(arg, relax.Var):
+            return params.setdefault(arg, relax.Var(arg.name, arg.ty))
+        return arg
+
+    args = [fresh(arg) for arg in call.args]
+    if any(not isinstance(var.ty, (relax.TensorType, relax.TupleType)) for var in params):
+        return None
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(params.values())):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Call(call.op, args, call.attrs, call.ty_args))
+        builder.emit_func_output(result)
+    return builder.get()["main"].without_attr("global_symbol")
+
+
+def _kind_of(call: relax.Call, func: relax.Function, module: IRModule) -> Kind:
+    """The largest kind among the PrimFuncs that ``func`` calls."""
+    if call.op.name in _ROW_WISE:
+        return Kind.REDUCTION
+    found: list[Kind] = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir"):
+                prim = module[value.args[0]]
+                assert isinstance(prim, tirx.PrimFunc)
+                found.append(Kind(int(prim.attrs.get("op_pattern", Kind.OPAQUE))))
+            elif isinstance(value, relax.Call):
+                return Kind.OPAQUE
+    return max(found, default=Kind.OPAQUE)

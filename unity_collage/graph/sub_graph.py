@@ -1,0 +1,145 @@
+"""SubGraph: some nodes of a DataflowGraph, with its border, and whether they may become one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from .dataflow import DataflowGraph, used_vars
+from ..index_set import EMPTY, IndexSet, members, size, to_text
+from .kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a rule allows its sub-graphs to be."""
+
+    max_depth: int = 0
+    """Longest path inside, in nodes; 0 is no limit."""
+    max_exits: int = 1
+    """How many inside values may be read from outside; 0 is no limit."""
+    allow_taps: bool = False
+    """Whether an exit may also feed the inside."""
+
+
+@dataclass(frozen=True)
+class SubGraph:
+    """The nodes ``inside`` of ``graph``."""
+
+    graph: DataflowGraph
+    inside: IndexSet
+
+    @cached_property
+    def entry(self) -> IndexSet:
+        """Inside nodes that read something from outside (another node or a parameter)."""
+        return self._inside_where(lambda i: self._reads_outside(i))
+
+    @cached_property
+    def exit(self) -> IndexSet:
+        """Inside nodes that something outside reads, or that the function returns."""
+        results = self.graph.results
+        return self._inside_where(lambda i: bool(self.graph.consumers[i] & ~self.inside or results >> i & 1))
+
+    @cached_property
+    def input(self) -> IndexSet:
+        """Outside nodes that feed the inside."""
+        found = EMPTY
+        for i in members(self.inside):
+            for source in self.graph.nodes[i].inputs:
+                found |= 1 << source
+        return found & ~self.inside
+
+    @cached_property
+    def output(self) -> IndexSet:
+        """Outside nodes that the inside feeds."""
+        found = EMPTY
+        for i in members(self.inside):
+            found |= self.graph.consumers[i]
+        return found & ~self.inside
+
+    @cached_property
+    def depth(self) -> int:
+        """Nodes on the longest path inside."""
+        depth: dict[int, int] = {}
+        for i in members(self.inside):
+            sources = self.graph.nodes[i].inputs
+            depth[i] = 1 + max((depth[s] for s in sources if s in depth), default=0)
+        return max(depth.values(), default=0)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The largest kind inside."""
+        return max((self.graph.kinds[i] for i in members(self.inside)), default=Kind.ELEMENTWISE)
+
+    @cached_property
+    def label(self) -> str:
+        """Operator names in index order: ``conv2d+add+relu``."""
+        return "+".join(short_name(self.graph.nodes[i].op) for i in members(self.inside))
+
+    def why_not_valid(self, limits: Limits) -> str | None:
+        """The first condition that fails, or None if the nodes may be one kernel."""
+        return (
+            self._why_wrong_block()
+            or self._why_too_many_exits(limits)
+            or self._why_too_deep(limits)
+            or self._why_tapped(limits)
+            or self.why_not_convex()
+        )
+
+    def why_not_convex(self) -> str | None:
+        """A path that leaves the sub-graph and comes back, as a reason."""
+        upstream = self.graph.upstream
+        for outside in members(self.input):
+            if upstream[outside] & self.inside:
+                return f"not convex: {self._name(outside)} lies on a path from inside to inside"
+        return None
+
+    def _why_wrong_block(self) -> str | None:
+        nodes = [self.graph.nodes[i] for i in members(self.inside)]
+        if len({node.block for node in nodes}) > 1:
+            return "nodes of different dataflow blocks"
+        if not nodes[0].in_dataflow:
+            return "not in a dataflow block"
+        return None
+
+    def _why_too_many_exits(self, limits: Limits) -> str | None:
+        if limits.max_exits and size(self.exit) > limits.max_exits:
+            return f"{size(self.exit)} exits {to_text(self.exit)}, at most {limits.max_exits} allowed"
+        return None
+
+    def _why_too_deep(self, limits: Limits) -> str | None:
+        if limits.max_depth and self.depth > limits.max_depth:
+            return f"depth {self.depth}, at most {limits.max_depth} allowed"
+        return None
+
+    def _why_tapped(self, limits: Limits) -> str | None:
+        if limits.allow_taps:
+            return None
+        for i in members(self.exit):
+            if self.graph.consumers[i] & self.inside:
+                return f"tap: {self._name(i)} is read both inside and outside"
+        return None
+
+    def _name(self, index: int) -> str:
+        return f"{self.graph.nodes[index].var.name} ({short_name(self.graph.nodes[index].op)})"
+
+    def _inside_where(self, condition: Callable[[int], bool]) -> IndexSet:
+        found = EMPTY
+        for i in members(self.inside):
+            if condition(i):
+                found |= 1 << i
+        return found
+
+    def _reads_outside(self, index: int) -> bool:
+        inside, index_of = self.inside, self.graph.index_of
+        for var in used_vars(self.graph.nodes[index].value):
+            source = index_of.get(var)
+            if source is None or not inside >> source & 1:
+                return True
+        return False
+
+
+def short_name(op: str) -> str:
+    """``relax.nn.conv2d`` -> ``conv2d``."""
+    return op.rsplit(".", 1)[-1]

@@ -1,0 +1,116 @@
+"""Convolutions, pools and resizes: the operators that have a layout attribute.
+
+Before: ``conv2d(x, w, data_layout="NCHW", kernel_layout="OIHW")``
+After:  ``conv2d(x_nhwc, w_hwio, data_layout="NHWC", kernel_layout="HWIO")``
+
+A transposed convolution is no member: TVM has no kernel for it but in NCHW.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvm import relax, tirx
+
+from ..axes import channels_last, kernel_last, plain
+from ..block import Block
+from ..calls import changed
+from ..values import Tensor, Value
+
+_DATA = {"NCW": "NWC", "NCHW": "NHWC", "NCDHW": "NDHWC"}
+_KERNEL = {"OIW": "WIO", "OIHW": "HWIO", "OIDHW": "DHWIO"}
+
+
+def convolution(block: Block, call: relax.Call) -> Value | None:
+    """A convolution, its weights permuted with it; a weight that is no constant is permuted at run time."""
+    x, w = (block.tensor(arg) for arg in call.args)
+    attrs = call.attrs
+    data, kernel = _DATA.get(attrs.data_layout), _KERNEL.get(attrs.kernel_layout)
+    if x is None or w is None or not data or not kernel or attrs.out_layout != attrs.data_layout:
+        return None
+    layout = channels_last(x.rank)
+    args = block.form(x, layout), block.form(w, kernel_last(w.rank))
+    return block.result(changed(call, args, data_layout=data, out_layout=data, kernel_layout=kernel), layout)
+
+
+def pool(block: Block, call: relax.Call) -> Value | None:
+    """A pool, adaptive ones too."""
+    x = block.tensor(call.args[0])
+    data = _DATA.get(call.attrs.layout)
+    if x is None or not data or call.attrs.out_layout != call.attrs.layout:
+        return None
+    layout = channels_last(x.rank)
+    call = changed(call, [block.form(x, layout)], layout=data, out_layout=data)
+    return block.result(call, layout)
+
+
+def pool3d(block: Block, call: relax.Call) -> Value | None:
+    """A pool, or a window that slides along one axis of an image, as in local response normalisation."""
+    x = block.tensor(call.args[0])
+    if x is None or not x.is_unit(1):
+        return pool(block, call)
+    return _window(block, call, x)
+
+
+def _window(block: Block, call: relax.Call, x: Tensor) -> Value | None:
+    """Before: ``avg_pool3d(x[N, 1, C, H, W], [5, 1, 1])``, where x is held with C last.
+
+    After: ``reshape -> avg_pool1d(x[N, H*W, C], [5]) -> reshape``.
+    """
+    attrs, last, extents = call.attrs, x.native[-1], x.extents
+    if x.is_plain or extents is None or attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW":
+        return None
+    if not _slides_along(attrs, last - 2) or x.native[0] != 0 or not _is_static(extents[1:]):
+        return None
+    rows = tirx.IntImm("int64", prod(int(extents[axis]) for axis in x.native[1:-1]))
+    flat = block.reshape(block.form(x, x.native), [extents[0], rows, extents[last]], f"{x.name}_rows")
+    pool1d = relax.op.nn.avg_pool1d if call.op.name.endswith("avg_pool3d") else relax.op.nn.max_pool1d
+    spatial = last - 2
+    pooled = block.emit(
+        pool1d(
+            flat,
+            pool_size=[attrs.pool_size[spatial]],
+            strides=[attrs.strides[spatial]],
+            padding=[attrs.padding[spatial], attrs.padding[spatial + 3]],
+            dilation=[attrs.dilation[spatial]],
+            ceil_mode=attrs.ceil_mode,
+            count_include_pad=attrs.count_include_pad,
+        ),
+        f"{block.var.name}_rows",
+    )
+    out = block.var.ty.shape.values
+    return block.adopt(block.reshape(pooled, [out[axis] for axis in x.native], block.var.name), x.native)
+
+
+def _slides_along(attrs: relax.Attrs, spatial: int) -> bool:
+    """Whether a pool has no window, stride or padding but along one spatial axis."""
+    others = [axis for axis in range(3) if axis != spatial]
+    return spatial >= 0 and all(
+        attrs.pool_size[axis] == attrs.strides[axis] == 1
+        and attrs.padding[axis] == attrs.padding[axis + 3] == 0
+        for axis in others
+    )
+
+
+def _is_static(extents: list[tirx.PrimExpr]) -> bool:
+    return all(isinstance(extent, tirx.IntImm) for extent in extents)
+
+
+def resize(block: Block, call: relax.Call) -> Value | None:
+    """A resize follows its operand. A region of interest lists axes by layout, so with one it stays."""
+    x = block.tensor(call.args[0])
+    data = _DATA.get(call.attrs.layout)
+    if x is None or not data or any(float(bound) for bound in call.attrs.roi):
+        return None
+    if block.cheapest([x], x.rank) == plain(x.rank):
+        return None
+    layout = channels_last(x.rank)
+    return block.result(changed(call, [block.form(x, layout), call.args[1]], layout=data), layout)
+
+
+_CONVOLUTIONS = {f"nn.conv{n}d": convolution for n in (1, 2, 3)}
+_POOLS = {f"nn.{kind}_pool{n}d": pool for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)}
+_WINDOWS = {"nn.avg_pool3d": pool3d, "nn.max_pool3d": pool3d}
+
+RULES = _CONVOLUTIONS | _POOLS | _WINDOWS | {"image.resize2d": resize, "image.resize3d": resize}
+ANCHORS = (*_CONVOLUTIONS, *_POOLS)

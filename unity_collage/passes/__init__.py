@@ -1,0 +1,21 @@
+"""The passes: each an ``IRModule -> IRModule`` transformation, usable alone in a ``Sequential``."""
+
+from .annotate_candidates import AnnotateCandidates
+from .channels_last import ChannelsLast
+from .estimate_costs import EstimateCosts
+from .fuse_remaining import FuseRemaining
+from .offload_byoc import OffloadBYOC
+from .pipeline import collage
+from .prepare import Prepare
+from .search_partition import SearchPartition
+
+__all__ = [
+    "AnnotateCandidates",
+    "ChannelsLast",
+    "EstimateCosts",
+    "FuseRemaining",
+    "OffloadBYOC",
+    "Prepare",
+    "SearchPartition",
+    "collage",
+]

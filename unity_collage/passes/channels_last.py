@@ -1,0 +1,52 @@
+"""ChannelsLast: compute images as (N, spatial..., C), the layout in which the libraries are fastest.
+
+Reads    the operators; constants and batch norm are best folded before, by Prepare.
+Writes   ``permute_dims`` where a value enters or leaves channels-last form, for the costs to see.
+Keeps    the types of every function, and every function that :func:`why_left_alone` names a reason for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..layout.translate import translated
+
+_KERNEL_ATTRS = ("Primitive", "Composite", "Codegen")
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ChannelsLast")
+@dataclass(frozen=True)
+class ChannelsLast:
+    """Rewrite convolutions, pools and what lies between them to hold the channel axis last.
+
+    Operators without a layout of their own follow at no cost; every other one has its operands in the
+    original layout, by one ``permute_dims`` a value.
+    """
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {gvar: _translated(func) for gvar, func in mod.functions_items()}
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _translated(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+    if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
+        return func
+    return translated(func)
+
+
+def why_left_alone(func: relax.Function) -> str | None:
+    """Why a function keeps its layouts, or None when it is translated."""
+    for name in _KERNEL_ATTRS:
+        if func.attrs is not None and name in func.attrs:
+            return f"it is a kernel already: it has the attribute {name}"
+    if not isinstance(func.body, relax.SeqExpr):
+        return "its body is no sequence of bindings"
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, (relax.If, relax.Function)):
+                return f"{binding.var.name} is control flow or a function"
+    return None

@@ -1,0 +1,93 @@
+"""OffloadBYOC: functions for libraries become calls of runtime modules.
+
+Reads    private functions with attribute ``Codegen``, as SearchPartition or TVM's own passes leave them.
+Writes   ``R.call_dps_packed`` in place of their calls; the code generators' modules, appended to
+         ``external_mods``.
+Keeps    everything else, earlier ``external_mods`` included; functions of code generators that nobody here has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.runtime import Module
+
+from ..backends.base import Codegen
+from ..backends.registry import known
+
+EXTERNAL_MODS = "external_mods"
+CONSTANTS = "const_name_to_constant"
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.OffloadBYOC")
+@dataclass(frozen=True)
+class OffloadBYOC:
+    """Run each backend's code generator once, over all of its functions."""
+
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of each code generator, by backend."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        external = {
+            gvar: func
+            for gvar, func in mod.functions_items()
+            if isinstance(func, relax.Function) and codegen_of(func) is not None
+        }
+        if not external:
+            return mod
+        functions = {
+            gvar: offloaded(func, external) if isinstance(func, relax.Function) else func
+            for gvar, func in mod.functions_items()
+            if gvar not in external
+        }
+        modules = [*mod.attrs.get(EXTERNAL_MODS, [])] if mod.attrs else []
+        modules += self._modules(list(external.values()))
+        return IRModule(functions, attrs=mod.attrs).with_attr(EXTERNAL_MODS, modules)
+
+    def _modules(self, functions: list[relax.Function]) -> Iterator[Module]:
+        by_backend: dict[str, list[relax.Function]] = {}
+        for func in functions:
+            by_backend.setdefault(str(func.attrs["Codegen"]), []).append(func)
+        for name, group in by_backend.items():
+            codegen = _codegen(name)
+            assert codegen is not None
+            yield from codegen(group, dict(self.options.get(name, {})), {})
+
+
+def codegen_of(func: relax.Function) -> Codegen | None:
+    """The code generator that a function asks for, if there is one."""
+    name = (func.attrs or {}).get("Codegen")
+    return None if name is None else _codegen(str(name))
+
+
+def _codegen(name: str) -> Codegen | None:
+    backend = known().get(name)
+    if backend is not None and backend.codegen is not None:
+        return backend.codegen
+    return tvm.get_global_func(f"relax.ext.{name}", allow_missing=True)
+
+
+def offloaded(func: relax.Function, external: Mapping[relax.GlobalVar, relax.Function]) -> relax.Function:
+    """``func`` with calls of ``external`` functions turned into ``call_dps_packed`` of their symbols."""
+    symbols = {gvar: str(callee.attrs["global_symbol"]) for gvar, callee in external.items()}
+    return _Offloader(symbols).visit_expr(func)
+
+
+@relax.expr_functor.mutator
+class _Offloader(relax.PyExprMutator):
+    """before: ``f(x, y)``   after: ``R.call_dps_packed("f", (x, y), out_ty=...)``."""
+
+    def __init__(self, symbols: Mapping[relax.GlobalVar, str]):
+        super().__init__()
+        self._symbols = symbols
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        if isinstance(call.op, relax.GlobalVar) and call.op in self._symbols:
+            args = relax.Tuple([self.visit_expr(arg) for arg in call.args])
+            return relax.call_dps_packed(self._symbols[call.op], args, out_ty=call.ty)
+        return super().visit_call_(call)

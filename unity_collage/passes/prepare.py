@@ -1,0 +1,109 @@
+"""Prepare: the normal form that backends' patterns match, whatever an importer wrote.
+
+Reads    any module.
+Writes   no attribute: the Relax functions themselves, everything pure in dataflow blocks.
+Keeps    names, parameters and results of functions; numbers, up to the rounding that reassociation costs;
+         PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are finished work.
+
+The normal form, by the file of ``unity_collage.rewrites`` that makes it:
+
+* ``constants``: nothing is left to compute that is known. ``identity``: no operator gives back its operand.
+* ``views``: one ``reshape`` or ``permute_dims`` in a row; ``expand_dims``, ``squeeze``, ``flatten`` are reshapes.
+* ``arithmetic``: constants on the right and only one in a row; no subtraction of a constant.
+* ``affine``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)``, with no factor left after them.
+* ``clip``: bounds are ``clip`` or ``nn.relu``. ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``.
+* ``sums``: chains of binary ``add``. ``batch_norm``: one product and one sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import tvm
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+from unity_collage.rewrites import DEFAULT_RULES, Rule, rewrite_function
+from unity_collage.rewrites.scope import op_name
+
+_FINISHED = ("Primitive", "Composite", "Codegen")
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.Prepare")
+@dataclass(frozen=True)
+class Prepare:
+    """Bring every Relax function to the normal form, rule by rule until none applies."""
+
+    rules: tuple[Rule, ...] = DEFAULT_RULES
+    """The rewrites, in the order in which they are asked at a binding."""
+
+    params: dict[str, np.ndarray | tvm.runtime.Tensor] = field(default_factory=dict)
+    """Weights to bind to the parameters of ``main`` of those names."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        bound = relax.transform.BindParams("main", self.params)(mod) if self.params else mod
+        before = dict(bound.functions_items())
+        ours = {gvar: func for gvar, func in before.items() if why_left_alone(func) is None}
+        after = before | normal_forms(ours, self.rules, bound)
+        orphans = _called(before) - _called(after)
+        kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
+        return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def why_left_alone(func: ir.BaseFunc) -> str | None:
+    """Why a function is not touched, or None when it is brought to the normal form."""
+    if not isinstance(func, relax.Function):
+        return "not a Relax function"
+    for name in _FINISHED:
+        if func.attrs is not None and name in func.attrs:
+            return f"it carries {name}: somebody has grouped or outlined it"
+    return None
+
+
+_Functions = dict[ir.GlobalVar, relax.Function]
+
+
+def normal_forms(functions: _Functions, rules: tuple[Rule, ...], mod: IRModule) -> _Functions:
+    """Each function in the normal form; ``mod`` is where they call into."""
+    flows = _each(relax.transform.ConvertToDataflow(min_size=1), functions)
+    rewritten = {gvar: rewrite_function(func, rules, mod) for gvar, func in flows.items()}
+    inference = {gvar: func for gvar, func in rewritten.items() if not _trains(func)}
+    decomposed = _each(relax.transform.DecomposeOpsForInference(), inference)
+    again = {gvar: rewrite_function(func, rules, mod) for gvar, func in decomposed.items()}
+    tidy = _each(relax.transform.CanonicalizeBindings(), rewritten | again)
+    return {gvar: relax.analysis.remove_all_unused(func) for gvar, func in tidy.items()}
+
+
+def _each(change: tvm.transform.Pass, functions: _Functions) -> _Functions:
+    """A pass of TVM's on some functions alone, so that it does not see the others."""
+    return dict(change(IRModule(functions)).functions_items())
+
+
+def _trains(func: relax.Function) -> bool:
+    """Whether a batch norm computes its statistics from the batch, which TVM's decomposition overlooks."""
+    return any(
+        isinstance(expr, relax.Call) and op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training
+        for expr in _expressions(func)
+    )
+
+
+def _called(functions: _Functions) -> set[ir.GlobalVar]:
+    """Every function that a Relax function mentions."""
+    return {
+        expr
+        for func in functions.values()
+        if isinstance(func, relax.Function)
+        for expr in _expressions(func)
+        if isinstance(expr, ir.GlobalVar)
+    }
+
+
+def _is_private(func: ir.BaseFunc) -> bool:
+    return func.attrs is None or "global_symbol" not in func.attrs
+
+
+def _expressions(func: relax.Function) -> list[relax.Expr]:
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func, found.append)
+    return found

@@ -1,0 +1,121 @@
+"""One operator on the values of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax, tirx
+
+from unity_collage.reference import prim_func
+from unity_collage.reference.literals import is_written_out, literal
+from unity_collage.reference.table import OPERATORS
+from unity_collage.reference.values import Sizes, Unsupported, Value, dtype_of
+
+_CALL_TIR = "relax.call_tir"
+
+
+def why_not(call: ir.Call, mod: ir.IRModule | None = None) -> str | None:
+    """Why numpy cannot evaluate ``call``, or None when it can.
+
+    ``mod`` holds the PrimFunc of a ``call_tir``.
+    """
+    if not isinstance(call.op, ir.Op):
+        return f"{call.op} is no operator, and only operators have a numpy reference"
+    if call.op.name == _CALL_TIR:
+        return _why_not_call_tir(call, mod)
+    if call.op.name not in OPERATORS:
+        return f"{call.op.name} has no numpy reference"
+    return OPERATORS[call.op.name].why_not(call)
+
+
+def evaluate(
+    call: ir.Call,
+    args: Sequence[Value],
+    mod: ir.IRModule | None = None,
+    sizes: Sizes | None = None,
+) -> Value:
+    """The result of ``call``: an array of the result's dtype and shape, or a tuple for a tuple or a shape.
+
+    ``args`` has one value an argument of the call. Shapes and numbers that are written
+    out in the call are taken from there, constants too where the value is None;
+    ``sizes`` says what symbolic variables in them stand for. Raises Unsupported.
+    """
+    reason = why_not(call, mod)
+    if reason is not None:
+        raise Unsupported(reason)
+    call = _typed(call)
+    try:
+        with np.errstate(all="ignore"):
+            if call.op.name == _CALL_TIR:
+                return _conform(call, call.ty, _call_tir(call, args, mod))
+            values = [_widened(value) for value in _values(call, args, sizes or {})]
+            return _conform(call, call.ty, OPERATORS[call.op.name].compute(call, *values))
+    except (IndexError, ValueError, ZeroDivisionError) as error:
+        raise Unsupported(f"{call.op.name}: {error}") from error
+
+
+def _typed(call: ir.Call) -> ir.Call:
+    """``call`` with its result type, which one that nobody has normalized lacks."""
+    return relax.BlockBuilder().normalize(call) if type(call.ty) is ir.Type else call
+
+
+def _values(call: ir.Call, args: Sequence[Value], sizes: Sizes) -> list[Value]:
+    values = []
+    for number, expr in enumerate(call.args):
+        given = args[number] if number < len(args) else None
+        values.append(literal(expr, sizes) if given is None or is_written_out(expr) else given)
+    return values
+
+
+def _widened(value: Value) -> Value:
+    """Floats of less than 32 bits as float32: numpy is slow or unable with them."""
+    if isinstance(value, tuple):
+        return tuple(_widened(part) for part in value)
+    small = isinstance(value, np.ndarray) and value.dtype.kind in "fV" and value.dtype.itemsize < 4
+    return value.astype(np.float32) if small else value
+
+
+def _conform(call: ir.Call, ty: Any, result: Value) -> Value:
+    """``result`` with the dtype that the type says, after a check of the shape."""
+    if isinstance(ty, relax.TupleType):
+        return tuple(_conform(call, part, value) for part, value in zip(ty.fields, result, strict=True))
+    if not isinstance(ty, relax.TensorType):
+        return result
+    array, wanted = np.asarray(result), dtype_of(ty)
+    if not _fits(array.shape, ty):
+        raise Unsupported(f"{call.op.name}: numpy computed the shape {array.shape}, the type says {ty}")
+    return array if wanted is None else _as_dtype(array, wanted)
+
+
+def _fits(shape: tuple[int, ...], ty: relax.TensorType) -> bool:
+    """Whether a type's shape, where it is known and static, is ``shape``."""
+    if not isinstance(ty.shape, relax.ShapeExpr):
+        return True
+    sizes = list(ty.shape.values)
+    return len(sizes) == len(shape) and all(
+        not isinstance(size, tirx.IntImm) or int(size) == own for size, own in zip(sizes, shape, strict=True)
+    )
+
+
+def _as_dtype(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    """A cast in which doubles become integers by way of int64, so that they wrap and do not saturate."""
+    if array.dtype.kind == "f" and wanted.kind in "iu":
+        array = array.astype(np.int64)
+    return array.astype(wanted, copy=False)
+
+
+def _why_not_call_tir(call: ir.Call, mod: ir.IRModule | None) -> str | None:
+    if mod is None:
+        return f"call_tir: the module that holds {call.args[0].name_hint} is not given"
+    return prim_func.why_not(mod[call.args[0]])
+
+
+def _call_tir(call: ir.Call, args: Sequence[Value], mod: ir.IRModule | None) -> Value:
+    if mod is None or len(call.args) > 2:
+        raise Unsupported("call_tir: symbolic variables as arguments have no numpy reference")
+    tensors = literal(call.args[1], {}) if args[1] is None else args[1]
+    several = isinstance(call.ty, ir.TupleType)
+    results = prim_func.run(mod[call.args[0]], tensors, call.ty.fields if several else [call.ty])
+    return tuple(results) if several else results[0]

@@ -1,0 +1,45 @@
+"""The values that are written out in a call: shapes, numbers, strings and constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, relax, tirx
+
+from unity_collage.reference.tir_expr import evaluate
+from unity_collage.reference.values import Sizes, Unsupported, Value, tensor_value
+
+
+def size_of(dimension: Any, sizes: Sizes) -> int:
+    """The number a dimension stands for, or Unsupported when a variable in it has no size."""
+    if isinstance(dimension, int | tirx.IntImm):
+        return int(dimension)
+    if isinstance(dimension, ir.Var) and dimension in sizes:
+        return sizes[dimension]
+    return int(evaluate(dimension, sizes))
+
+
+def is_written_out(expr: Any) -> bool:
+    """Whether the value of an argument is in its text: shapes, numbers, strings, and tuples of them."""
+    if isinstance(expr, ir.Tuple):
+        return bool(len(expr.fields)) and all(is_written_out(field) for field in expr.fields)
+    if isinstance(expr, relax.ShapeExpr | tirx.IntImm | tirx.FloatImm | ir.StringImm):
+        return True
+    return not isinstance(expr, ir.Var | ir.GenericConst) and ir.is_prim_expr(expr)
+
+
+def literal(expr: Any, sizes: Sizes) -> Value:
+    """The value of an expression that is written out, or of a constant."""
+    if isinstance(expr, ir.Tuple):
+        return tuple(literal(field, sizes) for field in expr.fields)
+    if isinstance(expr, relax.ShapeExpr):
+        return tuple(size_of(dimension, sizes) for dimension in expr.values)
+    if isinstance(expr, ir.GenericConst):
+        return tensor_value(expr.value)
+    if isinstance(expr, tirx.FloatImm):
+        return float(expr.value)
+    if isinstance(expr, ir.StringImm):
+        return str(expr.value)
+    if ir.is_prim_expr(expr):
+        return size_of(expr, sizes)
+    raise Unsupported(f"the value of {type(expr).__name__} is not given")

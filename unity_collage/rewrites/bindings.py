@@ -1,0 +1,92 @@
+"""Reading and rebuilding single bindings: what they use, which are live, their operands replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from tvm import ir, relax
+
+
+def operands(value: relax.Expr) -> Iterator[relax.Var]:
+    """The variables that ``value`` mentions, repeats included."""
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, relax.Tuple):
+        yield from _of_all(value.fields)
+    elif isinstance(value, relax.TupleGetItem):
+        yield from operands(value.tuple_value)
+    elif isinstance(value, relax.Call):
+        yield from operands(value.op)
+        yield from _of_all(value.args)
+
+
+def _of_all(values: Iterable[relax.Expr]) -> Iterator[relax.Var]:
+    for value in values:
+        yield from operands(value)
+
+
+def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
+    """The bindings of a dataflow block that its outputs need.
+
+    A ``match_cast`` stays in any case: it checks, and defines symbolic dimensions.
+    """
+    needed: set[relax.Var] = set()
+    kept: list[relax.Binding] = []
+    for binding in reversed(bindings):
+        inner = isinstance(binding, relax.VarBinding) and isinstance(binding.var, relax.DataflowVar)
+        if inner and binding.var not in needed:
+            continue
+        needed.update(operands(binding.value))
+        kept.append(binding)
+    return kept[::-1]
+
+
+def map_operands(
+    expr: relax.Expr, mapped: Callable[[relax.Expr], relax.Expr], builder: relax.BlockBuilder
+) -> relax.Expr:
+    """``expr`` with each operand replaced by ``mapped(operand)``, and its type inferred anew."""
+    if isinstance(expr, relax.Tuple):
+        fields = [mapped(field) for field in expr.fields]
+        return expr if _same(fields, expr.fields) else builder.normalize(relax.Tuple(fields))
+    if isinstance(expr, relax.TupleGetItem):
+        source = mapped(expr.tuple_value)
+        same = source.same_as(expr.tuple_value)
+        return expr if same else builder.normalize(relax.TupleGetItem(source, expr.index))
+    args = [mapped(arg) for arg in expr.args]
+    op = mapped(expr.op) if isinstance(expr.op, relax.Var) else expr.op
+    if _same(args, expr.args) and op.same_as(expr.op) and not expr.ty.is_missing():
+        return expr
+    return builder.normalize(relax.Call(op, args, expr.attrs, expr.ty_args, expr.span))
+
+
+def _same(new: Sequence[relax.Expr], old: Sequence[relax.Expr]) -> bool:
+    return all(a.same_as(b) for a, b in zip(new, old, strict=True))
+
+
+def is_visible_outside(leaf: relax.Expr) -> bool:
+    """Whether other blocks may mention ``leaf``: an output or parameter, or a constant."""
+    return isinstance(leaf, (relax.Var, ir.GenericConst)) and not isinstance(leaf, relax.DataflowVar)
+
+
+@relax.expr_functor.mutator
+class _Substitution(relax.PyExprMutator):
+    """Variables replaced wherever they are read, nested scopes included."""
+
+    def __init__(self, renamed: Mapping[relax.Var, relax.Expr]):
+        super().__init__()
+        self.renamed = renamed
+
+    def visit_var_(self, op: relax.Var) -> relax.Expr:
+        return self.renamed.get(op, op)
+
+
+def substituted(expr: relax.Expr, renamed: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """``expr`` with variables replaced."""
+    return _Substitution(renamed).visit_expr(expr) if renamed else expr
+
+
+def substituted_block(
+    block: relax.BindingBlock, renamed: Mapping[relax.Var, relax.Expr]
+) -> relax.BindingBlock:
+    """``block`` with variables replaced."""
+    return _Substitution(renamed).visit_binding_block(block) if renamed else block

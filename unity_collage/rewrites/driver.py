@@ -1,0 +1,187 @@
+"""The driver: run rules over the dataflow blocks of a function until none applies.
+
+A sweep rebuilds each block from the first binding to the last and asks the rules at every call as it is
+emitted, so what one rule made is seen by the rules downstream within the same sweep. Equal calls become one
+binding on the way, dead bindings go before and after. A few sweeps bring a function to rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tvm import relax
+from tvm.ir import IRModule
+
+from .bindings import is_visible_outside, live, map_operands, operands, substituted, substituted_block
+from .rule import RewriteError, Rule, rules_by_op
+from .scope import Scope, op_name
+from .value_number import value_number
+
+_SWEEPS = 40
+_REWRITES_OF_ONE_BINDING = 100
+"""Caps that no sane set of rules comes near: beyond them two rules undo each other."""
+
+
+def rewrite_function(
+    func: relax.Function, rules: Iterable[Rule], mod: IRModule | None = None
+) -> relax.Function:
+    """``func`` with ``rules`` applied in every dataflow block until nothing changes; ``func`` stays as it is.
+
+    Blocks that are no dataflow blocks stay, and only learn the new names of what they read.
+    ``mod`` is where rules look up the PrimFuncs that ``func`` calls.
+    """
+    at = rules_by_op(rules)
+    fired: set[str] = set()
+    for _ in range(_SWEEPS):
+        fired.clear()
+        func, changed = _sweep(func, at, fired, mod)
+        if not changed:
+            return func
+    raise RewriteError(f"the rules never come to rest; the last sweep applied {sorted(fired)}")
+
+
+def why_not_rewritable(block: relax.BindingBlock) -> str | None:
+    """Why a block is passed over, or None when rules may work in it."""
+    if not isinstance(block, relax.DataflowBlock):
+        return "not a dataflow block: order and side effects matter in it"
+    for binding in block.bindings:
+        if isinstance(binding.value, (relax.Function, relax.SeqExpr, relax.If)):
+            return f"{binding.var.name} holds a nested scope"
+    return None
+
+
+def _sweep(
+    func: relax.Function, at: Callable[[str], tuple[Rule, ...]], fired: set[str], mod: IRModule | None
+) -> tuple[relax.Function, bool]:
+    """One pass over all blocks, and whether it changed anything."""
+    blocks, changed = [], False
+    renamed: dict[relax.Var, relax.Expr] = {}
+    for block in func.body.blocks:
+        if why_not_rewritable(block) is None:
+            rewriter = _BlockRewriter(block, at, fired, Scope(mod), renamed)
+            blocks.append(rewriter.run())
+            changed |= rewriter.changed
+        else:
+            blocks.append(substituted_block(block, renamed))
+    if not changed:
+        return func, False
+    result = substituted(func.body.body, renamed)
+    body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, result))
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span), True
+
+
+class _BlockRewriter:
+    """One sweep over one block."""
+
+    def __init__(
+        self,
+        block: relax.DataflowBlock,
+        at: Callable[[str], tuple[Rule, ...]],
+        fired: set[str],
+        scope: Scope,
+        renamed: dict[relax.Var, relax.Expr],
+    ):
+        """``renamed`` says what became of variables of earlier blocks, and is told of those of this one."""
+        self._old = live(block.bindings)
+        self.changed = len(self._old) != len(block.bindings)
+        self._at = at
+        self._fired = fired
+        self._scope = scope
+        self._scope.uses.update(var for binding in self._old for var in operands(binding.value))
+        self._renamed = renamed
+        self._numbered: dict[object, relax.Var] = {}
+        self._bindings: list[relax.Binding] = []
+        self._builder = relax.BlockBuilder()
+
+    def run(self) -> relax.DataflowBlock:
+        for binding in self._old:
+            if isinstance(binding, relax.MatchCast):
+                self._bindings.append(relax.MatchCast(binding.var, self._leaf(binding.value), binding.ty))
+            else:
+                self._rebind(binding)
+        return relax.DataflowBlock(live(self._bindings))
+
+    def _rebind(self, binding: relax.VarBinding) -> None:
+        """Emit one binding of the old block; its variable stays where that is possible."""
+        result = self._emit(binding.value, binding.var)
+        if result.same_as(binding.var):
+            return
+        if isinstance(result, relax.Var):
+            self._scope.uses[result] += self._scope.uses[binding.var]
+        if not isinstance(binding.var, relax.DataflowVar) and not is_visible_outside(result):
+            result = self._output(binding.var, result)
+        self._renamed[binding.var] = result
+
+    def _output(self, var: relax.Var, value: relax.Expr) -> relax.Var:
+        """An output bound to a value of this block: ``var`` itself if its type fits."""
+        out = var if _same_type(var.ty, value.ty) else relax.Var(var.name, value.ty)
+        self._bindings.append(relax.VarBinding(out, value))
+        return out
+
+    def _emit(self, expr: relax.Expr, keep: relax.Var | None = None) -> relax.Expr:
+        """Bind ``expr``, rewritten as far as it goes, and return the leaf that stands for it.
+
+        ``keep`` is the variable to bind it to if that fits.
+        """
+        expected, applied = None, []
+        for _ in range(_REWRITES_OF_ONE_BINDING):
+            if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+                return _checked(self._leaf(expr), expected, applied)
+            node = map_operands(expr, self._operand, self._builder)
+            expected = expected or node.ty
+            rule, rewritten = self._rewritten(node)
+            if rewritten is None:
+                return _checked(self._bind(node, keep), expected, applied)
+            applied.append(rule)
+            expr = rewritten
+        raise RewriteError(f"the rules never come to rest at {op_name(expr)}: {sorted(set(applied))}")
+
+    def _rewritten(self, node: relax.Expr) -> tuple[str, relax.Expr | None]:
+        """What the first rule that applies makes of ``node``."""
+        for rule in self._at(op_name(node)):
+            new = rule.rewrite(node, self._scope)
+            if new is not None:
+                self._fired.add(rule.name)
+                self.changed = True
+                return rule.name, new
+        return "", None
+
+    def _operand(self, expr: relax.Expr) -> relax.Expr:
+        """The leaf for an operand; one that is itself a new call gets a binding of its own."""
+        if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+            return self._leaf(expr)
+        leaf = self._emit(expr)
+        if isinstance(leaf, relax.Var):
+            self._scope.uses[leaf] += 1
+        return leaf
+
+    def _leaf(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Tuple):
+            return map_operands(expr, self._operand, self._builder)
+        return self._renamed.get(expr, expr) if isinstance(expr, relax.Var) else expr
+
+    def _bind(self, node: relax.Expr, keep: relax.Var | None) -> relax.Var:
+        """The variable bound to ``node``: an earlier one if the same value was computed before."""
+        number = value_number(node)
+        if number is not None and number in self._numbered:
+            self.changed = True
+            return self._numbered[number]
+        if keep is None or not _same_type(keep.ty, node.ty):
+            kind = relax.DataflowVar if keep is None else type(keep)
+            keep = kind("lv" if keep is None else keep.name, node.ty)
+        self._bindings.append(relax.VarBinding(keep, node))
+        self._scope.define(keep, node)
+        if number is not None:
+            self._numbered[number] = keep
+        return keep
+
+
+def _checked(leaf: relax.Expr, expected: relax.Type | None, applied: list[str]) -> relax.Expr:
+    """``leaf``, whose type must not have been changed by the rules ``applied``."""
+    if expected is not None and applied and not expected.is_base_of(leaf.ty):
+        raise RewriteError(f"{' and '.join(applied)} turned a value of type {expected} into {leaf.ty}")
+    return leaf
+
+
+def _same_type(left: relax.Type, right: relax.Type) -> bool:
+    return left.is_base_of(right) and right.is_base_of(left)

@@ -1,0 +1,112 @@
+"""identity: operators that give back what they were given."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm_ffi import structural_equal
+
+from .rule import Rule
+from .scope import GETITEM, Scope
+
+_NEUTRAL = {
+    "relax.add": 0.0,
+    "relax.subtract": 0.0,
+    "relax.multiply": 1.0,
+    "relax.divide": 1.0,
+    "relax.power": 1.0,
+}
+
+_SAME_IF_SAME_SHAPE = (
+    "relax.broadcast_to",
+    "relax.collapse_sum_to",
+    "relax.expand_dims",
+    "relax.flatten",
+    "relax.nn.batch_flatten",
+    "relax.repeat",
+    "relax.reshape",
+    "relax.squeeze",
+    "relax.tile",
+)
+
+
+def _same_type(expr: relax.Expr, source: relax.Expr) -> bool:
+    """Whether both have one known shape and dtype; equal but unknown shapes prove nothing."""
+    known = isinstance(getattr(source.ty, "shape", None), relax.ShapeExpr)
+    return known and structural_equal(expr.ty, source.ty)
+
+
+def _dropout(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """dropout(x)[0] -> x: this is inference."""
+    source = scope.call(item.tuple_value, "relax.nn.dropout")
+    return source.args[0] if source is not None and item.index == 0 else None
+
+
+def _same_shape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """reshape(x, shape of x) -> x, and the like."""
+    return call.args[0] if _same_type(call, call.args[0]) else None
+
+
+def _same_dtype(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """astype(x, dtype of x) -> x."""
+    return call.args[0] if structural_equal(call.ty, call.args[0].ty) else None
+
+
+def _permute(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """permute_dims(x, [0, 1, 2]) -> x."""
+    axes = call.attrs.axes
+    ordered = axes is not None and [int(axis) for axis in axes] == list(range(len(axes)))
+    return call.args[0] if ordered else None
+
+
+def _whole_slice(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """strided_slice(x, all of x) -> x. A slice of the same size with step 1 is all of it."""
+    steps = scope.value(call.args[4]) if len(call.args) > 4 else relax.Tuple([])
+    forward = isinstance(steps, relax.Tuple) and all(_is_one(step) for step in steps.fields)
+    return call.args[0] if forward and _same_type(call, call.args[0]) else None
+
+
+def _is_one(step: relax.Expr) -> bool:
+    return int(getattr(step, "value", 0)) == 1
+
+
+def _pad_by_nothing(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """pad(x, 0, 0, ...) -> x."""
+    return call.args[0] if not any(int(width) for width in call.attrs.pad_width) else None
+
+
+def _join_of_one(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """concat((x,)) -> x; stack((x,), axis) -> expand_dims(x, axis)."""
+    parts = scope.value(call.args[0])
+    if not isinstance(parts, relax.Tuple) or len(parts.fields) != 1:
+        return None
+    if call.op.name == "relax.concat":
+        return parts.fields[0]
+    return relax.op.expand_dims(parts.fields[0], int(call.attrs.axis or 0))
+
+
+def _split_into_one(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """split(x, 1)[0] -> x."""
+    source = scope.call(item.tuple_value, "relax.split")
+    whole = source is not None and len(source.ty.fields) == 1
+    return source.args[0] if whole else None
+
+
+def _neutral(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """x + 0, x - 0, x * 1, x / 1, x ** 1 -> x, where the constant does not widen x."""
+    if not _same_type(call, call.args[0]):
+        return None
+    array = scope.array(call.args[1])
+    neutral = array is not None and bool(np.all(array == _NEUTRAL[call.op.name]))
+    return call.args[0] if neutral else None
+
+
+DROP_DROPOUT = Rule("drop_dropout", (GETITEM,), _dropout)
+DROP_SAME_SHAPE = Rule("drop_same_shape", _SAME_IF_SAME_SHAPE, _same_shape)
+DROP_SAME_DTYPE = Rule("drop_same_dtype", ("relax.astype",), _same_dtype)
+DROP_IDENTITY_PERMUTE = Rule("drop_identity_permute", ("relax.permute_dims",), _permute)
+DROP_WHOLE_SLICE = Rule("drop_whole_slice", ("relax.strided_slice",), _whole_slice)
+DROP_EMPTY_PAD = Rule("drop_empty_pad", ("relax.nn.pad",), _pad_by_nothing)
+DROP_JOIN_OF_ONE = Rule("drop_join_of_one", ("relax.concat", "relax.stack"), _join_of_one)
+DROP_SPLIT_INTO_ONE = Rule("drop_split_into_one", (GETITEM,), _split_into_one)
+DROP_NEUTRAL = Rule("drop_neutral", tuple(_NEUTRAL), _neutral)

@@ -1,0 +1,46 @@
+"""What a rewrite is: a name, the operators it looks at, and a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tvm import relax
+
+from .scope import Scope
+
+ANY_OP = "*"
+"""Stands for every operator in :attr:`Rule.ops`."""
+
+
+class RewriteError(RuntimeError):
+    """A rule broke the driver's contract: it changed a type, or the rules never come to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One small rewrite. The driver asks it at every binding of one of its operators.
+
+    ``rewrite(expr, scope)`` returns the expression to put in place of ``expr``, built as deeply nested as
+    is convenient, or None when it does not apply. Operands are always variables, constants or inline
+    tuples, so a rule looks backwards, through ``scope``, and never forwards. The type must stay as it was
+    or become more precise.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    """Names as :func:`~unity_collage.rewrites.scope.op_name` gives them, or ``ANY_OP``."""
+    rewrite: Callable[[relax.Expr, Scope], relax.Expr | None]
+
+
+def rules_by_op(rules: Iterable[Rule]) -> Callable[[str], tuple[Rule, ...]]:
+    """The rules to ask at an operator, in the order given."""
+    ordered = tuple(rules)
+    cache: dict[str, tuple[Rule, ...]] = {}
+
+    def at(op: str) -> tuple[Rule, ...]:
+        if op not in cache:
+            cache[op] = tuple(rule for rule in ordered if op in rule.ops or ANY_OP in rule.ops)
+        return cache[op]
+
+    return at

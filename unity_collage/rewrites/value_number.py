@@ -1,0 +1,61 @@
+"""Value numbers: equal numbers, equal values. Common sub-expressions are found by them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tvm import ir, relax
+from tvm_ffi import StructuralKey
+
+_NOT_A_VALUE = ("relax.memory.", "relax.builtin.", "relax.vm.", "relax.ccl.")
+"""Operators whose result is a place, or depends on when they run."""
+
+_CALLS = ("relax.call_tir", "relax.call_tir_with_grad")
+"""Of the operators that call something, those that promise to give the same result each time."""
+
+_SMALL = 64
+"""Constants of up to so many bytes are compared by content, larger ones by identity: weights are shared
+by the importer where they are equal, while each scalar is written anew."""
+
+
+def value_number(node: relax.Expr) -> Hashable | None:
+    """A key that two equal computations share, or None for what must be computed each time it is written."""
+    if isinstance(node, relax.TupleGetItem):
+        return ("getitem", node.index, _number(node.tuple_value))
+    if not isinstance(node.op, ir.Op) or not _is_value(node.op):
+        return None
+    attrs = None if node.attrs is None else StructuralKey(node.attrs)
+    out = StructuralKey(node.ty_args) if node.ty_args else None
+    return (node.op.name, tuple(_number(arg) for arg in node.args), attrs, out)
+
+
+def _is_value(op: ir.Op) -> bool:
+    if op.name.startswith("relax.call_"):
+        return op.name in _CALLS
+    return bool(op.get_attr("FPurity")) and not op.name.startswith(_NOT_A_VALUE)
+
+
+def _number(arg: relax.Expr) -> Hashable:
+    if isinstance(arg, (relax.Var, ir.GlobalVar)):
+        return arg
+    if isinstance(arg, relax.Tuple):
+        return tuple(_number(field) for field in arg.fields)
+    if isinstance(arg, ir.GenericConst):
+        return _constant_number(arg)
+    return StructuralKey(arg)
+
+
+def _constant_number(constant: ir.GenericConst) -> Hashable:
+    shape = tuple(constant.value.shape)
+    dtype = str(constant.value.dtype)
+    if _nbytes(shape) > _SMALL:
+        return constant
+    return (dtype, shape, constant.value.numpy().tobytes())
+
+
+def _nbytes(shape: tuple[int, ...]) -> int:
+    """An upper bound: eight bytes an element."""
+    count = 8
+    for dim in shape:
+        count *= dim
+    return count

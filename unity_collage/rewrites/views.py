@@ -1,0 +1,91 @@
+"""views: chains of reshapes and of permutations become one of each.
+
+Normal form: ``reshape`` stands for every operator that only renames the shape (to the VM it is a view),
+``permute_dims`` is left where data really moves, and unit axes are not carried through a permutation.
+"""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from .rule import Rule
+from .scope import Scope, static_shape
+
+_RESHAPES = ("relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.nn.batch_flatten")
+
+
+def permutation(call: relax.Call) -> list[int]:
+    """The axes of a ``permute_dims``: output axis ``i`` is input axis ``axes[i]``."""
+    rank = call.ty.ndim
+    axes = call.attrs.axes
+    return [int(axis) % rank for axis in axes] if axes is not None else list(range(rank))[::-1]
+
+
+def _as_reshape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """expand_dims, squeeze, flatten -> reshape to the static shape they give."""
+    shape = static_shape(call)
+    return None if shape is None else relax.op.reshape(call.args[0], shape)
+
+
+def _merge_reshapes(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """reshape(reshape(x, a), b) -> reshape(x, b)."""
+    inner = scope.call(call.args[0], "relax.reshape")
+    shape = static_shape(call)
+    return None if inner is None or shape is None else relax.op.reshape(inner.args[0], shape)
+
+
+def _merge_permutes(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """permute_dims(permute_dims(x, a), b) -> permute_dims(x, [a[i] for i in b])."""
+    inner = scope.call(call.args[0], "relax.permute_dims")
+    if inner is None:
+        return None
+    first = permutation(inner)
+    return relax.op.permute_dims(inner.args[0], [first[axis] for axis in permutation(call)])
+
+
+def _permute_as_reshape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """A permutation that moves axes of size 1 only -> reshape."""
+    before, after = static_shape(call.args[0]), static_shape(call)
+    if before is None or after is None:
+        return None
+    moved = [axis for axis in permutation(call) if before[axis] != 1]
+    return relax.op.reshape(call.args[0], after) if moved == sorted(moved) else None
+
+
+def _unit_axes_first(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """reshape(permute_dims(x)) that only drops axes of size 1 -> permute_dims(reshape(x))."""
+    inner = scope.own_call(call.args[0], "relax.permute_dims")
+    before = None if inner is None else static_shape(inner)
+    after = static_shape(call)
+    if inner is None or before is None or after is None:
+        return None
+    dropped = _dropped_unit_axes(before, after)
+    if dropped is None:
+        return None
+    axes = permutation(inner)
+    gone = {axes[axis] for axis in dropped}
+    kept = [axis for axis in range(len(axes)) if axis not in gone]
+    source_shape = static_shape(inner.args[0])
+    assert source_shape is not None, "a permutation of a static shape has a static operand"
+    source = relax.op.reshape(inner.args[0], [source_shape[axis] for axis in kept])
+    return relax.op.permute_dims(source, [kept.index(axis) for axis in axes if axis not in gone])
+
+
+def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[int] | None:
+    """Which axes of size 1 to leave out of ``before`` to get ``after``, if that is all the difference."""
+    dropped, position = [], 0
+    for axis, size in enumerate(before):
+        if position < len(after) and after[position] == size:
+            position += 1
+        elif size == 1:
+            dropped.append(axis)
+        else:
+            return None
+    return dropped if dropped and position == len(after) else None
+
+
+RESHAPE_FORM = Rule("reshape_form", _RESHAPES, _as_reshape)
+MERGE_RESHAPES = Rule("merge_reshapes", ("relax.reshape",), _merge_reshapes)
+MERGE_PERMUTES = Rule("merge_permutes", ("relax.permute_dims",), _merge_permutes)
+PERMUTE_AS_RESHAPE = Rule("permute_as_reshape", ("relax.permute_dims",), _permute_as_reshape)
+UNIT_AXES_FIRST = Rule("unit_axes_first", ("relax.reshape",), _unit_axes_first)

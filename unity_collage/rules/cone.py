@@ -1,0 +1,95 @@
+"""FusionCone: what a loop compiler fuses, grown upwards from each possible last operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..graph import DataflowGraph, IndexSet, Kind, Node, SubGraph, members
+from ..graph.dataflow import has_kernel
+from .base import Declined, Found, why_not_partitionable
+
+_ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class FusionCone:
+    """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
+
+    As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
+    into a reduction (B -> R), injective ones into each other (I -> I). A producer joins only when all its
+    readers are inside, which makes every region convex and free of taps.
+    """
+
+    max_depth: int = 8
+    """Longest path inside, in nodes."""
+    max_regions: int = 24
+    """How many regions are offered for one exit, smallest first; the largest is always among them."""
+    name: str = "cone"
+
+    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
+        able = [self._why_not(graph, node) is None for node in graph.nodes]
+        for node in graph.nodes:
+            reason = self._why_not(graph, node)
+            if reason is None:
+                yield from self._regions(graph, node, able)
+            elif node.call is not None and not node.is_host:
+                yield Declined(node.index, self.name, reason)
+
+    def _why_not(self, graph: DataflowGraph, node: Node) -> str | None:
+        if node.call is not None and not has_kernel(node.call):
+            return f"{node.op} has no legalization"
+        reason = why_not_partitionable(node)
+        if reason is None and graph.kinds[node.index] > Kind.OUT_EWISE_FUSABLE:
+            return f"{node.op} is opaque to TVM's fusion"
+        return reason
+
+    def _regions(self, graph: DataflowGraph, exit_node: Node, able: list[bool]) -> Iterator[Found]:
+        if exit_node.is_host:
+            return
+        start = 1 << exit_node.index
+        seen: dict[IndexSet, None] = {start: None}
+        queue = [start]
+        for region in queue:
+            if len(seen) >= self.max_regions:
+                break
+            for wider in self._widened(graph, region, able):
+                if wider not in seen:
+                    seen[wider] = None
+                    queue.append(wider)
+        largest = self._largest(graph, start, able)
+        for region in dict.fromkeys((*seen, largest)):
+            yield Found(region, self.name, SubGraph(graph, region).label)
+
+    def _largest(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> IndexSet:
+        while (wider := next(self._widened(graph, region, able), None)) is not None:
+            region = wider
+        return region
+
+    def _widened(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> Iterator[IndexSet]:
+        """``region`` with one more producer."""
+        sub = SubGraph(graph, region)
+        for source in members(sub.input):
+            wider = region | 1 << source
+            if (
+                able[source]
+                and not graph.consumers[source] & ~region
+                and not graph.results >> source & 1
+                and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
+                and _fuses(graph, region, source)
+                and SubGraph(graph, wider).depth <= self.max_depth
+            ):
+                yield wider
+
+
+def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
+    """Whether the kinds allow ``source`` to be computed inside the kernel of ``region``."""
+    kind = graph.kinds[source]
+    anchor = next((i for i in members(region) if graph.kinds[i] in _ANCHORS), None)
+    if kind in _ANCHORS:
+        rest = max(graph.kinds[i] for i in members(region))
+        return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and rest <= Kind.BROADCAST
+    if anchor is None:
+        return True
+    feeds_anchor = bool(graph.upstream[anchor] >> source & 1)
+    return kind <= Kind.BROADCAST and (not feeds_anchor or graph.kinds[anchor] is Kind.REDUCTION)

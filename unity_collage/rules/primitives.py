@@ -1,0 +1,110 @@
+"""PrimitiveChain: one library primitive with what it can absorb before and behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+from ..graph import DataflowGraph, IndexSet, Node, SubGraph, members
+from ..index_set import size
+from .base import Declined, Found, why_not_partitionable
+
+Step = Any
+"""A library's own description of one primitive call; opaque to the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveChain:
+    """Anchors, grown by the library's own word: what it lowers to one primitive is one candidate.
+
+    Behind the anchor come operators that the primitive takes as bias or post-operation, then layout changes
+    of the result; before it, layout changes of operands. Every prefix is a candidate, since a later
+    operator may be worth more elsewhere.
+    """
+
+    name: str
+    anchors: frozenset[str]
+    step: Callable[[relax.Call], Step | str]
+    """One operator as a primitive, or the reason why not."""
+    fused: Callable[[Step, relax.Call, int], Step | str]
+    """The step with a call, whose ``args[i]`` is its result, as post-operation, or the reason why not."""
+    absorbed_input: Callable[[Step, relax.Expr, relax.Call], Step | str]
+    """The step that reads an operand through the layout change that makes it, or the reason why not."""
+    absorbed_output: Callable[[Step, relax.Call], Step | str]
+    """The step that writes its result through a layout change, or the reason why not."""
+
+    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
+        for node in graph.nodes:
+            if node.op not in self.anchors or node.call is None:
+                continue
+            reason = why_not_partitionable(node)
+            step = self.step(node.call) if reason is None else reason
+            if isinstance(step, str):
+                yield Declined(node.index, self.name, step)
+                continue
+            for inside, begun in self._with_inputs(graph, node, step):
+                yield self._found(graph, inside)
+                yield from self._behind(graph, inside, node, begun)
+
+    def _with_inputs(self, graph: DataflowGraph, anchor: Node, step: Step) -> Iterator[tuple[IndexSet, Step]]:
+        """The anchor alone, and with every closed set of layout changes before it."""
+        alone = 1 << anchor.index
+        pending, seen = [(alone, step)], {alone}
+        while pending:
+            inside, begun = pending.pop()
+            yield inside, begun
+            for source in _sole_producers(graph, inside):
+                assert source.call is not None
+                grown = self.absorbed_input(begun, source.var, source.call)
+                wider = inside | 1 << source.index
+                if not isinstance(grown, str) and wider not in seen:
+                    seen.add(wider)
+                    pending.append((wider, grown))
+
+    def _behind(
+        self, graph: DataflowGraph, inside: IndexSet, tail: Node, step: Step, *, writes_through: bool = False
+    ) -> Iterator[Found | Declined]:
+        """Candidates that go on behind ``tail``; the library's reason where the chain ends.
+
+        Once the result is written through a layout change, only further layout changes may follow.
+        """
+        reader = _only_reader(graph, tail)
+        if reader is None or reader.call is None:
+            return
+        operands = [i for i, arg in enumerate(reader.call.args) if arg == tail.var]
+        grown = self.absorbed_output(step, reader.call)
+        through = not isinstance(grown, str)
+        if not through and not writes_through and len(operands) == 1:
+            grown = self.fused(step, reader.call, operands[0])
+        if isinstance(grown, str):
+            yield Declined(reader.index, self.name, f"not behind {tail.op}: {grown}")
+            return
+        wider = inside | 1 << reader.index
+        if SubGraph(graph, wider).why_not_convex() is None:
+            yield self._found(graph, wider)
+            yield from self._behind(graph, wider, reader, grown, writes_through=through)
+
+    def _found(self, graph: DataflowGraph, inside: IndexSet) -> Found:
+        return Found(inside, self.name, SubGraph(graph, inside).label)
+
+
+def _sole_producers(graph: DataflowGraph, inside: IndexSet) -> Iterator[Node]:
+    """Calls that only ``inside`` reads."""
+    block = graph.nodes[inside.bit_length() - 1].block
+    for source in members(SubGraph(graph, inside).input):
+        node = graph.nodes[source]
+        read_elsewhere = graph.consumers[source] & ~inside or graph.results >> source & 1
+        if not read_elsewhere and node.block == block and why_not_partitionable(node) is None:
+            yield node
+
+
+def _only_reader(graph: DataflowGraph, node: Node) -> Node | None:
+    """The one node that reads ``node``, if nothing else does and the function does not return it."""
+    readers = graph.consumers[node.index]
+    if graph.results >> node.index & 1 or size(readers) != 1:
+        return None
+    reader = graph.nodes[readers.bit_length() - 1]
+    return reader if reader.block == node.block and why_not_partitionable(reader) is None else None

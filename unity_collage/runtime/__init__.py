@@ -1,0 +1,21 @@
+"""The native runtime: the libraries that run offloaded functions, the one thread pool, and timing.
+
+Imports only ``tvm_ffi`` and the standard library, so a process that runs an exported model needs nothing of
+the compiler. Nothing native is loaded by the import: ``load("onednn")`` does that.
+"""
+
+from unity_collage.runtime.libraries import describe, library_version, load, why_unavailable
+from unity_collage.runtime.threads import num_threads, openmp_runtimes, set_num_threads, why_pools_conflict
+from unity_collage.runtime.timing import measure
+
+__all__ = [
+    "describe",
+    "library_version",
+    "load",
+    "measure",
+    "num_threads",
+    "openmp_runtimes",
+    "set_num_threads",
+    "why_pools_conflict",
+    "why_unavailable",
+]

@@ -1,0 +1,95 @@
+"""Find and load the native libraries, on demand and only once."""
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import tvm_ffi
+
+from unity_collage import runtime
+from unity_collage.runtime.vendors import VENDORS
+
+
+def why_unavailable(name: str) -> str | None:
+    """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing."""
+    vendor = VENDORS.get(name)
+    if vendor is None:
+        return f"there is no native backend {name!r}, only {', '.join(VENDORS)}"
+    if vendor.path() is None:
+        return f"{vendor.file} is missing: pip install {vendor.distribution}"
+    for part in ("runtime", name):
+        if _own_library(part) is None:
+            return f"libcollage_{part}.so is missing: the package was installed without its native part"
+    return None
+
+
+def library_version(name: str) -> str | None:
+    """Version of the wheel that backend ``name`` stands on, or None when it is not installed; loads nothing."""
+    vendor = VENDORS.get(name)
+    return vendor.version() if vendor else None
+
+
+def load(name: str) -> None:
+    """Load backend ``name``: its functions are registered and its saved modules can be read.
+
+    Load before a library of TVM is loaded: from then on parallel loops of TVM run on the one pool.
+    Raises RuntimeError with the reason when the backend is unavailable.
+    """
+    if reason := why_unavailable(name):
+        raise RuntimeError(f"cannot load {name}: {reason}")
+    claim_parallel_loops()
+    _load_backend(name)
+
+
+def describe(name: str) -> str:
+    """Load backend ``name`` and ask the library for its own version and the instruction set it uses."""
+    load(name)
+    return str(tvm_ffi.get_global_func(f"collage.{name}.describe")())
+
+
+@cache
+def load_base() -> None:
+    """Load the thread pool and the timing loop."""
+    path = _own_library("runtime")
+    if path is None:
+        raise RuntimeError("libcollage_runtime.so is missing: the package was installed without its native part")
+    ctypes.CDLL(str(path))
+
+
+def claim_parallel_loops() -> None:
+    """Put the parallel loops of every TVM library that is loaded from now on on the pool.
+
+    TVM's runtime claims them for its own pool while it is imported, and the last claim wins.
+    """
+    load_base()
+    tvm_ffi.get_global_func("collage.runtime.claim_parallel_loops")()
+
+
+@cache
+def _load_backend(name: str) -> None:
+    # The vendor library first: ours then finds it under its name among the mapped ones, wherever it came from.
+    vendor = VENDORS[name]
+    with _environment(vendor.environment):
+        ctypes.CDLL(str(vendor.path()))
+    ctypes.CDLL(str(_own_library(name)))
+
+
+def _own_library(part: str) -> Path | None:
+    """A library of this package: beside the sources, or where an editable install has put it."""
+    candidates = (Path(folder) / "lib" / f"libcollage_{part}.so" for folder in runtime.__path__)
+    return next((path for path in candidates if path.exists()), None)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that are not set yet, for the time of loading: child processes shall not inherit them."""
+    added = [key for key in values if key not in os.environ]
+    os.environ.update({key: values[key] for key in added})
+    try:
+        yield
+    finally:
+        for key in added:
+            del os.environ[key]

@@ -1,0 +1,34 @@
+// Memory that starts at a cache line.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace collage {
+
+constexpr size_t kAlignment = 64;
+
+constexpr size_t RoundUp(size_t nbytes) { return (nbytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(size_t nbytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(kAlignment, RoundUp(nbytes + 1)))), nbytes_(nbytes) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+
+  std::byte* data() const { return data_.get(); }
+  size_t nbytes() const { return nbytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  size_t nbytes_ = 0;
+};
+
+}  // namespace collage

@@ -1,0 +1,17 @@
+// The tensors of a call, checked against what the program was made for.
+#pragma once
+
+#include <tvm/ffi/function.h>
+
+#include <cstddef>
+
+#include "base/program.h"
+
+namespace collage {
+
+constexpr size_t kMaxArguments = 64;
+
+// Writes the address of each tensor's first element to `pointers`, or throws and names the argument.
+void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, std::byte** pointers);
+
+}  // namespace collage

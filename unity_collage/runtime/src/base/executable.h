@@ -1,0 +1,33 @@
+// What a backend makes of a program.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/program.h"
+
+namespace collage {
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  // Runs all steps; arguments[i] is the data of argument i. May be called from several threads at once.
+  virtual void Run(std::byte* const* arguments) = 0;
+
+  // Which implementation the library chose for each step, one line a step.
+  virtual std::string Implementations() const = 0;
+};
+
+struct Backend {
+  // The module kind, for example "collage.onednn".
+  std::string kind;
+  // Makes a program ready for the current number of threads; `constants` outlives the result.
+  std::unique_ptr<Executable> (*compile)(const Program& program, const std::byte* constants);
+};
+
+// Registers <kind>.create and ffi.Module.load_from_bytes.<kind>; `backend` lives as long as the process.
+void RegisterBackend(const Backend& backend);
+
+}  // namespace collage

@@ -1,0 +1,84 @@
+// A native function as plain data; docs/runtime.md describes the text that it is read from.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/extra/json.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace collage {
+
+// Part of a buffer, seen with dims and strides (in elements) and an offset (in bytes).
+struct View {
+  int buffer;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;
+  DLDataType dtype;
+  int64_t offset;
+};
+
+// The attributes of a step; a missing or mistyped one is an error that names it.
+class Attrs {
+ public:
+  Attrs() = default;
+  explicit Attrs(tvm::ffi::json::Object values) : values_(std::move(values)) {}
+
+  bool Has(const std::string& key) const;
+  int64_t Int(const std::string& key) const;
+  float Float(const std::string& key) const;
+  float FloatOr(const std::string& key, float otherwise) const;
+  std::string Text(const std::string& key) const;
+  std::string TextOr(const std::string& key, const std::string& otherwise) const;
+  std::vector<int64_t> Ints(const std::string& key) const;
+  std::vector<float> Floats(const std::string& key) const;
+
+ private:
+  tvm::ffi::json::Object values_;
+};
+
+struct PostOp {
+  std::string kind;
+  Attrs attrs;
+  std::optional<View> arg;
+};
+
+struct Step {
+  std::string primitive;
+  std::map<std::string, View> args;
+  Attrs attrs;
+  std::vector<PostOp> post_ops;
+};
+
+// Where the bytes of a buffer are when the program runs.
+enum class Place { kTemporary, kInput, kOutput, kConstant };
+
+struct Buffer {
+  int64_t nbytes;
+  DLDataType dtype;
+  Place place = Place::kTemporary;
+  // kInput, kOutput: position in the call; kConstant: offset in the blob, in bytes.
+  int64_t where = 0;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Buffer> buffers;
+  // Buffer ids by position in the call: inputs, then outputs.
+  std::vector<int> arguments;
+  std::vector<Step> steps;
+};
+
+// Reads {"programs": [...]} and checks that every id, view and constant is within its bounds.
+std::vector<Program> ParsePrograms(const std::string& json, int64_t blob_nbytes);
+
+// Offset of each temporary in an arena by buffer id, and one entry more: the size of them all.
+std::vector<int64_t> PlaceTemporaries(const Program& program);
+
+// "step 2 (matmul)", for error texts.
+std::string StepName(const Program& program, size_t step);
+
+}  // namespace collage

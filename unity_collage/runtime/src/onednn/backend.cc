@@ -1,0 +1,71 @@
+// The oneDNN backend: kind "collage.onednn".
+#include <dnnl_debug.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include "base/context_pool.h"
+#include "base/error.h"
+#include "base/executable.h"
+#include "onednn/context.h"
+
+namespace collage::onednn {
+namespace {
+
+class OneDnnProgram final : public Executable {
+ public:
+  OneDnnProgram(const Program& program, const std::byte* constants) : program_(program), constants_(constants) {
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      steps_.push_back(Within(program.name + ", " + StepName(program, i),
+                              [&] { return CompileStep(program, program.steps[i], constants); }));
+    }
+  }
+
+  void Run(std::byte* const* arguments) final {
+    const auto context =
+        contexts_.Take([this] { return std::make_unique<Context>(program_, steps_, constants_); });
+    context->Bind(arguments);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const dnnl_status_t status = context->Execute(i, steps_[i]);
+      if (status != dnnl_success) Fail(i, status);
+    }
+    context->Wait();
+  }
+
+  std::string Implementations() const final {
+    std::string lines;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      lines += "  " + StepName(program_, i) + ": " + steps_[i].implementation + "\n";
+    }
+    return lines;
+  }
+
+ private:
+  [[noreturn]] void Fail(size_t step, dnnl_status_t status) const {
+    Within(program_.name + ", " + StepName(program_, step), [&] { Check(status); });
+    TVM_FFI_UNREACHABLE();
+  }
+
+  const Program& program_;
+  const std::byte* constants_;
+  std::vector<CompiledStep> steps_;
+  ContextPool<Context> contexts_;
+};
+
+std::unique_ptr<Executable> Compile(const Program& program, const std::byte* constants) {
+  return std::make_unique<OneDnnProgram>(program, constants);
+}
+
+// What decides how fast the library is, for the key of a measured price.
+tvm::ffi::String DescribeLibrary() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch) + " " + dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
+}
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  static const Backend backend{"collage.onednn", Compile};
+  RegisterBackend(backend);
+  tvm::ffi::reflection::GlobalDef().def("collage.onednn.describe", DescribeLibrary);
+}
+
+}  // namespace
+}  // namespace collage::onednn

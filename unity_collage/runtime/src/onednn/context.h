@@ -1,0 +1,41 @@
+// What one running call needs for itself: memory handles, temporaries, scratchpad, stream.
+#pragma once
+
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/program.h"
+#include "onednn/compiled_step.h"
+
+namespace collage::onednn {
+
+class Context {
+ public:
+  Context(const Program& program, const std::vector<CompiledStep>& steps, const std::byte* constants);
+
+  // Points the handles of arguments at this call's tensors.
+  void Bind(std::byte* const* arguments);
+
+  dnnl_status_t Execute(size_t step, const CompiledStep& compiled);
+  void Wait() { Check(dnnl_stream_wait(stream_.get())); }
+
+ private:
+  struct Binding {
+    dnnl_memory_t memory;
+    int64_t offset;
+  };
+
+  void AddArgument(const Program& program, const Argument& argument, const std::byte* constants,
+                   const std::vector<int64_t>& temporaries, std::vector<dnnl_exec_arg_t>* args);
+
+  Stream stream_;
+  // Temporaries, and behind them the scratchpad that all steps share in turn.
+  AlignedBuffer arena_;
+  std::vector<Memory> memories_;
+  std::vector<std::vector<dnnl_exec_arg_t>> step_args_;
+  // By position in the call.
+  std::vector<std::vector<Binding>> bindings_;
+  std::vector<std::byte*> bound_;
+};
+
+}  // namespace collage::onednn

@@ -1,0 +1,152 @@
+#include "openblas/gemm.h"
+
+#include <cblas.h>
+#include <tvm/ffi/error.h>
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/pool.h"
+
+namespace collage::openblas {
+namespace {
+
+// Products with fewer multiplications than this take less time than waking a second thread. A vector product
+// waits for memory, so it is worth sharing earlier.
+constexpr int64_t kSharedMatrixProduct = 1 << 18;
+constexpr int64_t kSharedVectorProduct = 1 << 16;
+
+// Blocks are multiples of the register tile of the kernels.
+constexpr int64_t kBlock = 16;
+
+const View& Need(const Step& step, const std::string& name) {
+  const auto found = step.args.find(name);
+  if (found == step.args.end()) TVM_FFI_THROW(ValueError) << "argument '" << name << "' is missing";
+  if (DTypeName(found->second.dtype) != "float32") {
+    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(found->second.dtype) << ", gemm takes float32";
+  }
+  return found->second;
+}
+
+// Bias seen with as many dims as c.
+View AsWideAs(const View& bias, size_t rank) {
+  View wide = bias;
+  while (wide.dims.size() < rank) {
+    wide.dims.insert(wide.dims.begin(), 1);
+    wide.strides.insert(wide.strides.begin(), 0);
+  }
+  return wide;
+}
+
+int64_t BroadcastStride(int64_t dim, int64_t stride, int64_t wanted) {
+  if (dim != 1 && dim != wanted) TVM_FFI_THROW(ValueError) << "'bias' does not broadcast to 'c'";
+  return dim == 1 ? 0 : stride;
+}
+
+CBLAS_TRANSPOSE Transposed(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+// How many pieces to cut each product of a batch into.
+int64_t Pieces(int64_t batch, int threads) { return batch % threads == 0 || batch >= 4 * threads ? 1 : threads; }
+
+int64_t BlockSize(int64_t length, int64_t pieces) {
+  const int64_t even = (length + pieces - 1) / pieces;
+  return std::min(length, (even + kBlock - 1) / kBlock * kBlock);
+}
+
+}  // namespace
+
+Gemm::Gemm(const Step& step, int threads)
+    : a_view_(Need(step, "a")),
+      b_view_(Need(step, "b")),
+      c_view_(Need(step, "c")),
+      a_(AsMatrix("a", a_view_)),
+      b_(AsMatrix("b", b_view_)),
+      c_(AsMatrix("c", c_view_)),
+      alpha_(step.attrs.FloatOr("alpha", 1)),
+      beta_(step.attrs.FloatOr("beta", 0)) {
+  if (step.args.count("bias") != 0) {
+    const size_t rank = c_view_.dims.size();
+    bias_view_ = AsWideAs(Need(step, "bias"), rank);
+    if (bias_view_->dims.size() > rank) TVM_FFI_THROW(ValueError) << "'bias' has more dims than 'c'";
+    bias_row_stride_ = BroadcastStride(bias_view_->dims[rank - 2], bias_view_->strides[rank - 2], c_.rows);
+    bias_col_stride_ = BroadcastStride(bias_view_->dims[rank - 1], bias_view_->strides[rank - 1], c_.cols);
+    beta_ = 1;
+  }
+  CheckShapes();
+  MakeTasks(threads);
+}
+
+void Gemm::CheckShapes() const {
+  if (c_.transposed) TVM_FFI_THROW(ValueError) << "the rows of 'c' are not contiguous";
+  if (a_.rows != c_.rows || b_.cols != c_.cols || a_.cols != b_.rows) {
+    TVM_FFI_THROW(ValueError) << "a " << a_.rows << "x" << a_.cols << " times b " << b_.rows << "x" << b_.cols
+                              << " is not c " << c_.rows << "x" << c_.cols;
+  }
+}
+
+void Gemm::MakeTasks(int threads) {
+  const std::vector<int64_t> batch(c_view_.dims.begin(), c_view_.dims.end() - 2);
+  const std::vector<int64_t> a = BatchOffsets("a", a_view_, batch), b = BatchOffsets("b", b_view_, batch);
+  const std::vector<int64_t> c = BatchOffsets("c", c_view_, batch);
+  const std::vector<int64_t> bias =
+      bias_view_.has_value() ? BatchOffsets("bias", *bias_view_, batch) : std::vector<int64_t>(c.size(), 0);
+  const int64_t count = static_cast<int64_t>(c.size());
+  const int64_t products = count * c_.rows * c_.cols * a_.cols;
+  threads_ = products < (IsVectorProduct() ? kSharedVectorProduct : kSharedMatrixProduct) ? 1 : threads;
+  const int64_t pieces = Pieces(count, threads_);
+  const int64_t rows = c_.rows > c_.cols ? BlockSize(c_.rows, pieces) : c_.rows;
+  const int64_t cols = c_.rows > c_.cols ? c_.cols : BlockSize(c_.cols, pieces);
+  for (int64_t n = 0; n < count; ++n) {
+    for (int64_t i = 0; i < c_.rows; i += rows) {
+      for (int64_t j = 0; j < c_.cols; j += cols) {
+        tasks_.push_back(Task{a[n] + i * a_.row_stride, b[n] + j * b_.col_stride,
+                              c[n] + i * c_.row_stride + j * c_.col_stride,
+                              bias[n] + i * bias_row_stride_ + j * bias_col_stride_,
+                              static_cast<int>(std::min(rows, c_.rows - i)),
+                              static_cast<int>(std::min(cols, c_.cols - j))});
+      }
+    }
+  }
+}
+
+void Gemm::RunTasks(const Operands& operands) const {
+  ParallelFor(static_cast<int64_t>(tasks_.size()), threads_,
+              [&](int64_t task) { RunTask(tasks_[task], operands); });
+}
+
+void Gemm::RunTask(const Task& task, const Operands& operands) const {
+  float* c = operands.c + task.c;
+  if (operands.bias != nullptr) FillWithBias(task, operands.bias + task.bias, c);
+  Multiply(task, operands.a + task.a, operands.b + task.b, c);
+}
+
+void Gemm::FillWithBias(const Task& task, const float* bias, float* c) const {
+  for (int i = 0; i < task.rows; ++i) {
+    const float* from = bias + i * bias_row_stride_;
+    float* to = c + static_cast<int64_t>(i) * c_.leading;
+    if (bias_col_stride_ == 1) {
+      std::copy_n(from, task.cols, to);
+    } else {
+      for (int j = 0; j < task.cols; ++j) to[j] = from[j * bias_col_stride_];
+    }
+  }
+}
+
+void Gemm::Multiply(const Task& task, const float* a, const float* b, float* c) const {
+  const int inner = static_cast<int>(a_.cols);
+  if (a_.rows == 1) {
+    // A row times b is the transposed b times a column.
+    const int b_rows = b_.transposed ? task.cols : inner, b_cols = b_.transposed ? inner : task.cols;
+    scipy_cblas_sgemv(CblasRowMajor, Transposed(!b_.transposed), b_rows, b_cols, alpha_, b, b_.leading, a,
+                      a_.transposed ? a_.leading : 1, beta_, c, 1);
+  } else if (b_.cols == 1) {
+    const int a_rows = a_.transposed ? inner : task.rows, a_cols = a_.transposed ? task.rows : inner;
+    scipy_cblas_sgemv(CblasRowMajor, Transposed(a_.transposed), a_rows, a_cols, alpha_, a, a_.leading, b,
+                      b_.leading, beta_, c, c_.leading);
+  } else {
+    scipy_cblas_sgemm(CblasRowMajor, Transposed(a_.transposed), Transposed(b_.transposed), task.rows, task.cols,
+                      inner, alpha_, a, a_.leading, b, b_.leading, beta_, c, c_.leading);
+  }
+}
+
+}  // namespace collage::openblas

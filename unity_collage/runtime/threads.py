@@ -1,0 +1,52 @@
+"""The one thread pool: OpenMP's, shared by the vendor libraries and the kernels that TVM generates."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tvm_ffi
+
+from unity_collage.runtime.libraries import claim_parallel_loops, load_base
+
+
+def num_threads() -> int:
+    """Threads that kernels use: the cores that this process may use, or ``OMP_NUM_THREADS``, until it is set."""
+    load_base()
+    return int(tvm_ffi.get_global_func("collage.runtime.num_threads")())
+
+
+def set_num_threads(count: int) -> None:
+    """Let kernels use ``count`` threads from their next call on; raises ValueError below one."""
+    claim_parallel_loops()
+    tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
+
+
+def openmp_runtimes() -> list[str]:
+    """Paths of the OpenMP runtimes that are mapped into this process; one is as it should be."""
+    load_base()
+    return [str(path) for path in tvm_ffi.get_global_func("collage.runtime.openmp_runtimes")()]
+
+
+def why_pools_conflict() -> str | None:
+    """Why thread pools fight for the cores in this process, or None when there is one pool."""
+    return why_runtimes_conflict(openmp_runtimes()) or _why_tvm_keeps_its_pool()
+
+
+def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
+    """Why these OpenMP runtimes cannot be in one process, or None when they are one file at most."""
+    distinct = sorted({str(Path(path).resolve()) for path in paths})
+    if len(distinct) < 2:
+        return None
+    return (
+        f"{len(distinct)} OpenMP runtimes are in this process ({', '.join(distinct)}): their threads spin against "
+        "each other and kernels become many times slower; import unity_collage.runtime first, or run the "
+        "other library in a process of its own"
+    )
+
+
+def _why_tvm_keeps_its_pool() -> str | None:
+    if tvm_ffi.get_global_func("collage.runtime.owns_parallel_loops")():
+        return None
+    return (
+        "TVM was imported after the runtime was loaded and would use a pool of its own: "
+        "call unity_collage.runtime.load again before a library of TVM is loaded"
+    )

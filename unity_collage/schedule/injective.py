@@ -1,0 +1,184 @@
+"""Element-wise, broadcast, copy, concat, pad, gather: every element of the output once, in vectors.
+
+The innermost axes that lie in memory one behind the other in every tensor are one axis; it is cut
+into vectors, and the axes outside of it are shared by the threads. A copy that turns the order of
+axes goes tile by tile, so that each cache line is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import sym, tirx
+from tvm.ir import Expr
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import ForKind
+from tvm.tirx.stmt import Stmt
+
+import tvm_ffi
+
+from . import build, segments, vectors
+from .machine import Machine
+from .stage import Iter, Stage, nodes, static, stride
+
+PARALLEL_WORK = 16_384
+"""Element operations below which starting the threads costs more than they save."""
+_CHUNKS_A_CORE = 4
+_SYMBOLIC_CHUNK = 8_192
+_TRANSPOSE_TILE = 16
+
+
+def worth_threads(work: int | None, machine: Machine) -> bool:
+    """Whether that many operations pay for a parallel loop; an unknown number is taken to."""
+    return machine.cores > 1 and (work is None or work >= PARALLEL_WORK)
+
+
+def emit(stage: Stage, machine: Machine, threads: bool) -> Stmt:
+    """The whole stage as loops, parallel if ``threads``."""
+    pieces = segments.of(stage)
+    if pieces is None:
+        return _whole(stage, machine, threads)
+    position, ranges = pieces
+    outer, inner = stage.iters[:position], stage.iters[position:]
+    shared = threads and _enough(outer, machine)
+
+    def body(values: dict[tirx.Var, Expr]) -> Stmt:
+        rest = stage.substituted(values, inner)
+        parts = (segments.cut(rest, 0, low, high) for low, high in ranges)
+        return build.seq(*(emit(part, machine, threads and not shared) for part in parts))
+
+    return build.parallel(outer, body, shared)
+
+
+def _whole(stage: Stage, machine: Machine, threads: bool) -> Stmt:
+    """A stage without conditions along its innermost axis."""
+    stage = flattened(stage)
+    if not stage.iters or stage.store is None:
+        return build.parallel(stage.iters, lambda values: stage.substituted(values, []).body, threads)
+    *outer, last = stage.iters
+    turned = _turned(stage)
+    if isinstance(turned, Iter):
+        return _transposed(stage, turned, machine, threads)
+    if turned is not None:
+        return build.parallel(outer, lambda values: _serial(stage.substituted(values, [last])), threads)
+    if threads and not _enough(outer, machine):
+        return _chunks(stage, machine)
+    return build.parallel(outer, lambda values: vectors.emit(stage.substituted(values, [last]), machine), threads)
+
+
+def _enough(iters: Sequence[Iter], machine: Machine) -> bool:
+    """Whether the product of the extents keeps every core busy (a symbolic one is taken to)."""
+    turns = build.product(iters)
+    return bool(iters) and (turns is None or turns >= _CHUNKS_A_CORE * machine.cores)
+
+
+def _serial(stage: Stage) -> Stmt:
+    return build.nest(stage.iters, lambda values: stage.substituted(values, []).body)
+
+
+def _chunks(stage: Stage, machine: Machine) -> Stmt:
+    """Share the innermost axis among the threads: there is too little outside of it."""
+    *outer, last = stage.iters
+
+    def piece(start: Expr, size: Expr | int) -> Stmt:
+        chunk = Iter(tirx.Var(last.var.name, last.var.ty), _extent(size, last), False)
+        part = stage.substituted({last.var: start + chunk.var}, [*outer, chunk])
+        return build.nest(outer, lambda values: vectors.emit(part.substituted(values, [chunk]), machine))
+
+    size = _SYMBOLIC_CHUNK if last.size is None else _chunk(last.size, machine)
+    if last.size is not None and not stage.once_only:
+        turns, start = build.tiled(last.size, size)
+        return build.loop(turns, lambda turn: piece(start(turn), size), last.var, ForKind.PARALLEL)
+    whole, rest = tirx.floordiv(last.extent, size), tirx.floormod(last.extent, size)
+    head = build.loop(whole, lambda turn: piece(turn * size, size), last.var, ForKind.PARALLEL)
+    return head if static(rest) == 0 else build.seq(head, piece(whole * size, rest))
+
+
+def _chunk(size: int, machine: Machine) -> int:
+    """Elements a thread takes at a time, in whole cache lines."""
+    step = 4 * machine.vector_bytes
+    return min(-(-size // (_CHUNKS_A_CORE * machine.cores * step)) * step, size)
+
+
+def _extent(size: Expr | int, like: Iter) -> Expr:
+    return tirx.const(size, like.var.ty.dtype) if isinstance(size, int) else size
+
+
+def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> Stmt:
+    """Tiles over the axis that is contiguous where it is read and the one where it is written."""
+    *outer, last = stage.iters
+    others = [it for it in outer if it is not across]
+    height, width = (build.tile_size(it.size or 1, _TRANSPOSE_TILE, stage.once_only) for it in (across, last))
+    rows, row = build.tiled(across.size or 1, height)
+    cols, col = build.tiled(last.size or 1, width)
+    tiles = [_fresh(across, rows), _fresh(last, cols)]
+
+    def tile(values: dict[tirx.Var, Expr]) -> Stmt:
+        top, left = row(values[tiles[0].var]), col(values[tiles[1].var])
+        part = stage.substituted(values, [across, last])
+
+        def line(i: Expr) -> Stmt:
+            def at(j: Expr) -> Stmt:
+                return part.substituted({across.var: top + i, last.var: left + j}, []).body
+
+            return build.loop(width, at, last.var, ForKind.VECTORIZED)
+
+        return build.loop(height, line, across.var)
+
+    return build.parallel([*others, *tiles], tile, threads)
+
+
+def _fresh(it: Iter, size: int) -> Iter:
+    return Iter(tirx.Var(it.var.name, it.var.ty), tirx.const(size, it.var.ty.dtype), False)
+
+
+def _turned(stage: Stage) -> Iter | str | None:
+    """None when every tensor is contiguous or constant along the innermost axis; the axis along which
+    the others are; or the reason why there is none."""
+    analyzer = sym.Analyzer()
+    *outer, last = stage.iters
+    if segments.guards(stage, last.var):
+        return "a condition differs from lane to lane"
+    if stage.store is None or static(stride(stage.store, last.var, analyzer)) != 1:
+        return "the output is not contiguous along its last axis"
+    odd = [load for load in stage.loads if static(stride(load, last.var, analyzer)) not in (0, 1)]
+    if not odd:
+        return None
+    for it in reversed(outer):
+        sizes = it.size is not None and last.size is not None and it.size >= 4 and last.size >= 4
+        if sizes and all(static(stride(load, it.var, analyzer)) == 1 for load in odd):
+            return it
+    return "a tensor is not contiguous along any axis"
+
+
+def flattened(stage: Stage) -> Stage:
+    """Join the innermost axes while every access walks through them as through one."""
+    analyzer = sym.Analyzer()
+    loose = _outside_of_indices(stage)
+    accesses = (*stage.loads, *stage.stores)
+    while len(stage.iters) > 1:
+        *outer, first, second = stage.iters
+        if second.size is None or first.reduces != second.reduces or first.var in loose or second.var in loose:
+            break
+        if not all(one_walk(access, first, second, analyzer) for access in accesses):
+            break
+        joined = Iter(tirx.Var(second.var.name, second.var.ty), analyzer.simplify(first.extent * second.extent), second.reduces)
+        values = {
+            first.var: tirx.floordiv(joined.var, second.extent),
+            second.var: tirx.floormod(joined.var, second.extent),
+        }
+        stage = stage.substituted(values, [*outer, joined])
+        accesses = (*stage.loads, *stage.stores)
+    return stage
+
+
+def one_walk(access: TensorLoad | tirx.BufferStore, first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:
+    far, near = stride(access, first.var, analyzer), stride(access, second.var, analyzer)
+    return far is not None and near is not None and analyzer.can_prove_equal(far, near * second.extent)
+
+
+def _outside_of_indices(stage: Stage) -> list[tirx.Var]:
+    """Variables that the value depends on other than by what it reads."""
+    values = [store.value for store in stage.stores]
+    bare = tvm_ffi.structural_map(values, (TensorLoad, lambda load: tirx.const(0, str(load.source.dtype))))
+    return nodes(bare, tirx.Var)

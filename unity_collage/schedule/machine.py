@@ -1,0 +1,32 @@
+"""What a schedule must know of the processor: vector width, vector registers, cores."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import tvm
+from tvm.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The few numbers of a CPU target that decide tile sizes."""
+
+    vector_bytes: int
+    """Width of one vector register."""
+    registers: int
+    """Vector registers that the instruction set names."""
+    cores: int
+    """Threads of a parallel loop."""
+
+    @staticmethod
+    def of(target: Target) -> Machine:
+        """Read ``target``; a target that does not say ``num-cores`` has those of this host."""
+        vector_bytes = max(int(tvm.target.codegen.llvm_get_vector_width(target)) // 8, 16)
+        cores = int(target.attrs.get("num-cores", 0)) or os.cpu_count() or 1
+        return Machine(vector_bytes, 32 if vector_bytes >= 64 else 16, cores)
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of ``dtype`` in one vector register (booleans count as bytes)."""
+        return max(self.vector_bytes // max(tvm.DataType(dtype).bits // 8, 1), 1)

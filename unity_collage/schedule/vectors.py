@@ -1,0 +1,55 @@
+"""One loop along memory, cut into vectors."""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.ir import Expr
+from tvm.tirx import ForKind
+from tvm.tirx.stmt import Stmt
+
+from . import build
+from .machine import Machine
+from .stage import Stage, buffer_of
+
+_REGISTERS_A_TURN = 2
+"""Independent vectors in flight; more only lengthens the code."""
+_SMALLEST = 4
+"""A loop shorter than this is left to run element by element."""
+
+
+def emit(stage: Stage, machine: Machine) -> Stmt:
+    """``stage``, which has one iterator left, vector by vector."""
+    (it,) = stage.iters
+    width = _width(stage, machine)
+
+    def at(start: Expr, count: int | Expr, kind: ForKind) -> Stmt:
+        return build.loop(count, lambda i: stage.substituted({it.var: start + i}, []).body, it.var, kind)
+
+    if it.size is None:
+        whole, rest = tirx.floordiv(it.extent, width), tirx.floormod(it.extent, width)
+        head = build.loop(whole, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
+        return build.seq(head, at(whole * width, rest, ForKind.SERIAL))
+    width = min(width, it.size)
+    if stage.once_only and it.size % width:
+        head = build.loop(it.size // width, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
+        tail = tirx.const(it.size // width * width, it.var.ty.dtype)
+        return build.seq(head, at(tail, it.size % width, _kind(it.size % width)))
+    turns, start = build.tiled(it.size, width)
+    return build.loop(turns, lambda turn: at(start(turn), width, _kind(width)), it.var)
+
+
+def _kind(count: int) -> ForKind:
+    return ForKind.VECTORIZED if count >= _SMALLEST else ForKind.SERIAL
+
+
+def lanes(stage: Stage, machine: Machine) -> int:
+    """Elements that one register holds of the widest type in the stage."""
+    buffers = [buffer_of(access) for access in (*stage.loads, *stage.stores)]
+    return min(machine.lanes(str(buffer.dtype)) for buffer in buffers)
+
+
+def _width(stage: Stage, machine: Machine) -> int:
+    (it,) = stage.iters
+    one = lanes(stage, machine)
+    return one if it.size is not None and it.size < one * _REGISTERS_A_TURN else one * _REGISTERS_A_TURN
+

@@ -1,0 +1,46 @@
+"""Contract: an instrument that holds every pass of ours to its promises.
+
+The input module is the same after the pass, the output is well-formed, and its script parses back to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.ir.instrument import pass_instrument
+
+
+@pass_instrument
+class Contract:
+    """Use as ``tvm.transform.PassContext(instruments=[Contract()])``; a broken promise raises AssertionError."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[IRModule, str]] = []
+
+    def run_before_pass(self, mod: IRModule, info: Any) -> None:
+        if info.name.startswith("collage."):
+            self._before.append((mod, mod.script(show_meta=True)))
+
+    def run_after_pass(self, mod: IRModule, info: Any) -> None:
+        if not info.name.startswith("collage."):
+            return
+        before, text = self._before.pop()
+        assert before.script(show_meta=True) == text, f"{info.name} has edited its input"
+        assert relax.analysis.check_well_formed(mod), f"{info.name} leaves a module that is not well-formed"
+        why = why_no_round_trip(mod)
+        assert why is None, f"{info.name}: {why}"
+
+
+def why_no_round_trip(mod: IRModule) -> str | None:
+    """Why the script of ``mod`` does not parse back to an equal module, or None.
+
+    Runtime modules compare by identity, so where there are any, equal text is asked for instead.
+    """
+    text = mod.script(show_meta=True)
+    back = tvm.script.from_source(text)
+    if "external_mods" in (mod.attrs or {}):
+        return None if back.script() == mod.script() else "the script parses back to another text"
+    return None if tvm.ir.structural_equal(mod, back) else "the script parses back to another module"
