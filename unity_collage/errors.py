@@ -1,27 +1,38 @@
-"""The errors that users see: their text says what to do."""
+"""The errors that users see: their text says what to do.
+
+They are registered with the FFI, so that one raised inside a pass comes out of it as what it is.
+"""
 
 from __future__ import annotations
 
+from tvm_ffi import register_error
 
+
+@register_error
 class CollageError(Exception):
     """Base of all errors of this package."""
 
 
+@register_error
 class MissingAnnotation(CollageError):
     """A pass found no annotation of the pass that has to run before it."""
 
 
+@register_error
 class UnknownBackend(CollageError):
     """A backend was named that nobody provides."""
 
 
+@register_error
 class UnavailableBackend(CollageError):
     """A backend was asked for that cannot run here; the text says why."""
 
 
+@register_error
 class NoPlan(CollageError):
     """Some operator is in no candidate and TVM cannot evaluate it either."""
 
 
+@register_error
 class ModelError(CollageError):
     """A model file cannot be read or imported."""

@@ -42,7 +42,13 @@ class Program:
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
         self.text["buffers"].append({"nbytes": nbytes, "dtype": dtype, "shape": list(shape)})
         buffer = len(self.text["buffers"]) - 1
-        return {"buffer": buffer, "dims": list(shape), "strides": row_major(shape), "dtype": dtype, "offset": 0}
+        return {
+            "buffer": buffer,
+            "dims": list(shape),
+            "strides": row_major(shape),
+            "dtype": dtype,
+            "offset": 0,
+        }
 
     def constant(self, array: np.ndarray) -> View:
         view = self.temporary(*array.shape, dtype=str(array.dtype))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 
 from unity_collage.passes.channels_last import ChannelsLast
@@ -146,13 +146,19 @@ def test_other_ranks(image, weight, convolution, pool):
     compare(module(body, image))
 
 
-def compare(mod):
-    """Equal outputs, and every image operator that can hold its channels last does so."""
+def test_a_symbolic_batch():
+    def body(e, x):
+        return op.mean(e(op.nn.relu(biased(e, x, 3, 4))), axis=[2, 3])
+
+    compare(module(body, (tirx.Var("n", "int64"), 3, 6, 5)), RNG.standard_normal((2, 3, 6, 5)))
+
+
+def compare(mod, *inputs):
+    """Equal outputs, and some image operator holds its channels last now."""
     out = ChannelsLast()(mod)
-    inputs = [
-        RNG.standard_normal([int(n) for n in param.ty.shape.values]).astype("float32")
-        for param in mod["main"].params
-    ]
+    if not inputs:
+        inputs = [RNG.standard_normal([int(n) for n in p.ty.shape.values]) for p in mod["main"].params]
+    inputs = [array.astype("float32") for array in inputs]
     for before, after in zip(run(mod, inputs), run(out, inputs), strict=True):
         np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4)
     assert image_operators(out) != image_operators(mod)

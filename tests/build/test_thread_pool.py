@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 from unity_collage import runtime
 from unity_collage.runtime.threads import why_runtimes_conflict
@@ -138,7 +138,9 @@ def test_a_second_openmp_runtime_is_a_reason():
     assert why_runtimes_conflict(["/usr/lib/libgomp.so.1"]) is None
     reason = why_runtimes_conflict(["/usr/lib/libgomp.so.1", "/opt/lib/libiomp5.so"])
     assert reason is not None
-    assert reason.startswith("2 OpenMP runtimes are in this process (/opt/lib/libiomp5.so, /usr/lib/libgomp.so.1)")
+    assert reason.startswith(
+        "2 OpenMP runtimes are in this process (/opt/lib/libiomp5.so, /usr/lib/libgomp.so.1)"
+    )
 
 
 FRESH = """
@@ -161,9 +163,11 @@ print(added, len({thread for _row, thread in rows}), b.sum() == 1024, compiler, 
 
 
 def test_an_exported_kernel_uses_the_pool_in_a_fresh_process(library):
-    done = subprocess.run([sys.executable, "-c", FRESH, str(library)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, str(library)], capture_output=True, text=True, check=True
+    )
     # One thread more than before the first call is OpenMP's; a pool of TVM's would have added its own.
-    assert done.stdout.split() == "1 2 True [] None".split()
+    assert done.stdout.split() == ["1", "2", "True", "[]", "None"]
 
 
 LATE = """

@@ -34,13 +34,17 @@ def known() -> dict[str, Backend]:
     return {name: backend for name, (backend, _) in found.items()}
 
 
+def find(name: str) -> Backend | None:
+    """The backend ``name``, if there is one."""
+    return known().get(name)
+
+
 def get(name: str) -> Backend:
     """The backend ``name``; raises UnknownBackend with the names that exist."""
-    try:
-        return known()[name]
-    except KeyError:
-        names = ", ".join(known())
-        raise UnknownBackend(f"no backend named {name!r}; there are: {names}") from None
+    backend = find(name)
+    if backend is None:
+        raise UnknownBackend(f"no backend named {name!r}; there are: {', '.join(known())}")
+    return backend
 
 
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:

@@ -61,7 +61,12 @@ class WorkerClient:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "unity_collage.cost.worker", str(theirs.fileno())]
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=worker_environment()
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=worker_environment(),
+            # Python looks for packages in the working directory first: a checkout there has no native part.
+            cwd="/",
         )
         theirs.close()
         ours.settimeout(self._timeout_seconds)

@@ -141,7 +141,7 @@ def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
 
 def has_kernel(call: relax.Call) -> bool:
     """Whether TVM can make a kernel of this operator: it has a legalization and is not a call of one already."""
-    return call.op.has_attr("FLegalize") and not call.op.name.startswith("relax.call_")
+    return call.op.get_attr("FLegalize") is not None and not call.op.name.startswith("relax.call_")
 
 
 def _nodes(func: relax.Function) -> Iterator[Node]:

@@ -18,7 +18,7 @@ from tvm.ir import IRModule
 from tvm.runtime import Module
 
 from ..backends.base import Codegen
-from ..backends.registry import known
+from ..backends.registry import find
 
 EXTERNAL_MODS = "external_mods"
 CONSTANTS = "const_name_to_constant"
@@ -66,7 +66,7 @@ def codegen_of(func: relax.Function) -> Codegen | None:
 
 
 def _codegen(name: str) -> Codegen | None:
-    backend = known().get(name)
+    backend = find(name)
     if backend is not None and backend.codegen is not None:
         return backend.codegen
     return tvm.get_global_func(f"relax.ext.{name}", allow_missing=True)

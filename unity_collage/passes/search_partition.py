@@ -88,14 +88,16 @@ def problem_of(graph: DataflowGraph, candidates: Iterable[Candidate], costs: Cos
     return Problem(tuple(node.inputs for node in graph.nodes), free, tuple(options), costs.launch_seconds)
 
 
+_VM_PREFIXES = ("relax.call_", "relax.memory.", "relax.vm.", "relax.builtin.", "relax.shape_of")
+"""Operators that ``relax.build`` lowers by itself, without a legalization."""
+
+
 def _tvm_can(node: Node) -> bool:
-    """Whether the binding compiles as it stands: anything but an operator that has no legalization."""
+    """Whether the binding compiles as it stands."""
     call = node.call
-    return call is None or call.op.name.startswith("relax.call_") or has_kernel(call) or _is_builtin(call)
-
-
-def _is_builtin(call: relax.Call) -> bool:
-    return call.op.has_attr("FCallPacked") or call.op.name.startswith(("relax.memory.", "relax.inspect."))
+    if call is None or call.op.name.startswith(_VM_PREFIXES) or has_kernel(call):
+        return True
+    return call.op.get_attr("FCallPacked") is not None
 
 
 def _why_no_cover(graph: DataflowGraph, index: int, candidates: Iterable[Candidate], costs: Costs) -> str:

@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.special import erf
-from unity_collage.reference.values import Operator, plain
+from unity_collage.reference.values import Call, Operator, plain
 
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
@@ -38,19 +37,19 @@ def selu(x: np.ndarray) -> np.ndarray:
     return _SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))
 
 
-def leaky_relu(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def leaky_relu(call: Call, x: np.ndarray) -> np.ndarray:
     """``x`` where it is positive, ``alpha * x`` elsewhere."""
     return np.where(x > 0, x, x * call.attrs.alpha)
 
 
-def prelu(call: ir.Call, x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+def prelu(call: Call, x: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """A leaky ReLU with a slope for each index of an axis."""
     along = [1] * x.ndim
     along[call.attrs.axis] = alpha.size
     return np.where(x > 0, x, x * alpha.reshape(along))
 
 
-def softplus(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def softplus(call: Call, x: np.ndarray) -> np.ndarray:
     """``log(1 + exp(beta * x)) / beta``, and ``x`` itself above the threshold."""
     beta = call.attrs.beta
     return np.where(x * beta > call.attrs.threshold, x, np.logaddexp(0, x * beta) / beta)
@@ -62,11 +61,11 @@ def softmax_along(x: np.ndarray, axis: int) -> np.ndarray:
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
-def _softmax(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _softmax(call: Call, x: np.ndarray) -> np.ndarray:
     return softmax_along(x, call.attrs.axis)
 
 
-def _log_softmax(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _log_softmax(call: Call, x: np.ndarray) -> np.ndarray:
     axis = call.attrs.axis
     shifted = x.astype(np.float64) - x.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))

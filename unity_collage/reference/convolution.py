@@ -11,11 +11,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.layout import from_order, spatial, to_order
 from unity_collage.reference.linear_algebra import exact
-from unity_collage.reference.values import Operator, whole_numbers
+from unity_collage.reference.values import Call, Operator, whole_numbers
 
 
 def sides(padding: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
@@ -92,7 +91,7 @@ def convolve_transpose(
     ]
 
 
-def _conv(call: ir.Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _conv(call: Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     attrs = call.attrs
     axes = spatial(attrs.data_layout)
     result = convolve(
@@ -106,7 +105,7 @@ def _conv(call: ir.Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return from_order(result, "NC" + axes, attrs.out_layout or attrs.data_layout)
 
 
-def _conv_transpose(call: ir.Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _conv_transpose(call: Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     attrs = call.attrs
     axes = spatial(attrs.data_layout)
     result = convolve_transpose(

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import ir
 
-from unity_collage.reference.values import Operator, Value, dtype_of
+from unity_collage.reference.values import Call, Operator, Value, dtype_of
 
 
-def _full(call: ir.Call, shape: tuple[int, ...], value: Value) -> np.ndarray:
+def _full(call: Call, shape: tuple[int, ...], value: Value) -> np.ndarray:
     return np.full(shape, np.asarray(value).reshape(()), dtype=dtype_of(call.ty))
 
 
-def _full_like(call: ir.Call, x: np.ndarray, value: Value) -> np.ndarray:
+def _full_like(call: Call, x: np.ndarray, value: Value) -> np.ndarray:
     return _full(call, x.shape, value)
 
 
-def _eye(call: ir.Call, rows: int, columns: int, diagonal: int) -> np.ndarray:
+def _eye(call: Call, rows: int, columns: int, diagonal: int) -> np.ndarray:
     return np.eye(int(rows), int(columns), int(diagonal), dtype=dtype_of(call.ty))
 
 
-def _eye_like(call: ir.Call, x: np.ndarray, diagonal: int) -> np.ndarray:
+def _eye_like(call: Call, x: np.ndarray, diagonal: int) -> np.ndarray:
     return _eye(call, x.shape[0], x.shape[1], diagonal)
 
 
-def _arange(call: ir.Call, start: float, end: float, step: float) -> np.ndarray:
+def _arange(call: Call, start: float, end: float, step: float) -> np.ndarray:
     return np.arange(start, end, step, dtype=dtype_of(call.ty))
 
 
-def _hamming_window(call: ir.Call, size: int, periodic: int, alpha: float, beta: float) -> np.ndarray:
+def _hamming_window(call: Call, size: int, periodic: int, alpha: float, beta: float) -> np.ndarray:
     turns = np.arange(size) / (size if periodic else size - 1)
     return alpha - beta * np.cos(2 * np.pi * turns)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.functions import BINARY, UNARY
-from unity_collage.reference.values import Operator, Value, dtype_of, plain
+from unity_collage.reference.values import Call, Operator, Value, dtype_of, plain
 
 
 def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -19,7 +18,7 @@ def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _cast(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _cast(call: Call, x: np.ndarray) -> np.ndarray:
     """To the dtype of the attribute; floats are cut towards zero."""
     return x.astype(dtype_of(call.attrs.dtype))
 

@@ -11,27 +11,32 @@ from tvm import ir, relax, tirx
 from unity_collage.reference import prim_func
 from unity_collage.reference.literals import is_written_out, literal
 from unity_collage.reference.table import OPERATORS
-from unity_collage.reference.values import Sizes, Unsupported, Value, dtype_of
+from unity_collage.reference.values import Call, Sizes, Unsupported, Value, dtype_of
 
 _CALL_TIR = "relax.call_tir"
 
 
-def why_not(call: ir.Call, mod: ir.IRModule | None = None) -> str | None:
+def why_not(call: Call, mod: ir.IRModule | None = None) -> str | None:
     """Why numpy cannot evaluate ``call``, or None when it can.
 
     ``mod`` holds the PrimFunc of a ``call_tir``.
     """
-    if not isinstance(call.op, ir.Op):
+    name = call.op.name if _is_op(call.op) else None
+    if name is None:
         return f"{call.op} is no operator, and only operators have a numpy reference"
-    if call.op.name == _CALL_TIR:
+    if name == _CALL_TIR:
         return _why_not_call_tir(call, mod)
-    if call.op.name not in OPERATORS:
-        return f"{call.op.name} has no numpy reference"
-    return OPERATORS[call.op.name].why_not(call)
+    if name not in OPERATORS:
+        return f"{name} has no numpy reference"
+    return OPERATORS[name].why_not(call)
+
+
+def _is_op(callee: Any) -> bool:
+    return isinstance(callee, ir.Op)
 
 
 def evaluate(
-    call: ir.Call,
+    call: Call,
     args: Sequence[Value],
     mod: ir.IRModule | None = None,
     sizes: Sizes | None = None,
@@ -56,12 +61,12 @@ def evaluate(
         raise Unsupported(f"{call.op.name}: {error}") from error
 
 
-def _typed(call: ir.Call) -> ir.Call:
+def _typed(call: Call) -> Call:
     """``call`` with its result type, which one that nobody has normalized lacks."""
     return relax.BlockBuilder().normalize(call) if type(call.ty) is ir.Type else call
 
 
-def _values(call: ir.Call, args: Sequence[Value], sizes: Sizes) -> list[Value]:
+def _values(call: Call, args: Sequence[Value], sizes: Sizes) -> list[Value]:
     values = []
     for number, expr in enumerate(call.args):
         given = args[number] if number < len(args) else None
@@ -77,10 +82,11 @@ def _widened(value: Value) -> Value:
     return value.astype(np.float32) if small else value
 
 
-def _conform(call: ir.Call, ty: Any, result: Value) -> Value:
+def _conform(call: Call, ty: Any, result: Value) -> Value:
     """``result`` with the dtype that the type says, after a check of the shape."""
-    if isinstance(ty, relax.TupleType):
-        return tuple(_conform(call, part, value) for part, value in zip(ty.fields, result, strict=True))
+    fields = getattr(ty, "fields", None)
+    if fields is not None:
+        return tuple(_conform(call, part, value) for part, value in zip(fields, result, strict=True))
     if not isinstance(ty, relax.TensorType):
         return result
     array, wanted = np.asarray(result), dtype_of(ty)
@@ -89,7 +95,7 @@ def _conform(call: ir.Call, ty: Any, result: Value) -> Value:
     return array if wanted is None else _as_dtype(array, wanted)
 
 
-def _fits(shape: tuple[int, ...], ty: relax.TensorType) -> bool:
+def _fits(shape: tuple[int, ...], ty: Any) -> bool:
     """Whether a type's shape, where it is known and static, is ``shape``."""
     if not isinstance(ty.shape, relax.ShapeExpr):
         return True
@@ -106,13 +112,13 @@ def _as_dtype(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
     return array.astype(wanted, copy=False)
 
 
-def _why_not_call_tir(call: ir.Call, mod: ir.IRModule | None) -> str | None:
+def _why_not_call_tir(call: Call, mod: ir.IRModule | None) -> str | None:
     if mod is None:
         return f"call_tir: the module that holds {call.args[0].name_hint} is not given"
     return prim_func.why_not(mod[call.args[0]])
 
 
-def _call_tir(call: ir.Call, args: Sequence[Value], mod: ir.IRModule | None) -> Value:
+def _call_tir(call: Call, args: Sequence[Value], mod: ir.IRModule | None) -> Value:
     if mod is None or len(call.args) > 2:
         raise Unsupported("call_tir: symbolic variables as arguments have no numpy reference")
     tensors = literal(call.args[1], {}) if args[1] is None else args[1]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.layout import from_order, spatial, to_order
-from unity_collage.reference.values import Operator, whole_numbers
+from unity_collage.reference.values import Call, Operator, whole_numbers
 
 _EPSILON = 1e-5
 """What TVM adds before it rounds down (or takes off before it rounds up), against inexact coordinates."""
@@ -44,7 +43,7 @@ def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
     )
 
 
-def _taps(call: ir.Call, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def _taps(call: Call, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The input elements that make each output element, and their weights, (out, taps) both."""
     attrs = call.attrs
     if attrs.method == "nearest_neighbor":
@@ -62,7 +61,7 @@ def _taps(call: ir.Call, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndar
     return places, weights
 
 
-def _resized(call: ir.Call, x: np.ndarray, axis: int, out: int) -> np.ndarray:
+def _resized(call: Call, x: np.ndarray, axis: int, out: int) -> np.ndarray:
     size = x.shape[axis]
     at = _COORDINATE[call.attrs.coordinate_transformation_mode](np.arange(out), size, out)
     places, weights = _taps(call, at, size)
@@ -71,7 +70,7 @@ def _resized(call: ir.Call, x: np.ndarray, axis: int, out: int) -> np.ndarray:
     return np.moveaxis(np.tensordot(matrix, x, axes=(1, axis)), 0, axis)
 
 
-def _resize(call: ir.Call, x: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+def _resize(call: Call, x: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     order = "NC" + spatial(call.attrs.layout)
     result = to_order(x, call.attrs.layout, order)
     for axis, out in enumerate(whole_numbers(sizes), start=2):
@@ -79,7 +78,7 @@ def _resize(call: ir.Call, x: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return from_order(result, order, call.attrs.layout)
 
 
-def _why_not_resize(call: ir.Call) -> str | None:
+def _why_not_resize(call: Call) -> str | None:
     attrs = call.attrs
     mode = attrs.coordinate_transformation_mode
     if mode not in _COORDINATE:

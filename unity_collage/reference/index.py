@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.tir_expr import evaluate
-from unity_collage.reference.values import Operator, Value, plain, whole_numbers
+from unity_collage.reference.values import Call, Operator, Value, plain, whole_numbers
 
 _NUMPY_MODE: dict[str, Any] = {"fast": "raise", "wrap": "wrap", "clip": "clip"}
 _ACCUMULATE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def _take(call: ir.Call, x: np.ndarray, indices: Value) -> np.ndarray:
+def _take(call: Call, x: np.ndarray, indices: Value) -> np.ndarray:
     """Rows of an axis, or of the flattened tensor; "fast" promises indices in bounds."""
     axis, picked = call.attrs.axis, np.asarray(indices)
     mode = _NUMPY_MODE[call.attrs.mode]
     return np.asarray(np.take(x, picked, axis=None if axis is None else int(axis), mode=mode))
 
 
-def _why_not_take(call: ir.Call) -> str | None:
+def _why_not_take(call: Call) -> str | None:
     if call.attrs.mode not in _NUMPY_MODE:
         return f"relax.take with mode {call.attrs.mode} has no numpy reference"
     return None
@@ -39,7 +38,7 @@ def _dynamic_strided_slice(x: np.ndarray, begin: Value, end: Value, strides: Val
     return _strided_slice(x, range(x.ndim), begin, end, strides)
 
 
-def _gather_elements(call: ir.Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+def _gather_elements(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """The element at the index's own place, but for one axis; other axes may be shorter."""
     axis = int(call.attrs.axis)
     return x[_places(x, indices, axis)]
@@ -51,7 +50,7 @@ def _places(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray, 
     return tuple(grid)
 
 
-def _gather_nd(call: ir.Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+def _gather_nd(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """The sub-tensors that the last axis of ``indices`` names."""
     batch = int(call.attrs.batch_dims)
     picked = tuple(np.moveaxis(indices, -1, 0))
@@ -79,32 +78,32 @@ def _scattered_mean(x: np.ndarray, where: tuple, updates: np.ndarray) -> np.ndar
     return total / count
 
 
-def _scatter_elements(call: ir.Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+def _scatter_elements(call: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     return _scattered(x, _places(x, indices, int(call.attrs.axis)), updates, call.attrs.reduction)
 
 
-def _scatter_nd(call: ir.Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+def _scatter_nd(call: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     return _scattered(x, tuple(np.moveaxis(indices, -1, 0)), updates, call.attrs.reduction)
 
 
-def _slice_scatter(call: ir.Call, x: np.ndarray, source: np.ndarray, *cut: Value) -> np.ndarray:
+def _slice_scatter(call: Call, x: np.ndarray, source: np.ndarray, *cut: Value) -> np.ndarray:
     where = [slice(None)] * x.ndim
     where[call.attrs.axis] = slice(*(int(bound) for bound in cut))
     return _scattered(x, tuple(where), source, "update")
 
 
-def _index_put(call: ir.Call, x: np.ndarray, indices: Value, values: np.ndarray) -> np.ndarray:
+def _index_put(call: Call, x: np.ndarray, indices: Value, values: np.ndarray) -> np.ndarray:
     where = indices if isinstance(indices, tuple) else (indices,)
     return _scattered(x, where, values, "add" if call.attrs.accumulate else "update")
 
 
-def _one_hot(call: ir.Call, indices: np.ndarray, on: float, off: float) -> np.ndarray:
+def _one_hot(call: Call, indices: np.ndarray, on: float, off: float) -> np.ndarray:
     """A new axis of size ``depth`` that is ``on`` at the index and ``off`` elsewhere."""
     hot = np.expand_dims(indices, -1) == np.arange(call.attrs.depth)
     return np.moveaxis(np.where(hot, on, off), -1, call.attrs.axis)
 
 
-def _layout_transform(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _layout_transform(call: Call, x: np.ndarray) -> np.ndarray:
     """Each element at the place that an index map gives it, the rest filled with a pad value."""
     attrs, shape = call.attrs, call.ty.shape.values
     grids = dict(zip(attrs.index_map.initial_indices, np.ix_(*map(np.arange, x.shape)), strict=True))
@@ -113,7 +112,7 @@ def _layout_transform(call: ir.Call, x: np.ndarray) -> np.ndarray:
     return result
 
 
-def _bucketize(call: ir.Call, x: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
+def _bucketize(call: Call, x: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
     return np.searchsorted(boundaries, x, side="right" if call.attrs.right else "left")
 
 

@@ -10,14 +10,14 @@ from tvm import ir, relax
 
 from unity_collage.reference.evaluate import evaluate
 from unity_collage.reference.literals import is_written_out, literal
-from unity_collage.reference.values import Unsupported, Value
+from unity_collage.reference.values import Call, Unsupported, Value
 
 
 def run(func: relax.Function, inputs: Sequence[Value], mod: ir.IRModule | None = None) -> list[np.ndarray]:
     """The outputs of ``func``, a tuple flattened and a shape as a tensor of its sizes.
 
-    ``mod`` holds the functions that ``func`` calls. Raises Unsupported with the
-    reason where numpy cannot go on.
+    ``mod`` holds the functions that ``func`` calls. An output may share its memory
+    with an input or a constant. Raises Unsupported with the reason where numpy cannot go on.
     """
     return _flat(_Interpreter(mod).call(func, inputs, {}))
 
@@ -65,17 +65,17 @@ class _Interpreter:
             raise Unsupported(f"{var.name} has no value here")
         return scope[var]
 
-    def _sequence(self, expr: relax.SeqExpr, scope: dict[Any, Value]) -> Value:
+    def _sequence(self, expr: Any, scope: dict[Any, Value]) -> Value:
         for block in expr.blocks:
             for binding in block.bindings:
                 _bind(binding.var, self.value(binding.value, scope), scope)
         return self.value(expr.body, scope)
 
-    def _branch(self, expr: relax.If, scope: dict[Any, Value]) -> Value:
+    def _branch(self, expr: Any, scope: dict[Any, Value]) -> Value:
         taken = expr.true_branch if self.value(expr.cond, scope) else expr.false_branch
         return self.value(taken, dict(scope))
 
-    def _call(self, call: ir.Call, scope: dict[Any, Value]) -> Value:
+    def _call(self, call: Call, scope: dict[Any, Value]) -> Value:
         if isinstance(call.op, ir.Op):
             named = (ir.GlobalVar, relax.ExternFunc)
             args = [None if isinstance(arg, named) else self.value(arg, scope) for arg in call.args]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.activation import softmax_along
-from unity_collage.reference.values import Operator, Value, dtype_of, plain
+from unity_collage.reference.values import Call, Operator, Value, dtype_of, plain
 
 
 def exact(x: np.ndarray) -> np.ndarray:
@@ -16,7 +15,7 @@ def exact(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64) if x.dtype.kind in "iub" and x.dtype.itemsize <= 2 else x
 
 
-def _matmul(call: ir.Call, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _matmul(call: Call, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     left, right = exact(left), exact(right)
     wanted = dtype_of(call.attrs.out_dtype)
     if wanted is not None and wanted.itemsize > left.dtype.itemsize:
@@ -24,11 +23,11 @@ def _matmul(call: ir.Call, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left @ right
 
 
-def _einsum(call: ir.Call, operands: tuple[np.ndarray, ...]) -> np.ndarray:
+def _einsum(call: Call, operands: tuple[np.ndarray, ...]) -> np.ndarray:
     return np.einsum(call.attrs.subscripts, *operands, optimize=True)
 
 
-def _attention(call: ir.Call, query: Value, key: Value, value: Value, bias: Value = None) -> np.ndarray:
+def _attention(call: Call, query: Value, key: Value, value: Value, bias: Value = None) -> np.ndarray:
     """Scaled dot-product attention on (batch, sequence, head, size) tensors."""
     query, key, value = (np.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
     given = call.attrs.scale
@@ -49,7 +48,7 @@ def _masked(scores: np.ndarray, mask: str | None) -> np.ndarray:
     return np.where(np.tri(queries, keys, diagonal, dtype=bool), scores, -np.inf)
 
 
-def _why_not_attention(call: ir.Call) -> str | None:
+def _why_not_attention(call: Call) -> str | None:
     if call.attrs.window_size is not None:
         return f"{call.op.name} with a sliding window has no numpy reference"
     return None

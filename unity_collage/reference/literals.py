@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tvm import ir, relax, tirx
 
@@ -35,7 +35,7 @@ def literal(expr: Any, sizes: Sizes) -> Value:
     if isinstance(expr, relax.ShapeExpr):
         return tuple(size_of(dimension, sizes) for dimension in expr.values)
     if isinstance(expr, ir.GenericConst):
-        return tensor_value(expr.value)
+        return tensor_value(cast(Any, expr).value)
     if isinstance(expr, tirx.FloatImm):
         return float(expr.value)
     if isinstance(expr, ir.StringImm):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import ir
 
-from unity_collage.reference.values import Operator, axes_of
+from unity_collage.reference.values import Call, Operator, axes_of
 
 
 def _along(parameter: np.ndarray, axes: tuple[int, ...], ndim: int) -> np.ndarray:
@@ -23,14 +22,14 @@ def _normalized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndar
     return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + epsilon)
 
 
-def _scaled(call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axes: tuple) -> np.ndarray:
+def _scaled(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axes: tuple) -> np.ndarray:
     if call.attrs.scale:
         x = x * _along(gamma, axes, x.ndim)
     return x + _along(beta, axes, x.ndim) if call.attrs.center else x
 
 
 def _batch_norm(
-    call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray
+    call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """The normalized tensor and the moving statistics, which only training changes."""
     channel = axes_of(call.attrs.axis, x.ndim)
@@ -48,18 +47,18 @@ def _batch_norm(
     return (_scaled(call, normalized, gamma, beta, channel), *statistics)
 
 
-def _layer_norm(call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+def _layer_norm(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
     axes = axes_of(call.attrs.axes, x.ndim)
     return _scaled(call, _normalized(x, axes, call.attrs.epsilon), gamma, beta, axes)
 
 
-def _instance_norm(call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+def _instance_norm(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
     channel = axes_of(call.attrs.channel_axis, x.ndim)
     normalized = _normalized(x, axes_of(call.attrs.axes, x.ndim), call.attrs.epsilon)
     return _scaled(call, normalized, gamma, beta, channel)
 
 
-def _group_norm(call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+def _group_norm(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
     """Each group of channels is normalized alone, over its channels and over ``axes``."""
     (channel,) = axes_of(call.attrs.channel_axis, x.ndim)
     groups = int(call.attrs.num_groups)
@@ -70,7 +69,7 @@ def _group_norm(call: ir.Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarra
     return _scaled(call, normalized, gamma, beta, (channel,))
 
 
-def _rms_norm(call: ir.Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _rms_norm(call: Call, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     axes = axes_of(call.attrs.axes, x.ndim)
     exact = x.astype(np.float64)
     size = np.sqrt(np.square(exact).mean(axis=axes, keepdims=True) + call.attrs.epsilon)

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.convolution import sides
 from unity_collage.reference.layout import from_order, spatial, to_order
 from unity_collage.reference.reduce import wide
-from unity_collage.reference.values import Operator, lowest, truncated_divide, whole_numbers
+from unity_collage.reference.values import Call, Operator, lowest, truncated_divide, whole_numbers
 
 
 class _Axis:
     """The windows along one spatial axis."""
 
-    def __init__(self, call: ir.Call, number: int, rank: int, size: int) -> None:
+    def __init__(self, call: Call, number: int, rank: int, size: int) -> None:
         attrs = call.attrs
         self.before, after = sides(whole_numbers(attrs.padding), rank)[number]
         self.end = size + after
@@ -53,7 +52,7 @@ class _Axis:
         return ((places >= low) & (places < high)).sum(axis=1)
 
 
-def _axes(call: ir.Call, x: np.ndarray) -> list[_Axis]:
+def _axes(call: Call, x: np.ndarray) -> list[_Axis]:
     rank = x.ndim - 2
     return [_Axis(call, number, rank, x.shape[2 + number]) for number in range(rank)]
 
@@ -72,11 +71,11 @@ def _pooled(x: np.ndarray, axes: list[_Axis], combine: np.ufunc, empty: float) -
     return x
 
 
-def _maximum(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _maximum(call: Call, x: np.ndarray) -> np.ndarray:
     return _pooled(x, _axes(call, x), np.maximum, lowest(x.dtype))
 
 
-def _average(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _average(call: Call, x: np.ndarray) -> np.ndarray:
     axes = _axes(call, x)
     counts = np.ones((), dtype=np.int64)
     for axis in axes:
@@ -84,7 +83,7 @@ def _average(call: ir.Call, x: np.ndarray) -> np.ndarray:
     return truncated_divide(_pooled(wide(x), axes, np.add, 0), np.maximum(counts, 1))
 
 
-def _adaptive(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _adaptive(call: Call, x: np.ndarray) -> np.ndarray:
     """Averages over windows that part the input as evenly as whole numbers allow."""
     wanted = call.attrs.output_size
     sizes = x.shape[2:] if wanted is None else whole_numbers(wanted)
@@ -96,8 +95,8 @@ def _adaptive(call: ir.Call, x: np.ndarray) -> np.ndarray:
     return result
 
 
-def _in_layout(pool: Callable[[ir.Call, np.ndarray], np.ndarray]) -> Operator:
-    def compute(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _in_layout(pool: Callable[[Call, np.ndarray], np.ndarray]) -> Operator:
+    def compute(call: Call, x: np.ndarray) -> np.ndarray:
         order = "NC" + spatial(call.attrs.layout)
         result = pool(call, to_order(x, call.attrs.layout, order))
         return from_order(result, order, call.attrs.out_layout or call.attrs.layout)

@@ -38,7 +38,7 @@ class _Nest:
     allocated: tuple[Any, ...] = field(default=())
 
 
-def why_not(func: tirx.PrimFunc) -> str | None:
+def why_not(func: Any) -> str | None:
     """Why numpy cannot evaluate ``func``."""
     try:
         reasons = [_why_not_nest(nest) for nest in _nests(func.body, ())]
@@ -47,7 +47,7 @@ def why_not(func: tirx.PrimFunc) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def run(func: tirx.PrimFunc, inputs: Sequence[Value], outputs: Sequence[Any]) -> list[np.ndarray]:
+def run(func: Any, inputs: Sequence[Value], outputs: Sequence[Any]) -> list[np.ndarray]:
     """Calls ``func`` with tensors and numbers; ``outputs`` are the tensor types of its last parameters."""
     env: dict[Any, Value] = {}
     for param, value in zip(func.params, inputs, strict=False):
@@ -99,7 +99,7 @@ def _why_not_nest(nest: _Nest) -> str | None:
     return next((f"call_tir: {reason}" for reason in reasons if reason is not None), None)
 
 
-def _reducer(store: tirx.BufferStore) -> np.ufunc | None:
+def _reducer(store: Any) -> np.ufunc | None:
     """How a store combines what its buffer holds with a new value; None when it does not."""
     value = store.value
     if (

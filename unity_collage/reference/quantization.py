@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.reference.elementwise import clip
-from unity_collage.reference.values import Operator, dtype_of
+from unity_collage.reference.values import Call, Operator, dtype_of
 
 
 def _along(parameter: np.ndarray, axis: int, ndim: int) -> np.ndarray:
@@ -16,7 +15,7 @@ def _along(parameter: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     return np.asarray(parameter).reshape(shape)
 
 
-def _quantize(call: ir.Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+def _quantize(call: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     """``round(x / scale) + zero``, cut to what the dtype holds."""
     axis, wanted = call.attrs.axis, dtype_of(call.ty)
     scaled = x / _along(scale, axis, x.ndim)
@@ -26,7 +25,7 @@ def _quantize(call: ir.Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray)
     return clip(shifted, np.iinfo(wanted).min, np.iinfo(wanted).max)
 
 
-def _dequantize(call: ir.Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+def _dequantize(call: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     """``(x - zero) * scale``."""
     axis = call.attrs.axis
     exact = x.astype(np.float64) - _along(zero, axis, x.ndim)

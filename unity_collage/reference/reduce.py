@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tvm import ir
 
-from unity_collage.reference.values import Operator, Value, axes_of, dtype_of, truncated_divide
+from unity_collage.reference.values import Call, Operator, Value, axes_of, dtype_of, truncated_divide
 
 Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 
@@ -29,14 +28,14 @@ def variance(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray
 
 
 def _reduction(reduction: Reduction) -> Operator:
-    def compute(call: ir.Call, x: np.ndarray) -> np.ndarray:
+    def compute(call: Call, x: np.ndarray) -> np.ndarray:
         return reduction(x, axes_of(call.attrs.axis, x.ndim), bool(call.attrs.keepdims))
 
     return Operator(compute)
 
 
 def _arg(function: Callable[..., np.ndarray]) -> Operator:
-    def compute(call: ir.Call, x: np.ndarray) -> np.ndarray:
+    def compute(call: Call, x: np.ndarray) -> np.ndarray:
         axis, keepdims = call.attrs.axis, bool(call.attrs.keepdims)
         return np.asarray(function(x, axis=None if axis is None else int(axis), keepdims=keepdims))
 
@@ -44,7 +43,7 @@ def _arg(function: Callable[..., np.ndarray]) -> Operator:
 
 
 def _scan(function: np.ufunc, start: int) -> Operator:
-    def compute(call: ir.Call, x: np.ndarray) -> np.ndarray:
+    def compute(call: Call, x: np.ndarray) -> np.ndarray:
         axis = call.attrs.axis
         line = wide(x.ravel() if axis is None else np.moveaxis(x, int(axis), 0))
         line = line.astype(dtype_of(call.attrs.dtype) or line.dtype)
@@ -56,7 +55,7 @@ def _scan(function: np.ufunc, start: int) -> Operator:
     return Operator(compute)
 
 
-def _median(call: ir.Call, x: np.ndarray) -> Value:
+def _median(call: Call, x: np.ndarray) -> Value:
     """The lower median; with an axis also its index."""
     if not call.attrs.axis:
         value = np.sort(x, axis=None)[(x.size - 1) // 2]

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from tvm import ir
 
-from unity_collage.reference.values import Operator, Value, axes_of, plain, whole_numbers
+from unity_collage.reference.values import Call, Operator, Value, axes_of, plain, whole_numbers
 
 _PAD_MODE: dict[str, Any] = {
     "constant": "constant",
@@ -25,30 +24,30 @@ def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return x.reshape(kept)
 
 
-def _expand_dims(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _expand_dims(call: Call, x: np.ndarray) -> np.ndarray:
     return np.expand_dims(x, whole_numbers(call.attrs.axis))
 
 
-def _squeeze(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _squeeze(call: Call, x: np.ndarray) -> np.ndarray:
     axis = call.attrs.axis
     return x.squeeze() if axis is None else x.squeeze(axes_of(axis, x.ndim))
 
 
-def _permute_dims(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _permute_dims(call: Call, x: np.ndarray) -> np.ndarray:
     axes = call.attrs.axes
     return x.transpose(None if axes is None else whole_numbers(axes))
 
 
-def _concat(call: ir.Call, tensors: tuple[np.ndarray, ...]) -> np.ndarray:
+def _concat(call: Call, tensors: tuple[np.ndarray, ...]) -> np.ndarray:
     axis = call.attrs.axis
     return np.concatenate(tensors, axis=None if axis is None else int(axis))
 
 
-def _stack(call: ir.Call, tensors: tuple[np.ndarray, ...]) -> np.ndarray:
+def _stack(call: Call, tensors: tuple[np.ndarray, ...]) -> np.ndarray:
     return np.stack(tensors, axis=int(call.attrs.axis or 0))
 
 
-def _split(call: ir.Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
+def _split(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """At the given indices, or in equal parts of which the last may be smaller."""
     where, size = call.attrs.indices_or_sections, x.shape[call.attrs.axis]
     if hasattr(where, "value"):
@@ -59,20 +58,20 @@ def _split(call: ir.Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(np.split(x, cuts, axis=call.attrs.axis))
 
 
-def _tile(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _tile(call: Call, x: np.ndarray) -> np.ndarray:
     return np.tile(x, whole_numbers(call.attrs.repeats))
 
 
-def _repeat(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _repeat(call: Call, x: np.ndarray) -> np.ndarray:
     axis = call.attrs.axis
     return np.repeat(x, int(call.attrs.repeats), axis=None if axis is None else int(axis))
 
 
-def _flip(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _flip(call: Call, x: np.ndarray) -> np.ndarray:
     return np.flip(x, int(call.attrs.axis))
 
 
-def _reverse_sequence(call: ir.Call, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _reverse_sequence(call: Call, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Turns round the first ``lengths[b]`` elements of each batch entry."""
     along, batch = int(call.attrs.seq_axis), int(call.attrs.batch_axis)
     result = np.moveaxis(x.copy(), (batch, along), (0, 1))
@@ -81,7 +80,7 @@ def _reverse_sequence(call: ir.Call, x: np.ndarray, lengths: np.ndarray) -> np.n
     return np.moveaxis(result, (0, 1), (batch, along))
 
 
-def _meshgrid(call: ir.Call, tensors: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+def _meshgrid(call: Call, tensors: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return tuple(np.meshgrid(*tensors, indexing=call.attrs.indexing or "ij"))
 
 
@@ -94,11 +93,11 @@ def pixel_shuffle(x: np.ndarray, factor: int) -> np.ndarray:
     return blocks.transpose(order).reshape(*batch, -1, height * factor, width * factor)
 
 
-def _pixel_shuffle(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _pixel_shuffle(call: Call, x: np.ndarray) -> np.ndarray:
     return pixel_shuffle(x, int(call.attrs.upscale_factor))
 
 
-def _pad(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _pad(call: Call, x: np.ndarray) -> np.ndarray:
     widths = whole_numbers(call.attrs.pad_width)
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
     mode = _PAD_MODE[call.attrs.pad_mode]
@@ -111,7 +110,7 @@ def _shape_to_tensor(shape: Value) -> np.ndarray:
     return np.array(shape, dtype=np.int64)
 
 
-def _why_not_pad(call: ir.Call) -> str | None:
+def _why_not_pad(call: Call) -> str | None:
     if call.attrs.pad_mode not in _PAD_MODE:
         return f"relax.nn.pad with mode {call.attrs.pad_mode} has no numpy reference"
     return None

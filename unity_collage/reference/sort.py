@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import ir
 
-from unity_collage.reference.values import Operator, Value
+from unity_collage.reference.values import Call, Operator, Value
 
 
 def order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
@@ -16,15 +15,15 @@ def order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return x.shape[axis] - 1 - np.flip(turned, axis)
 
 
-def _argsort(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _argsort(call: Call, x: np.ndarray) -> np.ndarray:
     return order(x, call.attrs.axis, bool(call.attrs.descending))
 
 
-def _sort(call: ir.Call, x: np.ndarray) -> np.ndarray:
+def _sort(call: Call, x: np.ndarray) -> np.ndarray:
     return np.take_along_axis(x, _argsort(call, x), axis=call.attrs.axis)
 
 
-def _topk(call: ir.Call, x: np.ndarray) -> Value:
+def _topk(call: Call, x: np.ndarray) -> Value:
     axis = call.attrs.axis
     count = call.attrs.k if call.attrs.k > 0 else x.shape[axis]
     indices = np.take(order(x, axis, bool(call.attrs.largest)), range(min(count, x.shape[axis])), axis=axis)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import ir
 
 from unity_collage.errors import CollageError
 
@@ -18,11 +17,15 @@ Sizes = Mapping[Any, int]
 """The size that each symbolic variable stands for."""
 
 
+Call = Any
+"""A ``tvm.ir.Call``. TVM does not say which attributes the operators have, so neither does its type here."""
+
+
 class Unsupported(CollageError):
     """numpy cannot evaluate this; the text is the reason."""
 
 
-def _able(_call: ir.Call) -> str | None:
+def _able(_call: Call) -> str | None:
     return None
 
 
@@ -32,7 +35,7 @@ class Operator:
 
     compute: Callable[..., Value]
     """Called with the call, for its attributes, and one value an argument."""
-    why_not: Callable[[ir.Call], str | None] = _able
+    why_not: Callable[[Call], str | None] = _able
 
 
 def plain(function: Callable[..., Value]) -> Operator:

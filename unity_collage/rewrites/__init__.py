@@ -15,6 +15,7 @@ from .arithmetic import (
     SQUARE_FORM,
     SUBTRACT_CONSTANT,
 )
+from .attention import ABSORB_FACTOR, FACTOR_AFTER_PRODUCT, PRODUCT_DIVIDED
 from .batch_norm import BATCH_NORM_FORM
 from .clip import CLIP_CANONICAL, CLIP_FORM, EXTREMUM_OF_CALL_TIR, MERGE_CLIPS, RELU6_FORM
 from .constants import (
@@ -36,10 +37,22 @@ from .identity import (
     DROP_SPLIT_INTO_ONE,
     DROP_WHOLE_SLICE,
 )
+from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
+from .padding import PAD_FORM, PAD_INTO_WINDOW
+from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
 from .rule import ANY_OP, RewriteError, Rule
 from .scope import Scope
+from .slices import MERGE_SLICES, POOL_OF_ONE, SLICE_INTO_CONVOLUTION, SLICE_OF_PAD, TAKE_AS_SLICE
+from .split import SPLIT_INTO_WEIGHTS
 from .sums import UNSTACK_REDUCTION
-from .views import MERGE_PERMUTES, MERGE_RESHAPES, PERMUTE_AS_RESHAPE, RESHAPE_FORM, UNIT_AXES_FIRST
+from .views import (
+    MERGE_PERMUTES,
+    MERGE_RESHAPES,
+    PERMUTE_AS_RESHAPE,
+    RESHAPE_FORM,
+    UNIT_AXES_FIRST,
+    UNIT_AXES_STAY,
+)
 
 DEFAULT_RULES: tuple[Rule, ...] = (
     # What is known already.
@@ -64,6 +77,17 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     PERMUTE_AS_RESHAPE,
     MERGE_PERMUTES,
     UNIT_AXES_FIRST,
+    UNIT_AXES_STAY,
+    # Windows: padding, steps, whole images.
+    PAD_FORM,
+    POOL_OF_ONE,
+    PAD_INTO_WINDOW,
+    TAKE_AS_SLICE,
+    SLICE_OF_PAD,
+    MERGE_SLICES,
+    SLICE_INTO_CONVOLUTION,
+    GLOBAL_MEAN,
+    REDUCED_AXES,
     # Bounds.
     EXTREMUM_OF_CALL_TIR,
     CONSTANT_RIGHT,
@@ -77,6 +101,18 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     HARD_SIGMOID_FORM,
     SILU_FORM,
     SIGMOID_FORM,
+    # Norms.
+    RSQRT_FORM,
+    SOFTMAX_FORM,
+    LOG_SOFTMAX_FORM,
+    LAYER_NORM_FORM,
+    SCALE_INTO_LAYER_NORM,
+    SHIFT_INTO_LAYER_NORM,
+    # Products.
+    SPLIT_INTO_WEIGHTS,
+    ABSORB_FACTOR,
+    FACTOR_AFTER_PRODUCT,
+    PRODUCT_DIVIDED,
     # Arithmetic.
     UNSTACK_REDUCTION,
     BATCH_NORM_FORM,
@@ -88,7 +124,6 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     POWER_FORM,
     SQUARE_FORM,
     DOUBLE_FORM,
-    RSQRT_FORM,
 )
 
 __all__ = ["ANY_OP", "DEFAULT_RULES", "RewriteError", "Rule", "Scope", "rewrite_function"]

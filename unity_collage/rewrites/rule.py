@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from tvm import relax
 
+from ..errors import CollageError
 from .scope import Scope
 
 ANY_OP = "*"
 """Stands for every operator in :attr:`Rule.ops`."""
 
 
-class RewriteError(RuntimeError):
+class RewriteError(CollageError):
     """A rule broke the driver's contract: it changed a type, or the rules never come to rest."""
 
 

@@ -84,8 +84,29 @@ def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[
     return dropped if dropped and position == len(after) else None
 
 
+def _unit_axes_stay(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """A permutation that carries axes of size 1 along -> one that leaves them, after a reshape.
+
+    Which of several unit axes was meant to be the batch cannot be told from a shape like (197, 1, 6, 64), so all
+    spellings become the one where each unit axis is where the result has it.
+    """
+    before, after = static_shape(call.args[0]), static_shape(call)
+    axes = permutation(call)
+    if before is None or after is None:
+        return None
+    stay = [position for position, size in enumerate(after) if size == 1]
+    if all(axes[position] == position for position in stay):
+        return None
+    order = iter([axis for axis, size in enumerate(before) if size != 1])
+    places = [-1 if position in stay else next(order) for position in range(len(after))]
+    shape = [1 if place < 0 else before[place] for place in places]
+    moved = [position if position in stay else places.index(axes[position]) for position in range(len(after))]
+    return relax.op.permute_dims(relax.op.reshape(call.args[0], shape), moved)
+
+
 RESHAPE_FORM = Rule("reshape_form", _RESHAPES, _as_reshape)
 MERGE_RESHAPES = Rule("merge_reshapes", ("relax.reshape",), _merge_reshapes)
 MERGE_PERMUTES = Rule("merge_permutes", ("relax.permute_dims",), _merge_permutes)
 PERMUTE_AS_RESHAPE = Rule("permute_as_reshape", ("relax.permute_dims",), _permute_as_reshape)
 UNIT_AXES_FIRST = Rule("unit_axes_first", ("relax.reshape",), _unit_axes_first)
+UNIT_AXES_STAY = Rule("unit_axes_stay", ("relax.permute_dims",), _unit_axes_stay)

@@ -55,7 +55,9 @@ def load_base() -> None:
     """Load the thread pool and the timing loop."""
     path = _own_library("runtime")
     if path is None:
-        raise RuntimeError("libcollage_runtime.so is missing: the package was installed without its native part")
+        raise RuntimeError(
+            "libcollage_runtime.so is missing: the package was installed without its native part"
+        )
     ctypes.CDLL(str(path))
 
 

@@ -1,47 +1,70 @@
-"""Zero-shot CPU schedules."""
+"""ScheduleCPU: parallel, vectorised loops for every TVM kernel, without tuning.
+
+Reads    every PrimFunc that is not ``tirx.is_scheduled`` yet.
+Writes   its loops; ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque): what is scheduled is not fused again.
+Keeps    what each function computes, but for the float rounding of reordered sums and of ``fast_math``.
+"""
+
 from __future__ import annotations
+
 from dataclasses import dataclass
+
 import tvm
-from tvm import tirx, s_tir
+from tvm import IRModule, s_tir, tirx
 from tvm.target import Target
-from . import build, injective, fast_math, rows, lanes, tile
+from tvm.tirx.stmt import Stmt
+
+from . import fast_math
+from .families import emit
 from .inline import inlined
 from .machine import Machine
-from .stage import stages_of, Stage
+from .stage import stages_of
 
-def schedule(func, target):
-    machine = Machine.of(target)
+__all__ = ["ScheduleCPU", "schedule"]
+
+_OPAQUE = 8
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ScheduleCPU")
+@dataclass(frozen=True)
+class ScheduleCPU:
+    """Schedule every kernel of the module that nobody has scheduled yet."""
+
+    target: Target | None = None
+    """The processor to schedule for; the target in scope when not given."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        target = self.target or Target.current()
+        if target is None:
+            raise ValueError("ScheduleCPU needs a target: pass one, or run it in `with target:`")
+        functions = {gvar: self._scheduled(func, target) for gvar, func in mod.functions_items()}
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _scheduled(self, func: tvm.ir.BaseFunc, target: Target) -> tvm.ir.BaseFunc:
+        if not isinstance(func, tirx.PrimFunc) or func.attrs.get("tirx.is_scheduled", False):
+            return func
+        done = schedule(func, target)
+        return done.with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})
+
+
+def schedule(func: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
+    """``func`` with loops for ``target``; a function that no family fits keeps its loops."""
+    if why_not_schedulable(func) is not None:
+        return func
     flat = inlined(func)
     stages = stages_of(flat)
     if isinstance(stages, str):
-        return func
-    works=[x.work for x in stages]
-    threads=injective.worth_threads(None if None in works else sum(works), machine)
-    body="x"
-    if sum(x.init is not None for x in stages)>1: body=rows.emit(stages, machine, threads)
-    if isinstance(body,str):
-        DBG.append(body)
-        parts=[]; i=0
-        while i<len(stages):
-            s=stages[i]
-            if s.init is None: parts.append(injective.emit(s, machine, injective.worth_threads(s.work, machine))); i+=1; continue
-            th=injective.worth_threads(s.work, machine)
-            done=False
-            if i+1<len(stages) and stages[i+1].init is None and any(l.source.same_as(s.stores[0].buffer) for l in stages[i+1].loads) and not any(l.source.same_as(s.stores[0].buffer) for x in stages[i+2:] for l in x.loads):
-                for f in (lambda: tile.emit(s,stages[i+1],machine,th), lambda: rows.emit(stages[i:i+2],machine,th)):
-                    r=f()
-                    if not isinstance(r,str): parts.append(r); i+=2; done=True; break
-                    DBG.append(r)
-            if done: continue
-            r=tile.emit(s,None,machine,th)
-            if isinstance(r,str): DBG.append(r); r=rows.emit([s],machine,th)
-            if isinstance(r,str): DBG.append(r); r=lanes.emit(s,machine)
-            parts.append(r); i+=1
-        body=build.seq(*parts)
-    return fast_math.rewritten(with_body(flat, body))
+        return fast_math.rewritten(func)
+    return fast_math.rewritten(_with_body(flat, emit(stages, Machine.of(target))))
 
-DBG=[]
-def with_body(func, body):
+
+def why_not_schedulable(func: tirx.PrimFunc) -> str | None:
+    """Why the loops of ``func`` are left as they are, or None when they may be written anew."""
+    stages = stages_of(func)
+    return stages if isinstance(stages, str) else None
+
+
+def _with_body(func: tirx.PrimFunc, body: Stmt) -> tirx.PrimFunc:
     root = func.body.block
-    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
-    return tirx.PrimFunc(func.params, s_tir.SBlockRealize([], True, block), func.ret_type, func.attrs)
+    block = s_tir.SBlock([], [], [], root.name_hint, body, alloc_buffers=root.alloc_buffers)
+    return func.with_body(s_tir.SBlockRealize([], True, block))

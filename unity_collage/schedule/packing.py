@@ -17,6 +17,8 @@ from .stage import Iter, Stage, nodes, static, stride
 
 _LEAST_REUSE = 4
 """A turned copy is worth it when each element is used at least this often."""
+SMALL_STEP = 4
+"""A step along the lanes up to which a loop over single elements is still made of vectors by LLVM."""
 _MOST_ELEMENTS = 1 << 23
 """A copy that repeats elements (im2col) may be as large as this."""
 
@@ -97,6 +99,8 @@ def packed(
             continue
         used = [it for it in stage.iters if it.var in nodes(load.indices, tirx.Var)]
         reason = _why_not_pack(stage, used, lanes[0])
+        if reason is not None and 1 < (static(stride(load, lanes[0].var, analyzer)) or 0) <= SMALL_STEP:
+            continue
         if reason is not None:
             return f"{load.source.name} is not contiguous along the lanes, and {reason}"
         order = [*(it for it in used if it is not lanes[0]), lanes[0]]
@@ -104,7 +108,7 @@ def packed(
         copies.append(_copy(load, buffer, order, machine, threads))
         buffers.append(buffer)
         replacement = tirx.BufferLoad(buffer, [it.var for it in order])
-        stage = _with_load(stage, load, replacement)
+        stage = with_load(stage, load, replacement)
     return stage, copies, buffers
 
 
@@ -129,7 +133,7 @@ def _copy(load: TensorLoad, buffer: tirx.Buffer, order: Sequence[Iter], machine:
     return injective.emit(stage.substituted(values, fresh), machine, threads)
 
 
-def _with_load(stage: Stage, old: TensorLoad, new: Expr) -> Stage:
+def with_load(stage: Stage, old: TensorLoad, new: Expr) -> Stage:
     def load(node: TensorLoad) -> Expr:
         return new if node.same_as(old) else node
 

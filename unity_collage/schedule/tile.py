@@ -22,12 +22,13 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, injective, packing, vectors
 from .machine import Machine
-from .stage import Iter, Stage, static, stride
+from .stage import Iter, Stage, nodes, static, stride
 
 _TASKS_A_CORE = 8
 _STACK_BYTES = 1024
 """Buffers from this size on are not put on the stack by TVM, and so never into registers."""
-_HEAVY_BYTES = 512 * 1024
+_LEAST_TURNS = 4
+_HEAVY_BYTES = 64 * 1024
 """Operands above this are walked through once, tile of columns by tile of columns: about half of L2."""
 
 
@@ -41,6 +42,8 @@ class Tile:
     row: Iter | None
     """An axis along which the operand in vector registers is used again."""
     height: int
+    steps: bool = False
+    """Whether an operand lies with small steps along the lanes: LLVM then makes the vectors."""
 
 
 def emit(stage: Stage, epilogue: Stage | None, machine: Machine, threads: bool) -> Stmt | str:
@@ -111,10 +114,13 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
         return lane
     assert lane.size is not None
     one = vectors.lanes(stage, machine)
+    if any((static(stride(load, lane.var, analyzer)) or 0) > 1 for load in stage.loads):
+        longest = (_STACK_BYTES - 1) // (machine.vector_bytes // one)
+        return Tile(lane, build.tile_size(lane.size, longest, _exact(stage, result)), None, 1, True)
     row = _row_axis(stage, lane, analyzer)
     budget = min(machine.registers - 4, (_STACK_BYTES - 1) // machine.vector_bytes)
     budget = min(budget, 14 if machine.registers >= 32 else 12)
-    exact = result.once_only
+    exact = _exact(stage, result)
     if row is None or row.size is None:
         most = budget if _streams(stage, lane, analyzer) else 4
         width = _width(lane.size, one, most, exact)
@@ -125,6 +131,14 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
     return Tile(lane, best[1], row, best[2])
 
 
+def _exact(stage: Stage, result: Stage) -> bool:
+    """Whether tiles must not overlap: an element that is written twice would be read in between."""
+    assert stage.store is not None and result.store is not None
+    own, written = stage.store.buffer, result.store.buffer
+    read = [load.source for load in (*stage.loads, *result.loads) if not load.source.same_as(own)]
+    return result.temporary or any(source.same_as(written) for source in read)
+
+
 def lane_axis(stage: Stage, result: Stage, analyzer: sym.Analyzer) -> Iter | str:
     """The spatial axis along which the result is contiguous and each operand contiguous or constant."""
     assert result.store is not None
@@ -133,7 +147,8 @@ def lane_axis(stage: Stage, result: Stage, analyzer: sym.Analyzer) -> Iter | str
             own = stage.store
             assert own is not None
             for load in stage.loads:
-                if not load.source.same_as(own.buffer) and static(stride(load, it.var, analyzer)) not in (0, 1):
+                step = static(stride(load, it.var, analyzer))
+                if not load.source.same_as(own.buffer) and (step is None or not 0 <= step <= packing.SMALL_STEP):
                     return f"{load.source.name} is not contiguous along the lanes"
             return it
     return "the result has no contiguous axis of a known size"
@@ -197,21 +212,65 @@ def _loops(stage: Stage, result: Stage, tile: Tile, machine: Machine, threads: b
     if tile.row is not None and tile.row.size is not None:
         turns, top = build.tiled(tile.row.size, tile.height)
         rows = [_turns(tile.row, turns)]
+    lanes = vectors.lanes(stage, machine)
     batch = [it for it in others if _in_lanes(stage, tile, it)]
     rest = [it for it in others if it not in batch]
-    order = [*batch, column, *rest, *rows] if _heavy(stage, tile) else [*batch, *rest, column, *rows]
+    heavy = _heavy(stage, tile)
+
+    def one(stage: Stage, result: Stage, at: dict[tirx.Var, Expr]) -> Stmt:
+        fixed = {it.var: at[it.var] for it in others}
+        return _tile(stage.substituted(fixed, stage.iters), result.substituted(fixed, result.iters), tile, lanes,
+                     left(at[column.var]), top(at[rows[0].var]) if rows else None)  # fmt: skip
+
+    if heavy and why_not_pack_columns(stage, tile, batch, columns, [*rest, *rows], machine) is None:
+
+        def packed(values: dict[tirx.Var, Expr]) -> Stmt:
+            copy, buffer, narrow = _packed_columns(stage, tile, batch, values, left(values[column.var]), machine)
+            tiles = build.nest([*rest, *rows], lambda inner: one(narrow, result, {**values, **inner}))
+            return build.with_buffers([buffer], build.seq(copy, tiles), "columns")
+
+        return build.parallel([*batch, column], packed, threads)
+    order = [*batch, column, *rest, *rows] if heavy else [*batch, *rest, column, *rows]
     split = _prefix(order, machine) if threads else len(order)
 
     def inside(values: dict[tirx.Var, Expr]) -> Stmt:
-        def one(inner: dict[tirx.Var, Expr]) -> Stmt:
-            at = {**values, **inner}
-            fixed = {it.var: at[it.var] for it in others}
-            return _tile(stage.substituted(fixed, stage.iters), result.substituted(fixed, result.iters), tile,
-                         left(at[column.var]), top(at[rows[0].var]) if rows else None)  # fmt: skip
-
-        return build.nest(order[split:], one)
+        return build.nest(order[split:], lambda inner: one(stage, result, {**values, **inner}))
 
     return build.parallel(order[:split], inside, threads)
+
+
+def why_not_pack_columns(
+    stage: Stage, tile: Tile, batch: list[Iter], columns: int, inner: list[Iter], machine: Machine
+) -> str | None:
+    """Why the operand in the lanes is read where it lies, and not copied tile of columns by tile."""
+    if len(_wide(stage, tile)) != 1:
+        return "several operands fill the lanes"
+    if columns == 1:
+        return "a tile has whole rows"
+    if (build.product(batch) or 1) * columns < 2 * machine.cores:
+        return "there are too few columns for the threads"
+    if (build.product(inner) or 1) < _LEAST_TURNS:
+        return "the copy would be used too seldom"
+    return None
+
+
+def _packed_columns(
+    stage: Stage, tile: Tile, batch: list[Iter], values: dict[tirx.Var, Expr], left: Expr, machine: Machine
+) -> tuple[Stmt, tirx.Buffer, Stage]:
+    """A copy of the columns of one tile, its buffer, and the stage that reads it."""
+    stage = stage.substituted({it.var: values[it.var] for it in batch}, stage.iters)
+    (load,) = _wide(stage, tile)
+    used = [it for it in stage.reduction if it.var in nodes(load.indices, tirx.Var)]
+    buffer = tirx.decl_buffer([*(it.extent for it in used), tile.width], str(load.source.dtype), "columns")
+    order = [*used, Iter(tile.lane.var, tirx.const(tile.width, tile.lane.var.ty.dtype), False)]
+    fresh = [Iter(tirx.Var(it.var.name, it.var.ty), it.extent, False) for it in order]
+    moved = Stage("columns", (), None, tirx.BufferStore(buffer, load, [it.var for it in order]), temporary=True)
+    renamed: dict[tirx.Var, Expr] = {old.var: new.var for old, new in zip(order, fresh, strict=True)}
+    indices = [*(it.var for it in fresh[:-1]), fresh[-1].var]
+    value = moved.substituted({**renamed, tile.lane.var: left + fresh[-1].var}, fresh).body.value
+    copy = Stage("columns", tuple(fresh), None, tirx.BufferStore(buffer, value, indices), temporary=True)
+    narrow = tirx.BufferLoad(buffer, [*(it.var for it in used), tile.lane.var - left])
+    return injective.emit(copy, machine, False), buffer, packing.with_load(stage, load, narrow)
 
 
 def _turns(it: Iter, count: int) -> Iter:
@@ -253,22 +312,26 @@ def _heavy(stage: Stage, tile: Tile) -> bool:
     return tile.row is not None and total > _HEAVY_BYTES
 
 
-def _tile(stage: Stage, result: Stage, tile: Tile, left: Expr, top: Expr | None) -> Stmt:
+def _tile(stage: Stage, result: Stage, tile: Tile, one: int, left: Expr, top: Expr | None) -> Stmt:
     """One tile: start, reduce, write."""
     store, init = stage.store, stage.init
     assert store is not None and isinstance(init, tirx.BufferStore)
-    shape = (tile.height, tile.width)
     acc = tirx.decl_buffer((tile.height * tile.width,), str(store.buffer.dtype), "acc")
 
     def each(write: Callable[[Expr, dict[tirx.Var, Expr]], Stmt]) -> Stmt:
         def line(r: Expr) -> Stmt:
+            step = tile.width if tile.steps else one
+            return build.seq(*(piece(r, start, min(step, tile.width - start)) for start in range(0, tile.width, step)))
+
+        def piece(r: Expr, start: int, count: int) -> Stmt:
             def at(lane: Expr) -> Stmt:
-                values = {tile.lane.var: left + lane}
+                values = {tile.lane.var: left + (start + lane)}
                 if tile.row is not None and top is not None:
                     values[tile.row.var] = top + r
-                return write(r * shape[1] + lane, values)
+                return write(r * tile.width + (start + lane), values)
 
-            return build.loop(tile.width, at, tile.lane.var, ForKind.VECTORIZED)
+            kind = ForKind.SERIAL if tile.steps else ForKind.VECTORIZED
+            return build.loop(count, at, tile.lane.var, kind)
 
         return build.loop(tile.height, line, (tile.row or tile.lane).var, ForKind.UNROLLED)
 

@@ -29,7 +29,7 @@ def emit(stage: Stage, machine: Machine) -> Stmt:
         whole, rest = tirx.floordiv(it.extent, width), tirx.floormod(it.extent, width)
         head = build.loop(whole, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
         return build.seq(head, at(whole * width, rest, ForKind.SERIAL))
-    width = min(width, it.size)
+    width = 1 << (min(width, it.size).bit_length() - 1)
     if stage.once_only and it.size % width:
         head = build.loop(it.size // width, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
         tail = tirx.const(it.size // width * width, it.var.ty.dtype)

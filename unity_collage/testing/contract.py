@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.ir.instrument import pass_instrument
@@ -43,4 +44,4 @@ def why_no_round_trip(mod: IRModule) -> str | None:
     back = tvm.script.from_source(text)
     if "external_mods" in (mod.attrs or {}):
         return None if back.script() == mod.script() else "the script parses back to another text"
-    return None if tvm.ir.structural_equal(mod, back) else "the script parses back to another module"
+    return None if tvm_ffi.structural_equal(mod, back) else "the script parses back to another module"

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 
 from .program import Step, View
-from .values import dtype_of, ints, scalar_of, shape_of, static_shape
+from .values import dtype_of, ints, scalar_of, shape_of, static_shape, view_dtype
 from .views import merged, remap, row_major
 
 RESHAPES = frozenset(
@@ -86,15 +86,14 @@ def write_through(step: Step, call: relax.Call) -> Step | str:
     return "no strides describe the result as the primitive sees it" if moved is None else step.with_result(moved)
 
 
-def copied(producer: relax.Expr) -> tuple[View, View] | str:
-    """Source and result views that make a copy of a layout change, with as few dims as possible."""
+def copied(value: relax.Expr, producer: relax.Expr) -> tuple[View, View] | str:
+    """Source and result views of a copy that makes a layout change real, with as few dims as possible."""
     seen = seen_through(producer)
     if isinstance(seen, str):
         return seen
-    dtype = dtype_of(producer)
-    shape = static_shape(producer)
+    shape, dtype = static_shape(value), view_dtype(dtype_of(value))
     dims, (source, target) = merged(shape, seen.strides, row_major(shape))
-    return View(seen.source, dims, source, dtype, seen.offset), View(producer, dims, target, dtype)
+    return View(seen.source, dims, source, dtype, seen.offset), View(value, dims, target, dtype)
 
 
 def _permutation(call: relax.Call) -> tuple[int, ...]:

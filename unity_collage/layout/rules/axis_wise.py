@@ -50,7 +50,7 @@ def keeping(*names: str) -> Callable[[Block, relax.Call], Value | None]:
 
 def _mapped(call: relax.Call, name: str, layout: Layout) -> int | list[int] | None:
     """The attribute with its axes at their positions in ``layout``, an int when it was one."""
-    value = call.attrs[name]
+    value = getattr(call.attrs, name)
     axes = axes_of(value, len(layout))
     if axes is None:
         return None

@@ -9,9 +9,13 @@ bool Attrs::Has(const std::string& key) const { return json::Find(values_, key).
 
 int64_t Attrs::Int(const std::string& key) const { return json::Get<int64_t>(values_, key); }
 
-float Attrs::Float(const std::string& key) const { return static_cast<float>(json::Get<double>(values_, key)); }
+float Attrs::Float(const std::string& key) const {
+  return static_cast<float>(json::Get<double>(values_, key));
+}
 
-float Attrs::FloatOr(const std::string& key, float otherwise) const { return Has(key) ? Float(key) : otherwise; }
+float Attrs::FloatOr(const std::string& key, float otherwise) const {
+  return Has(key) ? Float(key) : otherwise;
+}
 
 std::string Attrs::Text(const std::string& key) const { return json::Get<tvm::ffi::String>(values_, key); }
 

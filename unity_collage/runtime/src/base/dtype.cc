@@ -28,7 +28,8 @@ constexpr std::array<Named, 9> kNames = {{
 }  // namespace
 
 DLDataType ParseDType(const std::string& name) {
-  const auto found = std::find_if(kNames.begin(), kNames.end(), [&](const Named& n) { return n.name == name; });
+  const auto found =
+      std::find_if(kNames.begin(), kNames.end(), [&](const Named& n) { return n.name == name; });
   if (found == kNames.end()) TVM_FFI_THROW(ValueError) << "unknown dtype '" << name << "'";
   return found->dtype;
 }

@@ -18,7 +18,8 @@ using tvm::ffi::json::Value;
 template <typename T>
 T As(const Value& value, const std::string& what) {
   std::optional<T> cast = value.try_cast<T>();
-  if (!cast.has_value()) TVM_FFI_THROW(TypeError) << what << " has the wrong type (" << value.GetTypeKey() << ")";
+  if (!cast.has_value())
+    TVM_FFI_THROW(TypeError) << what << " has the wrong type (" << value.GetTypeKey() << ")";
   return *std::move(cast);
 }
 
@@ -38,7 +39,8 @@ T Get(const Object& object, const std::string& key) {
 template <typename T>
 std::vector<T> GetAll(const Object& object, const std::string& key) {
   std::vector<T> values;
-  for (const Value& value : Get<Array>(object, key)) values.push_back(As<T>(value, "an element of '" + key + "'"));
+  for (const Value& value : Get<Array>(object, key))
+    values.push_back(As<T>(value, "an element of '" + key + "'"));
   return values;
 }
 

@@ -37,9 +37,10 @@ class NativeModule final : public tvm::ffi::ModuleObj {
     const auto found = functions_.find(name);
     if (found == functions_.end()) return std::nullopt;
     // The function owns its program and the blob: it may outlive the module.
-    return Function::FromPacked([function = found->second](tvm::ffi::PackedArgs args, tvm::ffi::Any* /*result*/) {
-      function->Call(args);
-    });
+    return Function::FromPacked(
+        [function = found->second](tvm::ffi::PackedArgs args, tvm::ffi::Any* /*result*/) {
+          function->Call(args);
+        });
   }
 
   // The length of the JSON text as eight bytes, the text, the blob.
@@ -72,7 +73,8 @@ Module Create(const Backend* backend, std::string json, const char* blob, size_t
 
 Module Load(const Backend* backend, const Bytes& saved) {
   uint64_t length = 0;
-  if (saved.size() < sizeof(length)) TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
+  if (saved.size() < sizeof(length))
+    TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
   std::memcpy(&length, saved.data(), sizeof(length));
   if (length > saved.size() - sizeof(length)) {
     TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
@@ -87,7 +89,9 @@ void RegisterBackend(const Backend& backend) {
   const Backend* kept = &backend;
   tvm::ffi::reflection::GlobalDef()
       .def((backend.kind + ".create").c_str(),
-           [kept](const String& json, const Bytes& blob) { return Create(kept, json, blob.data(), blob.size()); })
+           [kept](const String& json, const Bytes& blob) {
+             return Create(kept, json, blob.data(), blob.size());
+           })
       .def(("ffi.Module.load_from_bytes." + backend.kind).c_str(),
            [kept](const Bytes& saved) { return Load(kept, saved); });
 }

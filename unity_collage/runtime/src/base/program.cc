@@ -39,7 +39,8 @@ Step ParseStep(const Object& text) {
   }
   if (json::Find(text, "attrs")) step.attrs = Attrs(Get<Object>(text, "attrs"));
   if (json::Find(text, "post_ops")) {
-    for (const Object& post_op : GetAll<Object>(text, "post_ops")) step.post_ops.push_back(ParsePostOp(post_op));
+    for (const Object& post_op : GetAll<Object>(text, "post_ops"))
+      step.post_ops.push_back(ParsePostOp(post_op));
   }
   return step;
 }
@@ -83,13 +84,14 @@ void CheckBounds(Program* program, const View& view) {
   const Buffer* buffer = BufferAt(program, view.buffer);
   int64_t last = 0;
   for (size_t i = 0; i < view.dims.size(); ++i) {
-    if (view.dims[i] < 1 || view.strides[i] < 0) TVM_FFI_THROW(ValueError) << "a view has an empty or reversed dim";
+    if (view.dims[i] < 1 || view.strides[i] < 0)
+      TVM_FFI_THROW(ValueError) << "a view has an empty or reversed dim";
     last += (view.dims[i] - 1) * view.strides[i];
   }
   const int64_t end = view.offset + (last + 1) * ItemSize(view.dtype);
   if (view.offset < 0 || end > buffer->nbytes) {
-    TVM_FFI_THROW(ValueError) << "a view ends at byte " << end << " of buffer " << view.buffer << ", which has "
-                              << buffer->nbytes;
+    TVM_FFI_THROW(ValueError) << "a view ends at byte " << end << " of buffer " << view.buffer
+                              << ", which has " << buffer->nbytes;
   }
 }
 

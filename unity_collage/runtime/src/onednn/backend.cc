@@ -12,7 +12,8 @@ namespace {
 
 class OneDnnProgram final : public Executable {
  public:
-  OneDnnProgram(const Program& program, const std::byte* constants) : program_(program), constants_(constants) {
+  OneDnnProgram(const Program& program, const std::byte* constants)
+      : program_(program), constants_(constants) {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(Within(program.name + ", " + StepName(program, i),
                               [&] { return CompileStep(program, program.steps[i], constants); }));

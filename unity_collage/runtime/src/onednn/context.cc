@@ -19,7 +19,8 @@ Context::Context(const Program& program, const std::vector<CompiledStep>& steps,
   arena_ = AlignedBuffer(temporaries.back() + LargestScratchpad(steps));
   for (const CompiledStep& step : steps) {
     std::vector<dnnl_exec_arg_t> args;
-    for (const Argument& argument : step.arguments) AddArgument(program, argument, constants, temporaries, &args);
+    for (const Argument& argument : step.arguments)
+      AddArgument(program, argument, constants, temporaries, &args);
     memories_.push_back(MakeMemory(step.scratchpad.get(), arena_.data() + temporaries.back()));
     args.push_back({DNNL_ARG_SCRATCHPAD, memories_.back().get()});
     step_args_.push_back(std::move(args));
@@ -55,7 +56,8 @@ void Context::Bind(std::byte* const* arguments) {
 
 dnnl_status_t Context::Execute(size_t step, const CompiledStep& compiled) {
   const std::vector<dnnl_exec_arg_t>& args = step_args_[step];
-  return dnnl_primitive_execute(compiled.primitive.get(), stream_.get(), static_cast<int>(args.size()), args.data());
+  return dnnl_primitive_execute(compiled.primitive.get(), stream_.get(), static_cast<int>(args.size()),
+                                args.data());
 }
 
 }  // namespace collage::onednn

@@ -74,9 +74,9 @@ const std::map<std::string, Algorithms>& AllAlgorithms() {
 
 const std::map<std::string, int>& Arguments() {
   static const std::map<std::string, int> ids = {
-      {"src", DNNL_ARG_SRC},           {"src0", DNNL_ARG_SRC_0},   {"src1", DNNL_ARG_SRC_1},
-      {"weights", DNNL_ARG_WEIGHTS},   {"bias", DNNL_ARG_BIAS},    {"dst", DNNL_ARG_DST},
-      {"mean", DNNL_ARG_MEAN},         {"scale", DNNL_ARG_SCALE},  {"shift", DNNL_ARG_SHIFT},
+      {"src", DNNL_ARG_SRC},           {"src0", DNNL_ARG_SRC_0},  {"src1", DNNL_ARG_SRC_1},
+      {"weights", DNNL_ARG_WEIGHTS},   {"bias", DNNL_ARG_BIAS},   {"dst", DNNL_ARG_DST},
+      {"mean", DNNL_ARG_MEAN},         {"scale", DNNL_ARG_SCALE}, {"shift", DNNL_ARG_SHIFT},
       {"variance", DNNL_ARG_VARIANCE},
   };
   return ids;
@@ -107,7 +107,8 @@ dnnl_alg_kind_t Algorithm(const std::string& kind, const std::string& name) {
 }
 
 int ArgumentId(const std::string& primitive, const std::string& name) {
-  if (primitive == "concat" && name.rfind("src", 0) == 0) return DNNL_ARG_MULTIPLE_SRC + std::stoi(name.substr(3));
+  if (primitive == "concat" && name.rfind("src", 0) == 0)
+    return DNNL_ARG_MULTIPLE_SRC + std::stoi(name.substr(3));
   const auto found = Arguments().find(name);
   if (found == Arguments().end()) TVM_FFI_THROW(ValueError) << "unknown argument '" << name << "'";
   return found->second;

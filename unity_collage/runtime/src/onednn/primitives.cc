@@ -39,7 +39,8 @@ struct Window {
         padding_r(r.step.attrs.Ints("padding_r")) {
     const size_t spatial = SpatialDims(r);
     for (const auto* values : {&strides, &dilates, &padding_l, &padding_r}) {
-      if (values->size() != spatial) TVM_FFI_THROW(ValueError) << "a window needs " << spatial << " numbers an attribute";
+      if (values->size() != spatial)
+        TVM_FFI_THROW(ValueError) << "a window needs " << spatial << " numbers an attribute";
     }
   }
 
@@ -49,15 +50,15 @@ struct Window {
 dnnl_status_t Convolution(const Request& r, dnnl_primitive_desc_t* made) {
   const Window w(r);
   return dnnl_convolution_forward_primitive_desc_create(
-      made, Engine(), kInference, r.Algorithm("direct"), r["src"], r["weights"], r.descs.Maybe("bias"), r["dst"],
-      w.strides.data(), w.dilates.data(), w.padding_l.data(), w.padding_r.data(), r.attribute);
+      made, Engine(), kInference, r.Algorithm("direct"), r["src"], r["weights"], r.descs.Maybe("bias"),
+      r["dst"], w.strides.data(), w.dilates.data(), w.padding_l.data(), w.padding_r.data(), r.attribute);
 }
 
 dnnl_status_t Deconvolution(const Request& r, dnnl_primitive_desc_t* made) {
   const Window w(r);
   return dnnl_deconvolution_forward_primitive_desc_create(
-      made, Engine(), kInference, r.Algorithm("direct"), r["src"], r["weights"], r.descs.Maybe("bias"), r["dst"],
-      w.strides.data(), w.dilates.data(), w.padding_l.data(), w.padding_r.data(), r.attribute);
+      made, Engine(), kInference, r.Algorithm("direct"), r["src"], r["weights"], r.descs.Maybe("bias"),
+      r["dst"], w.strides.data(), w.dilates.data(), w.padding_l.data(), w.padding_r.data(), r.attribute);
 }
 
 dnnl_status_t Pooling(const Request& r, dnnl_primitive_desc_t* made) {
@@ -70,8 +71,8 @@ dnnl_status_t Pooling(const Request& r, dnnl_primitive_desc_t* made) {
 }
 
 dnnl_status_t MatMul(const Request& r, dnnl_primitive_desc_t* made) {
-  return dnnl_matmul_primitive_desc_create(made, Engine(), r["src"], r["weights"], r.descs.Maybe("bias"), r["dst"],
-                                           r.attribute);
+  return dnnl_matmul_primitive_desc_create(made, Engine(), r["src"], r["weights"], r.descs.Maybe("bias"),
+                                           r["dst"], r.attribute);
 }
 
 dnnl_status_t InnerProduct(const Request& r, dnnl_primitive_desc_t* made) {
@@ -96,15 +97,15 @@ dnnl_status_t BatchNormalization(const Request& r, dnnl_primitive_desc_t* made) 
 }
 
 dnnl_status_t LayerNormalization(const Request& r, dnnl_primitive_desc_t* made) {
-  return dnnl_layer_normalization_forward_primitive_desc_create(made, Engine(), kInference, r["src"], r["dst"],
-                                                                nullptr, r.step.attrs.Float("epsilon"),
-                                                                NormFlags(r), r.attribute);
+  return dnnl_layer_normalization_forward_primitive_desc_create(
+      made, Engine(), kInference, r["src"], r["dst"], nullptr, r.step.attrs.Float("epsilon"), NormFlags(r),
+      r.attribute);
 }
 
 dnnl_status_t Softmax(const Request& r, dnnl_primitive_desc_t* made) {
-  return dnnl_softmax_forward_primitive_desc_create(made, Engine(), kInference, r.Algorithm("accurate"), r["src"],
-                                                    r["dst"], static_cast<int>(r.step.attrs.Int("axis")),
-                                                    r.attribute);
+  return dnnl_softmax_forward_primitive_desc_create(made, Engine(), kInference, r.Algorithm("accurate"),
+                                                    r["src"], r["dst"],
+                                                    static_cast<int>(r.step.attrs.Int("axis")), r.attribute);
 }
 
 dnnl_status_t Eltwise(const Request& r, dnnl_primitive_desc_t* made) {
@@ -115,13 +116,15 @@ dnnl_status_t Eltwise(const Request& r, dnnl_primitive_desc_t* made) {
 }
 
 dnnl_status_t Binary(const Request& r, dnnl_primitive_desc_t* made) {
-  return dnnl_binary_primitive_desc_create(made, Engine(), Algorithm("binary", r.step.attrs.Text("algorithm")),
-                                           r["src0"], r["src1"], r["dst"], r.attribute);
+  return dnnl_binary_primitive_desc_create(made, Engine(),
+                                           Algorithm("binary", r.step.attrs.Text("algorithm")), r["src0"],
+                                           r["src1"], r["dst"], r.attribute);
 }
 
 dnnl_status_t Concat(const Request& r, dnnl_primitive_desc_t* made) {
   std::vector<const_dnnl_memory_desc_t> sources;
-  for (size_t i = 0; i + 1 < r.step.args.size(); ++i) sources.push_back(r[("src" + std::to_string(i)).c_str()]);
+  for (size_t i = 0; i + 1 < r.step.args.size(); ++i)
+    sources.push_back(r[("src" + std::to_string(i)).c_str()]);
   return dnnl_concat_primitive_desc_create(made, Engine(), r["dst"], static_cast<int>(sources.size()),
                                            static_cast<int>(r.step.attrs.Int("axis")), sources.data(),
                                            r.attribute);
@@ -130,18 +133,18 @@ dnnl_status_t Concat(const Request& r, dnnl_primitive_desc_t* made) {
 dnnl_status_t Reduction(const Request& r, dnnl_primitive_desc_t* made) {
   const Attrs& attrs = r.step.attrs;
   return dnnl_reduction_primitive_desc_create(made, Engine(), Algorithm("reduction", attrs.Text("algorithm")),
-                                              r["src"], r["dst"], attrs.FloatOr("p", 0), attrs.FloatOr("eps", 0),
-                                              r.attribute);
+                                              r["src"], r["dst"], attrs.FloatOr("p", 0),
+                                              attrs.FloatOr("eps", 0), r.attribute);
 }
 
 dnnl_status_t Resampling(const Request& r, dnnl_primitive_desc_t* made) {
   const std::vector<float> factors =
       r.step.attrs.Has("factors") ? r.step.attrs.Floats("factors") : std::vector<float>();
-  if (!factors.empty() && factors.size() != SpatialDims(r)) TVM_FFI_THROW(ValueError) << "'factors' needs a number a spatial dim";
-  return dnnl_resampling_forward_primitive_desc_create(made, Engine(), kInference,
-                                                       Algorithm("resampling", r.step.attrs.Text("algorithm")),
-                                                       factors.empty() ? nullptr : factors.data(), r["src"],
-                                                       r["dst"], r.attribute);
+  if (!factors.empty() && factors.size() != SpatialDims(r))
+    TVM_FFI_THROW(ValueError) << "'factors' needs a number a spatial dim";
+  return dnnl_resampling_forward_primitive_desc_create(
+      made, Engine(), kInference, Algorithm("resampling", r.step.attrs.Text("algorithm")),
+      factors.empty() ? nullptr : factors.data(), r["src"], r["dst"], r.attribute);
 }
 
 dnnl_status_t Reorder(const Request& r, dnnl_primitive_desc_t* made) {
@@ -150,14 +153,14 @@ dnnl_status_t Reorder(const Request& r, dnnl_primitive_desc_t* made) {
 
 dnnl_status_t Lrn(const Request& r, dnnl_primitive_desc_t* made) {
   const Attrs& attrs = r.step.attrs;
-  return dnnl_lrn_forward_primitive_desc_create(made, Engine(), kInference, r.Algorithm("across_channels"),
-                                                r["src"], r["dst"], attrs.Int("local_size"), attrs.Float("alpha"),
-                                                attrs.Float("beta"), attrs.FloatOr("k", 1), r.attribute);
+  return dnnl_lrn_forward_primitive_desc_create(
+      made, Engine(), kInference, r.Algorithm("across_channels"), r["src"], r["dst"], attrs.Int("local_size"),
+      attrs.Float("alpha"), attrs.Float("beta"), attrs.FloatOr("k", 1), r.attribute);
 }
 
 dnnl_status_t Prelu(const Request& r, dnnl_primitive_desc_t* made) {
-  return dnnl_prelu_forward_primitive_desc_create(made, Engine(), kInference, r["src"], r["weights"], r["dst"],
-                                                  r.attribute);
+  return dnnl_prelu_forward_primitive_desc_create(made, Engine(), kInference, r["src"], r["weights"],
+                                                  r["dst"], r.attribute);
 }
 
 dnnl_status_t Shuffle(const Request& r, dnnl_primitive_desc_t* made) {

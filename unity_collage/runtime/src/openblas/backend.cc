@@ -19,14 +19,16 @@ struct Context {
 };
 
 Gemm CompileStep(const Step& step) {
-  if (step.primitive != "gemm") TVM_FFI_THROW(ValueError) << "OpenBLAS has no primitive '" << step.primitive << "'";
+  if (step.primitive != "gemm")
+    TVM_FFI_THROW(ValueError) << "OpenBLAS has no primitive '" << step.primitive << "'";
   if (!step.post_ops.empty()) TVM_FFI_THROW(ValueError) << "OpenBLAS has no post-ops";
   return Gemm(step, NumThreads());
 }
 
 class OpenBlasProgram final : public Executable {
  public:
-  OpenBlasProgram(const Program& program, const std::byte* constants) : program_(program), constants_(constants) {
+  OpenBlasProgram(const Program& program, const std::byte* constants)
+      : program_(program), constants_(constants) {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(
           Within(program.name + ", " + StepName(program, i), [&] { return CompileStep(program.steps[i]); }));
@@ -44,8 +46,8 @@ class OpenBlasProgram final : public Executable {
   std::string Implementations() const final {
     std::string lines;
     for (size_t i = 0; i < steps_.size(); ++i) {
-      lines += "  " + StepName(program_, i) + ": " + (steps_[i].IsVectorProduct() ? "sgemv" : "sgemm") + " x " +
-               std::to_string(steps_[i].NumTasks()) + "\n";
+      lines += "  " + StepName(program_, i) + ": " + (steps_[i].IsVectorProduct() ? "sgemv" : "sgemm") +
+               " x " + std::to_string(steps_[i].NumTasks()) + "\n";
     }
     return lines;
   }

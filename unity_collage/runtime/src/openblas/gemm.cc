@@ -23,7 +23,8 @@ const View& Need(const Step& step, const std::string& name) {
   const auto found = step.args.find(name);
   if (found == step.args.end()) TVM_FFI_THROW(ValueError) << "argument '" << name << "' is missing";
   if (DTypeName(found->second.dtype) != "float32") {
-    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(found->second.dtype) << ", gemm takes float32";
+    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(found->second.dtype)
+                              << ", gemm takes float32";
   }
   return found->second;
 }
@@ -46,7 +47,9 @@ int64_t BroadcastStride(int64_t dim, int64_t stride, int64_t wanted) {
 CBLAS_TRANSPOSE Transposed(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
 // How many pieces to cut each product of a batch into.
-int64_t Pieces(int64_t batch, int threads) { return batch % threads == 0 || batch >= 4 * threads ? 1 : threads; }
+int64_t Pieces(int64_t batch, int threads) {
+  return batch % threads == 0 || batch >= 4 * threads ? 1 : threads;
+}
 
 int64_t BlockSize(int64_t length, int64_t pieces) {
   const int64_t even = (length + pieces - 1) / pieces;
@@ -99,11 +102,10 @@ void Gemm::MakeTasks(int threads) {
   for (int64_t n = 0; n < count; ++n) {
     for (int64_t i = 0; i < c_.rows; i += rows) {
       for (int64_t j = 0; j < c_.cols; j += cols) {
-        tasks_.push_back(Task{a[n] + i * a_.row_stride, b[n] + j * b_.col_stride,
-                              c[n] + i * c_.row_stride + j * c_.col_stride,
-                              bias[n] + i * bias_row_stride_ + j * bias_col_stride_,
-                              static_cast<int>(std::min(rows, c_.rows - i)),
-                              static_cast<int>(std::min(cols, c_.cols - j))});
+        tasks_.push_back(Task{
+            a[n] + i * a_.row_stride, b[n] + j * b_.col_stride, c[n] + i * c_.row_stride + j * c_.col_stride,
+            bias[n] + i * bias_row_stride_ + j * bias_col_stride_,
+            static_cast<int>(std::min(rows, c_.rows - i)), static_cast<int>(std::min(cols, c_.cols - j))});
       }
     }
   }
@@ -144,8 +146,8 @@ void Gemm::Multiply(const Task& task, const float* a, const float* b, float* c) 
     scipy_cblas_sgemv(CblasRowMajor, Transposed(a_.transposed), a_rows, a_cols, alpha_, a, a_.leading, b,
                       b_.leading, beta_, c, c_.leading);
   } else {
-    scipy_cblas_sgemm(CblasRowMajor, Transposed(a_.transposed), Transposed(b_.transposed), task.rows, task.cols,
-                      inner, alpha_, a, a_.leading, b, b_.leading, beta_, c, c_.leading);
+    scipy_cblas_sgemm(CblasRowMajor, Transposed(a_.transposed), Transposed(b_.transposed), task.rows,
+                      task.cols, inner, alpha_, a, a_.leading, b, b_.leading, beta_, c, c_.leading);
   }
 }
 

@@ -18,7 +18,8 @@ int Narrow(const std::string& name, int64_t value) {
 Matrix AsMatrix(const std::string& name, const View& view) {
   const size_t rank = view.dims.size();
   if (rank < 2) TVM_FFI_THROW(ValueError) << "'" << name << "' has fewer than two dims";
-  Matrix m{view.dims[rank - 2], view.dims[rank - 1], view.strides[rank - 2], view.strides[rank - 1], false, 0};
+  Matrix m{
+      view.dims[rank - 2], view.dims[rank - 1], view.strides[rank - 2], view.strides[rank - 1], false, 0};
   // The stride of a dim of one element says nothing.
   m.transposed = m.col_stride != 1 && m.cols != 1;
   const int64_t length = m.transposed ? m.rows : m.cols;
@@ -33,14 +34,16 @@ Matrix AsMatrix(const std::string& name, const View& view) {
   return m;
 }
 
-std::vector<int64_t> BatchOffsets(const std::string& name, const View& view, const std::vector<int64_t>& batch) {
+std::vector<int64_t> BatchOffsets(const std::string& name, const View& view,
+                                  const std::vector<int64_t>& batch) {
   const size_t own = view.dims.size() - 2;
   if (own > batch.size()) TVM_FFI_THROW(ValueError) << "'" << name << "' has more batch dims than 'c'";
   std::vector<int64_t> offsets = {0};
   for (size_t i = 0; i < batch.size(); ++i) {
     const size_t skipped = batch.size() - own;
     const int64_t dim = i < skipped ? 1 : view.dims[i - skipped];
-    if (dim != 1 && dim != batch[i]) TVM_FFI_THROW(ValueError) << "'" << name << "' does not broadcast to 'c'";
+    if (dim != 1 && dim != batch[i])
+      TVM_FFI_THROW(ValueError) << "'" << name << "' does not broadcast to 'c'";
     const int64_t stride = dim == 1 ? 0 : view.strides[i - skipped];
     std::vector<int64_t> longer;
     for (const int64_t offset : offsets) {

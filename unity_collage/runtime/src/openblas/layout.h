@@ -22,6 +22,7 @@ struct Matrix {
 Matrix AsMatrix(const std::string& name, const View& view);
 
 // Offsets in elements of each matrix of a batch; dims of `view` before the last two broadcast to `batch`.
-std::vector<int64_t> BatchOffsets(const std::string& name, const View& view, const std::vector<int64_t>& batch);
+std::vector<int64_t> BatchOffsets(const std::string& name, const View& view,
+                                  const std::vector<int64_t>& batch);
 
 }  // namespace collage::openblas

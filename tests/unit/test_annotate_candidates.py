@@ -1,0 +1,108 @@
+"""AnnotateCandidates: attributes beside an unchanged program."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, DECLINED
+from unity_collage.errors import UnavailableBackend, UnknownBackend
+from unity_collage.passes import AnnotateCandidates
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+
+HOST = Target("llvm")
+TOY = fake_backend("toy", "relax.nn.relu", why_not={"relax.exp": "toys have no exp"})
+
+
+@I.ir_module
+class Before:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+@I.ir_module
+class Expected:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        R.func_attr(
+            {
+                "collage.candidates": [
+                    {"id": 0, "backend": "toy", "rule": "fake", "label": "relu", "bindings": [0]},
+                    {"id": 1, "backend": "tvm", "rule": "cone", "label": "relu", "bindings": [0]},
+                    {"id": 2, "backend": "tvm", "rule": "cone", "label": "exp", "bindings": [1]},
+                    {"id": 3, "backend": "tvm", "rule": "cone", "label": "relu+exp", "bindings": [0, 1]},
+                ],
+                "collage.declined": [{"backend": "toy", "binding": 1, "reason": "toys have no exp"}],
+            }
+        )
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+def annotate(mod: IRModule, *names: str) -> IRModule:
+    with only_backends(TOY), HOST:
+        return AnnotateCandidates(names or None)(mod)
+
+
+def test_candidates_and_refusals_are_attributes() -> None:
+    tvm.ir.assert_structural_equal(annotate(Before), Expected)
+
+
+def test_without_tvm_in_the_list_tvm_gets_only_the_rest() -> None:
+    found = CANDIDATES.read(annotate(Before, "toy")["main"])
+    assert [(c.backend, c.indexes) for c in found] == [("toy", (0,)), ("tvm", (1,))]
+
+
+def test_the_target_names_backends_as_libs() -> None:
+    with only_backends(TOY), Target({"kind": "llvm", "libs": ["tvm"]}):
+        found = CANDIDATES.read(AnnotateCandidates()(Before)["main"])
+    assert {candidate.backend for candidate in found} == {"tvm"}
+
+
+def test_functions_that_somebody_has_grouped_are_left_alone() -> None:
+    func = graphs.chain().with_attr("Primitive", 1)
+    mod = IRModule({"main": func})
+    tvm.ir.assert_structural_equal(annotate(mod), mod)
+
+
+def test_an_unknown_backend_is_one_line_that_lists_the_known() -> None:
+    with pytest.raises(UnknownBackend, match="no backend named 'tpu'; there are: toy, tvm"):
+        annotate(Before, "tpu")
+
+
+def test_a_named_backend_must_be_available() -> None:
+    from dataclasses import replace
+
+    gone = replace(TOY, why_unavailable=lambda: "its library is missing")
+    with only_backends(gone), HOST, pytest.raises(UnavailableBackend, match="its library is missing"):
+        AnnotateCandidates(("toy",))(Before)
+
+
+def test_a_reason_is_kept_for_dynamic_shapes() -> None:
+    @I.ir_module
+    class Dynamic:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            with R.dataflow():
+                a = R.nn.relu(x)
+                R.output(a)
+            return a
+
+    refusals = DECLINED.read(annotate(Dynamic)["main"])
+    assert {(r.backend, r.reason) for r in refusals} == {
+        ("toy", "a has no static shape: (n)"),
+        ("tvm", "a has no static shape: (n)"),
+    }

@@ -1,0 +1,163 @@
+"""SearchPartition: the cheapest cover, outlined."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.target import Target
+
+from unity_collage.annotations import PLAN
+from unity_collage.errors import NoPlan
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+TOY = fake_backend("toy", "relax.nn.relu", "relax.add")
+
+
+def partitioned(mod: IRModule, model: FixedCost) -> IRModule:
+    with only_backends(TOY), Target("llvm"):
+        line = tvm.transform.Sequential([AnnotateCandidates(), EstimateCosts(model), SearchPartition()])
+        return line(mod)
+
+
+@I.ir_module
+class Before:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            c = R.tanh(b)
+            R.output(c)
+        return c
+
+
+@I.ir_module
+class Expected:
+    @R.function(private=True)
+    def fused_exp_tanh_tvm(a: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        R.func_attr({"Primitive": 1})
+        with R.dataflow():
+            b = R.exp(a)
+            c = R.tanh(b)
+            R.output(c)
+        return c
+
+    @R.function
+    def fused_relu_toy(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        R.func_attr({"Codegen": "toy"})
+
+        @R.function
+        def composite(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+            R.func_attr({"Composite": "toy.relu"})
+            with R.dataflow():
+                a = R.nn.relu(x)
+                R.output(a)
+            return a
+
+        result: R.Tensor((2, 4), "float32") = composite(x)
+        return result
+
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+        cls = Expected
+        with R.dataflow():
+            a: R.Tensor((2, 4), "float32") = cls.fused_relu_toy(x)
+            c: R.Tensor((2, 4), "float32") = cls.fused_exp_tanh_tvm(a)
+            R.output(c)
+        return c
+
+
+def without_plan(mod: IRModule) -> IRModule:
+    functions = {
+        gvar: func.without_attr(PLAN.name) if PLAN.on(func) else func for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs)
+
+
+def test_the_chosen_are_outlined_as_tvm_leaves_them() -> None:
+    got = partitioned(Before, FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}))
+    tvm.ir.assert_structural_equal(without_plan(got), Expected)
+
+
+def test_the_plan_states_price_bound_and_rival_bids() -> None:
+    plan = PLAN.read(partitioned(Before, FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}, launch=0.25))["main"])
+    assert plan["seconds"] == plan["lower_bound"] == pytest.approx(0.5 + 1.1 + 2 * 0.25)
+    assert [(k["backend"], k["bindings"]) for k in plan["kernels"]] == [("toy", ["a"]), ("tvm", ["b", "c"])]
+    assert plan["kernels"][0]["others"] == [{"backend": "tvm", "seconds": 1.0}]
+
+
+def test_a_candidate_without_a_price_is_never_chosen_and_its_reason_kept() -> None:
+    plan = PLAN.read(partitioned(Before, FixedCost({"toy": "it crashed", "tvm": 1.0}))["main"])
+    assert {kernel["backend"] for kernel in plan["kernels"]} == {"tvm"}
+    assert plan["unpriced"] == [{"backend": "toy", "label": "relu", "reason": "it crashed"}]
+
+
+def test_what_nobody_prices_is_left_to_tvm() -> None:
+    plan = PLAN.read(partitioned(Before, FixedCost({"toy": 1.0, "tvm": "no compiler"}))["main"])
+    assert plan["left_behind"] == ["b", "c"]
+
+
+def test_an_operator_that_nobody_can_make_is_named() -> None:
+    from unity_collage.annotations import CANDIDATES, COSTS, Costs
+
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = builder.emit_output(R.hint_on_device(x, tvm.cpu()))
+        builder.emit_func_output(value)
+    func = COSTS.write(CANDIDATES.write(builder.get()["main"], ()), Costs())
+    with pytest.raises(NoPlan, match="no kernel for relax.hint_on_device"):
+        SearchPartition()(IRModule({"main": func}))
+
+
+def test_equal_kernels_of_tvm_share_one_function() -> None:
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit(R.exp(x))
+            opaque = builder.emit(relax.call_pure_packed("f", first, ty_args=relax.TensorType((4,), "float32")))
+            second = builder.emit_output(R.exp(opaque))
+        builder.emit_func_output(second)
+    got = partitioned(IRModule({"main": builder.get()["main"]}), FixedCost())
+    assert [gvar.name_hint for gvar in got.get_global_vars()] == ["fused_exp_tvm", "main"]
+
+
+def test_two_kernels_that_would_wait_for_each_other_are_not_chosen() -> None:
+    """K2,2 with a price that tempts to take {a, d} and {c, b}: the plan can be ordered, and so outlined."""
+    got = partitioned(IRModule({"main": graphs.k22()}), FixedCost({"toy": 5.0}, default=1.0))
+    assert relax.analysis.check_well_formed(got)
+
+
+def test_hand_made_primitives_and_calls_of_them_stay() -> None:
+    @I.ir_module
+    class Grouped:
+        @R.function(private=True)
+        def mine(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.nn.relu(x)
+                b = R.exp(a)
+                R.output(b)
+            return b
+
+        @R.function
+        def main(x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"):
+            cls = Grouped
+            with R.dataflow():
+                a: R.Tensor((2, 4), "float32") = cls.mine(x)
+                b = R.nn.relu(a)
+                R.output(b)
+            return b
+
+    got = partitioned(Grouped, FixedCost())
+    tvm.ir.assert_structural_equal(got["mine"], Grouped["mine"])
+    assert PLAN.read(got["main"])["left_behind"] == ["a"]

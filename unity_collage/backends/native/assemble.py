@@ -1,0 +1,90 @@
+"""Steps on Relax values to a program on numbered buffers, temporaries sharing memory when their times differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax
+
+from .flatten import Flat, NotFlat
+from .program import Blob, Buffer, ConstantData, Program, Scratch, Step
+from .values import dtype_of, is_tensor, shape_of
+
+
+def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob) -> Program:
+    """A program for steps in running order. Raises NotFlat for results that no step makes."""
+    memory = _Memory(blob)
+    inputs = [memory.own(param) for param in flat.params if is_tensor(param)]
+    written = [step.result.buffer for step in steps]
+    results = [flat.resolve(result) for result in flat.results]
+    if any(result not in written or results.count(result) > 1 for result in results):
+        raise NotFlat("a result that is no operator's, or that is returned twice")
+    outputs = [memory.own(result) for result in results]
+    numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
+    return Program(name, memory.buffers, inputs, outputs, memory.constants, numbered)
+
+
+@dataclass(slots=True)
+class _Memory:
+    blob: Blob
+    buffers: list[Buffer] = field(default_factory=list)
+    constants: list[ConstantData] = field(default_factory=list)
+    of: dict[Any, int] = field(default_factory=dict)
+    """The buffer of each value that has one now."""
+    free: list[int] = field(default_factory=list)
+
+    def own(self, value: relax.Expr) -> int:
+        """A buffer that only ``value`` uses."""
+        shape = shape_of(value)
+        if shape is None:
+            raise NotFlat("a parameter or result without static shape")
+        dtype = dtype_of(value)
+        self.buffers.append(Buffer(_nbytes(shape, dtype), dtype, shape))
+        self.of[value] = len(self.buffers) - 1
+        return self.of[value]
+
+    def number(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps on buffers; a temporary's memory is free again behind the last step that reads it."""
+        last = {view.buffer: at for at, step in enumerate(steps) for view in step.views()}
+        owned = set(self.of.values())
+        numbered = []
+        for at, step in enumerate(steps):
+            numbered.append(step.map_views(lambda view: replace(view, buffer=self._buffer(view.buffer))))
+            for value in dict.fromkeys(view.buffer for view in step.views()):
+                temporary = not isinstance(value, ir.GenericConst) and self.of[value] not in owned
+                if temporary and last[value] == at:
+                    self.free.append(self.of[value])
+        return numbered
+
+    def _buffer(self, value: Any) -> int:
+        if value not in self.of:
+            if isinstance(value, ir.GenericConst):
+                self._constant(value)
+            elif isinstance(value, (relax.Var, Scratch)):
+                self.of[value] = self._temporary(value)
+            else:
+                raise NotFlat(f"an operand that is a {type(value).__name__}")
+        return self.of[value]
+
+    def _constant(self, value: ir.GenericConst) -> None:
+        data = np.ascontiguousarray(value.value.numpy()).tobytes()
+        number = self.own(value)
+        self.constants.append(ConstantData(number, self.blob.add(data), len(data)))
+
+    def _temporary(self, value: relax.Expr | Scratch) -> int:
+        shape, dtype = shape_of(value) or (), dtype_of(value)
+        nbytes = _nbytes(shape, dtype)
+        for number in self.free:
+            if self.buffers[number].nbytes == nbytes:
+                self.free.remove(number)
+                return number
+        self.buffers.append(Buffer(nbytes, dtype, shape))
+        return len(self.buffers) - 1
+
+
+def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * {"bool": 1, "bfloat16": 2}.get(dtype, 0) or math.prod(shape) * np.dtype(dtype).itemsize

@@ -1,0 +1,133 @@
+"""A function with its inner functions written out: the calls to be lowered, in order, and what they read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvm import relax
+from tvm.relax.utils import copy_with_new_vars
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One operator and the variable that holds its result.
+
+    ``region`` numbers the inner function that it stands in, 0 for the outer one.
+    """
+
+    var: relax.Var
+    call: relax.Call
+    region: int
+
+
+@dataclass(slots=True)
+class Flat:
+    """A function as one list of operators. Names that only rename are in ``alias``."""
+
+    params: list[relax.Var]
+    bindings: list[Binding] = field(default_factory=list)
+    results: list[relax.Expr] = field(default_factory=list)
+    alias: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    fields: dict[relax.Var, tuple[relax.Var, int]] = field(default_factory=dict)
+    """Variables that hold a field of a call's tuple: the call's variable and the index."""
+
+    def resolve(self, expr: relax.Expr) -> relax.Expr:
+        """The variable or constant that an expression is another name of."""
+        while isinstance(expr, relax.Var) and expr in self.alias:
+            expr = self.alias[expr]
+        return expr
+
+    def resolved(self, call: relax.Call) -> relax.Call:
+        """The call with its operands resolved, fields of tuples too."""
+        args = [self._resolved_operand(arg) for arg in call.args]
+        return relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
+
+    def _resolved_operand(self, arg: relax.Expr) -> relax.Expr:
+        arg = self.resolve(arg)
+        return relax.Tuple([self.resolve(f) for f in arg.fields]) if isinstance(arg, relax.Tuple) else arg
+
+    def reads(self) -> Counter[relax.Expr]:
+        """How often each value is read, by an operator or as a result."""
+        counts: Counter[relax.Expr] = Counter()
+        for binding in self.bindings:
+            for arg in binding.call.args:
+                counts.update(self.leaves(arg))
+        counts.update(holder for holder, _ in self.fields.values())
+        for result in self.results:
+            counts.update(self.leaves(result))
+        return counts
+
+    def leaves(self, expr: relax.Expr) -> Iterator[relax.Expr]:
+        """The resolved variables and constants in an operand."""
+        expr = self.resolve(expr)
+        if isinstance(expr, relax.Tuple):
+            for part in expr.fields:
+                yield from self.leaves(part)
+        elif isinstance(expr, relax.Expr):
+            yield expr
+
+
+class NotFlat(Exception):
+    """A function holds what is no list of operators; the message says what."""
+
+
+def flatten(func: relax.Function) -> Flat:
+    """Raises NotFlat for control flow and calls of functions from outside."""
+    func = copy_with_new_vars(func)
+    flat = Flat(list(func.params))
+    regions = _Regions(flat)
+    flat.results = regions.write_out(func, 0)
+    return flat
+
+
+@dataclass(slots=True)
+class _Regions:
+    flat: Flat
+    count: int = 0
+    local: dict[relax.Var, relax.Function] = field(default_factory=dict)
+
+    def write_out(self, func: relax.Function, region: int) -> list[relax.Expr]:
+        """Append the bindings of a function body; what it returns, one expression a field."""
+        if not isinstance(func.body, relax.SeqExpr):
+            return [func.body]
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                if not isinstance(binding, relax.VarBinding):
+                    raise NotFlat("a match_cast")
+                self._bind(binding.var, binding.value, region)
+        result = self.flat.resolve(func.body.body)
+        return list(result.fields) if isinstance(result, relax.Tuple) else [result]
+
+    def _bind(self, var: relax.Var, value: relax.Expr, region: int) -> None:
+        flat = self.flat
+        if isinstance(value, relax.Function):
+            self.local[var] = value
+        elif isinstance(value, relax.Call) and isinstance(value.op, relax.Var) and value.op in self.local:
+            self._inline(var, value)
+        elif isinstance(value, relax.Call):
+            flat.bindings.append(Binding(var, value, region))
+        elif isinstance(value, relax.TupleGetItem):
+            self._field(var, value)
+        elif isinstance(value, relax.If):
+            raise NotFlat("an if")
+        else:
+            flat.alias[var] = value
+
+    def _inline(self, var: relax.Var, call: relax.Call) -> None:
+        inner = copy_with_new_vars(self.local[call.op])
+        for param, arg in zip(inner.params, call.args, strict=True):
+            self.flat.alias[param] = arg
+        self.count += 1
+        results = self.write_out(inner, self.count)
+        self.flat.alias[var] = results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _field(self, var: relax.Var, value: relax.TupleGetItem) -> None:
+        holder = self.flat.resolve(value.tuple_value)
+        if isinstance(holder, relax.Tuple):
+            self.flat.alias[var] = holder.fields[value.index]
+        elif isinstance(holder, relax.Var):
+            self.flat.fields[var] = (holder, value.index)
+        else:
+            raise NotFlat("a field of no variable")

@@ -1,0 +1,160 @@
+"""From functions of operators to programs, by a library's tables: steps made, grown and put in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from tvm import ir, relax
+
+from .absorb import LAYOUT_CHANGES
+from .assemble import assemble
+from .flatten import Binding, Flat, NotFlat, flatten
+from .program import Blob, Program, Step, programs_json
+
+
+class NotLowerable(Exception):
+    """A function cannot become a program; the message names the function and the operator and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a library does with operators; each answer is a step or the reason why not."""
+
+    step: Callable[[relax.Call], Step | str]
+    fused: Callable[[Step, relax.Call, int], Step | str]
+    absorbed_input: Callable[[Step, relax.Expr, relax.Expr], Step | str]
+    absorbed_output: Callable[[Step, relax.Call], Step | str]
+    copy: Callable[[relax.Expr, relax.Expr], Step | str]
+    """A value that a layout change makes, as a copy."""
+    region: Callable[[Sequence[relax.Call]], Step | str] | None = None
+    """All calls of an inner function as one primitive."""
+
+
+def lower_functions(
+    functions: Sequence[relax.Function], names: Sequence[str], tables: Tables
+) -> tuple[str, bytes]:
+    """The JSON of one program a function, and the blob of the constants of all. Raises NotLowerable."""
+    blob = Blob()
+    programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]
+    return programs_json(programs), bytes(blob.content)
+
+
+def lower_function(func: relax.Function, name: str, tables: Tables, blob: Blob) -> Program:
+    try:
+        flat = flatten(func)
+        lowering = _Lowering(flat, name, tables)
+        lowering.make_steps()
+        return assemble(name, flat, lowering.put_in_order(), blob)
+    except NotFlat as error:
+        raise NotLowerable(f"{name}: {error}") from error
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """Steps by the variable they make, in an order in which each can run."""
+
+    flat: Flat
+    name: str
+    tables: Tables
+    made: dict[relax.Expr, Step] = field(default_factory=dict)
+    changes: dict[relax.Expr, relax.Expr] = field(default_factory=dict)
+    """Variables that a layout change makes, and the change; nothing runs for it until something must."""
+    real: dict[relax.Expr, None] = field(default_factory=dict)
+    """Those of ``changes`` that a copy has made real."""
+    ordered: list[Step] = field(default_factory=list)
+
+    def make_steps(self) -> None:
+        """A step for each operator, grown by those behind it where the tables allow."""
+        calls = {binding.var: binding.call for binding in self.flat.bindings}
+        for var, (holder, index) in self.flat.fields.items():
+            self._declare_field(var, holder, calls[holder], index)
+        reads = self.flat.reads()
+        for _, group in groupby(self.flat.bindings, key=lambda binding: binding.region):
+            bindings = list(group)
+            if not self._as_region(bindings):
+                for binding in bindings:
+                    self._lower(binding.var, self.flat.resolved(binding.call), reads)
+
+    def put_in_order(self) -> list[Step]:
+        """The steps, with operands read through layout changes or behind copies that make them real."""
+        for step in self.made.values():
+            self._emit(step)
+        for result in self.flat.results:
+            self._make_real(self.flat.resolve(result))
+        return self.ordered
+
+    def _declare_field(self, var: relax.Var, holder: relax.Var, call: relax.Call, index: int) -> None:
+        """A part of a split is a layout change; the first field of another operator is its result."""
+        if call.op.name == "relax.split":
+            self.changes[var] = relax.TupleGetItem(self.flat.resolved(call), index)
+        elif index == 0:
+            self.flat.alias[var] = holder
+        else:
+            raise self._refusal(call, f"field {index} of its result is read")
+
+    def _as_region(self, bindings: Sequence[Binding]) -> bool:
+        if self.tables.region is None or len(bindings) < 2:
+            return False
+        calls = [self.flat.resolved(binding.call) for binding in bindings]
+        step = self.tables.region(calls)
+        if isinstance(step, str):
+            return False
+        self._keep(bindings[-1].var, calls[-1], step)
+        return True
+
+    def _lower(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> None:
+        if not isinstance(call.op, ir.Op):
+            raise NotLowerable(f"{self.name}: a call of {call.op}, which is no operator")
+        if call.op.name == "relax.split" or self._as_growth(var, call, reads):
+            return
+        if call.op.name in LAYOUT_CHANGES:
+            self.changes[var] = call
+            return
+        step = self.tables.step(call)
+        if isinstance(step, str):
+            raise self._refusal(call, step)
+        self._keep(var, call, step)
+
+    def _as_growth(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
+        """Whether the call could be put behind the step of an operand that nothing else reads."""
+        args = list(call.args)
+        for source in [value for value in reversed(self.made) if value in args and reads[value] == 1]:
+            grown = self.tables.absorbed_output(self.made[source], call)
+            if isinstance(grown, str):
+                grown = self.tables.fused(self.made[source], call, args.index(source))
+            if isinstance(grown, Step):
+                del self.made[source]
+                self._keep(var, call, grown)
+                return True
+        return False
+
+    def _keep(self, var: relax.Var, call: relax.Call, step: Step) -> None:
+        self.made[var] = step.map_views(lambda v: replace(v, buffer=var) if v.buffer == call else v)
+
+    def _emit(self, step: Step) -> None:
+        """Append a step that reads only what is real, behind the copies it needs for that."""
+        while (value := next((v.buffer for v in step.views() if self._is_virtual(v.buffer)), None)) is not None:
+            through = self.tables.absorbed_input(step, value, self.changes[value])
+            if isinstance(through, str):
+                self._make_real(value)
+            else:
+                step = through.map_views(lambda v: replace(v, buffer=self.flat.resolve(v.buffer)))
+        self.ordered.append(step)
+
+    def _make_real(self, value: relax.Expr) -> None:
+        if not self._is_virtual(value):
+            return
+        self.real[value] = None
+        copy = self.tables.copy(value, self.changes[value])
+        if isinstance(copy, str):
+            raise NotLowerable(f"{self.name}: a layout change must be copied: {copy}")
+        self._emit(copy)
+
+    def _is_virtual(self, value: object) -> bool:
+        return isinstance(value, relax.Expr) and value in self.changes and value not in self.real
+
+    def _refusal(self, call: relax.Call, reason: str) -> NotLowerable:
+        return NotLowerable(f"{self.name}: {call.op.name}: {reason}")

@@ -1,0 +1,52 @@
+"""The operands of a matrix product as views, for every form that ``relax.matmul`` has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tvm import relax
+
+from .program import View
+from .values import static_shape, view_of
+from .views import row_major
+
+
+@dataclass(frozen=True, slots=True)
+class ProductViews:
+    """[batch..., rows, inner] times [batch..., inner, columns] is [batch..., rows, columns], all of equal rank.
+
+    A batch dimension of 1 meets every batch of the other operand.
+    """
+
+    left: View
+    right: View
+    result: View
+
+
+def product_views(call: relax.Call) -> ProductViews:
+    """Views of a call whose shapes are static.
+
+    A vector on the left is a matrix of one row, one on the right of one column. Where the right operand is one
+    matrix, batches of the left one are rows: one product.
+    """
+    left, right = call.args
+    left_dims, right_dims = static_shape(left), static_shape(right)
+    left_dims = (1, *left_dims) if len(left_dims) == 1 else left_dims
+    right_dims = (*right_dims, 1) if len(right_dims) == 1 else right_dims
+    inner, columns = right_dims[-2:]
+    if math.prod(right_dims[:-2]) == 1:
+        rows = math.prod(left_dims[:-1])
+        return ProductViews(
+            view_of(left, (rows, inner)), view_of(right, (inner, columns)), view_of(call, (rows, columns))
+        )
+    rank = max(len(left_dims), len(right_dims))
+    left_dims = (1,) * (rank - len(left_dims)) + left_dims
+    right_dims = (1,) * (rank - len(right_dims)) + right_dims
+    batch = tuple(max(a, b) for a, b in zip(left_dims[:-2], right_dims[:-2], strict=True))
+    result = (*batch, left_dims[-2], columns)
+    return ProductViews(
+        view_of(left, left_dims, row_major(left_dims)),
+        view_of(right, right_dims, row_major(right_dims)),
+        view_of(call, result, row_major(result)),
+    )

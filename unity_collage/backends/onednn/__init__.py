@@ -1,0 +1,16 @@
+"""oneDNN: which Relax operators are which of its primitives, and how they become programs."""
+
+from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
+from .lrn import lrn, lrn_pattern, why_not_lrn
+
+__all__ = [
+    "ANCHORS",
+    "absorbed_input",
+    "absorbed_output",
+    "fused",
+    "lower",
+    "lrn",
+    "lrn_pattern",
+    "step",
+    "why_not_lrn",
+]

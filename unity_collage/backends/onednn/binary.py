@@ -1,0 +1,95 @@
+"""Operators of two tensors, with numpy's broadcasting, as oneDNN's binary primitive; and prelu."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm import relax
+
+from ..native.program import PostOp, Step, View
+from ..native.values import dtype_of, scalar_of, static_shape, view_dtype, view_of
+from ..native.views import broadcast, merged, row_major, unrepeated
+from . import eltwise
+from .limits import why_not_operand
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A binary algorithm, and how its operands trade places: ``a op b == undo(b swapped a)``."""
+
+    name: str
+    swapped: str
+    undo: tuple[PostOp, ...] = ()
+    compares: bool = False
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "relax.add": Algorithm("add", "add"),
+    "relax.multiply": Algorithm("mul", "mul"),
+    "relax.maximum": Algorithm("max", "max"),
+    "relax.minimum": Algorithm("min", "min"),
+    "relax.subtract": Algorithm("sub", "sub", (eltwise.linear(-1.0),)),
+    "relax.divide": Algorithm("div", "div", (eltwise.reciprocal(),)),
+    "relax.equal": Algorithm("eq", "eq", compares=True),
+    "relax.not_equal": Algorithm("ne", "ne", compares=True),
+    "relax.less": Algorithm("lt", "gt", compares=True),
+    "relax.less_equal": Algorithm("le", "ge", compares=True),
+    "relax.greater": Algorithm("gt", "lt", compares=True),
+    "relax.greater_equal": Algorithm("ge", "le", compares=True),
+}
+
+
+def step(call: relax.Call) -> Step | str:
+    """Binary call -> binary primitive whose first operand is as large as the result, in fewest dimensions."""
+    for side, value in zip(("lhs", "rhs"), call.args, strict=True):
+        if reason := why_not_operand("binary", side, value):
+            return reason
+    if any(scalar_of(value) is not None for value in call.args) and not isinstance(made := eltwise.step(call), str):
+        return made
+    algorithm, shape = ALGORITHMS[call.op.name], static_shape(call)
+    left, right = (broadcast(static_shape(value), shape) or () for value in call.args)
+    size = math.prod(shape)
+    if math.prod(static_shape(call.args[0])) == size:
+        return _binary(algorithm.name, call, (call.args[0], left), (call.args[1], right))
+    if math.prod(static_shape(call.args[1])) == size:
+        made = _binary(algorithm.swapped, call, (call.args[1], right), (call.args[0], left))
+        return made.then(*algorithm.undo)
+    return "both operands are broadcast"
+
+
+def _binary(
+    algorithm: str, call: relax.Call, full: tuple[relax.Expr, tuple[int, ...]], other: tuple[relax.Expr, tuple[int, ...]]
+) -> Step:
+    shape = static_shape(call)
+    dims, (full_strides, other_strides) = merged(shape, row_major(shape), other[1])
+    small = View(other[0], dims, other_strides, dtype_of(other[0]))
+    args = (
+        ("src0", view_of(full[0], dims, full_strides)),
+        ("src1", unrepeated(small)),
+        ("dst", View(call, dims, full_strides, view_dtype(dtype_of(call)))),
+    )
+    return Step("binary", args, (("algorithm", algorithm),))
+
+
+def prelu(call: relax.Call) -> Step | str:
+    """x if x > 0 else slope * x, with a slope a channel or one for all."""
+    data, slope = call.args
+    reason = why_not_operand("prelu", "data", data) or why_not_operand("prelu", "slope", slope)
+    if reason is not None:
+        return reason
+    shape = static_shape(data)
+    axis = int(call.attrs.axis) % len(shape)
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    dims, strides = (outer, shape[axis], inner), (shape[axis] * inner, inner, 1)
+    slopes = math.prod(static_shape(slope))
+    args = (
+        ("src", view_of(data, dims, strides)),
+        ("weights", view_of(slope, (1, slopes, 1), (slopes, 1, 1))),
+        ("dst", view_of(call, dims, strides)),
+    )
+    return Step("prelu", args)
+
+
+ENTRIES = {**dict.fromkeys(ALGORITHMS, step), "relax.nn.prelu": prelu}

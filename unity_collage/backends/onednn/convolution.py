@@ -1,0 +1,66 @@
+"""Convolutions and transposed convolutions of one to three spatial dims, whatever their layouts: only strides."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from ..native.program import Step, View
+from ..native.values import dtype_of, shape_of, static_shape
+from .limits import why_not_operand
+from .windows import Window, by_letters, window_of
+
+
+def convolution(call: relax.Call) -> Step | str:
+    """conv1d, conv2d, conv3d -> convolution; weights G, O/G, I/G, spatial when there are groups."""
+    return _step(call, "convolution", "OI")
+
+
+def deconvolution(call: relax.Call) -> Step | str:
+    """conv1d_transpose, ... -> deconvolution. Output padding is in the result's shape only, as oneDNN has it."""
+    return _step(call, "deconvolution", "IO")
+
+
+def _step(call: relax.Call, primitive: str, channels: str) -> Step | str:
+    data, kernel = call.args
+    reason = why_not_operand(primitive, "data", data) or why_not_operand(primitive, "weights", kernel)
+    if reason is not None:
+        return reason
+    if shape_of(call) is None or dtype_of(call) != dtype_of(data):
+        return f"the result is {dtype_of(call)} or has no static shape"
+    attrs, rank = call.attrs, len(static_shape(data))
+    source = by_letters(data, attrs.data_layout, "NC", rank)
+    weights = by_letters(kernel, attrs.kernel_layout, "OI", rank)
+    result = by_letters(call, attrs.out_layout or attrs.data_layout, "NC", rank)
+    for view in (source, weights, result):
+        if isinstance(view, str):
+            return view
+    assert isinstance(source, View) and isinstance(weights, View) and isinstance(result, View)
+    window = window_of(rank - 2, attrs.strides, attrs.padding, attrs.dilation)
+    groups = int(attrs.groups)
+    args = (("src", source), ("weights", _grouped(weights, groups, channels[0])), ("dst", result))
+    return Step(primitive, args, _attrs(window))
+
+
+def _attrs(window: Window) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return (
+        ("strides", window.strides),
+        ("dilates", window.dilates),
+        ("padding_l", window.padding_l),
+        ("padding_r", window.padding_r),
+    )
+
+
+def _grouped(weights: View, groups: int, divided: str) -> View:
+    """O, I, spatial -> G, O, I, spatial, where Relax keeps all groups in the dim that is divided."""
+    if groups == 1:
+        return weights
+    axis = 0 if divided == "O" else 1
+    dims, strides = list(weights.dims), weights.strides
+    dims[axis] //= groups
+    return View(weights.buffer, (groups, *dims), (dims[axis] * strides[axis], *strides), weights.dtype)
+
+
+ENTRIES = {
+    **{f"relax.nn.conv{n}d": convolution for n in (1, 2, 3)},
+    **{f"relax.nn.conv{n}d_transpose": deconvolution for n in (1, 2, 3)},
+}

@@ -1,0 +1,110 @@
+"""What each primitive of oneDNN 3.2 takes: dtypes, and layouts that more than its reference kernels know.
+
+A reference kernel is a plain loop that runs hundreds of times longer than the others; it is in the library
+to check them. What only it would take is declined here. Seen with ``dnnl_query_impl_info_str``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..native.program import Step, View
+from ..native.values import dtype_of, why_not_static
+from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
+
+FLOAT32 = frozenset({"float32"})
+
+TYPES: dict[str, frozenset[str]] = {
+    "convolution": FLOAT32,
+    "deconvolution": FLOAT32,
+    "matmul": FLOAT32,
+    "pooling": FLOAT32,
+    "batch_normalization": FLOAT32,
+    "layer_normalization": FLOAT32,
+    "softmax": FLOAT32,
+    "eltwise": FLOAT32,
+    "binary": FLOAT32,
+    "concat": FLOAT32,
+    "reduction": FLOAT32,
+    "resampling": FLOAT32,
+    "reorder": FLOAT32,
+    "lrn": FLOAT32,
+    "prelu": FLOAT32,
+}
+"""Element types of the operands of each primitive; another type is one more entry here."""
+
+
+def why_not_operand(primitive: str, what: str, value: object) -> str | None:
+    """Why ``primitive`` cannot read a tensor, or None when it can."""
+    dtype = dtype_of(value)
+    if dtype not in TYPES[primitive]:
+        return f"{what} is {dtype or 'of unknown dtype'}, {primitive} takes {' or '.join(sorted(TYPES[primitive]))}"
+    return why_not_static(what, value)
+
+
+def why_not_layout(step: Step) -> str | None:
+    """Why only a reference kernel would take the strides of a step, or None."""
+    check = _LAYOUTS.get(step.primitive)
+    return None if check is None else check(step)
+
+
+def _images(step: Step) -> str | None:
+    """Source and result both channels first or both channels last, and dense."""
+    source, result = _view(step, "src"), step.result
+    for agrees in (is_channels_last, is_channels_first):
+        if agrees(source) and agrees(result):
+            return None
+    return "source and result are not dense in one layout, channels first or channels last"
+
+
+def _matrices(step: Step) -> str | None:
+    for name in ("src", "weights"):
+        view = _view(step, name)
+        if all(extent != 1 and stride != 1 for extent, stride in zip(view.dims, view.strides, strict=True)[-2:]):
+            return f"neither rows nor columns of {name} are contiguous"
+    return None if _innermost(step.result, -1) else "the rows of the result are not contiguous"
+
+
+def _alike(step: Step) -> str | None:
+    source = _view(step, "src0" if step.arg("src0") is not None else "src")
+    if not same_strides(source, step.result):
+        return "source and result have different strides"
+    return None if is_dense(source) else "source and result are not dense"
+
+
+def _softmax(step: Step) -> str | None:
+    if not _innermost(step.result, step.attr("axis")):
+        return "the axis is not the innermost one"
+    return _alike(step)
+
+
+def _rows(step: Step) -> str | None:
+    contiguous = _innermost(_view(step, "src"), -1) and _innermost(step.result, -1)
+    return None if contiguous else "the normalized axes are not innermost"
+
+
+def _innermost(view: View, axis: int) -> bool:
+    return view.dims[axis] == 1 or view.strides[axis] == 1
+
+
+def _view(step: Step, name: str) -> View:
+    view = step.arg(name)
+    assert view is not None, name
+    return view
+
+
+_LAYOUTS: dict[str, Callable[[Step], str | None]] = {
+    "convolution": _images,
+    "deconvolution": _images,
+    "pooling": _images,
+    "batch_normalization": _images,
+    "resampling": _images,
+    "lrn": _images,
+    "matmul": _matrices,
+    "softmax": _softmax,
+    "layer_normalization": _rows,
+    "eltwise": _alike,
+    "binary": _alike,
+    "prelu": _alike,
+    "reduction": lambda step: None if is_channels_first(_view(step, "src")) else "source is not row-major",
+}

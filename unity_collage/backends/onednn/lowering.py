@@ -1,0 +1,81 @@
+"""The oneDNN backend's side of the tables: one operator to one primitive, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tvm import relax
+
+from ..native.absorb import RESHAPES, read_through, write_through
+from ..native.lowering import Tables, lower_functions
+from ..native.program import Step
+from . import (
+    binary,
+    convolution,
+    eltwise,
+    matmul,
+    normalization,
+    pooling,
+    post_ops,
+    reduction,
+    resize,
+    shape,
+)
+from .limits import why_not_layout
+from .lrn import lrn
+
+ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
+    **convolution.ENTRIES,
+    **matmul.ENTRIES,
+    **pooling.ENTRIES,
+    **normalization.ENTRIES,
+    **eltwise.ENTRIES,
+    **binary.ENTRIES,
+    **shape.ENTRIES,
+    **reduction.ENTRIES,
+    **resize.ENTRIES,
+}
+
+ANCHORS = frozenset(ENTRIES) - RESHAPES
+"""Operators that make a primitive. A reshape alone is free without one."""
+
+
+def step(call: relax.Call) -> Step | str:
+    """One operator as one primitive that reads and writes Relax values, or the reason why not."""
+    entry = ENTRIES.get(getattr(call.op, "name", ""))
+    if entry is None:
+        return f"oneDNN has no primitive for {getattr(call.op, 'name', 'a call of a function')}"
+    return _checked(entry(call))
+
+
+def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or why not."""
+    return _checked(post_ops.fused(step, call, operand))
+
+
+def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
+    """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
+    return _checked(read_through(step, value, producer))
+
+
+def absorbed_output(step: Step, call: relax.Call) -> Step | str:
+    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
+    moved = write_through(step, call)
+    return _checked(moved)
+
+
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
+    """Functions of operators to the JSON of their programs and the blob of their constants.
+
+    Raises NotLowerable, naming the function and the operator, for what the tables decline.
+    """
+    return lower_functions(functions, names, _TABLES)
+
+
+def _checked(made: Step | str) -> Step | str:
+    if isinstance(made, str):
+        return made
+    return why_not_layout(made) or post_ops.why_not_operands(made) or made
+
+
+_TABLES = Tables(step, fused, absorbed_input, absorbed_output, copy=shape.copy, region=lrn)

@@ -1,0 +1,29 @@
+"""Matrix products: vectors, batches and broadcast batches are only views of matrices."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from ..native.products import product_views
+from ..native.program import Step
+from ..native.values import dtype_of, shape_of
+from .limits import why_not_operand
+
+
+def step(call: relax.Call) -> Step | str:
+    """matmul -> matmul; batches of rows that meet one matrix are one matrix of more rows."""
+    for side, value in zip(("lhs", "rhs"), call.args, strict=True):
+        if reason := why_not_operand("matmul", side, value):
+            return reason
+    if shape_of(call) is None or dtype_of(call) != dtype_of(call.args[0]):
+        return f"the result is {dtype_of(call)} or has no static shape"
+    views = product_views(call)
+    if math.prod(views.result.dims) == 0:
+        return "the result is empty"
+    args = (("src", views.left), ("weights", views.right), ("dst", views.result))
+    return Step("matmul", args)
+
+
+ENTRIES = {"relax.matmul": step}

@@ -1,0 +1,85 @@
+"""Pooling by windows, and adaptive pooling whose windows are all of one size."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from ..native.program import Step, View
+from ..native.values import ints, shape_of, static_shape
+from .limits import why_not_operand
+from .windows import Window, by_letters, window_of
+
+
+def pooling(call: relax.Call) -> Step | str:
+    """max_pool, avg_pool -> pooling, with as much padding behind as ``ceil_mode`` makes the result long."""
+    views = _views(call)
+    if isinstance(views, str):
+        return views
+    source, result = views
+    attrs, spatial = call.attrs, len(source.dims) - 2
+    kernel = ints(attrs.pool_size)
+    kernel = kernel * spatial if len(kernel) == 1 else kernel
+    window = window_of(spatial, attrs.strides, attrs.padding, attrs.dilation)
+    algorithm = "max"
+    if "avg_pool" in call.op.name:
+        algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
+        if any(window.dilates):
+            return "an average pooling with dilation counts its elements otherwise in oneDNN"
+    return pool(source, result, algorithm, kernel, _reaching(window, kernel, source.dims[2:], result.dims[2:]))
+
+
+def adaptive(call: relax.Call) -> Step | str:
+    """adaptive_avg_pool -> pooling, where the result's size divides the source's; to 1 is global."""
+    views = _views(call)
+    if isinstance(views, str):
+        return views
+    source, result = views
+    if any(have % want for have, want in zip(source.dims[2:], result.dims[2:], strict=True)):
+        return "the windows of the adaptive pooling differ in size"
+    kernel = tuple(have // want for have, want in zip(source.dims[2:], result.dims[2:], strict=True))
+    none = (0,) * len(kernel)
+    return pool(source, result, "avg_include_padding", kernel, Window(kernel, none, none, none))
+
+
+def pool(source: View, result: View, algorithm: str, kernel: tuple[int, ...], window: Window) -> Step:
+    attrs = (
+        ("algorithm", algorithm),
+        ("kernel", kernel),
+        ("strides", window.strides),
+        ("dilates", window.dilates),
+        ("padding_l", window.padding_l),
+        ("padding_r", window.padding_r),
+    )
+    return Step("pooling", (("src", source), ("dst", result)), attrs)
+
+
+def _views(call: relax.Call) -> tuple[View, View] | str:
+    data = call.args[0]
+    if reason := why_not_operand("pooling", "data", data):
+        return reason
+    if shape_of(call) is None:
+        return "the result has no static shape"
+    rank, attrs = len(static_shape(data)), call.attrs
+    source = by_letters(data, attrs.layout, "NC", rank)
+    result = by_letters(call, attrs.out_layout or attrs.layout, "NC", rank)
+    if isinstance(source, str):
+        return source
+    return result if isinstance(result, str) else (source, result)
+
+
+def _reaching(window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]) -> Window:
+    """The window with padding behind so that the last one ends within it, as oneDNN demands."""
+    reach = (
+        (count - 1) * stride + (size - 1) * (gap + 1) + 1 - extent - before
+        for count, stride, size, gap, extent, before in zip(
+            made, window.strides, kernel, window.dilates, have, window.padding_l, strict=True
+        )
+    )
+    behind = tuple(max(r, p) for r, p in zip(reach, window.padding_r, strict=True))
+    return Window(window.strides, window.dilates, window.padding_l, behind)
+
+
+ENTRIES = {
+    **{f"relax.nn.{kind}_pool{n}d": pooling for kind in ("max", "avg") for n in (1, 2, 3)},
+    **{f"relax.nn.adaptive_avg_pool{n}d": adaptive for n in (1, 2, 3)},
+}

@@ -1,0 +1,148 @@
+"""Operators behind a primitive as its bias or post-operations: what oneDNN 3.2 takes where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tvm import relax
+
+from ..native.program import PostOp, Step, View
+from ..native.values import dtype_of, shape_of, static_shape
+from ..native.views import broadcast, is_channels_first, is_channels_last, remap, same_strides, unrepeated
+from . import eltwise
+from .binary import ALGORITHMS
+from .limits import why_not_operand
+
+MOST = 32
+"""oneDNN's limit of post-operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """Post-operations of a primitive that other kernels than the reference one take."""
+
+    eltwise: frozenset[str] | None = None
+    """The algorithms, or None for all."""
+    operands: frozenset[str] = frozenset()
+    """Forms of a binary operand, see :func:`_form`."""
+    bias: bool = False
+
+
+_ALL = frozenset({"scalar", "channel", "full"})
+
+ACCEPTS: Mapping[str, Accepts] = {
+    "convolution": Accepts(operands=_ALL, bias=True),
+    "deconvolution": Accepts(operands=_ALL, bias=True),
+    "matmul": Accepts(operands=frozenset({"scalar", "row", "full"}), bias=True),
+    "pooling": Accepts(operands=_ALL),
+    "binary": Accepts(operands=_ALL),
+    "reduction": Accepts(operands=_ALL),
+    "resampling": Accepts(operands=frozenset({"scalar", "channel"})),
+    "softmax": Accepts(),
+    "batch_normalization": Accepts(eltwise=frozenset({"relu"})),
+}
+
+
+def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+    """The step with ``call``, whose ``args[operand]`` is its result, behind it, or the reason why not."""
+    if step.primitive not in ACCEPTS:
+        return f"oneDNN's {step.primitive} takes no post-operations"
+    result = call.args[operand]
+    if dtype_of(call) != dtype_of(result):
+        return f"the result is {dtype_of(call)}"
+    functions = eltwise.functions_of(call, operand)
+    if isinstance(functions, str) and getattr(call.op, "name", "") in ALGORITHMS:
+        grown = _with_operand(step, call, operand)
+    else:
+        grown = functions if isinstance(functions, str) else _with_functions(step, functions)
+    if isinstance(grown, str):
+        return grown
+    if len(grown.post_ops) > MOST:
+        return f"oneDNN takes {MOST} post-operations"
+    return grown.with_result(replace(grown.result, buffer=call))
+
+
+def why_not_operands(step: Step) -> str | None:
+    """Why only a reference kernel would take the binary post-operations of a step, or None."""
+    forms = ACCEPTS[step.primitive].operands if step.primitive in ACCEPTS else frozenset()
+    for post in step.post_ops:
+        if post.arg is not None and not forms & _forms(post.arg, step):
+            return f"{step.primitive} takes no post-operand of dims {post.arg.dims} with strides {post.arg.strides}"
+    return None
+
+
+def _with_functions(step: Step, functions: tuple[PostOp, ...]) -> Step | str:
+    """Functions appended; a linear one behind another becomes one."""
+    allowed = ACCEPTS[step.primitive].eltwise
+    for function in functions:
+        if allowed is not None and function.algorithm not in allowed:
+            return f"oneDNN's {step.primitive} takes no {function.algorithm} behind it"
+        last = step.post_ops[-1] if step.post_ops else None
+        if last is not None and last.algorithm == function.algorithm == "linear":
+            both = eltwise.linear(function.alpha * last.alpha, function.alpha * last.beta + function.beta)
+            step = replace(step, post_ops=(*step.post_ops[:-1], both))
+        else:
+            step = step.then(function)
+    return step
+
+
+def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
+    other, result = call.args[1 - operand], call.args[operand]
+    if reason := why_not_operand(step.primitive, "the other operand", other):
+        return reason
+    if other == result:
+        return "both operands are the result"
+    if shape_of(call) != shape_of(result):
+        return "the operator broadcasts the result"
+    view = _operand_view(step, call, other)
+    if isinstance(view, str):
+        return view
+    algorithm = ALGORITHMS[call.op.name]
+    if algorithm.name == "add" and _is_bias(step, view):
+        return step.with_arg("bias", _bias(step, view))
+    post = PostOp("binary", algorithm.name if operand == 0 else algorithm.swapped, arg=view)
+    grown = step.then(post, *(algorithm.undo if operand == 1 else ()))
+    return why_not_operands(grown) or grown
+
+
+def _operand_view(step: Step, call: relax.Call, other: relax.Expr) -> View | str:
+    shape = static_shape(call)
+    strides = broadcast(static_shape(other), shape)
+    view = None if strides is None else remap(step.result, shape, strides, other)
+    return "no strides describe the operand as the result lies" if view is None else unrepeated(view)
+
+
+def _is_bias(step: Step, view: View) -> bool:
+    axis = len(view.dims) - 1 if step.primitive == "matmul" else 1
+    one_a_channel = all(
+        have == (want if k == axis else 1) for k, (have, want) in enumerate(zip(view.dims, step.result.dims, strict=True))
+    )
+    free = ACCEPTS[step.primitive].bias and step.arg("bias") is None and not step.post_ops
+    return free and one_a_channel
+
+
+def _bias(step: Step, view: View) -> View:
+    if step.primitive == "matmul":
+        return view
+    return replace(view, dims=view.dims[1:2], strides=view.strides[1:2])
+
+
+def _forms(view: View, step: Step) -> frozenset[str]:
+    """Names of the forms that an operand has: one number, one a channel, rows for all or some
+    rows, or as the result."""
+    result = step.result
+    forms = set()
+    if all(extent == 1 for extent in view.dims):
+        forms.add("scalar")
+    if all(have == 1 for k, have in enumerate(view.dims) if k != 1) and view.dims[1:2] == result.dims[1:2]:
+        forms.add("channel")
+    if view.dims != result.dims and view.dims[-1] == result.dims[-1] and is_channels_first(view):
+        forms.add("row")
+    if same_strides(view, result) and (step.primitive not in _CHANNELS_LAST or is_channels_last(result)):
+        forms.add("full")
+    return frozenset(forms)
+
+
+_CHANNELS_LAST = frozenset({"convolution", "deconvolution"})
+"""Primitives that take an operand as large as the result only where channels are innermost."""

@@ -1,0 +1,79 @@
+"""Reductions over one run of neighbouring axes: rows by the reduction primitive, columns as global pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tvm import relax
+
+from ..native.program import Step
+from ..native.values import ints, shape_of, static_shape, view_of
+from .eltwise import linear
+from .limits import why_not_operand
+from .pooling import pool
+from .windows import Window
+
+_ROWS: Mapping[str, str] = {
+    "relax.sum": "sum",
+    "relax.mean": "mean",
+    "relax.max": "max",
+    "relax.min": "min",
+    "relax.prod": "mul",
+}
+
+_COLUMNS: Mapping[str, str] = {
+    "relax.sum": "avg_include_padding",
+    "relax.mean": "avg_include_padding",
+    "relax.max": "max",
+}
+"""Reductions that pooling computes; a sum is an average times the count."""
+
+
+def step(call: relax.Call) -> Step | str:
+    """Reduction -> reduction of [outer, reduced] or pooling of [outer, inner, reduced] with channels innermost."""
+    data = call.args[0]
+    reason = why_not_operand("reduction", "operand", data)
+    if reason is not None:
+        return reason
+    if shape_of(call) is None:
+        return "the result has no static shape"
+    shape = static_shape(data)
+    run = _run(shape, call.attrs.axis)
+    if run is None:
+        return "the reduced axes are not neighbours"
+    outer, reduced, inner = (math.prod(shape[part]) for part in (slice(run.start), run, slice(run.stop, None)))
+    if inner == 1:
+        return _rows(call, outer, reduced)
+    if call.op.name not in _COLUMNS:
+        return "the reduced axes are not innermost"
+    return _columns(call, outer, reduced, inner)
+
+
+def _run(shape: tuple[int, ...], axes: object) -> slice | None:
+    """The neighbouring axes that are reduced, without leading and trailing ones of one element; None if others."""
+    chosen = range(len(shape)) if axes is None else {axis % len(shape) for axis in ints(axes)}
+    reduced = sorted(axis for axis in chosen if shape[axis] != 1)
+    if not reduced:
+        return slice(len(shape), len(shape))
+    between = [axis for axis in range(reduced[0], reduced[-1]) if shape[axis] != 1 and axis not in reduced]
+    return None if between else slice(reduced[0], reduced[-1] + 1)
+
+
+def _rows(call: relax.Call, outer: int, reduced: int) -> Step:
+    args = (
+        ("src", view_of(call.args[0], (outer, reduced))),
+        ("dst", view_of(call, (outer, 1))),
+    )
+    return Step("reduction", args, (("algorithm", _ROWS[call.op.name]), ("p", 0.0), ("eps", 0.0)))
+
+
+def _columns(call: relax.Call, outer: int, reduced: int, inner: int) -> Step:
+    source = view_of(call.args[0], (outer, inner, reduced), (inner * reduced, 1, inner))
+    result = view_of(call, (outer, inner, 1), (inner, 1, inner))
+    none = (0,)
+    made = pool(source, result, _COLUMNS[call.op.name], (reduced,), Window((1,), none, none, none))
+    return made.then(linear(float(reduced))) if call.op.name == "relax.sum" else made
+
+
+ENTRIES = dict.fromkeys(_ROWS, step)

@@ -1,0 +1,178 @@
+"""padding: a pad goes into the convolution or pool behind it, else it is ``nn.pad``.
+
+Normal form: ``nn.pad`` with widths that are not negative; what the importer writes as a negative width is
+a ``strided_slice``. A pad with an infinite value that no pool takes stays ``call_tir``: an attribute cannot hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from tvm import ir, relax, tirx
+
+from .clip import bounds_of
+from .rule import Rule
+from .scope import Scope, dtype_of, static_shape
+from .tir_store import Store, loaded, store_of
+from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """``source`` with ``before`` and ``after`` more elements along each axis, all of them ``value``."""
+
+    source: relax.Expr
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    value: float
+
+
+def padding_of(expr: relax.Expr, scope: Scope) -> Padding | None:
+    """What pads ``expr`` with one value: ``nn.pad``, or the PrimFunc that the importer writes for it."""
+    call = scope.call(expr, "relax.nn.pad", "relax.call_tir")
+    if call is None:
+        return None
+    if call.op.name == "relax.call_tir":
+        return _of_call_tir(call, scope)
+    widths = [int(width) for width in call.attrs.pad_width]
+    if str(call.attrs.pad_mode) != "constant" or static_shape(call) is None:
+        return None
+    return Padding(call.args[0], tuple(widths[::2]), tuple(widths[1::2]), float(call.attrs.pad_value))
+
+
+def _of_call_tir(call: relax.Call, scope: Scope) -> Padding | None:
+    store = store_of(call, scope)
+    parts = None if store is None else _guarded_load(store)
+    if store is None or parts is None:
+        return None
+    condition, load, value = parts
+    source = dict(zip(store.inputs, call.args[1].fields, strict=True)).get(load.source)
+    before = [_offset(index, var) for index, var in zip(load.indices, store.index, strict=False)]
+    shape, out = (None if source is None else static_shape(source)), static_shape(call)
+    if source is None or shape is None or out is None or None in before or len(shape) != len(out):
+        return None
+    offsets = [int(number) for number in before if number is not None]
+    inside = [(max(0, b), min(n, b + size)) for b, size, n in zip(offsets, shape, out, strict=True)]
+    if inside != _region(condition, store.index, out):
+        return None
+    after = [n - b - size for b, size, n in zip(offsets, shape, out, strict=True)]
+    return Padding(source, tuple(offsets), tuple(after), float(value.value))
+
+
+def _guarded_load(store: Store) -> tuple[Any, Any, Any] | None:
+    """Condition, load and number of ``if_then_else(condition, x[...], number)``."""
+    value = store.value
+    if not isinstance(value, ir.Call) or getattr(value.op, "name", "") != "prim.if_then_else":
+        return None
+    condition, load, number = value.args
+    plain = loaded(load) is not None and isinstance(number, (tirx.FloatImm, tirx.IntImm))
+    return (condition, load, number) if plain else None
+
+
+def _offset(index: Any, var: Any) -> int | None:
+    """``b`` where ``index`` is ``var - b``."""
+    if index.same_as(var):
+        return 0
+    moved = (
+        isinstance(index, (tirx.Add, tirx.Sub)) and index.a.same_as(var) and isinstance(index.b, tirx.IntImm)
+    )
+    if not moved:
+        return None
+    return int(index.b) if isinstance(index, tirx.Sub) else -int(index.b)
+
+
+def _region(condition: Any, variables: tuple[Any, ...], out: tuple[int, ...]) -> list[tuple[int, int]] | None:
+    """First and past-the-last index along each axis where a conjunction of bounds holds."""
+    region = [(0, size) for size in out]
+    for bound in _conjuncts(condition):
+        parts = [getattr(bound, "a", None), getattr(bound, "b", None)]
+        axes = [axis for axis, var in enumerate(variables) if any(var.same_as(part) for part in parts)]
+        if len(axes) != 1:
+            return None
+        low, high = region[axes[0]]
+        if isinstance(bound, tirx.LE) and isinstance(parts[0], tirx.IntImm):
+            region[axes[0]] = (max(low, int(parts[0])), high)
+        elif isinstance(bound, tirx.LT) and isinstance(parts[1], tirx.IntImm):
+            region[axes[0]] = (low, min(high, int(parts[1])))
+        else:
+            return None
+    return region
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if isinstance(condition, tirx.And):
+        return _conjuncts(condition.a) + _conjuncts(condition.b)
+    return [condition]
+
+
+def _pad_form(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """call_tir(pad) -> nn.pad, of a strided_slice where a width is negative."""
+    padding = _of_call_tir(call, scope)
+    if padding is None or not isfinite(padding.value):
+        return None
+    source, shape = padding.source, static_shape(padding.source)
+    sides = list(zip(padding.before, padding.after, shape or (), strict=True))
+    cut = [axis for axis, (before, after, _) in enumerate(sides) if before < 0 or after < 0]
+    if cut:
+        begin = [max(0, -sides[axis][0]) for axis in cut]
+        end = [sides[axis][2] + min(0, sides[axis][1]) for axis in cut]
+        source = relax.op.strided_slice(source, cut, begin, end, [1] * len(cut))
+    widths = [max(0, width) for before, after, _ in sides for width in (before, after)]
+    return relax.op.nn.pad(source, widths, "constant", padding.value)
+
+
+def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+    """conv(pad(x, 0)), avg_pool(pad(x, 0)), max_pool(pad(x, lowest)) -> the same with padding of its own."""
+    padding = padding_of(call.args[0], scope)
+    axes = spatial_axes(data_layout(call))
+    if padding is None or axes is None or min(*padding.before, *padding.after) < 0:
+        return None
+    outside = [axis for axis in range(len(padding.before)) if axis not in axes]
+    if any(padding.before[axis] or padding.after[axis] for axis in outside):
+        return None
+    changes = _changes(call, padding, scope)
+    if changes is None:
+        return None
+    own = window(call, "padding")
+    before = [width + padding.before[axis] for axis, width in zip(axes, own, strict=False)]
+    after = [width + padding.after[axis] for axis, width in zip(axes, own[len(axes) :], strict=True)]
+    return with_attrs(call, padding.source, padding=before + after, **changes)
+
+
+def _changes(call: relax.Call, padding: Padding, scope: Scope) -> dict[str, object] | None:
+    """What else must change so that the padding means the same, or None if it cannot be said."""
+    if call.op.name in CONVOLUTIONS:
+        return {} if padding.value == 0.0 else None
+    if call.op.name in MAX_POOLS:
+        return {} if _no_maximum(padding, scope) and not _misses(call, padding) else None
+    counted = call.attrs.count_include_pad or not any(window(call, "padding"))
+    taken = padding.value == 0.0 and counted and not call.attrs.ceil_mode
+    return {"count_include_pad": True} if taken else None
+
+
+def _no_maximum(padding: Padding, scope: Scope) -> bool:
+    """Whether the value of the padding never wins against a value of the tensor."""
+    if padding.value == -inf:
+        return True
+    dtype = dtype_of(padding.source)
+    if dtype in ("float32", "float64") and padding.value == float(np.finfo(dtype).min):
+        return True
+    bounds = bounds_of(scope.call(padding.source, "relax.nn.relu", "relax.clip"))
+    return bounds is not None and padding.value <= bounds[0]
+
+
+def _misses(call: relax.Call, padding: Padding) -> bool:
+    """Whether a window may lie in the padding as a whole, where the value would be seen."""
+    sizes = window(call, "pool_size")
+    axes = spatial_axes(data_layout(call)) or []
+    widest = [max(padding.before[axis], padding.after[axis]) for axis in axes]
+    own = window(call, "padding")
+    reach = [width + max(own[i], own[i + len(axes)]) for i, width in enumerate(widest)]
+    return any(width >= size for width, size in zip(reach, sizes, strict=True)) or bool(call.attrs.ceil_mode)
+
+
+PAD_FORM = Rule("pad_form", ("relax.call_tir",), _pad_form)
+PAD_INTO_WINDOW = Rule("pad_into_window", (*CONVOLUTIONS, *AVG_POOLS, *MAX_POOLS), _merge)

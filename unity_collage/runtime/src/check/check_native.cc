@@ -1,0 +1,150 @@
+// The native part without Python, for a build with sanitizers: `make check-native`.
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using tvm::ffi::Bytes;
+using tvm::ffi::Function;
+using tvm::ffi::Module;
+using tvm::ffi::String;
+
+constexpr int64_t kSize = 32;
+
+void Expect(bool holds, const std::string& what) {
+  std::cout << (holds ? "ok      " : "FAILED  ") << what << "\n";
+  if (!holds) std::exit(1);
+}
+
+// A square matrix that owns its memory and can be passed to a function.
+class Matrix {
+ public:
+  explicit Matrix(float first) : values_(kSize * kSize) {
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = std::sin(first + static_cast<float>(i));
+    tensor_ = DLTensor{values_.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape_, nullptr, 0};
+  }
+
+  DLTensor* tensor() { return &tensor_; }
+  float At(int64_t i, int64_t j) const { return values_[i * kSize + j]; }
+  Bytes ToBytes() const {
+    return Bytes(reinterpret_cast<const char*>(values_.data()), values_.size() * sizeof(float));
+  }
+
+ private:
+  std::vector<float> values_;
+  int64_t shape_[2] = {kSize, kSize};
+  DLTensor tensor_;
+};
+
+bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result) {
+  for (int64_t i = 0; i < kSize; ++i) {
+    for (int64_t j = 0; j < kSize; ++j) {
+      double expected = 0;
+      for (int64_t k = 0; k < kSize; ++k) {
+        double inner = 0;
+        for (int64_t l = 0; l < kSize; ++l) inner += x.At(i, l) * w.At(l, k);
+        expected += inner * w.At(k, j);
+      }
+      if (std::abs(expected - result.At(i, j)) > 1e-3) return false;
+    }
+  }
+  return true;
+}
+
+std::string View(int buffer) {
+  return "{\"buffer\": " + std::to_string(buffer) +
+         R"(, "dims": [32, 32], "strides": [32, 1], "dtype": "float32", "offset": 0})";
+}
+
+// input 0 -> temporary 2 -> output 3, each time multiplied by constant 1.
+std::string TwoProducts(const std::string& primitive, const std::string& a, const std::string& b,
+                        const std::string& c) {
+  const auto step = [&](int from, int to) {
+    return "{\"primitive\": \"" + primitive + "\", \"args\": {\"" + a + "\": " + View(from) + ", \"" + b +
+           "\": " + View(1) + ", \"" + c + "\": " + View(to) + "}}";
+  };
+  const std::string buffer = R"({"nbytes": 4096, "dtype": "float32"})";
+  return R"({"programs": [{"name": "main", "inputs": [0], "outputs": [3],
+             "constants": [{"buffer": 1, "offset": 0, "nbytes": 4096}], "buffers": [)" +
+         buffer + ", " + buffer + ", " + buffer + ", " + buffer + "], \"steps\": [" + step(0, 2) + ", " +
+         step(2, 3) + "]}]}";
+}
+
+Module Create(const std::string& kind, const std::string& json, const Matrix& w) {
+  return (*Function::GetGlobal(kind + ".create"))(String(json), w.ToBytes()).cast<Module>();
+}
+
+void CheckConcurrentCalls(const std::string& kind, const Module& module, const Matrix& w) {
+  const Function function = *module->GetFunction("main");
+  std::vector<Matrix> inputs, results;
+  for (int i = 0; i < 4; ++i) inputs.emplace_back(i), results.emplace_back(0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 10; ++round) function(inputs[i].tensor(), results[i].tensor());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 4; ++i)
+    Expect(IsProductOfProduct(inputs[i], w, results[i]), kind + ": concurrent call");
+}
+
+void CheckSaveAndLoad(const std::string& kind, const Module& module, const Matrix& w) {
+  const Module loaded =
+      (*Function::GetGlobal("ffi.Module.load_from_bytes." + kind))(module->SaveToBytes()).cast<Module>();
+  Matrix x(5), result(0);
+  (*loaded->GetFunction("main"))(x.tensor(), result.tensor());
+  Expect(IsProductOfProduct(x, w, result), kind + ": saved and loaded");
+}
+
+void CheckThreadCounts(const std::string& kind, const Module& module, const Matrix& w) {
+  const Function set_num_threads = *Function::GetGlobal("collage.runtime.set_num_threads");
+  for (const int threads : {1, 3, 2}) {
+    set_num_threads(threads);
+    Matrix x(threads), result(0);
+    (*module->GetFunction("main"))(x.tensor(), result.tensor());
+    Expect(IsProductOfProduct(x, w, result), kind + ": " + std::to_string(threads) + " threads");
+  }
+}
+
+template <typename Body>
+void ExpectError(const std::string& what, const std::string& text, const Body& body) {
+  std::string message;
+  try {
+    body();
+  } catch (const tvm::ffi::Error& error) {
+    message = error.message();
+  }
+  Expect(message.find(text) != std::string::npos, what + ": " + message);
+}
+
+void CheckErrors(const std::string& kind, const Module& module, const Matrix& w) {
+  ExpectError(kind, "takes 2 tensors, not 0", [&] { (*module->GetFunction("main"))(); });
+  ExpectError(kind, "has no primitive 'fft'", [&] { Create(kind, TwoProducts("fft", "a", "b", "c"), w); });
+}
+
+void CheckBackend(const std::string& kind, const std::string& json) {
+  const Matrix w(1);
+  const Module module = Create(kind, json, w);
+  CheckConcurrentCalls(kind, module, w);
+  CheckSaveAndLoad(kind, module, w);
+  CheckThreadCounts(kind, module, w);
+  CheckErrors(kind, module, w);
+}
+
+}  // namespace
+
+int main() {
+  CheckBackend("collage.onednn", TwoProducts("matmul", "src", "weights", "dst"));
+  CheckBackend("collage.openblas", TwoProducts("gemm", "a", "b", "c"));
+  return 0;
+}

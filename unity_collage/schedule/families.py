@@ -1,0 +1,95 @@
+"""Which family writes which stages: the frozen table of rules, tried in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tvm.tirx.stmt import Stmt
+
+from . import build, injective, lanes, rows, tile
+from .machine import Machine
+from .stage import Stage
+
+Rule = Callable[[Sequence[Stage], Machine], "tuple[Stmt, int] | str"]
+"""Takes the stages that are still to be written; gives loops for the first few of them and how many
+these are, or the reason why it does not apply."""
+
+
+def emit(stages: Sequence[Stage], machine: Machine) -> Stmt:
+    """Loops for all stages in order."""
+    parts: list[Stmt] = []
+    while stages:
+        statement, taken = _first(stages, machine)
+        parts.append(statement)
+        stages = stages[taken:]
+    return build.seq(*parts)
+
+
+def _first(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]:
+    for rule in RULES:
+        found = rule(stages, machine)
+        if not isinstance(found, str):
+            return found
+    return _as_written(stages[0]), 1
+
+
+def _row_by_row(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    """Everything that is left, one row at a time: softmax, layer norm."""
+    if sum(stage.init is not None for stage in stages) < 2:
+        return "there is one reduction at most"
+    found = rows.emit(stages, machine, _threads(stages, machine))
+    return found if isinstance(found, str) else (found, len(stages))
+
+
+def _element_by_element(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    stage = stages[0]
+    if stage.init is not None or stage.reduction:
+        return "it reduces"
+    return injective.emit(stage, machine, _threads(stages[:1], machine)), 1
+
+
+def _tile_by_tile(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    """A product, a convolution, a pooling; with what follows it where that reads nothing else of it."""
+    threads = _threads(stages[:1], machine)
+    if why_not_epilogue(stages) is None:
+        found = tile.emit(stages[0], stages[1], machine, threads)
+        if not isinstance(found, str):
+            return found, 2
+    found = tile.emit(stages[0], None, machine, threads)
+    return found if isinstance(found, str) else (found, 1)
+
+
+def _one_reduction(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    """A reduction along memory, with what follows it."""
+    taken = 2 if why_not_epilogue(stages) is None else 1
+    for count in range(taken, 0, -1):
+        found = rows.emit(stages[:count], machine, _threads(stages[:count], machine))
+        if not isinstance(found, str):
+            return found, count
+    return "the result has no axis"
+
+
+def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
+    """Why the second stage cannot be computed from the registers of the first."""
+    if len(stages) < 2 or stages[1].init is not None:
+        return "no element-wise stage follows"
+    written = [store.buffer for store in stages[0].stores]
+    readers = [any(load.source in written for load in stage.loads) for stage in stages[1:]]
+    if not readers[0] or any(readers[1:]):
+        return "the result is read elsewhere"
+    return None if stages[0].temporary else "the result is an output"
+
+
+def _as_written(stage: Stage) -> Stmt:
+    def body(values):
+        return lanes.serial(stage.substituted(values, stage.reduction))
+
+    return build.nest(stage.spatial, body)
+
+
+def _threads(stages: Sequence[Stage], machine: Machine) -> bool:
+    works = [stage.work for stage in stages]
+    return injective.worth_threads(None if None in works else sum(work or 0 for work in works), machine)
+
+
+RULES: tuple[Rule, ...] = (_row_by_row, _element_by_element, _tile_by_tile, _one_reduction)
