@@ -9,7 +9,7 @@ check-native:
 	cmake -S . -B $(NATIVE_BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCOLLAGE_SANITIZE=ON -DCOLLAGE_CHECK=ON \
 	  -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build $(NATIVE_BUILD)
-	LSAN_OPTIONS=suppressions=unity_collage/runtime/src/check/leaks.supp $(NATIVE_BUILD)/check_native
+	$(NATIVE_BUILD)/check_native
 
 format-native:
 	find unity_collage/runtime/src -name '*.cc' -o -name '*.h' | xargs clang-format -i

@@ -262,3 +262,36 @@ def test_a_view_may_split_a_dim():
     src, dst = program.input(4, 6), program.output(2, 3, 4)
     program.step("reorder", {"src": seen_as(src, [2, 3, 4], [3, 1, 6]), "dst": dst})
     close(run(program.create("onednn"), x, out=(2, 3, 4)), x.reshape(4, 2, 3).transpose(1, 2, 0))
+
+
+def test_what_the_library_cannot_do_is_refused_with_its_own_word():
+    program = Program()
+    args = {"src": program.input(4, 8, dtype="int32"), "dst": program.output(4, 8, dtype="int32")}
+    program.step("reorder", args).step("softmax", args, axis=1)
+    with pytest.raises(RuntimeError, match=r"^main, step 1 \(softmax\): oneDNN says unimplemented$"):
+        program.create("onednn")
+
+
+@pytest.mark.parametrize(
+    ("primitive", "attrs", "reason"),
+    [
+        ("eltwise", {"algorithm": "sin"}, "eltwise has no algorithm 'sin'"),
+        ("eltwise", {}, "'algorithm' is missing"),
+        ("softmax", {"axis": "last"}, "'axis' has the wrong type"),
+        ("pooling", {"algorithm": "max"}, "'strides' is missing"),
+        ("binary", {"algorithm": "add"}, "argument 'src[01]' is missing"),
+        ("layer_normalization", {}, "'epsilon' is missing"),
+    ],
+)
+def test_an_incomplete_step_says_what_it_lacks(primitive, attrs, reason):
+    program = Program()
+    args = {"src": program.input(1, 2, 3, 4), "dst": program.output(1, 2, 3, 4)}
+    with pytest.raises((ValueError, TypeError), match=rf"main, step 0 \({primitive}\): {reason}"):
+        program.step(primitive, args, **attrs).create("onednn")
+
+
+def test_there_are_no_64_bit_integers():
+    program = Program()
+    program.step("reorder", {"src": program.input(4, dtype="int64"), "dst": program.output(4)})
+    with pytest.raises(ValueError, match=r"step 0 \(reorder\): oneDNN has no int64"):
+        program.create("onednn")

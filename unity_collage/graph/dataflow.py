@@ -164,11 +164,18 @@ def _nodes(func: relax.Function) -> Iterator[Node]:
 
 
 def _post_dfs(bindings: Iterable[relax.Binding]) -> list[relax.Binding]:
-    """Producers first, each chain consecutively: post-order from the bindings nobody in the block reads."""
+    """Producers first, each chain consecutively: post-order from the bindings nobody in the block reads.
+
+    The deepest input is visited first, so that a shallow one is numbered right before its reader and few
+    values are open at any index: the search's states are sets of open values.
+    """
     by_var = {binding.var: binding for binding in bindings}
-    sources = {
-        var: [used for used in used_vars(binding.value) if used in by_var] for var, binding in by_var.items()
-    }
+    sources: dict[relax.Var, list[relax.Var]] = {}
+    depth: dict[relax.Var, int] = {}
+    for var, binding in by_var.items():
+        found = dict.fromkeys(used for used in used_vars(binding.value) if used in depth)
+        sources[var] = sorted(found, key=lambda used: -depth[used])
+        depth[var] = 1 + max((depth[used] for used in found), default=0)
     read = {used for inputs in sources.values() for used in inputs}
     done: dict[relax.Var, relax.Binding] = {}
     for root in by_var:

@@ -24,8 +24,8 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from unity_collage.rewrites import DEFAULT_RULES, Rule, rewrite_function
-from unity_collage.rewrites.scope import op_name
+from ..rewrites import DEFAULT_RULES, Rule, rewrite_function
+from ..rewrites.scope import op_name
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
 

@@ -17,12 +17,13 @@ from .arithmetic import (
 )
 from .attention import ABSORB_FACTOR, FACTOR_AFTER_PRODUCT, PRODUCT_DIVIDED
 from .batch_norm import BATCH_NORM_FORM
-from .clip import CLIP_CANONICAL, CLIP_FORM, EXTREMUM_OF_CALL_TIR, MERGE_CLIPS, RELU6_FORM
+from .clip import CLIP_CANONICAL, CLIP_FORM, EXTREMUM_OF_CALL_TIR, MERGE_CLIPS
 from .constants import (
     FOLD_CONSTANTS,
     FOLD_SHAPE_OF,
     FOLD_SHAPE_TO_TENSOR,
     FOLD_TENSOR_TO_SHAPE,
+    PRINTABLE_SCALARS,
     PROJECT_TUPLE,
 )
 from .driver import rewrite_function
@@ -61,6 +62,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     FOLD_SHAPE_TO_TENSOR,
     FOLD_TENSOR_TO_SHAPE,
     FOLD_CONSTANTS,
+    PRINTABLE_SCALARS,
     # What does nothing.
     DROP_DROPOUT,
     DROP_SAME_SHAPE,
@@ -92,7 +94,6 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     EXTREMUM_OF_CALL_TIR,
     CONSTANT_RIGHT,
     CLIP_FORM,
-    RELU6_FORM,
     MERGE_CLIPS,
     CLIP_CANONICAL,
     # Activations, before their parts are rewritten by themselves.

@@ -13,7 +13,7 @@ from tvm import relax
 
 from .constants import constant
 from .rule import Rule
-from .scope import Scope, dtype_of, static_shape
+from .scope import Call, Expr, Scope, dtype_of, op, static_shape
 
 _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
@@ -25,7 +25,7 @@ LINEAR_OPS = (*_CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
 class Linear:
     """A convolution or product with constant weights."""
 
-    call: relax.Call
+    call: Call
     weights: np.ndarray
     axis: int
     """Of the channels in the output."""
@@ -33,12 +33,12 @@ class Linear:
     """Of the output."""
     channels: int
 
-    def with_weights(self, weights: np.ndarray) -> relax.Expr:
+    def with_weights(self, weights: np.ndarray) -> Expr:
         """The same call on other weights."""
         args = [self.call.args[0], constant(weights.astype(self.weights.dtype))]
         return relax.Call(self.call.op, args, self.call.attrs, self.call.ty_args)
 
-    def scaled(self, scale: np.ndarray) -> relax.Expr:
+    def scaled(self, scale: np.ndarray) -> Expr:
         """The same call with output channel ``c`` multiplied by ``scale[c]``."""
         return self.with_weights(self.weights * _along_weights(self, scale).astype(self.weights.dtype))
 
@@ -49,7 +49,7 @@ class Linear:
         return tuple(self.channels if axis == self.axis else 1 for axis in range(self.rank))
 
 
-def linear_of(call: relax.Call | None, scope: Scope) -> Linear | None:
+def linear_of(call: Call | None, scope: Scope) -> Linear | None:
     """``call`` as a :class:`Linear` if it is one of static shape."""
     weights = None if call is None or call.op.name not in LINEAR_OPS else scope.array(call.args[1])
     shape = None if call is None else static_shape(call)
@@ -92,7 +92,7 @@ def per_channel(array: np.ndarray, linear: Linear) -> np.ndarray | None:
     return np.broadcast_to(array.reshape(-1), (linear.channels,))
 
 
-def _scale(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _scale(call: Expr, scope: Scope) -> Expr | None:
     """conv(x, w) * s -> conv(x, w * s), and (conv(x, w) + b) * s -> conv(x, w * s) + b * s."""
     factor = scope.array(call.args[1])
     if factor is None:
@@ -113,14 +113,14 @@ def _scale(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     if summand is None:
         return None
     bias = (summand * scale).reshape(linear.bias_shape())
-    return relax.op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
+    return op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
 
 
-def _factors(call: relax.Expr, array: np.ndarray) -> np.ndarray:
+def _factors(call: Expr, array: np.ndarray) -> np.ndarray:
     return 1 / array if call.op.name == "relax.divide" else array
 
 
-def _bias_shape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _bias_shape(call: Expr, scope: Scope) -> Expr | None:
     """A summand per channel of a convolution or product -> the same values in the shape of a bias."""
     linear = linear_of(scope.call(call.args[0], *LINEAR_OPS), scope)
     array = scope.array(call.args[1])
@@ -129,7 +129,7 @@ def _bias_shape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     if static_shape(call) != static_shape(call.args[0]) or dtype_of(call) != dtype_of(call.args[1]):
         return None
     bias = per_channel(array, linear)
-    return None if bias is None else relax.op.add(call.args[0], constant(bias.reshape(linear.bias_shape())))
+    return None if bias is None else op.add(call.args[0], constant(bias.reshape(linear.bias_shape())))
 
 
 SCALE_INTO_WEIGHTS = Rule("scale_into_weights", ("relax.multiply", "relax.divide"), _scale)

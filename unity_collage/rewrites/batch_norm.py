@@ -5,10 +5,10 @@ from __future__ import annotations
 from tvm import relax
 
 from .rule import Rule
-from .scope import GETITEM, Scope, dtype_of
+from .scope import GETITEM, Call, Expr, Scope, dtype_of, op
 
 
-def _batch_norm(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _batch_norm(item: Expr, scope: Scope) -> Expr | None:
     """batch_norm(x, gamma, beta, mean, var)[0] -> x * scale + shift; [1] and [2] -> mean and var.
 
     ``scale = gamma / sqrt(var + epsilon)`` and ``shift = beta - mean * scale`` are left to constant folding.
@@ -21,22 +21,22 @@ def _batch_norm(item: relax.Expr, scope: Scope) -> relax.Expr | None:
     if len({dtype_of(arg) for arg in call.args}) != 1:
         return None
     scale, shift = _scale_and_shift(call)
-    return relax.op.add(relax.op.multiply(call.args[0], scale), shift)
+    return op.add(op.multiply(call.args[0], scale), shift)
 
 
-def _scale_and_shift(call: relax.Call) -> tuple[relax.Expr, relax.Expr]:
+def _scale_and_shift(call: Call) -> tuple[Expr, Expr]:
     """Both as tensors that broadcast against the data."""
     _, gamma, beta, mean, variance = call.args
     epsilon = relax.const(call.attrs.epsilon, dtype_of(variance))
-    scale = relax.op.rsqrt(relax.op.add(variance, epsilon))
+    scale = op.rsqrt(op.add(variance, epsilon))
     if call.attrs.scale:
-        scale = relax.op.multiply(scale, gamma)
-    shift = relax.op.negative(relax.op.multiply(mean, scale))
+        scale = op.multiply(scale, gamma)
+    shift = op.negative(op.multiply(mean, scale))
     if call.attrs.center:
-        shift = relax.op.add(shift, beta)
+        shift = op.add(shift, beta)
     rank, axis = call.args[0].ty.ndim, int(call.attrs.axis)
     others = [dim for dim in range(rank) if dim != axis % rank]
-    return relax.op.expand_dims(scale, others), relax.op.expand_dims(shift, others)
+    return op.expand_dims(scale, others), op.expand_dims(shift, others)
 
 
 BATCH_NORM_FORM = Rule("batch_norm_form", (GETITEM,), _batch_norm)

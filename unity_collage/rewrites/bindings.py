@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tvm import ir, relax
 
+from .scope import Expr, Node
 
-def operands(value: relax.Expr) -> Iterator[relax.Var]:
+
+def operands(value: Expr) -> Iterator[relax.Var]:
     """The variables that ``value`` mentions, repeats included."""
     if isinstance(value, relax.Var):
         yield value
@@ -20,18 +22,18 @@ def operands(value: relax.Expr) -> Iterator[relax.Var]:
         yield from _of_all(value.args)
 
 
-def _of_all(values: Iterable[relax.Expr]) -> Iterator[relax.Var]:
+def _of_all(values: Iterable[Expr]) -> Iterator[relax.Var]:
     for value in values:
         yield from operands(value)
 
 
-def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
+def live(bindings: Sequence[Node]) -> list[Node]:
     """The bindings of a dataflow block that its outputs need.
 
     A ``match_cast`` stays in any case: it checks, and defines symbolic dimensions.
     """
     needed: set[relax.Var] = set()
-    kept: list[relax.Binding] = []
+    kept: list[Node] = []
     for binding in reversed(bindings):
         inner = isinstance(binding, relax.VarBinding) and isinstance(binding.var, relax.DataflowVar)
         if inner and binding.var not in needed:
@@ -41,9 +43,7 @@ def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
     return kept[::-1]
 
 
-def map_operands(
-    expr: relax.Expr, mapped: Callable[[relax.Expr], relax.Expr], builder: relax.BlockBuilder
-) -> relax.Expr:
+def map_operands(expr: Expr, mapped: Callable[[Expr], Expr], builder: relax.BlockBuilder) -> Expr:
     """``expr`` with each operand replaced by ``mapped(operand)``, and its type inferred anew."""
     if isinstance(expr, relax.Tuple):
         fields = [mapped(field) for field in expr.fields]
@@ -59,34 +59,18 @@ def map_operands(
     return builder.normalize(relax.Call(op, args, expr.attrs, expr.ty_args, expr.span))
 
 
-def _same(new: Sequence[relax.Expr], old: Sequence[relax.Expr]) -> bool:
+def _same(new: Sequence[Expr], old: Sequence[Expr]) -> bool:
     return all(a.same_as(b) for a, b in zip(new, old, strict=True))
 
 
-def is_visible_outside(leaf: relax.Expr) -> bool:
+def is_visible_outside(leaf: Expr) -> bool:
     """Whether other blocks may mention ``leaf``: an output or parameter, or a constant."""
     return isinstance(leaf, (relax.Var, ir.GenericConst)) and not isinstance(leaf, relax.DataflowVar)
 
 
-@relax.expr_functor.mutator
-class _Substitution(relax.PyExprMutator):
-    """Variables replaced wherever they are read, nested scopes included."""
-
-    def __init__(self, renamed: Mapping[relax.Var, relax.Expr]):
-        super().__init__()
-        self.renamed = renamed
-
-    def visit_var_(self, op: relax.Var) -> relax.Expr:
-        return self.renamed.get(op, op)
-
-
-def substituted(expr: relax.Expr, renamed: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """``expr`` with variables replaced."""
-    return _Substitution(renamed).visit_expr(expr) if renamed else expr
-
-
-def substituted_block(
-    block: relax.BindingBlock, renamed: Mapping[relax.Var, relax.Expr]
-) -> relax.BindingBlock:
-    """``block`` with variables replaced."""
-    return _Substitution(renamed).visit_binding_block(block) if renamed else block
+def substituted(body: Node, renamed: Mapping[relax.Var, Expr]) -> Node:
+    """``body`` with variables that it does not define replaced wherever it reads them, nested scopes included."""
+    if not renamed:
+        return body
+    of_those: Node = relax.Function(list(renamed), body, body.ty, is_pure=False)
+    return of_those.bind_params(dict(renamed)).body

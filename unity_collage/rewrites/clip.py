@@ -10,13 +10,13 @@ from math import inf
 from tvm import ir, relax, tirx
 
 from .rule import Rule
-from .scope import Scope, is_float, static_shape
+from .scope import Expr, Scope, dtype_of, is_float, op, static_shape
 from .tir_store import is_load_at, loaded, store_of
 
-_EXTREMA = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+_EXTREMA = {tirx.Max: op.maximum, tirx.Min: op.minimum}
 
 
-def _call_tir_extremum(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _call_tir_extremum(call: Expr, scope: Scope) -> Expr | None:
     """call_tir(max or min of a tensor and a scalar) -> maximum or minimum.
 
     So the importer writes ONNX's Clip: the scalar is an operand of no dimensions, or in the PrimFunc.
@@ -32,20 +32,21 @@ def _call_tir_extremum(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return _EXTREMA[type(store.value)](tensor, bound)
 
 
-def _bound(expr: relax.Expr, operands: dict) -> relax.Expr | None:
+def _bound(expr: Expr, operands: dict) -> Expr | None:
     """The scalar operand of an extremum as a tensor of no dimensions."""
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
-        return relax.const(expr.value, str(expr.ty.dtype))
+        return relax.const(expr.value, dtype_of(expr))
     if not isinstance(expr, ir.TensorLoad) or len(expr.indices) != 0:
         return None
     return operands.get(expr.source)
 
 
-def _bounded(x: relax.Expr, low: float, high: float) -> relax.Expr:
-    return relax.op.clip(x, low, high) if is_float(x) else relax.op.clip(x, int(low), int(high))
+def _bounded(x: Expr, low: float, high: float) -> Expr:
+    """``x``, which has a floating point type, within bounds of the same kind."""
+    return op.clip(x, float(low), float(high))
 
 
-def _extremum(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _extremum(call: Expr, scope: Scope) -> Expr | None:
     """maximum(x, 0.5) -> clip(x, 0.5, inf); minimum(x, 6) -> clip(x, -inf, 6)."""
     bound = scope.scalar(call.args[1])
     widens = call.args[1].ty.ndim > call.args[0].ty.ndim
@@ -55,12 +56,7 @@ def _extremum(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return _bounded(call.args[0], bound if lower else -inf, inf if lower else bound)
 
 
-def _relu6(call: relax.Expr, scope: Scope) -> relax.Expr | None:
-    """relu6(x) -> clip(x, 0, 6)."""
-    return _bounded(call.args[0], 0, 6)
-
-
-def bounds_of(call: relax.Expr | None) -> tuple[float, float] | None:
+def bounds_of(call: Expr | None) -> tuple[float, float] | None:
     """The bounds of a ``clip`` by numbers, or of a ``relu``."""
     if call is None:
         return None
@@ -72,7 +68,7 @@ def bounds_of(call: relax.Expr | None) -> tuple[float, float] | None:
     return float(low.value), float(high.value)
 
 
-def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _merge(call: Expr, scope: Scope) -> Expr | None:
     """clip(clip(x, a, b), c, d) -> clip(x, max(a, c), min(b, d)), where the ranges meet."""
     inner = scope.call(call.args[0], "relax.clip", "relax.nn.relu")
     first, second = bounds_of(inner), bounds_of(call)
@@ -82,13 +78,13 @@ def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return _bounded(inner.args[0], low, high) if low <= high else None
 
 
-def _canonical(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _canonical(call: Expr, scope: Scope) -> Expr | None:
     """clip(x, 0, inf) -> relu(x); clip(x, -inf, inf) -> x; the bounds of floats are floats."""
     bounds = bounds_of(call)
     if bounds is None or not is_float(call):
         return None
     if bounds == (0.0, inf):
-        return relax.op.nn.relu(call.args[0])
+        return op.nn.relu(call.args[0])
     if bounds == (-inf, inf):
         return call.args[0]
     whole = any(isinstance(bound, tirx.IntImm) for bound in call.args[1:])
@@ -97,6 +93,5 @@ def _canonical(call: relax.Expr, scope: Scope) -> relax.Expr | None:
 
 EXTREMUM_OF_CALL_TIR = Rule("extremum_of_call_tir", ("relax.call_tir",), _call_tir_extremum)
 CLIP_FORM = Rule("clip_form", ("relax.maximum", "relax.minimum"), _extremum)
-RELU6_FORM = Rule("relu6_form", ("relax.nn.relu6",), _relu6)
 MERGE_CLIPS = Rule("merge_clips", ("relax.clip", "relax.nn.relu"), _merge)
 CLIP_CANONICAL = Rule("clip_canonical", ("relax.clip",), _canonical)

@@ -6,12 +6,11 @@ TVM's ``FoldConstant`` compiles a kernel for each value it folds; numpy has them
 from __future__ import annotations
 
 import numpy as np
-from tvm import ir, relax
+from tvm import relax
 
-from unity_collage import reference
-
+from .. import reference
 from .rule import ANY_OP, Rule
-from .scope import GETITEM, Scope, op_name, static_dims
+from .scope import GETITEM, Call, Expr, Scope, op_name, static_dims
 
 _FREE_ELEMENTS = 1 << 18
 """A folded value of up to so many elements (1 MiB of float32) may be larger than what it was made of; a
@@ -20,17 +19,35 @@ broadcast beyond that would bloat the program."""
 _KEEP = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.nn.dropout")
 """Not values of their operands alone."""
 
+_BROADCASTING = (
+    "relax.add",
+    "relax.divide",
+    "relax.equal",
+    "relax.greater",
+    "relax.greater_equal",
+    "relax.less",
+    "relax.less_equal",
+    "relax.maximum",
+    "relax.minimum",
+    "relax.multiply",
+    "relax.not_equal",
+    "relax.subtract",
+    "relax.where",
+)
+"""Operators whose result does not change when an operand of no dimensions gets one."""
 
-def constant(array: np.ndarray, dtype: str | None = None) -> relax.Expr:
+
+def constant(array: np.ndarray, dtype: str | None = None) -> Expr:
     """A Relax constant that holds ``array``."""
     return relax.const(np.asarray(array, order="C"), dtype or str(array.dtype))
 
 
-def _fold(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _fold(call: Expr, scope: Scope) -> Expr | None:
     """Any operator on constants -> the constant it gives, unless that is much larger."""
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP):
         return None
-    if not call.args or not all(_is_known(arg) for arg in call.args):
+    tensors = isinstance(call.ty, (relax.TensorType, relax.TupleType))
+    if not tensors or not call.args or not all(_is_known(arg) for arg in call.args):
         return None
     args = [_known(arg, scope) for arg in call.args]
     if not _worth_storing(call, args) or reference.why_not(call, scope.mod) is not None:
@@ -41,7 +58,7 @@ def _fold(call: relax.Expr, scope: Scope) -> relax.Expr | None:
         return None
 
 
-def _is_known(arg: relax.Expr) -> bool:
+def _is_known(arg: Expr) -> bool:
     """Whether the operand does not depend on what the program is given."""
     if isinstance(arg, relax.Tuple):
         return all(_is_known(field) for field in arg.fields)
@@ -50,20 +67,20 @@ def _is_known(arg: relax.Expr) -> bool:
     return not isinstance(arg, relax.Var)
 
 
-def _known(arg: relax.Expr, scope: Scope) -> object:
+def _known(arg: Expr, scope: Scope) -> object:
     """The operand as ``reference`` takes it: what is written out in the call it reads there."""
     if isinstance(arg, relax.Tuple):
         return tuple(_known(field, scope) for field in arg.fields)
-    return scope.array(arg) if isinstance(arg, ir.GenericConst) else None
+    return scope.array(arg)
 
 
-def _worth_storing(call: relax.Call, args: object) -> bool:
+def _worth_storing(call: Call, args: object) -> bool:
     """Whether the result is small, or has no more elements than its operands together."""
-    fields = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
+    fields = getattr(call.ty, "fields", [call.ty])
     return sum(_elements(field) for field in fields) <= max(_FREE_ELEMENTS, _held(args))
 
 
-def _elements(ty: relax.Type) -> float:
+def _elements(ty: Node) -> float:
     if not isinstance(ty, relax.TensorType):
         return 0.0
     dims = static_dims(ty.shape) if isinstance(ty.shape, relax.ShapeExpr) else None
@@ -76,39 +93,60 @@ def _held(args: object) -> float:
     return args.size if isinstance(args, np.ndarray) else 0.0
 
 
-def _as_constant(value: np.ndarray | tuple) -> relax.Expr:
+def _as_constant(value: np.ndarray | tuple) -> Expr:
     if isinstance(value, tuple):
         return relax.Tuple([_as_constant(field) for field in value])
     return constant(np.asarray(value))
 
 
-def _shape_of(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _shape_of(call: Expr, scope: Scope) -> Expr | None:
     """shape_of(x) -> the shape itself, where ``x`` has a known one."""
     shape = getattr(call.args[0].ty, "shape", None)
     return shape if isinstance(shape, relax.ShapeExpr) else None
 
 
-def _shape_to_tensor(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _shape_to_tensor(call: Expr, scope: Scope) -> Expr | None:
     """shape_to_tensor(R.shape([2, 3])) -> const([2, 3])."""
     shape = scope.value(call.args[0])
     dims = static_dims(shape) if isinstance(shape, relax.ShapeExpr) else None
     return None if dims is None else constant(np.array(dims, "int64"))
 
 
-def _tensor_to_shape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _tensor_to_shape(call: Expr, scope: Scope) -> Expr | None:
     """tensor_to_shape(const([2, 3])) -> R.shape([2, 3]), and shape_to_tensor before it is undone."""
     array = scope.array(call.args[0])
     if array is not None:
-        return relax.ShapeExpr([int(dim) for dim in array])
+        return relax.ShapeExpr([tirx.IntImm("int64", int(dim)) for dim in array])
     source = scope.call(call.args[0], "relax.shape_to_tensor")
     shape = None if source is None else scope.value(source.args[0])
     return shape if isinstance(shape, relax.ShapeExpr) else None
 
 
-def _project(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _project(item: Expr, scope: Scope) -> Expr | None:
     """(a, b)[0] -> a."""
     source = scope.value(item.tuple_value)
     return source.fields[item.index] if isinstance(source, relax.Tuple) else None
+
+
+def _printable(call: Expr, scope: Scope) -> Expr | None:
+    """where(c, x, R.const(-inf)) -> where(c, x, a constant of shape (1,)).
+
+    Scalars that are infinite or no number print as text that does not parse; those of one dimension are stored
+    with the metadata, and broadcast alike.
+    """
+    odd = [_is_odd_scalar(arg, scope) for arg in call.args]
+    if call.ty.ndim < 1 or not any(odd):
+        return None
+    args = [
+        constant(scope.array(arg).reshape(1)) if this else arg
+        for arg, this in zip(call.args, odd, strict=True)
+    ]
+    return relax.Call(call.op, args, call.attrs)
+
+
+def _is_odd_scalar(arg: Expr, scope: Scope) -> bool:
+    number = scope.scalar(arg) if is_constant(arg) and static_shape(arg) == () else None
+    return number is not None and not np.isfinite(number)
 
 
 PROJECT_TUPLE = Rule("project_tuple", (GETITEM,), _project)
@@ -116,3 +154,4 @@ FOLD_SHAPE_OF = Rule("fold_shape_of", ("relax.shape_of",), _shape_of)
 FOLD_SHAPE_TO_TENSOR = Rule("fold_shape_to_tensor", ("relax.shape_to_tensor",), _shape_to_tensor)
 FOLD_TENSOR_TO_SHAPE = Rule("fold_tensor_to_shape", ("relax.tensor_to_shape",), _tensor_to_shape)
 FOLD_CONSTANTS = Rule("fold_constants", (ANY_OP,), _fold)
+PRINTABLE_SCALARS = Rule("printable_scalars", _BROADCASTING, _printable)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from tvm import relax
 from tvm.ir import IRModule
 
-from .bindings import is_visible_outside, live, map_operands, operands, substituted, substituted_block
+from .bindings import is_visible_outside, live, map_operands, operands, substituted
 from .rule import RewriteError, Rule, rules_by_op
-from .scope import Scope, op_name
+from .scope import Expr, Scope, op_name
 from .value_number import value_number
 
 _SWEEPS = 40
@@ -40,7 +40,7 @@ def rewrite_function(
     raise RewriteError(f"the rules never come to rest; the last sweep applied {sorted(fired)}")
 
 
-def why_not_rewritable(block: relax.BindingBlock) -> str | None:
+def why_not_rewritable(block: Node) -> str | None:
     """Why a block is passed over, or None when rules may work in it."""
     if not isinstance(block, relax.DataflowBlock):
         return "not a dataflow block: order and side effects matter in it"
@@ -51,22 +51,20 @@ def why_not_rewritable(block: relax.BindingBlock) -> str | None:
 
 
 def _sweep(
-    func: relax.Function, at: Callable[[str], tuple[Rule, ...]], fired: set[str], mod: IRModule | None
+    func: Node, at: Callable[[str], tuple[Rule, ...]], fired: set[str], mod: IRModule | None
 ) -> tuple[relax.Function, bool]:
     """One pass over all blocks, and whether it changed anything."""
     blocks, changed = [], False
-    renamed: dict[relax.Var, relax.Expr] = {}
+    outputs: dict[relax.Var, Expr] = {}
     for block in func.body.blocks:
         if why_not_rewritable(block) is None:
-            rewriter = _BlockRewriter(block, at, fired, Scope(mod), renamed)
-            blocks.append(rewriter.run())
+            rewriter = _BlockRewriter(block, at, fired, Scope(mod), outputs)
+            block = rewriter.run()
             changed |= rewriter.changed
-        else:
-            blocks.append(substituted_block(block, renamed))
+        blocks.append(block)
     if not changed:
         return func, False
-    result = substituted(func.body.body, renamed)
-    body = relax.BlockBuilder().normalize(relax.SeqExpr(blocks, result))
+    body = substituted(relax.BlockBuilder().normalize(relax.SeqExpr(blocks, func.body.body)), outputs)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span), True
 
 
@@ -75,20 +73,21 @@ class _BlockRewriter:
 
     def __init__(
         self,
-        block: relax.DataflowBlock,
+        block: Node,
         at: Callable[[str], tuple[Rule, ...]],
         fired: set[str],
         scope: Scope,
-        renamed: dict[relax.Var, relax.Expr],
+        outputs: dict[relax.Var, Expr],
     ):
-        """``renamed`` says what became of variables of earlier blocks, and is told of those of this one."""
+        """``outputs`` says what became of outputs of earlier blocks, and is told of those of this one."""
         self._old = live(block.bindings)
         self.changed = len(self._old) != len(block.bindings)
         self._at = at
         self._fired = fired
         self._scope = scope
         self._scope.uses.update(var for binding in self._old for var in operands(binding.value))
-        self._renamed = renamed
+        self._outputs = outputs
+        self._renamed = dict(outputs)
         self._numbered: dict[object, relax.Var] = {}
         self._bindings: list[relax.Binding] = []
         self._builder = relax.BlockBuilder()
@@ -108,17 +107,20 @@ class _BlockRewriter:
             return
         if isinstance(result, relax.Var):
             self._scope.uses[result] += self._scope.uses[binding.var]
-        if not isinstance(binding.var, relax.DataflowVar) and not is_visible_outside(result):
-            result = self._output(binding.var, result)
         self._renamed[binding.var] = result
+        if not isinstance(binding.var, relax.DataflowVar):
+            self._rebind_output(binding.var, result)
 
-    def _output(self, var: relax.Var, value: relax.Expr) -> relax.Var:
-        """An output bound to a value of this block: ``var`` itself if its type fits."""
-        out = var if _same_type(var.ty, value.ty) else relax.Var(var.name, value.ty)
-        self._bindings.append(relax.VarBinding(out, value))
-        return out
+    def _rebind_output(self, var: relax.Var, value: Expr) -> None:
+        """Say what other blocks read instead of ``var``: a name for a value of this block, unless it has one."""
+        if not is_visible_outside(value):
+            out = var if _same_type(var.ty, value.ty) else relax.Var(var.name, value.ty)
+            self._bindings.append(relax.VarBinding(out, value))
+            value = out
+        if not value.same_as(var):
+            self._outputs[var] = value
 
-    def _emit(self, expr: relax.Expr, keep: relax.Var | None = None) -> relax.Expr:
+    def _emit(self, expr: Expr, keep: relax.Var | None = None) -> Expr:
         """Bind ``expr``, rewritten as far as it goes, and return the leaf that stands for it.
 
         ``keep`` is the variable to bind it to if that fits.
@@ -136,7 +138,7 @@ class _BlockRewriter:
             expr = rewritten
         raise RewriteError(f"the rules never come to rest at {op_name(expr)}: {sorted(set(applied))}")
 
-    def _rewritten(self, node: relax.Expr) -> tuple[str, relax.Expr | None]:
+    def _rewritten(self, node: Expr) -> tuple[str, Expr | None]:
         """What the first rule that applies makes of ``node``."""
         for rule in self._at(op_name(node)):
             new = rule.rewrite(node, self._scope)
@@ -146,7 +148,7 @@ class _BlockRewriter:
                 return rule.name, new
         return "", None
 
-    def _operand(self, expr: relax.Expr) -> relax.Expr:
+    def _operand(self, expr: Expr) -> Expr:
         """The leaf for an operand; one that is itself a new call gets a binding of its own."""
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return self._leaf(expr)
@@ -155,12 +157,12 @@ class _BlockRewriter:
             self._scope.uses[leaf] += 1
         return leaf
 
-    def _leaf(self, expr: relax.Expr) -> relax.Expr:
+    def _leaf(self, expr: Expr) -> Expr:
         if isinstance(expr, relax.Tuple):
             return map_operands(expr, self._operand, self._builder)
         return self._renamed.get(expr, expr) if isinstance(expr, relax.Var) else expr
 
-    def _bind(self, node: relax.Expr, keep: relax.Var | None) -> relax.Var:
+    def _bind(self, node: Expr, keep: relax.Var | None) -> relax.Var:
         """The variable bound to ``node``: an earlier one if the same value was computed before."""
         number = value_number(node)
         if number is not None and number in self._numbered:
@@ -176,12 +178,12 @@ class _BlockRewriter:
         return keep
 
 
-def _checked(leaf: relax.Expr, expected: relax.Type | None, applied: list[str]) -> relax.Expr:
+def _checked(leaf: Expr, expected: Node | None, applied: list[str]) -> Expr:
     """``leaf``, whose type must not have been changed by the rules ``applied``."""
     if expected is not None and applied and not expected.is_base_of(leaf.ty):
         raise RewriteError(f"{' and '.join(applied)} turned a value of type {expected} into {leaf.ty}")
     return leaf
 
 
-def _same_type(left: relax.Type, right: relax.Type) -> bool:
+def _same_type(left: Node, right: Node) -> bool:
     return left.is_base_of(right) and right.is_base_of(left)

@@ -7,7 +7,7 @@ from tvm import relax
 from tvm_ffi import structural_equal
 
 from .rule import Rule
-from .scope import GETITEM, Scope
+from .scope import GETITEM, Expr, Scope, op
 
 _NEUTRAL = {
     "relax.add": 0.0,
@@ -30,69 +30,67 @@ _SAME_IF_SAME_SHAPE = (
 )
 
 
-def _same_type(expr: relax.Expr, source: relax.Expr) -> bool:
+def _same_type(expr: Expr, source: Expr) -> bool:
     """Whether both have one known shape and dtype; equal but unknown shapes prove nothing."""
     known = isinstance(getattr(source.ty, "shape", None), relax.ShapeExpr)
     return known and structural_equal(expr.ty, source.ty)
 
 
-def _dropout(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _dropout(item: Expr, scope: Scope) -> Expr | None:
     """dropout(x)[0] -> x: this is inference."""
     source = scope.call(item.tuple_value, "relax.nn.dropout")
     return source.args[0] if source is not None and item.index == 0 else None
 
 
-def _same_shape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _same_shape(call: Expr, scope: Scope) -> Expr | None:
     """reshape(x, shape of x) -> x, and the like."""
     return call.args[0] if _same_type(call, call.args[0]) else None
 
 
-def _same_dtype(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _same_dtype(call: Expr, scope: Scope) -> Expr | None:
     """astype(x, dtype of x) -> x."""
     return call.args[0] if structural_equal(call.ty, call.args[0].ty) else None
 
 
-def _permute(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _permute(call: Expr, scope: Scope) -> Expr | None:
     """permute_dims(x, [0, 1, 2]) -> x."""
     axes = call.attrs.axes
     ordered = axes is not None and [int(axis) for axis in axes] == list(range(len(axes)))
     return call.args[0] if ordered else None
 
 
-def _whole_slice(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _whole_slice(call: Expr, scope: Scope) -> Expr | None:
     """strided_slice(x, all of x) -> x. A slice of the same size with step 1 is all of it."""
     steps = scope.value(call.args[4]) if len(call.args) > 4 else relax.Tuple([])
     forward = isinstance(steps, relax.Tuple) and all(_is_one(step) for step in steps.fields)
     return call.args[0] if forward and _same_type(call, call.args[0]) else None
 
 
-def _is_one(step: relax.Expr) -> bool:
+def _is_one(step: Expr) -> bool:
     return int(getattr(step, "value", 0)) == 1
 
 
-def _pad_by_nothing(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _pad_by_nothing(call: Expr, scope: Scope) -> Expr | None:
     """pad(x, 0, 0, ...) -> x."""
     return call.args[0] if not any(int(width) for width in call.attrs.pad_width) else None
 
 
-def _join_of_one(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _join_of_one(call: Expr, scope: Scope) -> Expr | None:
     """concat((x,)) -> x; stack((x,), axis) -> expand_dims(x, axis)."""
     parts = scope.value(call.args[0])
     if not isinstance(parts, relax.Tuple) or len(parts.fields) != 1:
         return None
     if call.op.name == "relax.concat":
         return parts.fields[0]
-    return relax.op.expand_dims(parts.fields[0], int(call.attrs.axis or 0))
+    return op.expand_dims(parts.fields[0], int(call.attrs.axis or 0))
 
 
-def _split_into_one(item: relax.Expr, scope: Scope) -> relax.Expr | None:
-    """split(x, 1)[0] -> x."""
-    source = scope.call(item.tuple_value, "relax.split")
-    whole = source is not None and len(source.ty.fields) == 1
-    return source.args[0] if whole else None
+def _split_into_one(call: Expr, scope: Scope) -> Expr | None:
+    """split(x, 1) -> x; Relax gives it the type of a tensor."""
+    return call.args[0] if isinstance(call.ty, relax.TensorType) else None
 
 
-def _neutral(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _neutral(call: Expr, scope: Scope) -> Expr | None:
     """x + 0, x - 0, x * 1, x / 1, x ** 1 -> x, where the constant does not widen x."""
     if not _same_type(call, call.args[0]):
         return None
@@ -108,5 +106,5 @@ DROP_IDENTITY_PERMUTE = Rule("drop_identity_permute", ("relax.permute_dims",), _
 DROP_WHOLE_SLICE = Rule("drop_whole_slice", ("relax.strided_slice",), _whole_slice)
 DROP_EMPTY_PAD = Rule("drop_empty_pad", ("relax.nn.pad",), _pad_by_nothing)
 DROP_JOIN_OF_ONE = Rule("drop_join_of_one", ("relax.concat", "relax.stack"), _join_of_one)
-DROP_SPLIT_INTO_ONE = Rule("drop_split_into_one", (GETITEM,), _split_into_one)
+DROP_SPLIT_INTO_ONE = Rule("drop_split_into_one", ("relax.split",), _split_into_one)
 DROP_NEUTRAL = Rule("drop_neutral", tuple(_NEUTRAL), _neutral)

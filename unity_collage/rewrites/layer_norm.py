@@ -11,12 +11,12 @@ from tvm import relax
 from .constants import constant
 from .reductions import reduced_axes
 from .rule import Rule
-from .scope import Scope, dtype_of, static_shape
+from .scope import Call, Expr, Scope, dtype_of, op, static_shape
 
 _NAME = "relax.nn.layer_norm"
 
 
-def _layer_norm(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _layer_norm(call: Expr, scope: Scope) -> Expr | None:
     """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + e), or times rsqrt of it -> layer_norm(x, 1, 0)."""
     divided = call.op.name == "relax.divide"
     for centred, root in (call.args,) if divided else (call.args, call.args[::-1]):
@@ -31,7 +31,7 @@ def _layer_norm(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return None
 
 
-def _plain(x: relax.Expr, axes: list[int], epsilon: float) -> relax.Expr | None:
+def _plain(x: Expr, axes: list[int], epsilon: float) -> Expr | None:
     shape = static_shape(x)
     if shape is None or axes != list(range(len(shape) - len(axes), len(shape))):
         return None
@@ -39,12 +39,10 @@ def _plain(x: relax.Expr, axes: list[int], epsilon: float) -> relax.Expr | None:
     one, zero = np.ones(sizes, "float32"), np.zeros(sizes, "float32")
     dtype = dtype_of(x)
     negative = [axis - len(shape) for axis in axes]
-    return relax.op.nn.layer_norm(x, constant(one, dtype), constant(zero, dtype), negative, epsilon)
+    return op.nn.layer_norm(x, constant(one, dtype), constant(zero, dtype), negative, epsilon)
 
 
-def _normalised(
-    centred: relax.Expr, variance: relax.Expr, scope: Scope
-) -> tuple[relax.Expr, list[int]] | None:
+def _normalised(centred: Expr, variance: Expr, scope: Scope) -> tuple[Expr, list[int]] | None:
     """``x`` and axes, where ``centred`` is ``x - mean(x)`` and ``variance`` that of ``x`` over the same axes."""
     difference = scope.call(centred, "relax.subtract")
     mean = None if difference is None else scope.call(difference.args[1], "relax.mean")
@@ -61,28 +59,32 @@ def _normalised(
     return (mean.args[0], reduced_axes(mean)) if same else None
 
 
-def _scale(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _scale(call: Expr, scope: Scope) -> Expr | None:
     """layer_norm(x, gamma, beta) * s -> layer_norm(x, gamma * s, beta * s), if s has the shape of gamma."""
     for source, factor in (call.args, call.args[::-1]):
         inner = scope.own_call(source, _NAME)
         fitted = None if inner is None else _fitted(factor, inner, scope)
         if inner is not None and fitted is not None:
-            gamma, beta = (relax.op.multiply(old, fitted) for old in inner.args[1:])
+            _, gamma, beta = inner.args
+            gamma = fitted if _is(1, gamma, scope) else op.multiply(gamma, fitted)
+            beta = beta if _is(0, beta, scope) else op.multiply(beta, fitted)
             return _with(inner, gamma, beta)
     return None
 
 
-def _shift(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _shift(call: Expr, scope: Scope) -> Expr | None:
     """layer_norm(x, gamma, beta) + b -> layer_norm(x, gamma, beta + b), if b has the shape of beta."""
     for source, summand in (call.args, call.args[::-1]):
         inner = scope.own_call(source, _NAME)
         fitted = None if inner is None else _fitted(summand, inner, scope)
         if inner is not None and fitted is not None:
-            return _with(inner, inner.args[1], relax.op.add(inner.args[2], fitted))
+            _, gamma, beta = inner.args
+            beta = fitted if _is(0, beta, scope) else op.add(beta, fitted)
+            return _with(inner, gamma, beta)
     return None
 
 
-def _fitted(operand: relax.Expr, inner: relax.Call, scope: Scope) -> relax.Expr | None:
+def _fitted(operand: Expr, inner: Call, scope: Scope) -> Expr | None:
     """``operand`` in the shape of ``gamma``, if it is a parameter of the norm rather than another tensor."""
     wanted, shape = static_shape(inner.args[1]), static_shape(operand)
     if wanted is None or shape is None or not inner.attrs.scale or not inner.attrs.center:
@@ -95,7 +97,13 @@ def _fitted(operand: relax.Expr, inner: relax.Call, scope: Scope) -> relax.Expr 
     return constant(np.broadcast_to(array, wanted)) if array.ndim <= len(wanted) else None
 
 
-def _with(inner: relax.Call, gamma: relax.Expr, beta: relax.Expr) -> relax.Expr:
+def _is(number: float, expr: Expr, scope: Scope) -> bool:
+    """Whether ``expr`` is a constant full of ``number``."""
+    array = scope.array(expr)
+    return array is not None and bool(np.all(array == number))
+
+
+def _with(inner: Call, gamma: Expr, beta: Expr) -> Expr:
     return relax.Call(inner.op, [inner.args[0], gamma, beta], inner.attrs)
 
 

@@ -11,11 +11,11 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from tvm import ir, relax, tirx
+from tvm import ir, tirx
 
 from .clip import bounds_of
 from .rule import Rule
-from .scope import Scope, dtype_of, static_shape
+from .scope import Call, Expr, Scope, dtype_of, op, static_shape
 from .tir_store import Store, loaded, store_of
 from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
 
@@ -24,13 +24,13 @@ from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_ax
 class Padding:
     """``source`` with ``before`` and ``after`` more elements along each axis, all of them ``value``."""
 
-    source: relax.Expr
+    source: Expr
     before: tuple[int, ...]
     after: tuple[int, ...]
     value: float
 
 
-def padding_of(expr: relax.Expr, scope: Scope) -> Padding | None:
+def padding_of(expr: Expr, scope: Scope) -> Padding | None:
     """What pads ``expr`` with one value: ``nn.pad``, or the PrimFunc that the importer writes for it."""
     call = scope.call(expr, "relax.nn.pad", "relax.call_tir")
     if call is None:
@@ -43,7 +43,7 @@ def padding_of(expr: relax.Expr, scope: Scope) -> Padding | None:
     return Padding(call.args[0], tuple(widths[::2]), tuple(widths[1::2]), float(call.attrs.pad_value))
 
 
-def _of_call_tir(call: relax.Call, scope: Scope) -> Padding | None:
+def _of_call_tir(call: Call, scope: Scope) -> Padding | None:
     store = store_of(call, scope)
     parts = None if store is None else _guarded_load(store)
     if store is None or parts is None:
@@ -72,7 +72,7 @@ def _guarded_load(store: Store) -> tuple[Any, Any, Any] | None:
     return (condition, load, number) if plain else None
 
 
-def _offset(index: Any, var: Any) -> int | None:
+def _offset(index: Node, var: Node) -> int | None:
     """``b`` where ``index`` is ``var - b``."""
     if index.same_as(var):
         return 0
@@ -103,12 +103,12 @@ def _region(condition: Any, variables: tuple[Any, ...], out: tuple[int, ...]) ->
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    if isinstance(condition, tirx.And):
+    if type(condition) is tirx.And:
         return _conjuncts(condition.a) + _conjuncts(condition.b)
     return [condition]
 
 
-def _pad_form(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _pad_form(call: Expr, scope: Scope) -> Expr | None:
     """call_tir(pad) -> nn.pad, of a strided_slice where a width is negative."""
     padding = _of_call_tir(call, scope)
     if padding is None or not isfinite(padding.value):
@@ -119,12 +119,12 @@ def _pad_form(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     if cut:
         begin = [max(0, -sides[axis][0]) for axis in cut]
         end = [sides[axis][2] + min(0, sides[axis][1]) for axis in cut]
-        source = relax.op.strided_slice(source, cut, begin, end, [1] * len(cut))
+        source = op.strided_slice(source, cut, begin, end, [1] * len(cut))
     widths = [max(0, width) for before, after, _ in sides for width in (before, after)]
-    return relax.op.nn.pad(source, widths, "constant", padding.value)
+    return op.nn.pad(source, widths, "constant", padding.value)
 
 
-def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _merge(call: Expr, scope: Scope) -> Expr | None:
     """conv(pad(x, 0)), avg_pool(pad(x, 0)), max_pool(pad(x, lowest)) -> the same with padding of its own."""
     padding = padding_of(call.args[0], scope)
     axes = spatial_axes(data_layout(call))
@@ -142,7 +142,7 @@ def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return with_attrs(call, padding.source, padding=before + after, **changes)
 
 
-def _changes(call: relax.Call, padding: Padding, scope: Scope) -> dict[str, object] | None:
+def _changes(call: Call, padding: Padding, scope: Scope) -> dict[str, object] | None:
     """What else must change so that the padding means the same, or None if it cannot be said."""
     if call.op.name in CONVOLUTIONS:
         return {} if padding.value == 0.0 else None
@@ -164,7 +164,7 @@ def _no_maximum(padding: Padding, scope: Scope) -> bool:
     return bounds is not None and padding.value <= bounds[0]
 
 
-def _misses(call: relax.Call, padding: Padding) -> bool:
+def _misses(call: Call, padding: Padding) -> bool:
     """Whether a window may lie in the padding as a whole, where the value would be seen."""
     sizes = window(call, "pool_size")
     axes = spatial_axes(data_layout(call)) or []

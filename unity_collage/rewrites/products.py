@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
-from .scope import Scope
+from .scope import Call, Expr, Scope
 
 _DEPTH = 8
 """How far down an expression is read: more than any activation needs."""
@@ -13,9 +13,7 @@ Polynomial = dict[int, float]
 """Coefficients by exponent."""
 
 
-def factors(
-    expr: relax.Expr, scope: Scope, root: bool = True, depth: int = _DEPTH
-) -> tuple[float, list[relax.Expr]]:
+def factors(expr: Expr, scope: Scope, root: bool = True, depth: int = _DEPTH) -> tuple[float, list[Expr]]:
     """``expr`` as a number times some factors, whichever way the products were associated.
 
     Only products that nobody else reads are opened, so that putting something else in place of all of them
@@ -38,7 +36,7 @@ def factors(
     return first * second, terms + more
 
 
-def polynomial(expr: relax.Expr, x: relax.Expr, scope: Scope, depth: int = _DEPTH) -> Polynomial | None:
+def polynomial(expr: Expr, x: Expr, scope: Scope, depth: int = _DEPTH) -> Polynomial | None:
     """``expr`` as a polynomial in ``x`` with numbers for coefficients, or None if it is none."""
     if expr.same_as(x):
         return {1: 1.0}
@@ -54,7 +52,7 @@ def polynomial(expr: relax.Expr, x: relax.Expr, scope: Scope, depth: int = _DEPT
     return _combined(call, [part for part in parts if part is not None])
 
 
-def _combined(call: relax.Call, parts: list[Polynomial]) -> Polynomial | None:
+def _combined(call: Call, parts: list[Polynomial]) -> Polynomial | None:
     name = getattr(call.op, "name", "")
     if name == "relax.square":
         return _product(parts[0], parts[0])

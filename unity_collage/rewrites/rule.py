@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tvm import relax
+from tvm_ffi import register_error
 
 from ..errors import CollageError
-from .scope import Scope
+from .scope import Expr, Scope
 
 ANY_OP = "*"
 """Stands for every operator in :attr:`Rule.ops`."""
 
 
+@register_error
 class RewriteError(CollageError):
     """A rule broke the driver's contract: it changed a type, or the rules never come to rest."""
 
@@ -31,7 +32,7 @@ class Rule:
     name: str
     ops: tuple[str, ...]
     """Names as :func:`~unity_collage.rewrites.scope.op_name` gives them, or ``ANY_OP``."""
-    rewrite: Callable[[relax.Expr, Scope], relax.Expr | None]
+    rewrite: Callable[[Expr, Scope], Expr | None]
 
 
 def rules_by_op(rules: Iterable[Rule]) -> Callable[[str], tuple[Rule, ...]]:

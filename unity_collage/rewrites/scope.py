@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
-from unity_collage.reference.values import tensor_value
+from ..reference.values import tensor_value
+
+Expr = Any
+"""A Relax expression. TVM ships no types for what its nodes hold, so a checker is told nothing."""
+
+Call = Any
+"""A ``relax.Call``."""
+
+Node = Any
+"""Any other object of TVM's: a type, a binding, a statement, a PrimFunc."""
+
+op: Any = relax.op
+"""TVM's operators. What they are annotated with is narrower than what they take."""
 
 GETITEM = "getitem"
 """The :func:`op_name` of a tuple projection."""
 
 
-def op_name(expr: relax.Expr) -> str:
+def op_name(expr: Expr) -> str:
     """``relax.add`` and the like for a call of an operator, ``getitem`` for a projection, else ``""``."""
     if isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op):
-        return expr.op.name
+        return str(getattr(expr.op, "name", ""))
     return GETITEM if isinstance(expr, relax.TupleGetItem) else ""
 
 
-def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+def static_shape(expr: Expr) -> tuple[int, ...] | None:
     """The shape if every dimension is a known number."""
     shape = getattr(expr.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr):
@@ -31,76 +44,80 @@ def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
 
 def static_dims(shape: relax.ShapeExpr) -> tuple[int, ...] | None:
     """The values of a shape expression if they are all known numbers."""
-    if not all(isinstance(dim, tirx.IntImm) for dim in shape.values):
-        return None
-    return tuple(int(dim) for dim in shape.values)
+    known = [int(dim) for dim in shape.values if isinstance(dim, tirx.IntImm)]
+    return tuple(known) if len(known) == len(shape.values) else None
 
 
-def dtype_of(expr: relax.Expr) -> str:
+def dtype_of(expr: Expr) -> str:
     """The dtype of a tensor, ``""`` when it is unknown or ``expr`` is no tensor."""
     dtype = getattr(expr.ty, "dtype", None)
     return "" if dtype is None else str(getattr(dtype, "dtype", dtype))
 
 
-def is_float(expr: relax.Expr) -> bool:
+def is_float(expr: Expr) -> bool:
     """Whether ``expr`` is a tensor of a floating point type."""
     return "float" in dtype_of(expr)
+
+
+def is_constant(expr: Expr) -> bool:
+    """Whether ``expr`` is a tensor that is written in the program."""
+    return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
 
 
 class Scope:
     """The bindings seen so far in one dataflow block, and how often each is used."""
 
     def __init__(self, mod: IRModule | None = None):
-        self.mod = mod
+        self.mod: Node = mod
         """Where the functions are that the block calls."""
-        self._values: dict[relax.Var, relax.Expr] = {}
-        self._arrays: dict[relax.Expr, np.ndarray] = {}
+        self._values: dict[relax.Var, Expr] = {}
+        self._arrays: dict[Expr, np.ndarray] = {}
         self.uses: Counter[relax.Var] = Counter()
         """Uses in this block; kept by the driver, and never below the truth for what it counts."""
 
-    def define(self, var: relax.Var, value: relax.Expr) -> None:
+    def define(self, var: relax.Var, value: Expr) -> None:
         """Record what ``var`` is bound to."""
         self._values[var] = value
 
-    def value(self, expr: relax.Expr) -> relax.Expr:
+    def value(self, expr: Expr) -> Expr:
         """What a variable of this block is bound to; anything else is its own value."""
         return self._values.get(expr, expr) if isinstance(expr, relax.Var) else expr
 
-    def call(self, expr: relax.Expr, *ops: str) -> relax.Call | None:
+    def call(self, expr: Expr, *ops: str) -> Call | None:
         """The call that defines ``expr`` if it is one of ``ops``."""
         value = self.value(expr)
         return value if isinstance(value, relax.Call) and op_name(value) in ops else None
 
-    def own_call(self, expr: relax.Expr, *ops: str) -> relax.Call | None:
+    def own_call(self, expr: Expr, *ops: str) -> Call | None:
         """Like :meth:`call`, but only if nobody else reads ``expr``: changing it then copies no work."""
         return self.call(expr, *ops) if self.used_once(expr) else None
 
-    def used_once(self, expr: relax.Expr) -> bool:
+    def used_once(self, expr: Expr) -> bool:
         """Whether ``expr`` is an inner variable of this block with one reader."""
         return isinstance(expr, relax.DataflowVar) and self.uses[expr] == 1
 
-    def array(self, expr: relax.Expr) -> np.ndarray | None:
+    def array(self, expr: Expr) -> np.ndarray | None:
         """The value of a constant; not to be written to."""
         constant = self.value(expr)
-        if not isinstance(constant, ir.GenericConst) or not isinstance(constant.ty, relax.TensorType):
+        if not is_constant(constant):
             return None
         if constant not in self._arrays:
             self._arrays[constant] = tensor_value(constant.value)
         return self._arrays[constant]
 
-    def scalar(self, expr: relax.Expr) -> float | None:
+    def scalar(self, expr: Expr) -> float | None:
         """The number that a constant of one element holds."""
         if static_shape(expr) is None or self.size(expr) != 1:
             return None
         array = self.array(expr)
         return None if array is None else float(array.reshape(()))
 
-    def size(self, expr: relax.Expr) -> int | None:
+    def size(self, expr: Expr) -> int | None:
         """Number of elements, if known."""
         shape = static_shape(expr)
         return None if shape is None else int(np.prod(shape, dtype=np.int64))
 
-    def prim_func(self, gvar: relax.Expr) -> tirx.PrimFunc | None:
+    def prim_func(self, gvar: Expr) -> Node | None:
         """The PrimFunc of that name in the module."""
         if self.mod is None or not isinstance(gvar, ir.GlobalVar) or gvar not in self.mod.functions:
             return None

@@ -12,7 +12,7 @@ from tvm import relax, tirx
 
 from .padding import padding_of
 from .rule import Rule
-from .scope import Scope, static_shape
+from .scope import Call, Expr, Scope, op, static_shape
 from .windows import (
     AVG_POOLS,
     CONVOLUTIONS,
@@ -29,18 +29,18 @@ from .windows import (
 class Slice:
     """Along each axis of ``source``: ``count`` elements from ``begin``, every ``step``-th."""
 
-    source: relax.Expr
+    source: Expr
     begin: tuple[int, ...]
     step: tuple[int, ...]
     count: tuple[int, ...]
 
-    def expr(self) -> relax.Expr:
+    def expr(self) -> Expr:
         """It as an operator, on the axes where it leaves something out."""
         shape = static_shape(self.source)
         assert shape is not None, "a Slice is made of static shapes only"
         axes = [axis for axis, size in enumerate(shape) if self.count[axis] != size]
         ends = [self.begin[axis] + (self.count[axis] - 1) * self.step[axis] + 1 for axis in axes]
-        return relax.op.strided_slice(
+        return op.strided_slice(
             self.source, axes, [self.begin[axis] for axis in axes], ends, [self.step[axis] for axis in axes]
         )
 
@@ -51,7 +51,7 @@ class Slice:
         return Slice(inner.source, tuple(begin), tuple(step), self.count)
 
 
-def slice_of(call: relax.Call | None) -> Slice | None:
+def slice_of(call: Call | None) -> Slice | None:
     """A ``strided_slice`` of known numbers and positive steps."""
     shape = None if call is None else static_shape(call.args[0])
     count = None if call is None else static_shape(call)
@@ -69,20 +69,20 @@ def slice_of(call: relax.Call | None) -> Slice | None:
     return Slice(call.args[0], tuple(begin), tuple(step), count) if min(step) > 0 and min(count) > 0 else None
 
 
-def _numbers(arg: relax.Expr) -> list[int] | None:
+def _numbers(arg: Expr) -> list[int] | None:
     if not isinstance(arg, relax.Tuple) or not all(isinstance(field, tirx.IntImm) for field in arg.fields):
         return None
     return [int(field.value) for field in arg.fields]
 
 
-def _merge(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _merge(call: Expr, scope: Scope) -> Expr | None:
     """strided_slice(strided_slice(x)) -> strided_slice(x)."""
     outer = slice_of(call)
     inner = slice_of(scope.call(call.args[0], "relax.strided_slice"))
     return None if outer is None or inner is None else outer.after(inner).expr()
 
 
-def _of_pad(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _of_pad(call: Expr, scope: Scope) -> Expr | None:
     """strided_slice(pad(x)) -> strided_slice(x), padded by as much as the slice reads of the padding."""
     outer = slice_of(call)
     padding = None if outer is None else padding_of(outer.source, scope)
@@ -99,7 +99,7 @@ def _of_pad(call: relax.Expr, scope: Scope) -> relax.Expr | None:
         widths += [places.index(real[0]), len(places) - 1 - places.index(real[-1])]
         begin.append(real[0])
         count.append(len(real))
-    return relax.op.nn.pad(
+    return op.nn.pad(
         Slice(padding.source, tuple(begin), outer.step, tuple(count)).expr(),
         widths,
         "constant",
@@ -107,7 +107,7 @@ def _of_pad(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     )
 
 
-def _pool_of_one(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _pool_of_one(call: Expr, scope: Scope) -> Expr | None:
     """A pool with a window of one element and no padding -> strided_slice, or its operand."""
     before, after = static_shape(call.args[0]), static_shape(call)
     axes = spatial_axes(data_layout(call))
@@ -121,7 +121,7 @@ def _pool_of_one(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return Slice(call.args[0], (0,) * len(before), tuple(step), after).expr()
 
 
-def _into_convolution(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _into_convolution(call: Expr, scope: Scope) -> Expr | None:
     """conv_1x1(x[::2, ::2]) -> conv_1x1(x) with stride 2, if nobody else reads the slice."""
     taken = slice_of(scope.own_call(call.args[0], "relax.strided_slice"))
     axes = spatial_axes(data_layout(call))
@@ -141,7 +141,7 @@ def _into_convolution(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     return with_attrs(call, taken.source, strides=steps)
 
 
-def _take(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _take(call: Expr, scope: Scope) -> Expr | None:
     """take(x, constant scalar, axis) -> reshape(strided_slice(x)), which needs no copy to be a view."""
     index, shape, after = scope.scalar(call.args[1]), static_shape(call.args[0]), static_shape(call)
     if index is None or shape is None or after is None or call.args[1].ty.ndim != 0:
@@ -149,8 +149,8 @@ def _take(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     axis = int(call.attrs.axis or 0) % len(shape)
     if not 0 <= index < shape[axis] or (call.attrs.axis is None and len(shape) > 1):
         return None
-    one = relax.op.strided_slice(call.args[0], [axis], [int(index)], [int(index) + 1], [1])
-    return relax.op.reshape(one, after)
+    one = op.strided_slice(call.args[0], [axis], [int(index)], [int(index) + 1], [1])
+    return op.reshape(one, after)
 
 
 MERGE_SLICES = Rule("merge_slices", ("relax.strided_slice",), _merge)

@@ -14,11 +14,11 @@ from tvm import relax
 from .affine import LINEAR_OPS, linear_of, per_channel
 from .constants import constant
 from .rule import Rule
-from .scope import GETITEM, Scope, static_shape
+from .scope import GETITEM, Call, Expr, Scope, op, static_shape
 from .views import permutation
 
 
-def _split(item: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _split(item: Expr, scope: Scope) -> Expr | None:
     """split(permute(reshape(x @ w + b)))[i] -> permute(reshape(x @ w_i + b_i)), for the columns that part i reads."""
     source = scope.call(item.tuple_value, "relax.split")
     if source is None or static_shape(source.args[0]) is None:
@@ -29,7 +29,7 @@ def _split(item: relax.Expr, scope: Scope) -> relax.Expr | None:
     return _columns(source.args[0], axis, np.arange(first, first + widths[item.index]), scope)
 
 
-def _columns(expr: relax.Expr, axis: int, index: np.ndarray, scope: Scope) -> relax.Expr | None:
+def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
     """``take(expr, index, axis)`` by taking columns of constant weights upstream, or None."""
     call = scope.own_call(expr, "relax.permute_dims", "relax.reshape", "relax.add", "relax.matmul")
     if call is None:
@@ -44,7 +44,7 @@ def _columns(expr: relax.Expr, axis: int, index: np.ndarray, scope: Scope) -> re
     return _of_product(call, axis, index, scope)
 
 
-def _through_reshape(call: relax.Call, axis: int, index: np.ndarray, scope: Scope) -> relax.Expr | None:
+def _through_reshape(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
     before, after = static_shape(call.args[0]), static_shape(call)
     group = None if before is None or after is None else _group(before, after, axis)
     if group is None or after is None:
@@ -54,7 +54,7 @@ def _through_reshape(call: relax.Call, axis: int, index: np.ndarray, scope: Scop
     flat = np.arange(int(np.prod(sizes))).reshape(sizes).take(index, axis=axis - axes[0]).reshape(-1)
     inner = _columns(call.args[0], source_axis, flat, scope)
     shape = [len(index) if member == axis else size for member, size in enumerate(after)]
-    return None if inner is None else relax.op.reshape(inner, shape)
+    return None if inner is None else op.reshape(inner, shape)
 
 
 def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> tuple[int, range] | None:
@@ -69,15 +69,15 @@ def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> tuple[
     return None
 
 
-def _of_sum(call: relax.Call, axis: int, index: np.ndarray, scope: Scope) -> relax.Expr | None:
+def _of_sum(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
     linear = linear_of(scope.own_call(call.args[0], *LINEAR_OPS), scope)
     array = scope.array(call.args[1])
     bias = None if linear is None or array is None else per_channel(array, linear)
     inner = None if bias is None else _columns(call.args[0], axis, index, scope)
-    return None if inner is None or bias is None else relax.op.add(inner, constant(bias[index]))
+    return None if inner is None or bias is None else op.add(inner, constant(bias[index]))
 
 
-def _of_product(call: relax.Call, axis: int, index: np.ndarray, scope: Scope) -> relax.Expr | None:
+def _of_product(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
     """Columns ``index`` of x @ w, for a product of more than one row."""
     linear = linear_of(call, scope)
     if linear is None or axis != linear.axis or scope.size(call) == linear.channels:

@@ -7,17 +7,17 @@ from functools import reduce
 from tvm import relax
 
 from .rule import Rule
-from .scope import Scope, dtype_of, is_float
+from .scope import Expr, Scope, dtype_of, is_float, op
 
 _BINARY = {
-    "relax.sum": relax.op.add,
-    "relax.mean": relax.op.add,
-    "relax.max": relax.op.maximum,
-    "relax.min": relax.op.minimum,
+    "relax.sum": op.add,
+    "relax.mean": op.add,
+    "relax.max": op.maximum,
+    "relax.min": op.minimum,
 }
 
 
-def _stack_reduction(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _stack_reduction(call: Expr, scope: Scope) -> Expr | None:
     """sum(stack((a, b, c), axis=k), axis=[k]) -> (a + b) + c; mean, max and min likewise."""
     stack = scope.call(call.args[0], "relax.stack")
     parts = None if stack is None else scope.value(stack.args[0])
@@ -30,7 +30,7 @@ def _stack_reduction(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     total = reduce(_BINARY[call.op.name], parts.fields)
     if call.op.name != "relax.mean":
         return total
-    return relax.op.multiply(total, relax.const(1.0 / len(parts.fields), dtype_of(call)))
+    return op.multiply(total, relax.const(1.0 / len(parts.fields), dtype_of(call)))
 
 
 UNSTACK_REDUCTION = Rule("unstack_reduction", tuple(_BINARY), _stack_reduction)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import ir, relax, s_tir, tirx
+from tvm import ir, s_tir, tirx
 
-from .scope import Scope
+from .scope import Expr, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,16 @@ class Store:
     value: Any
 
 
-def store_of(call: relax.Expr, scope: Scope) -> Store | None:
+def store_of(call: Expr, scope: Scope) -> Store | None:
     """The one store of the PrimFunc that a ``call_tir`` of static shapes calls, if that is all it does."""
     func = scope.prim_func(call.args[0])
     if func is None or len(call.args) != 2 or len(func.params) != 1 + len(call.args[1].fields):
         return None
     loops, realize = _innermost(func.body)
-    store = None if realize is None else realize.block.body
-    if not isinstance(store, tirx.BufferStore) or realize.block.init is not None:
+    if realize is None or realize.block.init is not None:
+        return None
+    store = realize.block.body
+    if not isinstance(store, tirx.BufferStore):
         return None
     index = tuple(iterator.var for iterator in realize.block.iter_vars)
     whole = _equal(realize.iter_values, [loop.loop_var for loop in loops]) and _equal(store.indices, index)

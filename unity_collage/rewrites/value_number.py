@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from tvm import ir, relax
 from tvm_ffi import StructuralKey
 
+from .scope import Expr, is_constant, op_name
+
 _NOT_A_VALUE = ("relax.memory.", "relax.builtin.", "relax.vm.", "relax.ccl.")
 """Operators whose result is a place, or depends on when they run."""
 
@@ -18,34 +20,35 @@ _SMALL = 64
 by the importer where they are equal, while each scalar is written anew."""
 
 
-def value_number(node: relax.Expr) -> Hashable | None:
+def value_number(node: Expr) -> Hashable | None:
     """A key that two equal computations share, or None for what must be computed each time it is written."""
     if isinstance(node, relax.TupleGetItem):
         return ("getitem", node.index, _number(node.tuple_value))
-    if not isinstance(node.op, ir.Op) or not _is_value(node.op):
+    name = op_name(node)
+    if not name or not _is_value(name, node.op):
         return None
     attrs = None if node.attrs is None else StructuralKey(node.attrs)
     out = StructuralKey(node.ty_args) if node.ty_args else None
-    return (node.op.name, tuple(_number(arg) for arg in node.args), attrs, out)
+    return (name, tuple(_number(arg) for arg in node.args), attrs, out)
 
 
-def _is_value(op: ir.Op) -> bool:
-    if op.name.startswith("relax.call_"):
-        return op.name in _CALLS
-    return bool(op.get_attr("FPurity")) and not op.name.startswith(_NOT_A_VALUE)
+def _is_value(name: str, operator: ir.Op) -> bool:
+    if name.startswith("relax.call_"):
+        return name in _CALLS
+    return bool(operator.get_attr("FPurity")) and not name.startswith(_NOT_A_VALUE)
 
 
-def _number(arg: relax.Expr) -> Hashable:
+def _number(arg: Expr) -> Hashable:
     if isinstance(arg, (relax.Var, ir.GlobalVar)):
         return arg
     if isinstance(arg, relax.Tuple):
         return tuple(_number(field) for field in arg.fields)
-    if isinstance(arg, ir.GenericConst):
+    if is_constant(arg):
         return _constant_number(arg)
     return StructuralKey(arg)
 
 
-def _constant_number(constant: ir.GenericConst) -> Hashable:
+def _constant_number(constant: Expr) -> Hashable:
     shape = tuple(constant.value.shape)
     dtype = str(constant.value.dtype)
     if _nbytes(shape) > _SMALL:

@@ -6,53 +6,51 @@ Normal form: ``reshape`` stands for every operator that only renames the shape (
 
 from __future__ import annotations
 
-from tvm import relax
-
 from .rule import Rule
-from .scope import Scope, static_shape
+from .scope import Call, Expr, Scope, op, static_shape
 
 _RESHAPES = ("relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.nn.batch_flatten")
 
 
-def permutation(call: relax.Call) -> list[int]:
+def permutation(call: Call) -> list[int]:
     """The axes of a ``permute_dims``: output axis ``i`` is input axis ``axes[i]``."""
     rank = call.ty.ndim
     axes = call.attrs.axes
     return [int(axis) % rank for axis in axes] if axes is not None else list(range(rank))[::-1]
 
 
-def _as_reshape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _as_reshape(call: Expr, scope: Scope) -> Expr | None:
     """expand_dims, squeeze, flatten -> reshape to the static shape they give."""
     shape = static_shape(call)
-    return None if shape is None else relax.op.reshape(call.args[0], shape)
+    return None if shape is None else op.reshape(call.args[0], shape)
 
 
-def _merge_reshapes(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _merge_reshapes(call: Expr, scope: Scope) -> Expr | None:
     """reshape(reshape(x, a), b) -> reshape(x, b)."""
     inner = scope.call(call.args[0], "relax.reshape")
     shape = static_shape(call)
-    return None if inner is None or shape is None else relax.op.reshape(inner.args[0], shape)
+    return None if inner is None or shape is None else op.reshape(inner.args[0], shape)
 
 
-def _merge_permutes(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _merge_permutes(call: Expr, scope: Scope) -> Expr | None:
     """permute_dims(permute_dims(x, a), b) -> permute_dims(x, [a[i] for i in b])."""
     inner = scope.call(call.args[0], "relax.permute_dims")
     if inner is None:
         return None
     first = permutation(inner)
-    return relax.op.permute_dims(inner.args[0], [first[axis] for axis in permutation(call)])
+    return op.permute_dims(inner.args[0], [first[axis] for axis in permutation(call)])
 
 
-def _permute_as_reshape(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _permute_as_reshape(call: Expr, scope: Scope) -> Expr | None:
     """A permutation that moves axes of size 1 only -> reshape."""
     before, after = static_shape(call.args[0]), static_shape(call)
     if before is None or after is None:
         return None
     moved = [axis for axis in permutation(call) if before[axis] != 1]
-    return relax.op.reshape(call.args[0], after) if moved == sorted(moved) else None
+    return op.reshape(call.args[0], after) if moved == sorted(moved) else None
 
 
-def _unit_axes_first(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _unit_axes_first(call: Expr, scope: Scope) -> Expr | None:
     """reshape(permute_dims(x)) that only drops axes of size 1 -> permute_dims(reshape(x))."""
     inner = scope.own_call(call.args[0], "relax.permute_dims")
     before = None if inner is None else static_shape(inner)
@@ -67,8 +65,8 @@ def _unit_axes_first(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     kept = [axis for axis in range(len(axes)) if axis not in gone]
     source_shape = static_shape(inner.args[0])
     assert source_shape is not None, "a permutation of a static shape has a static operand"
-    source = relax.op.reshape(inner.args[0], [source_shape[axis] for axis in kept])
-    return relax.op.permute_dims(source, [kept.index(axis) for axis in axes if axis not in gone])
+    source = op.reshape(inner.args[0], [source_shape[axis] for axis in kept])
+    return op.permute_dims(source, [kept.index(axis) for axis in axes if axis not in gone])
 
 
 def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[int] | None:
@@ -84,7 +82,7 @@ def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[
     return dropped if dropped and position == len(after) else None
 
 
-def _unit_axes_stay(call: relax.Expr, scope: Scope) -> relax.Expr | None:
+def _unit_axes_stay(call: Expr, scope: Scope) -> Expr | None:
     """A permutation that carries axes of size 1 along -> one that leaves them, after a reshape.
 
     Which of several unit axes was meant to be the batch cannot be told from a shape like (197, 1, 6, 64), so all
@@ -101,7 +99,7 @@ def _unit_axes_stay(call: relax.Expr, scope: Scope) -> relax.Expr | None:
     places = [-1 if position in stay else next(order) for position in range(len(after))]
     shape = [1 if place < 0 else before[place] for place in places]
     moved = [position if position in stay else places.index(axes[position]) for position in range(len(after))]
-    return relax.op.permute_dims(relax.op.reshape(call.args[0], shape), moved)
+    return op.permute_dims(op.reshape(call.args[0], shape), moved)
 
 
 RESHAPE_FORM = Rule("reshape_form", _RESHAPES, _as_reshape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm import relax
+from .scope import Call, Expr, op
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 AVG_POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
@@ -30,11 +30,11 @@ _POOL_FIELDS = (
 )
 
 
-def with_attrs(call: relax.Call, source: relax.Expr, **changes: object) -> relax.Expr:
+def with_attrs(call: Call, source: Expr, **changes: object) -> Expr:
     """A convolution or pool like ``call`` of ``source``, with some attributes changed."""
     names = _CONVOLUTION_FIELDS if call.op.name in CONVOLUTIONS else _POOL_FIELDS
     fields = {name: getattr(call.attrs, name) for name in names} | changes
-    make = getattr(relax.op.nn, call.op.name.rpartition(".")[2])
+    make = getattr(op.nn, call.op.name.rpartition(".")[2])
     return make(source, *call.args[1:], **fields)
 
 
@@ -43,12 +43,12 @@ def spatial_axes(layout: str) -> list[int] | None:
     return [layout.index(letter) for letter in "DHW" if letter in layout] if layout.isalpha() else None
 
 
-def data_layout(call: relax.Call) -> str:
+def data_layout(call: Call) -> str:
     """The layout of the operand of a convolution or pool."""
     return str(call.attrs.data_layout if call.op.name in CONVOLUTIONS else call.attrs.layout)
 
 
-def kernel_sizes(call: relax.Call) -> list[int]:
+def kernel_sizes(call: Call) -> list[int]:
     """The extent of the window along each spatial axis."""
     if call.op.name not in CONVOLUTIONS:
         return [int(size) for size in call.attrs.pool_size]
@@ -57,6 +57,6 @@ def kernel_sizes(call: relax.Call) -> list[int]:
     return [int(shape[layout.index(letter)]) for letter in "DHW" if letter in layout]
 
 
-def window(call: relax.Call, name: str) -> list[int]:
+def window(call: Call, name: str) -> list[int]:
     """An attribute of one or two numbers a spatial axis."""
     return [int(number) for number in getattr(call.attrs, name)]

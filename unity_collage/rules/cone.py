@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..graph import DataflowGraph, IndexSet, Kind, Node, SubGraph, members
 from ..graph.dataflow import has_kernel
+from ..index_set import size
 from .base import Declined, Found, why_not_partitionable
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
@@ -23,7 +24,9 @@ class FusionCone:
 
     max_depth: int = 8
     """Longest path inside, in nodes."""
-    max_regions: int = 24
+    max_size: int = 12
+    """Most nodes inside: LLVM's time grows faster than a kernel's size."""
+    max_regions: int = 16
     """How many regions are offered for one exit, smallest first; the largest is always among them."""
     name: str = "cone"
 
@@ -77,6 +80,7 @@ class FusionCone:
                 and not graph.results >> source & 1
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
                 and _fuses(graph, region, source)
+                and size(wider) <= self.max_size
                 and SubGraph(graph, wider).depth <= self.max_depth
             ):
                 yield wider

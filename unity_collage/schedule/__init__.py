@@ -18,7 +18,8 @@ from . import fast_math
 from .families import emit
 from .inline import inlined
 from .machine import Machine
-from .stage import stages_of
+from .read import stages_of
+from .stage import Func
 
 __all__ = ["ScheduleCPU", "schedule"]
 
@@ -40,31 +41,40 @@ class ScheduleCPU:
         functions = {gvar: self._scheduled(func, target) for gvar, func in mod.functions_items()}
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
-    def _scheduled(self, func: tvm.ir.BaseFunc, target: Target) -> tvm.ir.BaseFunc:
+    def _scheduled(self, func: Func, target: Target) -> Func:
         if not isinstance(func, tirx.PrimFunc) or func.attrs.get("tirx.is_scheduled", False):
             return func
-        done = schedule(func, target)
-        return done.with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})
+        done = schedule(func, target).with_attr("tirx.is_scheduled", True)
+        return done.with_attr("op_pattern", _OPAQUE)
 
 
 def schedule(func: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
-    """``func`` with loops for ``target``; a function that no family fits keeps its loops."""
-    if why_not_schedulable(func) is not None:
-        return func
+    """``func`` with loops for ``target``.
+
+    What no family fits (a scan, a sort, loops that somebody has written by hand) keeps its loops, and
+    the attribute ``collage.unscheduled`` says why.
+    """
+    try:
+        found = _written(func, Machine.of(target))
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    if isinstance(found, str):
+        kept: Func = fast_math.rewritten(func)
+        return kept.with_attr("collage.unscheduled", found)
+    return fast_math.rewritten(found)
+
+
+def _written(func: Func, machine: Machine) -> Func | str:
+    """``func`` with its loops written anew, or the reason why they cannot be."""
+    found = stages_of(func)
+    if isinstance(found, str):
+        return found
     flat = inlined(func)
     stages = stages_of(flat)
-    if isinstance(stages, str):
-        return fast_math.rewritten(func)
-    return fast_math.rewritten(_with_body(flat, emit(stages, Machine.of(target))))
+    return stages if isinstance(stages, str) else _with_body(flat, emit(stages, machine))
 
 
-def why_not_schedulable(func: tirx.PrimFunc) -> str | None:
-    """Why the loops of ``func`` are left as they are, or None when they may be written anew."""
-    stages = stages_of(func)
-    return stages if isinstance(stages, str) else None
-
-
-def _with_body(func: tirx.PrimFunc, body: Stmt) -> tirx.PrimFunc:
+def _with_body(func: Func, body: Stmt) -> Func:
     root = func.body.block
     block = s_tir.SBlock([], [], [], root.name_hint, body, alloc_buffers=root.alloc_buffers)
     return func.with_body(s_tir.SBlockRealize([], True, block))

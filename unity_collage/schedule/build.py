@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tvm import s_tir, sym, tirx
-from tvm.ir import Expr
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from .stage import Iter, static
+from .stage import Buffer, Expr, Iter, Var, static
 
 Body = Callable[[Expr], Stmt]
 
 
-def loop(extent: Expr | int, body: Body, like: tirx.Var, kind: ForKind = ForKind.SERIAL) -> Stmt:
+def loop(extent: Expr | int, body: Body, like: Var, kind: ForKind = ForKind.SERIAL) -> Stmt:
     """``for v in range(extent): body(v)`` with a fresh variable of ``like``'s type; one turn is no loop."""
     count = extent if isinstance(extent, int) else static(extent)
     if count == 1:
@@ -25,10 +24,12 @@ def loop(extent: Expr | int, body: Body, like: tirx.Var, kind: ForKind = ForKind
     return tirx.For(var, tirx.const(0, like.ty.dtype), bound, kind, body(var))
 
 
-def nest(iters: Sequence[Iter], body: Callable[[dict[tirx.Var, Expr]], Stmt], kind: ForKind = ForKind.SERIAL) -> Stmt:
+def nest(
+    iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], kind: ForKind = ForKind.SERIAL
+) -> Stmt:
     """Loops over all of ``iters``, outermost first; ``body`` gets the value of each iterator."""
 
-    def inner(rest: Sequence[Iter], values: dict[tirx.Var, Expr]) -> Stmt:
+    def inner(rest: Sequence[Iter], values: dict[Var, Expr]) -> Stmt:
         if not rest:
             return body(values)
         head, *tail = rest
@@ -37,18 +38,18 @@ def nest(iters: Sequence[Iter], body: Callable[[dict[tirx.Var, Expr]], Stmt], ki
     return inner(list(iters), {})
 
 
-def parallel(iters: Sequence[Iter], body: Callable[[dict[tirx.Var, Expr]], Stmt], wanted: bool) -> Stmt:
+def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wanted: bool) -> Stmt:
     """One loop over the product of ``iters``, parallel when ``wanted``: each thread gets one run of it."""
     if not iters:
         return body({})
     if not wanted:
         return nest(iters, body)
-    total: Expr | int = 1
+    total: Expr = 1
     for it in iters:
         total = it.extent * total
 
     def unfused(fused: Expr) -> Stmt:
-        values: dict[tirx.Var, Expr] = {}
+        values: dict[Var, Expr] = {}
         for it in reversed(iters):
             values[it.var] = fused if it is iters[0] else tirx.floormod(fused, it.extent)
             fused = tirx.floordiv(fused, it.extent)
@@ -76,12 +77,17 @@ def tile_size(size: int, limit: int, exact: bool) -> int:
     return tile
 
 
+def power_of_two(size: int) -> int:
+    """The largest power of two up to ``size``: vectors of other lengths are taken apart by LLVM."""
+    return 1 << (size.bit_length() - 1)
+
+
 def seq(*stmts: Stmt) -> Stmt:
     """The statements one after the other."""
     return stmts[0] if len(stmts) == 1 else tirx.SeqStmt(list(stmts))
 
 
-def with_buffers(buffers: Sequence[tirx.Buffer], body: Stmt, name: str) -> Stmt:
+def with_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:
     """``body`` in the scope of fresh temporary buffers."""
     return s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], name, body, alloc_buffers=list(buffers)))
 

@@ -34,11 +34,13 @@ def _first(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]:
 
 
 def _row_by_row(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
-    """Everything that is left, one row at a time: softmax, layer norm."""
-    if sum(stage.init is not None for stage in stages) < 2:
-        return "there is one reduction at most"
-    found = rows.emit(stages, machine, _threads(stages, machine))
-    return found if isinstance(found, str) else (found, len(stages))
+    """As much as goes one row at a time: softmax, layer norm."""
+    for count in range(len(stages), 2, -1):
+        if sum(stage.init is not None for stage in stages[:count]) >= 2:
+            found = rows.emit(stages[:count], machine, _threads(stages[:count], machine))
+            if not isinstance(found, str):
+                return found, count
+    return "no two reductions go by the same rows"
 
 
 def _element_by_element(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
@@ -74,7 +76,9 @@ def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
     if len(stages) < 2 or stages[1].init is not None:
         return "no element-wise stage follows"
     written = [store.buffer for store in stages[0].stores]
-    readers = [any(load.source in written for load in stage.loads) for stage in stages[1:]]
+    readers = [
+        any(load.source.same_as(own) for load in stage.loads for own in written) for stage in stages[1:]
+    ]
     if not readers[0] or any(readers[1:]):
         return "the result is read elsewhere"
     return None if stages[0].temporary else "the result is an output"

@@ -24,9 +24,17 @@ from collections.abc import Callable, Sequence
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Expr
+from tvm.ir import Call
 
-_EXP = (0.4999999403953552, 0.1666651964187622, 0.04166839271783829, 0.008368780836462975, 0.0013814462581649423)
+from .stage import Expr, Func, op_name
+
+_EXP = (
+    0.4999999403953552,
+    0.1666651964187622,
+    0.04166839271783829,
+    0.008368780836462975,
+    0.0013814462581649423,
+)
 _TANH_P = (1.0, 0.13680380582809448, 0.0038689107168465853, 2.8019241653964855e-05, 3.061342113142018e-08,
            -1.2224580722697276e-11)  # fmt: skip
 _TANH_Q = (1.0, 0.4701371192932129, 0.027247972786426544, 0.00039396598003804684, 1.2881906741313287e-06)
@@ -43,17 +51,17 @@ _LOWEST, _HIGHEST = -87.336544, 88.722839
 _MAX_QUARTERS = 16
 
 
-def rewritten(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def rewritten(func: Func) -> Func:
     """``func`` with the calls above replaced; others, and other types, are left."""
     body = tvm_ffi.structural_map(func.body, (Call, _replacement))
     return func if body.same_as(func.body) else func.with_body(body)
 
 
-def _replacement(call: Call) -> Expr:
+def _replacement(call: Expr) -> Expr:
     if str(call.ty.dtype) != "float32":
         return call
-    name = getattr(call.op, "name", "")
-    if name == "tirx.pow":
+    name = op_name(call)
+    if name == "pow":
         return _power(call)
     formula = _FORMULAS.get(name)
     return call if formula is None else formula(call.args[0])
@@ -92,7 +100,9 @@ def _exp_inside(x: Expr) -> Expr:
 
     def of_rounded(rounded: Expr) -> Expr:
         count = rounded - _f32(_ROUNDER)
-        return _let(count, lambda n: _let(x - n * _f32(_LN2_HIGH), lambda r: of_rest(r - n * _f32(_LN2_LOW), rounded)))
+        return _let(
+            count, lambda n: _let(x - n * _f32(_LN2_HIGH), lambda r: of_rest(r - n * _f32(_LN2_LOW), rounded))
+        )
 
     def of_rest(rest: Expr, rounded: Expr) -> Expr:
         mantissa = _let(rest, lambda r: _horner(_EXP, r) * (r * r) + r + _f32(1.0))
@@ -116,7 +126,7 @@ def _sigmoid(x: Expr) -> Expr:
     return _f32(1.0) / (_f32(1.0) + _exp(_f32(0.0) - x))
 
 
-def _power(call: Call) -> Expr:
+def _power(call: Expr) -> Expr:
     """x^(k/4) for a small constant k, by square roots; otherwise the call itself."""
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5
@@ -136,8 +146,8 @@ def _power(call: Call) -> Expr:
 
 
 _FORMULAS: dict[str, Callable[[Expr], Expr]] = {
-    "tirx.exp": _exp,
-    "tirx.tanh": _quotient(_TANH_P, _TANH_Q, 9.0),
-    "tirx.erf": _quotient(_ERF_P, _ERF_Q, 3.92),
-    "tirx.sigmoid": _sigmoid,
+    "exp": _exp,
+    "tanh": _quotient(_TANH_P, _TANH_Q, 9.0),
+    "erf": _quotient(_ERF_P, _ERF_Q, 3.92),
+    "sigmoid": _sigmoid,
 }

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm import sym, tirx
-from tvm.ir import Expr
-from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-import tvm_ffi
-
 from . import build, segments, vectors
+from .axes import axis, flattened
 from .machine import Machine
-from .stage import Iter, Stage, nodes, static, stride
+from .stage import Expr, Iter, Stage, Var, static, stride
 
-PARALLEL_WORK = 16_384
-"""Element operations below which starting the threads costs more than they save."""
+PARALLEL_WORK = 131_072
+"""Element operations below which starting the threads costs more than they save: a core does
+sixteen simple ones in a cycle, a parallel loop starts in some thousand cycles."""
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 _TRANSPOSE_TILE = 16
@@ -42,7 +40,7 @@ def emit(stage: Stage, machine: Machine, threads: bool) -> Stmt:
     outer, inner = stage.iters[:position], stage.iters[position:]
     shared = threads and _enough(outer, machine)
 
-    def body(values: dict[tirx.Var, Expr]) -> Stmt:
+    def body(values: dict[Var, Expr]) -> Stmt:
         rest = stage.substituted(values, inner)
         parts = (segments.cut(rest, 0, low, high) for low, high in ranges)
         return build.seq(*(emit(part, machine, threads and not shared) for part in parts))
@@ -63,7 +61,9 @@ def _whole(stage: Stage, machine: Machine, threads: bool) -> Stmt:
         return build.parallel(outer, lambda values: _serial(stage.substituted(values, [last])), threads)
     if threads and not _enough(outer, machine):
         return _chunks(stage, machine)
-    return build.parallel(outer, lambda values: vectors.emit(stage.substituted(values, [last]), machine), threads)
+    return build.parallel(
+        outer, lambda values: vectors.emit(stage.substituted(values, [last]), machine), threads
+    )
 
 
 def _enough(iters: Sequence[Iter], machine: Machine) -> bool:
@@ -81,7 +81,7 @@ def _chunks(stage: Stage, machine: Machine) -> Stmt:
     *outer, last = stage.iters
 
     def piece(start: Expr, size: Expr | int) -> Stmt:
-        chunk = Iter(tirx.Var(last.var.name, last.var.ty), _extent(size, last), False)
+        chunk = axis(last.var, size)
         part = stage.substituted({last.var: start + chunk.var}, [*outer, chunk])
         return build.nest(outer, lambda values: vectors.emit(part.substituted(values, [chunk]), machine))
 
@@ -100,10 +100,6 @@ def _chunk(size: int, machine: Machine) -> int:
     return min(-(-size // (_CHUNKS_A_CORE * machine.cores * step)) * step, size)
 
 
-def _extent(size: Expr | int, like: Iter) -> Expr:
-    return tirx.const(size, like.var.ty.dtype) if isinstance(size, int) else size
-
-
 def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> Stmt:
     """Tiles over the axis that is contiguous where it is read and the one where it is written."""
     *outer, last = stage.iters
@@ -111,9 +107,9 @@ def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> 
     height, width = (build.tile_size(it.size or 1, _TRANSPOSE_TILE, stage.once_only) for it in (across, last))
     rows, row = build.tiled(across.size or 1, height)
     cols, col = build.tiled(last.size or 1, width)
-    tiles = [_fresh(across, rows), _fresh(last, cols)]
+    tiles = [axis(across.var, rows), axis(last.var, cols)]
 
-    def tile(values: dict[tirx.Var, Expr]) -> Stmt:
+    def tile(values: dict[Var, Expr]) -> Stmt:
         top, left = row(values[tiles[0].var]), col(values[tiles[1].var])
         part = stage.substituted(values, [across, last])
 
@@ -126,10 +122,6 @@ def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> 
         return build.loop(height, line, across.var)
 
     return build.parallel([*others, *tiles], tile, threads)
-
-
-def _fresh(it: Iter, size: int) -> Iter:
-    return Iter(tirx.Var(it.var.name, it.var.ty), tirx.const(size, it.var.ty.dtype), False)
 
 
 def _turned(stage: Stage) -> Iter | str | None:
@@ -149,36 +141,3 @@ def _turned(stage: Stage) -> Iter | str | None:
         if sizes and all(static(stride(load, it.var, analyzer)) == 1 for load in odd):
             return it
     return "a tensor is not contiguous along any axis"
-
-
-def flattened(stage: Stage) -> Stage:
-    """Join the innermost axes while every access walks through them as through one."""
-    analyzer = sym.Analyzer()
-    loose = _outside_of_indices(stage)
-    accesses = (*stage.loads, *stage.stores)
-    while len(stage.iters) > 1:
-        *outer, first, second = stage.iters
-        if second.size is None or first.reduces != second.reduces or first.var in loose or second.var in loose:
-            break
-        if not all(one_walk(access, first, second, analyzer) for access in accesses):
-            break
-        joined = Iter(tirx.Var(second.var.name, second.var.ty), analyzer.simplify(first.extent * second.extent), second.reduces)
-        values = {
-            first.var: tirx.floordiv(joined.var, second.extent),
-            second.var: tirx.floormod(joined.var, second.extent),
-        }
-        stage = stage.substituted(values, [*outer, joined])
-        accesses = (*stage.loads, *stage.stores)
-    return stage
-
-
-def one_walk(access: TensorLoad | tirx.BufferStore, first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:
-    far, near = stride(access, first.var, analyzer), stride(access, second.var, analyzer)
-    return far is not None and near is not None and analyzer.can_prove_equal(far, near * second.extent)
-
-
-def _outside_of_indices(stage: Stage) -> list[tirx.Var]:
-    """Variables that the value depends on other than by what it reads."""
-    values = [store.value for store in stage.stores]
-    bare = tvm_ffi.structural_map(values, (TensorLoad, lambda load: tirx.const(0, str(load.source.dtype))))
-    return nodes(bare, tirx.Var)

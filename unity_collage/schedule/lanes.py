@@ -1,19 +1,21 @@
 """Reductions along memory: partial results in vector lanes, joined by a tree at the end.
 
-    s = sum(x[i], i in [0, n))   ->   p[l] += x[w t + l] for every t;  p[l] += p[l + w / 2];  ...;  s = p[0]
+s = sum(x[i], i in [0, n))   ->   p[l] += x[w t + l] for every t;  p[l] += p[l + w / 2];  ...;  s = p[0]
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import sym, tirx
-from tvm.ir import Expr
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, injective, segments, vectors
+from . import build, segments, vectors
+from .axes import flattened
 from .machine import Machine
-from .stage import Stage, static, stride
+from .stage import Expr, Stage, Var, static, stride
 
 _PARTIALS = 4
 """Vectors of partial results: as many as an addition has cycles of latency."""
@@ -22,54 +24,72 @@ _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 def emit(stage: Stage, machine: Machine) -> Stmt:
     """``stage``, which has no spatial iterator left, as one number."""
-    stage = injective.flattened(stage)
-    if why_not_lanes(stage) is not None:
-        return serial(stage)
-    store, (*outer, last) = stage.store, stage.iters
-    assert store is not None and stage.init is not None
-    one = vectors.lanes(stage, machine)
-    width = one * (_PARTIALS if last.size is None or last.size >= 2 * _PARTIALS * one else 1)
-    partial = tirx.decl_buffer((width,), str(store.buffer.dtype), "partial")
-    index = last.var.ty.dtype
+    stage = flattened(stage)
+    return serial(stage) if why_not_lanes(stage) is not None else _Lanes(stage, machine).emit()
 
-    def combine(lane: Expr, other: Expr) -> Stmt:
-        value = type(store.value)(tirx.BufferLoad(partial, [lane]), other)
-        return tirx.BufferStore(partial, value, [lane])
 
-    def update(values: dict[tirx.Var, Expr], start: Expr, count: int | Expr, kind: ForKind) -> Stmt:
-        part = stage.substituted(values, [last])
+class _Lanes:
+    """The partial results of one reduction, in ``width`` lanes of ``one``-lane vectors."""
 
-        def at(lane: Expr) -> Stmt:
-            here = part.substituted({last.var: start + lane}, [])
-            return combine(lane if kind == ForKind.VECTORIZED else tirx.const(0, index), operand(here))
+    def __init__(self, stage: Stage, machine: Machine) -> None:
+        store, init = stage.store, stage.init
+        assert store is not None and isinstance(init, tirx.BufferStore)
+        self.stage, self.store, self.start = stage, store, init.value
+        *self.outer, self.last = stage.iters
+        self.one = vectors.lanes(stage, machine)
+        long = self.last.size is None or self.last.size >= 2 * _PARTIALS * self.one
+        self.width = self.one * (_PARTIALS if long else 1)
+        self.partial = tirx.decl_buffer((self.width,), str(store.buffer.dtype), "partial")
+        self.zero = tirx.const(0, self.last.var.ty.dtype)
 
-        return build.loop(count, at, last.var, kind)
+    def emit(self) -> Stmt:
+        first = self._loop(self.width, lambda lane: tirx.BufferStore(self.partial, self.start, [lane]))
+        folds = [self._fold(self.width >> k) for k in range(1, self.width.bit_length())]
+        result = tirx.BufferStore(
+            self.store.buffer, tirx.BufferLoad(self.partial, [self.zero]), self.store.indices
+        )
+        body = build.seq(first, build.nest(self.outer, self._run), *folds, result)
+        return build.with_buffers([self.partial], body, self.stage.name)
 
-    def run(values: dict[tirx.Var, Expr]) -> Stmt:
-        if last.size is None:
-            whole, rest = tirx.floordiv(last.extent, width), tirx.floormod(last.extent, width)
-            head = build.loop(whole, lambda t: update(values, t * width, width, ForKind.VECTORIZED), last.var)
-            return build.seq(head, update(values, whole * width, rest, ForKind.SERIAL))
+    def _run(self, values: dict[Var, Expr]) -> Stmt:
+        """The whole of the last axis: in full width, then in single vectors, then what is left."""
+        extent, width = self.last.extent, self.width
+        part = self.stage.substituted(values, [self.last])
+        if self.last.size is None:
+            whole, rest = tirx.floordiv(extent, width), tirx.floormod(extent, width)
+            head = build.loop(whole, lambda turn: self._update(part, turn * width, width), self.last.var)
+            tail = build.loop(rest, lambda i: self._update(part, whole * width + i, 1), self.last.var)
+            return build.seq(head, tail)
         parts: list[Stmt] = []
         done = 0
-        for step in dict.fromkeys((width, one, max((last.size - done) % one, 1))):
-            turns = (last.size - done) // step
+        for step in (width, self.one, self.last.size % self.one):
+            turns = (self.last.size - done) // step if step else 0
             if turns:
-                start = done
-                parts.append(build.loop(turns, lambda t, s=step, b=start: update(values, b + t * s, s, _kind(s)), last.var))
+                parts.append(self._turns(part, done, step, turns))
                 done += turns * step
         return build.seq(*parts)
 
-    def _kind(count: int) -> ForKind:
-        return ForKind.VECTORIZED if count > 1 else ForKind.SERIAL
+    def _turns(self, part: Stage, start: int, step: int, turns: int) -> Stmt:
+        return build.loop(turns, lambda turn: self._update(part, start + turn * step, step), self.last.var)
 
-    def fold(half: int) -> Stmt:
-        return build.loop(half, lambda l: combine(l, tirx.BufferLoad(partial, [l + half])), last.var, _kind(half))
+    def _update(self, part: Stage, start: Expr, count: int) -> Stmt:
+        def at(lane: Expr) -> Stmt:
+            here = part.substituted({self.last.var: start + lane}, [])
+            return self._combine(lane, _operand(here))
 
-    first = build.loop(width, lambda l: tirx.BufferStore(partial, stage.init.value, [l]), last.var, ForKind.VECTORIZED)
-    folds = [fold(width >> k) for k in range(1, width.bit_length())]
-    result = tirx.BufferStore(store.buffer, tirx.BufferLoad(partial, [tirx.const(0, index)]), store.indices)
-    return build.with_buffers([partial], build.seq(first, build.nest(outer, run), *folds, result), stage.name)
+        return self._loop(count, at)
+
+    def _fold(self, half: int) -> Stmt:
+        return self._loop(
+            half, lambda lane: self._combine(lane, tirx.BufferLoad(self.partial, [lane + half]))
+        )
+
+    def _combine(self, lane: Expr, other: Expr) -> Stmt:
+        value = type(self.store.value)(tirx.BufferLoad(self.partial, [lane]), other)
+        return tirx.BufferStore(self.partial, value, [lane])
+
+    def _loop(self, count: int, body: Callable[[Expr], Stmt]) -> Stmt:
+        return build.loop(count, body, self.last.var, ForKind.VECTORIZED)
 
 
 def serial(stage: Stage) -> Stmt:
@@ -78,9 +98,10 @@ def serial(stage: Stage) -> Stmt:
     return steps if stage.init is None else build.seq(stage.init, steps)
 
 
-def operand(stage: Stage) -> Expr:
+def _operand(stage: Stage) -> Expr:
     """What the reduction joins to its result."""
-    value = stage.body.value
+    assert stage.store is not None
+    value = stage.store.value
     return value.b if _is_result(value.a, stage) else value.a
 
 
@@ -89,7 +110,9 @@ def why_not_lanes(stage: Stage) -> str | None:
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore) or not stage.iters:
         return "it computes several numbers at once"
-    if not isinstance(store.value, _COMBINERS) or _is_result(store.value.a, stage) == _is_result(store.value.b, stage):
+    if not isinstance(store.value, _COMBINERS) or (
+        _is_result(store.value.a, stage) == _is_result(store.value.b, stage)
+    ):
         return "it is not a sum, a product, a maximum or a minimum"
     if sum(load.source.same_as(store.buffer) for load in stage.loads) != 1:
         return "the operand depends on the result"
@@ -108,4 +131,6 @@ def _why_not_along_memory(stage: Stage) -> str | None:
 
 
 def _is_result(value: Expr, stage: Stage) -> bool:
-    return isinstance(value, TensorLoad) and stage.store is not None and value.source.same_as(stage.store.buffer)
+    return (
+        isinstance(value, TensorLoad) and stage.store is not None and value.source.same_as(stage.store.buffer)
+    )

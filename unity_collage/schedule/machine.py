@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 from tvm.target import Target
@@ -24,7 +25,8 @@ class Machine:
     def of(target: Target) -> Machine:
         """Read ``target``; a target that does not say ``num-cores`` has those of this host."""
         vector_bytes = max(int(tvm.target.codegen.llvm_get_vector_width(target)) // 8, 16)
-        cores = int(target.attrs.get("num-cores", 0)) or os.cpu_count() or 1
+        attrs: Any = target.attrs
+        cores = int(attrs.get("num-cores", 0)) or os.cpu_count() or 1
         return Machine(vector_bytes, 32 if vector_bytes >= 64 else 16, cores)
 
     def lanes(self, dtype: str) -> int:

@@ -2,78 +2,152 @@
 
     m = max(x); e = exp(x - m); s = sum(e); y = e / s      each over all rows
         ->   for each row, in parallel: m, e, s, y
+
+Where neighbouring rows lie side by side in memory (softmax over the channels of NCHW), some vectors
+of rows go together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tvm import tirx
-from tvm.ir import Expr
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, injective, lanes
+from . import build, injective, lanes, vectors
+from .axes import axis, split_groups
 from .machine import Machine
-from .stage import Iter, Stage
+from .stage import Expr, Iter, Stage, Var, static, stride
+
+_VECTORS_OF_ROWS = 4
+
+Names = dict[Var, Var]
+"""The row axis that each iterator of a stage is; iterators inside of a row are not named."""
 
 
 def emit(stages: Sequence[Stage], machine: Machine, threads: bool) -> Stmt | str:
     """The stages row by row, or the reason why they have no rows in common."""
-    axes = common_axes(stages)
-    if isinstance(axes, str):
-        return axes
-    rows, of_stage = axes
+    stages = (*stages[:-1], *split_groups(stages[-1:], stages[-1].spatial))
+    found = common_axes(stages)
+    if isinstance(found, str):
+        return found
+    rows, names = found
+    for stage, own in zip(stages, names, strict=True):
+        if stage.init is not None and any(it.var not in own and it.size != 1 for it in stage.spatial):
+            return f"{stage.name} has many results in a row"
+    beside = _side_by_side(stages, rows, names)
 
-    def row(values: dict[tirx.Var, Expr]) -> Stmt:
-        return build.seq(*(_inner(stage, own, values, machine) for stage, own in zip(stages, of_stage, strict=True)))
+    def each(values: Mapping[Var, Expr], lane: Iter | None) -> Stmt:
+        return build.seq(
+            *(_inside(stage, own, values, lane, machine) for stage, own in zip(stages, names, strict=True))
+        )
 
-    return build.parallel(rows, row, threads)
+    if beside is None:
+        return build.parallel(rows, lambda values: each(values, None), threads)
+    one = min(vectors.lanes(stage, machine) for stage in stages)
+    width = build.tile_size(beside.size or 1, one * _VECTORS_OF_ROWS, stages[-1].once_only)
+    width = width if stages[-1].once_only else build.power_of_two(width)
+    turns, left = build.tiled(beside.size or 1, width)
+    turn, lane = axis(beside.var, turns), axis(beside.var, width)
+
+    def some(values: Mapping[Var, Expr]) -> Stmt:
+        return each({**values, beside.var: left(values[turn.var]) + lane.var}, lane)
+
+    return build.parallel([*(it for it in rows if it is not beside), turn], some, threads)
 
 
-def _inner(stage: Stage, own: dict[tirx.Var, tirx.Var], values: dict[tirx.Var, Expr], machine: Machine) -> Stmt:
-    """One stage inside a row: ``own`` says which of its iterators is which row axis."""
+def _side_by_side(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence[Names]) -> Iter | None:
+    """The row axis along which every tensor is contiguous or constant, and the result contiguous."""
+    analyzer, store = sym.Analyzer(), stages[-1].store
+    for row in rows:
+        if store is None or row.size in (None, 1) or static(stride(store, row.var, analyzer)) != 1:
+            continue
+        for stage, own in zip(stages, names, strict=True):
+            mine = [var for var, axis_of in own.items() if axis_of.same_as(row.var)]
+            steps = [static(stride(access, mine[0], analyzer)) for access in (*stage.loads, *stage.stores)]
+            if stage.store is None or any(step not in (0, 1) for step in steps):
+                return None
+        return row
+    return None
+
+
+def _inside(
+    stage: Stage, own: Names, values: Mapping[Var, Expr], lane: Iter | None, machine: Machine
+) -> Stmt:  # fmt: skip
+    """One stage inside a row, or inside some rows side by side."""
     rest = [it for it in stage.iters if it.var not in own]
-    part = stage.substituted({mine: values[axis] for mine, axis in own.items()}, rest)
+    part = stage.substituted({mine: values[row] for mine, row in own.items()}, rest)
+    if lane is not None:
+        return _beside(part, lane)
     if part.init is None:
         return injective.emit(part, machine, False)
-    return build.nest(part.spatial, lambda inner: lanes.emit(part.substituted(inner, part.reduction), machine))
+    return build.nest(
+        part.spatial, lambda inner: lanes.emit(part.substituted(inner, part.reduction), machine)
+    )
 
 
-def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[dict[tirx.Var, tirx.Var]]] | str:
+def _beside(part: Stage, lane: Iter) -> Stmt:
+    """A stage of some rows: every step is one for all of them."""
+
+    def step(statement: Stmt, inner: Mapping[Var, Expr]) -> Stmt:
+        whole = Stage(part.name, (lane,), None, statement).substituted(inner, [lane])
+
+        def at(i: Expr) -> Stmt:
+            return whole.substituted({lane.var: i}, []).body
+
+        return build.loop(lane.extent, at, lane.var, ForKind.VECTORIZED)
+
+    def one(inner: Mapping[Var, Expr]) -> Stmt:
+        def turn(k: Mapping[Var, Expr]) -> Stmt:
+            return step(part.body, {**inner, **k})
+
+        steps = build.nest(part.reduction, turn)
+        return steps if part.init is None else build.seq(step(part.init, inner), steps)
+
+    return build.nest(part.spatial, one)
+
+
+def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[Names]] | str:
     """The axes of the last stage that every stage walks through independently, and their names in each."""
     last = stages[-1]
     owner = {store.buffer: i for i, stage in enumerate(stages) for store in stage.stores}
-    axes: list[dict[tirx.Var, tirx.Var]] = [{} for _ in stages]
-    axes[-1] = {it.var: it.var for it in last.spatial}
-    lost: list[tirx.Var] = []
+    names: list[Names] = [{} for _ in stages]
+    names[-1] = {it.var: it.var for it in last.spatial}
+    lost: list[Var] = []
     for i in reversed(range(len(stages))):
         for load in stages[i].loads:
             j = owner.get(load.source, i)
             if j != i:
-                lost += _unify(stages[j], axes[j], load.indices, axes[i], last.spatial)
-    found = [it for it in last.spatial if it.var not in lost and all(it.var in own.values() for own in axes)]
-    if not found:
+                lost += _unify(stages[j], names[j], load.indices, names[i], last.spatial)
+    extents = {it.var: it.extent for it in last.spatial}
+    for stage, own in zip(stages, names, strict=True):
+        for it in stage.spatial:
+            if it.var in own and not tvm_ffi.structural_equal(it.extent, extents[own[it.var]]):
+                lost.append(own[it.var])
+    rows = [it for it in last.spatial if it.var not in lost and all(it.var in own.values() for own in names)]
+    if not rows:
         return "the stages have no axis in common"
-    kept = {it.var for it in found}
-    return found, [{mine: axis for mine, axis in own.items() if axis in kept} for own in axes]
+    kept = {it.var for it in rows}
+    return rows, [{mine: row for mine, row in own.items() if row in kept} for own in names]
 
 
 def _unify(
-    producer: Stage, own: dict[tirx.Var, tirx.Var], indices: Sequence[Expr], reader: dict[tirx.Var, tirx.Var],
-    axes: Sequence[Iter],
-) -> list[tirx.Var]:  # fmt: skip
+    producer: Stage, own: Names, indices: Sequence[Expr], reader: Names, axes: Sequence[Iter]
+) -> list[Var]:
     """Name the iterators of ``producer`` after the axes that read it; returns the axes that do not fit."""
     store = producer.store
     if store is None:
         return [it.var for it in axes]
-    lost: list[tirx.Var] = []
-    seen: list[tirx.Var] = []
+    lost: list[Var] = []
+    seen: list[Var] = []
     for written, read in zip(store.indices, indices, strict=True):
-        axis = reader.get(read) if isinstance(read, tirx.Var) else None
-        if axis is None or not isinstance(written, tirx.Var):
+        row = reader.get(read) if isinstance(read, tirx.Var) else None
+        if row is None or not isinstance(written, tirx.Var):
             lost += [own[written]] if isinstance(written, tirx.Var) and written in own else []
             continue
-        if not own.setdefault(written, axis).same_as(axis):
-            lost += [axis, own[written]]
-        seen.append(axis)
-    return lost + [axis for axis in own.values() if axis not in seen]
+        if not own.setdefault(written, row).same_as(row):
+            lost += [row, own[written]]
+        seen.append(row)
+    return lost + [row for row in own.values() if row not in seen]

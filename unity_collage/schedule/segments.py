@@ -1,16 +1,20 @@
 """Cut an axis where a condition on it flips, so that each piece runs without the condition.
 
-    out[i] = if_then_else(64 <= i, b[i - 64], a[i]), i in [0, 96)
-        -> out[i] = a[i], i in [0, 64);  out[64 + i] = b[i], i in [0, 32)
+out[i] = if_then_else(64 <= i, b[i - 64], a[i]), i in [0, 96)
+    -> out[i] = a[i], i in [0, 64);  out[64 + i] = b[i], i in [0, 32)
 """
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 from tvm import sym, tirx
-from tvm.ir import Call, Expr, Range
+from tvm.ir import Range
 from tvm.ir.expr import TensorLoad
 
-from .stage import Iter, Stage, nodes, static
+from .axes import axis
+from .stage import Expr, Iter, Stage, Var, choices, nodes, static
 
 _MAX_SEGMENTS = 40
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -32,14 +36,14 @@ def of(stage: Stage) -> tuple[int, tuple[tuple[int, int], ...]] | None:
         flips = sorted({t for condition in chosen for t in _flips(condition, it)})
         if flips and len(flips) < _MAX_SEGMENTS:
             edges = [0, *flips, it.size]
-            return position, tuple(zip(edges, edges[1:], strict=False))
+            return position, tuple(itertools.pairwise(edges))
     return None
 
 
 def cut(stage: Stage, position: int, low: int, high: int) -> Stage:
     """The part of ``stage`` where its iterator at ``position`` is in [low, high)."""
     old = stage.iters[position]
-    new = Iter(tirx.Var(old.var.name, old.var.ty), tirx.const(high - low, old.var.ty.dtype), False)
+    new = axis(old.var, high - low)
     iters = (*stage.iters[:position], new, *stage.iters[position + 1 :])
     part = stage.substituted({old.var: new.var + low}, iters)
     store = part.store
@@ -47,13 +51,13 @@ def cut(stage: Stage, position: int, low: int, high: int) -> Stage:
         return part
     analyzer = sym.Analyzer()
     for it in iters:
-        analyzer.bind(it.var, Range.from_min_extent(0, it.extent))
+        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.ty.dtype), it.extent))
     indices = [analyzer.simplify(index) for index in store.indices]
     body = tirx.BufferStore(store.buffer, analyzer.simplify(store.value), indices)
-    return Stage(part.name, iters, None, body)
+    return replace(part, body=body)
 
 
-def guards(stage: Stage, var: tirx.Var) -> bool:
+def guards(stage: Stage, var: Var) -> bool:
     """Whether a condition of the body depends on ``var``."""
     return any(var in nodes(condition, tirx.Var) for condition, _ in _conditions(stage))
 
@@ -61,10 +65,9 @@ def guards(stage: Stage, var: tirx.Var) -> bool:
 def _conditions(stage: Stage) -> list[tuple[Expr, bool]]:
     """Each condition of a choice, with whether both sides read a tensor."""
     found: list[tuple[Expr, bool]] = []
-    for node in nodes(stage.body, Call):
-        if getattr(node.op, "name", "") == "tirx.if_then_else":
-            condition, then, otherwise = node.args
-            found.append((condition, bool(nodes(then, TensorLoad)) and bool(nodes(otherwise, TensorLoad))))
+    for choice in choices(stage.body):
+        condition, then, otherwise = choice.args
+        found.append((condition, bool(nodes(then, TensorLoad)) and bool(nodes(otherwise, TensorLoad))))
     return found
 
 
@@ -79,5 +82,3 @@ def _flips(condition: Expr, it: Iter) -> list[int]:
             at_zero = isinstance(comparison, (tirx.LT, tirx.GE)) == (slope == 1)
             flips.append(zero if at_zero else zero + 1)
     return [flip for flip in flips if 0 < flip < (it.size or 0)]
-
-

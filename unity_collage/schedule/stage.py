@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm_ffi
-from tvm import s_tir, sym, tirx
-from tvm.ir import Call, Expr
+from tvm import sym, tirx
+from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
+
+Expr: TypeAlias = Any
+Var: TypeAlias = Any
+Buffer: TypeAlias = Any
+Access: TypeAlias = Any
+Func: TypeAlias = Any
+"""TVM's expressions, variables, buffers, loads and stores of one element, and functions over them. What TVM
+declares of these types knows neither their operators nor their fields."""
 
 _EXPENSIVE = ("exp", "erf", "tanh", "sigmoid", "pow", "log", "sin", "cos", "sqrt", "rsqrt")
 _COST_OF_EXPENSIVE = 10
@@ -20,7 +28,7 @@ _COST_OF_EXPENSIVE = 10
 class Iter:
     """One iterator of a block: ``var`` runs over [0, extent)."""
 
-    var: tirx.Var
+    var: Var
     extent: Expr
     reduces: bool
 
@@ -50,15 +58,15 @@ class Stage:
         return tuple(it for it in self.iters if it.reduces)
 
     @property
-    def loads(self) -> tuple[TensorLoad, ...]:
+    def loads(self) -> tuple[Access, ...]:
         return tuple(nodes(self.body, TensorLoad))
 
     @property
-    def stores(self) -> tuple[tirx.BufferStore, ...]:
+    def stores(self) -> tuple[Access, ...]:
         return tuple(nodes(self.body, tirx.BufferStore))
 
     @property
-    def store(self) -> tirx.BufferStore | None:
+    def store(self) -> Access | None:
         """The one store of the body, or None when there are several or other statements."""
         return self.body if isinstance(self.body, tirx.BufferStore) else None
 
@@ -78,7 +86,7 @@ class Stage:
             total *= it.size
         return total
 
-    def substituted(self, values: Mapping[tirx.Var, Expr], iters: Sequence[Iter]) -> Stage:
+    def substituted(self, values: Mapping[Var, Expr], iters: Sequence[Iter]) -> Stage:
         """The same stage over other iterators: ``values`` says what each old one is in terms of them."""
         init = None if self.init is None else substitute(self.init, values)
         return replace(self, iters=tuple(iters), init=init, body=substitute(self.body, values))
@@ -98,15 +106,25 @@ def nodes(root: Any, kind: type | tuple[type, ...]) -> list[Any]:
 
 def expensive_calls(root: Any) -> list[Call]:
     """Calls that cost many instructions an element."""
-    return [call for call in nodes(root, Call) if getattr(call.op, "name", "").removeprefix("tirx.") in _EXPENSIVE]
+    return [call for call in nodes(root, Call) if op_name(call) in _EXPENSIVE]
 
 
-def substitute(node: Any, values: Mapping[tirx.Var, Expr]) -> Any:
+def choices(root: Any) -> list[Call]:
+    """Calls that compute one of two values: padding, joining, selecting."""
+    return [call for call in nodes(root, Call) if op_name(call) == "if_then_else"]
+
+
+def op_name(call: Call) -> str:
+    """The operator's name without its dialect, empty for a function."""
+    return getattr(call.op, "name", "").rpartition(".")[2]
+
+
+def substitute(node: Any, values: Mapping[Var, Expr]) -> Any:
     """``node`` with variables replaced."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda var: values.get(var, var)))
 
 
-def stride(access: TensorLoad | tirx.BufferStore, var: tirx.Var, analyzer: sym.Analyzer) -> Expr | None:
+def stride(access: Access, var: Var, analyzer: sym.Analyzer) -> Expr | None:
     """Elements between two neighbours along ``var`` in memory, or None when that is not constant."""
     flat: Expr | int = 0
     for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
@@ -117,47 +135,6 @@ def stride(access: TensorLoad | tirx.BufferStore, var: tirx.Var, analyzer: sym.A
     return analyzer.simplify(linear[0]) if linear else None
 
 
-def buffer_of(access: TensorLoad | tirx.BufferStore) -> tirx.Buffer:
+def buffer_of(access: Access) -> Buffer:
     """The buffer that is read or written."""
     return access.source if isinstance(access, TensorLoad) else access.buffer
-
-
-def stages_of(func: tirx.PrimFunc) -> tuple[Stage, ...] | str:
-    """The stages of ``func`` in program order, or the reason why it is not such a list."""
-    realize = func.body
-    if not isinstance(realize, s_tir.SBlockRealize) or realize.block.iter_vars:
-        return "the body is not a root block"
-    root = realize.block
-    body = root.body
-    found: list[Stage] = []
-    for nest in body.seq if isinstance(body, tirx.SeqStmt) else [body]:
-        stage = _stage(nest)
-        if isinstance(stage, str):
-            return stage
-        found.append(replace(stage, temporary=any(store.buffer in root.alloc_buffers for store in stage.stores)))
-    return tuple(found)
-
-
-def _stage(nest: Stmt) -> Stage | str:
-    """A perfect serial nest whose block binds each iterator to one loop."""
-    extents: dict[tirx.Var, Expr] = {}
-    while isinstance(nest, tirx.For):
-        if nest.kind != tirx.ForKind.SERIAL or nest.annotations or static(nest.min) != 0:
-            return f"loop {nest.loop_var.name} is already scheduled"
-        extents[nest.loop_var] = nest.extent
-        nest = nest.body
-    if not isinstance(nest, s_tir.SBlockRealize):
-        return "a loop nest does not end in one block"
-    block = nest.block
-    if block.alloc_buffers or block.match_buffers or static(nest.predicate) != 1:
-        return f"block {block.name_hint} has a predicate or buffers of its own"
-    iters: list[Iter] = []
-    for it, value in zip(block.iter_vars, nest.iter_values, strict=True):
-        if it.iter_type not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):
-            return f"block {block.name_hint} has an ordered iterator"
-        if not (isinstance(value, tirx.Var) and value in extents) and static(value) != 0:
-            return f"block {block.name_hint} does not bind its iterators to loops"
-        iters.append(Iter(it.var, it.dom.extent, it.iter_type == tirx.IterVar.CommReduce))
-    if nodes(block.body, (s_tir.SBlock, tirx.For)):
-        return f"block {block.name_hint} has loops inside"
-    return Stage(block.name_hint, tuple(iters), block.init, block.body)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tvm import tirx
-from tvm.ir import Expr
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
 from . import build
 from .machine import Machine
-from .stage import Stage, buffer_of
+from .stage import Expr, Stage, buffer_of
 
 _REGISTERS_A_TURN = 2
 """Independent vectors in flight; more only lengthens the code."""
@@ -29,7 +28,7 @@ def emit(stage: Stage, machine: Machine) -> Stmt:
         whole, rest = tirx.floordiv(it.extent, width), tirx.floormod(it.extent, width)
         head = build.loop(whole, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
         return build.seq(head, at(whole * width, rest, ForKind.SERIAL))
-    width = 1 << (min(width, it.size).bit_length() - 1)
+    width = build.power_of_two(min(width, it.size))
     if stage.once_only and it.size % width:
         head = build.loop(it.size // width, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
         tail = tirx.const(it.size // width * width, it.var.ty.dtype)
@@ -52,4 +51,3 @@ def _width(stage: Stage, machine: Machine) -> int:
     (it,) = stage.iters
     one = lanes(stage, machine)
     return one if it.size is not None and it.size < one * _REGISTERS_A_TURN else one * _REGISTERS_A_TURN
-

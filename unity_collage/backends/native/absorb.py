@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 
 from .program import Step, View
-from .values import dtype_of, ints, scalar_of, shape_of, static_shape, view_dtype
+from .values import attrs_of, dtype_of, ints, op_name, scalar_of, shape_of, static_shape, view_dtype
 from .views import merged, remap, row_major
 
 RESHAPES = frozenset(
@@ -39,15 +39,15 @@ def seen_through(producer: relax.Expr) -> Seen | str:
     """What the result of a layout change is of its operand, or the reason why it is no such view."""
     if isinstance(producer, relax.TupleGetItem):
         return _part(producer)
-    if not isinstance(producer, relax.Call) or getattr(producer.op, "name", "") not in LAYOUT_CHANGES:
+    if not isinstance(producer, relax.Call) or op_name(producer) not in LAYOUT_CHANGES:
         return "not a layout change"
     source, result = producer.args[0], shape_of(producer)
     if shape_of(source) is None or result is None:
         return "a layout change of a tensor without static shape"
-    if producer.op.name == "relax.permute_dims":
+    if op_name(producer) == "relax.permute_dims":
         inner = row_major(static_shape(source))
         return Seen(source, tuple(inner[axis] for axis in _permutation(producer)))
-    if producer.op.name == "relax.strided_slice":
+    if op_name(producer) == "relax.strided_slice":
         return _slice(producer, result)
     return Seen(source, row_major(result))
 
@@ -72,7 +72,7 @@ def read_through(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | 
 
 def write_through(step: Step, call: relax.Call) -> Step | str:
     """The step that writes the result of a permutation or reshape of its result."""
-    op = getattr(call.op, "name", "")
+    op = op_name(call)
     if op not in RESHAPES and op != "relax.permute_dims":
         return "not a layout change that results can be written through"
     shape, wanted = shape_of(call.args[0]), shape_of(call)
@@ -83,7 +83,11 @@ def write_through(step: Step, call: relax.Call) -> Step | str:
         outer = dict(zip(_permutation(call), row_major(wanted), strict=True))
         strides = tuple(outer[axis] for axis in range(len(shape)))
     moved = remap(step.result, shape, strides, call)
-    return "no strides describe the result as the primitive sees it" if moved is None else step.with_result(moved)
+    return (
+        "no strides describe the result as the primitive sees it"
+        if moved is None
+        else step.with_result(moved)
+    )
 
 
 def copied(value: relax.Expr, producer: relax.Expr) -> tuple[View, View] | str:
@@ -98,7 +102,7 @@ def copied(value: relax.Expr, producer: relax.Expr) -> tuple[View, View] | str:
 
 def _permutation(call: relax.Call) -> tuple[int, ...]:
     rank = len(static_shape(call))
-    axes = call.attrs.axes
+    axes = attrs_of(call).axes
     return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in ints(axes))
 
 
@@ -123,14 +127,14 @@ def _slice(call: relax.Call, result: tuple[int, ...]) -> Seen | str:
 
 def _part(item: relax.TupleGetItem) -> Seen | str:
     call = item.tuple_value
-    if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.split":
+    if not isinstance(call, relax.Call) or op_name(call) != "relax.split":
         return "a field of a tuple that no split makes"
     source = call.args[0]
     shape = shape_of(source)
     if shape is None:
         return "a split of a tensor without static shape"
-    axis = int(call.attrs.axis) % len(shape)
-    sections = call.attrs.indices_or_sections
+    axis = int(attrs_of(call).axis) % len(shape)
+    sections = attrs_of(call).indices_or_sections
     if hasattr(sections, "__len__"):
         begin = (0, *ints(sections))[item.index]
     else:

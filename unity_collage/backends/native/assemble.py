@@ -11,8 +11,8 @@ import numpy as np
 from tvm import ir, relax
 
 from .flatten import Flat, NotFlat
-from .program import Blob, Buffer, ConstantData, Program, Scratch, Step
-from .values import dtype_of, is_tensor, shape_of
+from .program import Blob, Buffer, ConstantData, Program, Scratch, Step, item_size
+from .values import array_of, dtype_of, is_tensor, shape_of
 
 
 def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob) -> Program:
@@ -71,9 +71,9 @@ class _Memory:
         return self.of[value]
 
     def _constant(self, value: ir.GenericConst) -> None:
-        data = np.ascontiguousarray(value.value.numpy()).tobytes()
+        data = array_of(value).reshape(-1).view(np.uint8)
         number = self.own(value)
-        self.constants.append(ConstantData(number, self.blob.add(data), len(data)))
+        self.constants.append(ConstantData(number, self.blob.add(data), data.nbytes))
 
     def _temporary(self, value: relax.Expr | Scratch) -> int:
         shape, dtype = shape_of(value) or (), dtype_of(value)
@@ -87,4 +87,4 @@ class _Memory:
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * {"bool": 1, "bfloat16": 2}.get(dtype, 0) or math.prod(shape) * np.dtype(dtype).itemsize
+    return math.prod(shape) * item_size(dtype)

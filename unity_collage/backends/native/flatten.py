@@ -54,7 +54,6 @@ class Flat:
         for binding in self.bindings:
             for arg in binding.call.args:
                 counts.update(self.leaves(arg))
-        counts.update(holder for holder, _ in self.fields.values())
         for result in self.results:
             counts.update(self.leaves(result))
         return counts
@@ -86,7 +85,7 @@ def flatten(func: relax.Function) -> Flat:
 class _Regions:
     flat: Flat
     count: int = 0
-    local: dict[relax.Var, relax.Function] = field(default_factory=dict)
+    local: dict[relax.Expr, relax.Function] = field(default_factory=dict)
 
     def write_out(self, func: relax.Function, region: int) -> list[relax.Expr]:
         """Append the bindings of a function body; what it returns, one expression a field."""

@@ -13,6 +13,7 @@ from .absorb import LAYOUT_CHANGES
 from .assemble import assemble
 from .flatten import Binding, Flat, NotFlat, flatten
 from .program import Blob, Program, Step, programs_json
+from .values import op_name
 
 
 class NotLowerable(Exception):
@@ -88,7 +89,7 @@ class _Lowering:
 
     def _declare_field(self, var: relax.Var, holder: relax.Var, call: relax.Call, index: int) -> None:
         """A part of a split is a layout change; the first field of another operator is its result."""
-        if call.op.name == "relax.split":
+        if op_name(call) == "relax.split":
             self.changes[var] = relax.TupleGetItem(self.flat.resolved(call), index)
         elif index == 0:
             self.flat.alias[var] = holder
@@ -108,9 +109,9 @@ class _Lowering:
     def _lower(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> None:
         if not isinstance(call.op, ir.Op):
             raise NotLowerable(f"{self.name}: a call of {call.op}, which is no operator")
-        if call.op.name == "relax.split" or self._as_growth(var, call, reads):
+        if op_name(call) == "relax.split" or self._as_growth(var, call, reads):
             return
-        if call.op.name in LAYOUT_CHANGES:
+        if op_name(call) in LAYOUT_CHANGES:
             self.changes[var] = call
             return
         step = self.tables.step(call)
@@ -121,7 +122,7 @@ class _Lowering:
     def _as_growth(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
         """Whether the call could be put behind the step of an operand that nothing else reads."""
         args = list(call.args)
-        for source in [value for value in reversed(self.made) if value in args and reads[value] == 1]:
+        for source in [value for value in args if value in self.made and reads[value] == 1]:
             grown = self.tables.absorbed_output(self.made[source], call)
             if isinstance(grown, str):
                 grown = self.tables.fused(self.made[source], call, args.index(source))
@@ -136,7 +137,9 @@ class _Lowering:
 
     def _emit(self, step: Step) -> None:
         """Append a step that reads only what is real, behind the copies it needs for that."""
-        while (value := next((v.buffer for v in step.views() if self._is_virtual(v.buffer)), None)) is not None:
+        while (
+            value := next((v.buffer for v in step.views() if self._is_virtual(v.buffer)), None)
+        ) is not None:
             through = self.tables.absorbed_input(step, value, self.changes[value])
             if isinstance(through, str):
                 self._make_real(value)
@@ -157,4 +160,4 @@ class _Lowering:
         return isinstance(value, relax.Expr) and value in self.changes and value not in self.real
 
     def _refusal(self, call: relax.Call, reason: str) -> NotLowerable:
-        return NotLowerable(f"{self.name}: {call.op.name}: {reason}")
+        return NotLowerable(f"{self.name}: {op_name(call)}: {reason}")

@@ -5,18 +5,23 @@ While a lowering works on a step, its views name Relax values; in a program they
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element; bool is a byte, and numpy does not know bfloat16."""
+    return {"bool": 1, "bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A buffer seen with the logical dimensions of a primitive.
-
-    Strides and offset count elements. A stride of 0 repeats the one element, in gemm operands only.
-    """
+    """A buffer seen with the logical dimensions of a primitive. Strides and offset count elements."""
 
     buffer: Any
     """The Relax value (or :class:`Scratch`) while lowering, the number of the buffer in a program."""
@@ -26,12 +31,13 @@ class View:
     offset: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """As the executors read it: there the offset counts bytes."""
         return {
             "buffer": self.buffer,
             "dims": list(self.dims),
             "strides": list(self.strides),
             "dtype": self.dtype,
-            "offset": self.offset,
+            "offset": self.offset * item_size(self.dtype),
         }
 
 
@@ -172,11 +178,13 @@ class Blob:
 
     content: bytearray = field(default_factory=bytearray)
     offsets: dict[bytes, int] = field(default_factory=dict)
+    """By a hash of the content: weights are large, and a second copy of them is one too many."""
 
-    def add(self, data: bytes) -> int:
-        """The offset of ``data`` in the blob."""
-        if data not in self.offsets:
+    def add(self, data: np.ndarray) -> int:
+        """The offset of ``data``, flat bytes, in the blob."""
+        key = hashlib.blake2b(data.data, digest_size=16).digest()
+        if key not in self.offsets:
             self.content.extend(bytes(-len(self.content) % 64))
-            self.offsets[data] = len(self.content)
+            self.offsets[key] = len(self.content)
             self.content.extend(data)
-        return self.offsets[data]
+        return self.offsets[key]

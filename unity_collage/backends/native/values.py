@@ -65,9 +65,18 @@ def scalar_of(value: Any) -> float | None:
     """The number that a constant of one element or a primitive value is, None for anything else."""
     if isinstance(value, (tirx.IntImm, tirx.FloatImm)):
         return float(value.value)
-    if isinstance(value, ir.GenericConst) and math.prod(value.value.shape) == 1:
-        return float(value.value.numpy().astype(np.float64).reshape(()))
+    if (
+        isinstance(value, ir.GenericConst)
+        and shape_of(value) is not None
+        and math.prod(static_shape(value)) == 1
+    ):
+        return float(array_of(value).astype(np.float64).reshape(()))
     return None
+
+
+def array_of(constant: Any) -> np.ndarray:
+    """The content of a constant, dense."""
+    return np.ascontiguousarray(constant.value.numpy())
 
 
 def view_of(value: Any, dims: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> View:
@@ -85,8 +94,18 @@ def ints(values: Any) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
 
 
+def op_name(call: Any) -> str:
+    """The operator of a call, like ``relax.add``; empty for calls of functions."""
+    return str(getattr(call.op, "name", "")) if isinstance(call.op, ir.Op) else ""
+
+
+def attrs_of(call: relax.Call) -> Any:
+    """The attributes, whose fields TVM declares at run time only."""
+    return call.attrs
+
+
 def _tensor_type(value: Any) -> Any:
-    ty = value.ty
-    if isinstance(ty, relax.TupleType) and len(ty.fields):
-        ty = ty.fields[0]
+    ty: Any = value.ty
+    fields: Any = getattr(ty, "fields", None)
+    ty = fields[0] if fields else ty
     return ty if isinstance(ty, relax.TensorType) else None

@@ -16,7 +16,9 @@ def row_major(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
-def merged(dims: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+def merged(
+    dims: Sequence[int], *strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """Fewest dimensions that address the same elements in the same order with each of several strides.
 
     Dimensions of one element go; neighbours join where every strides vector lets them.
@@ -66,18 +68,20 @@ def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | 
     return tuple(0 if have == 1 else step for have, step in zip(padded, row_major(padded), strict=True))
 
 
-def unrepeated(view: View) -> View:
+def unrepeated(view: View, like: View) -> View:
     """The view with one element along the dimensions of stride 0, as a vendor library wants a broadcast.
 
-    Strides of dimensions of one element are set to the size of the view, so that none is 0.
+    ``like`` has the dims of the view. Libraries compare strides to tell layouts apart, even those of dimensions
+    of one element: these are set as in a dense tensor whose axes are nested as in ``like``.
     """
     dims = tuple(1 if step == 0 else extent for extent, step in zip(view.dims, view.strides, strict=True))
-    span = math.prod(dims)
-    return replace(
-        view,
-        dims=dims,
-        strides=tuple(span if extent == 1 else s for extent, s in zip(dims, view.strides, strict=True)),
-    )
+    strides = list(view.strides)
+    inner = 1
+    for axis in sorted(range(len(dims)), key=lambda k: (like.strides[k], -k)):
+        if dims[axis] == 1:
+            strides[axis] = inner
+        inner *= dims[axis]
+    return replace(view, dims=dims, strides=tuple(strides))
 
 
 def same_strides(a: View, b: View) -> bool:

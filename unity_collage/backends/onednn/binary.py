@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from ..native.program import PostOp, Step, View
-from ..native.values import dtype_of, scalar_of, static_shape, view_dtype, view_of
+from ..native.values import attrs_of, dtype_of, op_name, scalar_of, static_shape, view_dtype, view_of
 from ..native.views import broadcast, merged, row_major, unrepeated
 from . import eltwise
 from .limits import why_not_operand
@@ -46,30 +46,33 @@ def step(call: relax.Call) -> Step | str:
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("binary", side, value):
             return reason
-    if any(scalar_of(value) is not None for value in call.args) and not isinstance(made := eltwise.step(call), str):
+    if any(scalar_of(value) is not None for value in call.args) and not isinstance(
+        made := eltwise.step(call), str
+    ):
         return made
-    algorithm, shape = ALGORITHMS[call.op.name], static_shape(call)
-    left, right = (broadcast(static_shape(value), shape) or () for value in call.args)
-    size = math.prod(shape)
-    if math.prod(static_shape(call.args[0])) == size:
-        return _binary(algorithm.name, call, (call.args[0], left), (call.args[1], right))
-    if math.prod(static_shape(call.args[1])) == size:
-        made = _binary(algorithm.swapped, call, (call.args[1], right), (call.args[0], left))
-        return made.then(*algorithm.undo)
-    return "both operands are broadcast"
+    algorithm, size = ALGORITHMS[op_name(call)], math.prod(static_shape(call))
+    left, right = call.args
+    if math.prod(static_shape(left)) == size:
+        return _binary(algorithm.name, call, left, right)
+    if math.prod(static_shape(right)) != size:
+        return "both operands are broadcast"
+    made = _binary(algorithm.swapped, call, right, left)
+    return made if isinstance(made, str) else made.then(*algorithm.undo)
 
 
-def _binary(
-    algorithm: str, call: relax.Call, full: tuple[relax.Expr, tuple[int, ...]], other: tuple[relax.Expr, tuple[int, ...]]
-) -> Step:
+def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Expr) -> Step | str:
     shape = static_shape(call)
-    dims, (full_strides, other_strides) = merged(shape, row_major(shape), other[1])
-    small = View(other[0], dims, other_strides, dtype_of(other[0]))
-    args = (
-        ("src0", view_of(full[0], dims, full_strides)),
-        ("src1", unrepeated(small)),
-        ("dst", View(call, dims, full_strides, view_dtype(dtype_of(call)))),
-    )
+    repeating = broadcast(static_shape(other), shape)
+    assert repeating is not None
+    dims, (strides, other_strides) = merged(shape, row_major(shape), repeating)
+    if len(dims) > 3:
+        return "the smaller operand repeats in two places, which only the reference kernel takes"
+    if len(dims) == 1:
+        # Comparisons of vectors run in the reference kernel only, those of one row do not.
+        dims, strides, other_strides = (1, *dims), (dims[0], *strides), (0, *other_strides)
+    result = View(call, dims, strides, view_dtype(dtype_of(call)))
+    small = unrepeated(View(other, dims, other_strides, dtype_of(other)), result)
+    args = (("src0", view_of(full, dims, strides)), ("src1", small), ("dst", result))
     return Step("binary", args, (("algorithm", algorithm),))
 
 
@@ -80,7 +83,7 @@ def prelu(call: relax.Call) -> Step | str:
     if reason is not None:
         return reason
     shape = static_shape(data)
-    axis = int(call.attrs.axis) % len(shape)
+    axis = int(attrs_of(call).axis) % len(shape)
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     dims, strides = (outer, shape[axis], inner), (shape[axis] * inner, inner, 1)
     slopes = math.prod(static_shape(slope))

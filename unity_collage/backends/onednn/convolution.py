@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from ..native.program import Step, View
-from ..native.values import dtype_of, shape_of, static_shape
+from ..native.values import attrs_of, dtype_of, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import Window, by_letters, window_of
 
@@ -27,7 +27,7 @@ def _step(call: relax.Call, primitive: str, channels: str) -> Step | str:
         return reason
     if shape_of(call) is None or dtype_of(call) != dtype_of(data):
         return f"the result is {dtype_of(call)} or has no static shape"
-    attrs, rank = call.attrs, len(static_shape(data))
+    attrs, rank = attrs_of(call), len(static_shape(data))
     source = by_letters(data, attrs.data_layout, "NC", rank)
     weights = by_letters(kernel, attrs.kernel_layout, "OI", rank)
     result = by_letters(call, attrs.out_layout or attrs.data_layout, "NC", rank)

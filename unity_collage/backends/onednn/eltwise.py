@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tvm import relax
 
 from ..native.program import PostOp, Scratch, Step, View
-from ..native.values import dtype_of, scalar_of, static_shape, view_of
+from ..native.values import attrs_of, dtype_of, op_name, scalar_of, static_shape, view_of
 from .limits import why_not_operand
 
 Functions = tuple[PostOp, ...]
@@ -33,7 +33,7 @@ def reciprocal(scale: float = 1.0) -> PostOp:
 
 def functions_of(call: relax.Call, operand: int = 0) -> Functions | str:
     """A call as functions of ``args[operand]`` alone, or the reason why it is none."""
-    name = getattr(call.op, "name", "")
+    name = op_name(call)
     if name in _PLAIN:
         return (_PLAIN[name],)
     if name in _WITH_ATTRS:
@@ -80,9 +80,9 @@ def _clip(call: relax.Call) -> Functions | str:
 
 
 def _softplus(call: relax.Call) -> Functions | str:
-    if float(call.attrs.threshold) < 15:
+    if float(attrs_of(call).threshold) < 15:
         return "softplus with a threshold below 15 is not smooth, oneDNN's is"
-    return (apply("soft_relu", float(call.attrs.beta)),)
+    return (apply("soft_relu", float(attrs_of(call).beta)),)
 
 
 def _subtract(number: float, operand: int) -> Functions:
@@ -121,7 +121,7 @@ _PLAIN: Mapping[str, PostOp] = {
 }
 
 _WITH_ATTRS: Mapping[str, Callable[[relax.Call], Functions | str]] = {
-    "relax.nn.leakyrelu": lambda call: (apply("relu", float(call.attrs.alpha)),),
+    "relax.nn.leakyrelu": lambda call: (apply("relu", float(attrs_of(call).alpha)),),
     "relax.nn.softplus": _softplus,
     "relax.nn.selu": lambda _call: (apply("elu", SELU_ALPHA), linear(SELU_SCALE)),
     "relax.clip": _clip,
@@ -136,4 +136,4 @@ _WITH_SCALAR: Mapping[str, Callable[[float, int], Functions | str]] = {
     "relax.maximum": _maximum,
 }
 
-ENTRIES = {name: step for name in (*_PLAIN, *_WITH_ATTRS, "relax.power")}
+ENTRIES = dict.fromkeys((*_PLAIN, *_WITH_ATTRS, "relax.power"), step)

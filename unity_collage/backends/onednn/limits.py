@@ -60,7 +60,10 @@ def _images(step: Step) -> str | None:
 def _matrices(step: Step) -> str | None:
     for name in ("src", "weights"):
         view = _view(step, name)
-        if all(extent != 1 and stride != 1 for extent, stride in zip(view.dims, view.strides, strict=True)[-2:]):
+        if all(
+            extent != 1 and stride != 1
+            for extent, stride in zip(view.dims[-2:], view.strides[-2:], strict=True)
+        ):
             return f"neither rows nor columns of {name} are contiguous"
     return None if _innermost(step.result, -1) else "the rows of the result are not contiguous"
 

@@ -9,6 +9,7 @@ from tvm import relax
 from ..native.absorb import RESHAPES, read_through, write_through
 from ..native.lowering import Tables, lower_functions
 from ..native.program import Step
+from ..native.values import op_name
 from . import (
     binary,
     convolution,
@@ -42,9 +43,9 @@ ANCHORS = frozenset(ENTRIES) - RESHAPES
 
 def step(call: relax.Call) -> Step | str:
     """One operator as one primitive that reads and writes Relax values, or the reason why not."""
-    entry = ENTRIES.get(getattr(call.op, "name", ""))
+    entry = ENTRIES.get(op_name(call))
     if entry is None:
-        return f"oneDNN has no primitive for {getattr(call.op, 'name', 'a call of a function')}"
+        return f"oneDNN has no primitive for {op_name(call)}"
     return _checked(entry(call))
 
 

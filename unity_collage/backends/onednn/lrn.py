@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
 from ..native.program import Step, View
-from ..native.values import ints, scalar_of, static_shape, view_of
+from ..native.values import attrs_of, ints, op_name, scalar_of, static_shape, view_of
 from ..native.views import row_major
 from .limits import why_not_operand
 
@@ -31,7 +31,7 @@ class _Lrn:
 def lrn_pattern() -> DFPattern:
     """square, reshape, avg_pool, reshape, scale, shift, power, divide."""
     data = wildcard()
-    moved = _moved(data * data) | _moved(is_op("relax.square")(data))
+    moved = _moved(is_op("relax.multiply")(data, data)) | _moved(is_op("relax.square")(data))
     pooled = is_op("relax.nn.avg_pool3d")(moved) | is_op("relax.nn.avg_pool1d")(moved)
     scaled = is_op("relax.multiply")(_moved(pooled), is_const())
     shifted = is_op("relax.add")(scaled, is_const())
@@ -51,7 +51,9 @@ def lrn(calls: Sequence[relax.Call]) -> Step | str:
         return found
     if reason := why_not_operand("lrn", "data", found.data):
         return reason
-    source, result = (_image(value, static_shape(found.data), found.channels_axis) for value in (found.data, calls[-1]))
+    source, result = (
+        _image(value, static_shape(found.data), found.channels_axis) for value in (found.data, calls[-1])
+    )
     attrs = (
         ("algorithm", "across_channels"),
         ("local_size", found.size),
@@ -71,8 +73,8 @@ def _moved(inner: DFPattern) -> DFPattern:
 
 
 def _read(calls: Sequence[relax.Call]) -> _Lrn | str:
-    chain = [call for call in calls if call.op.name not in _MOVES]
-    names = [call.op.name for call in chain]
+    chain = [call for call in calls if op_name(call) not in _MOVES]
+    names = [op_name(call) for call in chain]
     tail = ["relax.multiply", "relax.add", "relax.power", "relax.divide"]
     if len(chain) != 6 or names[0] not in ("relax.multiply", "relax.square") or names[2:] != tail:
         return "not the operators of a local response normalization"
@@ -89,7 +91,7 @@ def _read(calls: Sequence[relax.Call]) -> _Lrn | str:
 
 def _window(data: relax.Expr, pool: relax.Call) -> tuple[int, int] | str:
     """The axis of the channels in ``data`` and how many neighbours are averaged."""
-    shape, seen, attrs = static_shape(data), static_shape(pool.args[0]), pool.attrs
+    shape, seen, attrs = static_shape(data), static_shape(pool.args[0]), attrs_of(pool)
     sizes = ints(attrs.pool_size)
     size, half = sizes[0], sizes[0] // 2
     ends = [half, *[0] * (len(sizes) - 1)]
@@ -97,12 +99,12 @@ def _window(data: relax.Expr, pool: relax.Call) -> tuple[int, int] | str:
         return "the average is not of an odd number of channels around each"
     if not attrs.count_include_pad or any(s != 1 for s in (*ints(attrs.strides), *ints(attrs.dilation))):
         return "the average skips padding or channels"
-    if pool.op.name == "relax.nn.avg_pool3d" and attrs.layout == "NCDHW":
+    if op_name(pool) == "relax.nn.avg_pool3d" and attrs.layout == "NCDHW":
         ok = len(shape) == 4 and seen == (shape[0], 1, *shape[1:])
         return (1, size) if ok else "the pooled depth is not the channels"
-    if pool.op.name == "relax.nn.avg_pool1d" and attrs.layout == "NCW":
+    if op_name(pool) == "relax.nn.avg_pool1d" and attrs.layout == "NCW":
         return (len(shape) - 1, size) if seen[-1] == shape[-1] else "the pooled width is not the channels"
-    return f"{pool.op.name} in layout {attrs.layout}"
+    return f"{op_name(pool)} in layout {attrs.layout}"
 
 
 def _image(value: relax.Expr, shape: tuple[int, ...], channels_axis: int) -> View:

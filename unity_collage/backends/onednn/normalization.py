@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from ..native.program import PostOp, Scratch, Step, View
-from ..native.values import dtype_of, ints, static_shape, view_of
+from ..native.program import PostOp, Scratch, Step
+from ..native.values import attrs_of, dtype_of, ints, op_name, static_shape, view_of
 from .limits import why_not_operand
 
 
@@ -18,14 +18,14 @@ def layer_norm(call: relax.Call) -> Step | str:
     if reason is not None:
         return reason
     shape = static_shape(call.args[0])
-    axes = sorted(axis % len(shape) for axis in ints(call.attrs.axes))
+    axes = sorted(axis % len(shape) for axis in ints(attrs_of(call).axes))
     if axes != list(range(len(shape) - len(axes), len(shape))):
         return "the normalized axes are not the last ones"
     size = math.prod(shape[axes[0] :])
     dims = (math.prod(shape) // size, size)
     source, result = view_of(call.args[0], dims), view_of(call, dims)
     args = (("src", source), *_affine(call, size), ("dst", result))
-    return Step("layer_normalization", args, (("epsilon", float(call.attrs.epsilon)),))
+    return Step("layer_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
 
 
 def batch_norm(call: relax.Call) -> Step | str:
@@ -33,11 +33,11 @@ def batch_norm(call: relax.Call) -> Step | str:
     reason = _why_not(call, "batch_normalization")
     if reason is not None:
         return reason
-    if call.attrs.training:
+    if attrs_of(call).training:
         return "the statistics are those of the batch"
     data, _, _, mean, variance = call.args
     shape = static_shape(data)
-    axis = int(call.attrs.axis) % len(shape)
+    axis = int(attrs_of(call).axis) % len(shape)
     channels, inner = shape[axis], math.prod(shape[axis + 1 :])
     outer = math.prod(shape[:axis])
     # With channels innermost all pixels of the batch are one image: the library's channels-last layout.
@@ -50,7 +50,7 @@ def batch_norm(call: relax.Call) -> Step | str:
         *_affine(call, channels),
         ("dst", view_of(call, dims, strides)),
     )
-    return Step("batch_normalization", args, (("epsilon", float(call.attrs.epsilon)),))
+    return Step("batch_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
 
 
 def group_norm(call: relax.Call) -> Step | str:
@@ -61,35 +61,24 @@ def group_norm(call: relax.Call) -> Step | str:
     reason = _why_not(call, "layer_normalization")
     if reason is not None:
         return reason
-    shape, attrs = static_shape(call.args[0]), call.attrs
+    shape, attrs = static_shape(call.args[0]), attrs_of(call)
     axes = sorted(axis % len(shape) for axis in ints(attrs.axes))
     spatial = list(range(2, len(shape)))
     if int(attrs.channel_axis) % len(shape) != 1 or axes not in (spatial, [1, *spatial]):
         return "channels are not the second axis, or not all axes behind them are normalized"
     channels, size = shape[1], math.prod(shape[2:])
-    groups = int(attrs.num_groups) if call.op.name == "relax.nn.group_norm" else channels
-    rows = (shape[0] * groups, channels // groups * size)
-    source = view_of(call.args[0], rows)
-    epsilon = (("epsilon", float(attrs.epsilon)),)
-    scale_shift = dict(_affine(call, channels))
-    if not scale_shift:
-        return Step("layer_normalization", (("src", source), ("dst", view_of(call, rows))), epsilon)
+    groups = int(attrs.num_groups) if op_name(call) == "relax.nn.group_norm" else channels
+    rows, dims = (shape[0] * groups, channels // groups * size), (shape[0], channels, size)
     normalized = Scratch(shape, dtype_of(call))
-    before = Step("layer_normalization", (("src", source), ("dst", view_of(normalized, rows))), epsilon)
-    dims = (shape[0], channels, size)
-    ops = [
-        (algorithm, View(view.buffer, (1, channels, 1), (channels, 1, channels), view.dtype))
-        for name, algorithm in (("scale", "mul"), ("shift", "add"))
-        if (view := scale_shift.get(name)) is not None
-    ]
-    (first, operand), *others = ops
-    return Step(
-        "binary",
-        (("src0", view_of(normalized, dims)), ("src1", operand), ("dst", view_of(call, dims))),
-        (("algorithm", first),),
-        tuple(PostOp("binary", algorithm, arg=view) for algorithm, view in others),
-        (before,),
+    normalize = Step(
+        "layer_normalization",
+        (("src", view_of(call.args[0], rows)), ("dst", view_of(normalized, rows))),
+        (("epsilon", float(attrs.epsilon)),),
     )
+    scale, shift = (view_of(arg, (1, channels, 1)) for arg in call.args[1:3])
+    args = (("src0", view_of(normalized, dims)), ("src1", scale), ("dst", view_of(call, dims)))
+    added = PostOp("binary", "add", arg=shift)
+    return Step("binary", args, (("algorithm", "mul"),), (added,), (normalize,))
 
 
 def softmax(call: relax.Call) -> Step | str:
@@ -97,15 +86,19 @@ def softmax(call: relax.Call) -> Step | str:
     if reason := why_not_operand("softmax", "operand", call.args[0]):
         return reason
     shape = static_shape(call.args[0])
-    axis = int(call.attrs.axis) % len(shape)
+    axis = int(attrs_of(call).axis) % len(shape)
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     dims = (outer, shape[axis]) if inner == 1 else (outer, shape[axis], inner)
-    algorithm = "log" if "log" in call.op.name else "accurate"
+    algorithm = "log" if "log" in op_name(call) else "accurate"
     args = (("src", view_of(call.args[0], dims)), ("dst", view_of(call, dims)))
     return Step("softmax", args, (("axis", 1), ("algorithm", algorithm)))
 
 
 def _why_not(call: relax.Call, primitive: str) -> str | None:
+    attrs = attrs_of(call)
+    if primitive == "layer_normalization" and not (attrs.center and attrs.scale):
+        # The attributes say one thing, TVM's own kernels do another: they always scale and shift.
+        return "a normalization without scale or shift"
     names = ("data", "gamma", "beta", "mean", "variance")
     reasons = (why_not_operand(primitive, name, arg) for name, arg in zip(names, call.args, strict=False))
     return next((reason for reason in reasons if reason is not None), None)
@@ -113,7 +106,7 @@ def _why_not(call: relax.Call, primitive: str) -> str | None:
 
 def _affine(call: relax.Call, size: int) -> list[tuple[str, Any]]:
     """The scale and shift that are in use, as vectors."""
-    used = (("scale", call.attrs.scale, 1), ("shift", call.attrs.center, 2))
+    used = (("scale", attrs_of(call).scale, 1), ("shift", attrs_of(call).center, 2))
     return [(name, view_of(call.args[at], (size,))) for name, wanted, at in used if wanted]
 
 

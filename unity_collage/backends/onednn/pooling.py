@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from ..native.program import Step, View
-from ..native.values import ints, shape_of, static_shape
+from ..native.values import attrs_of, ints, op_name, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import Window, by_letters, window_of
 
@@ -16,16 +16,19 @@ def pooling(call: relax.Call) -> Step | str:
     if isinstance(views, str):
         return views
     source, result = views
-    attrs, spatial = call.attrs, len(source.dims) - 2
+    attrs, spatial = attrs_of(call), len(source.dims) - 2
     kernel = ints(attrs.pool_size)
     kernel = kernel * spatial if len(kernel) == 1 else kernel
     window = window_of(spatial, attrs.strides, attrs.padding, attrs.dilation)
     algorithm = "max"
-    if "avg_pool" in call.op.name:
+    if "avg_pool" in op_name(call):
         algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
         if any(window.dilates):
             return "an average pooling with dilation counts its elements otherwise in oneDNN"
-    return pool(source, result, algorithm, kernel, _reaching(window, kernel, source.dims[2:], result.dims[2:]))
+    reaching = _reaching(window, kernel, source.dims[2:], result.dims[2:])
+    if algorithm == "avg_include_padding" and reaching != window:
+        return "windows reach beyond the padding, where oneDNN counts elements and Relax does not"
+    return pool(source, result, algorithm, kernel, reaching)
 
 
 def adaptive(call: relax.Call) -> Step | str:
@@ -59,7 +62,7 @@ def _views(call: relax.Call) -> tuple[View, View] | str:
         return reason
     if shape_of(call) is None:
         return "the result has no static shape"
-    rank, attrs = len(static_shape(data)), call.attrs
+    rank, attrs = len(static_shape(data)), attrs_of(call)
     source = by_letters(data, attrs.layout, "NC", rank)
     result = by_letters(call, attrs.out_layout or attrs.layout, "NC", rank)
     if isinstance(source, str):
@@ -67,7 +70,9 @@ def _views(call: relax.Call) -> tuple[View, View] | str:
     return result if isinstance(result, str) else (source, result)
 
 
-def _reaching(window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]) -> Window:
+def _reaching(
+    window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]
+) -> Window:
     """The window with padding behind so that the last one ends within it, as oneDNN demands."""
     reach = (
         (count - 1) * stride + (size - 1) * (gap + 1) + 1 - extent - before

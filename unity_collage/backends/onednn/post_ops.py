@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tvm import relax
 
 from ..native.program import PostOp, Step, View
-from ..native.values import dtype_of, shape_of, static_shape
+from ..native.values import dtype_of, op_name, shape_of, static_shape
 from ..native.views import broadcast, is_channels_first, is_channels_last, remap, same_strides, unrepeated
 from . import eltwise
 from .binary import ALGORITHMS
@@ -52,7 +52,7 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     if dtype_of(call) != dtype_of(result):
         return f"the result is {dtype_of(call)}"
     functions = eltwise.functions_of(call, operand)
-    if isinstance(functions, str) and getattr(call.op, "name", "") in ALGORITHMS:
+    if isinstance(functions, str) and op_name(call) in ALGORITHMS:
         grown = _with_operand(step, call, operand)
     else:
         grown = functions if isinstance(functions, str) else _with_functions(step, functions)
@@ -98,7 +98,7 @@ def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
     view = _operand_view(step, call, other)
     if isinstance(view, str):
         return view
-    algorithm = ALGORITHMS[call.op.name]
+    algorithm = ALGORITHMS[op_name(call)]
     if algorithm.name == "add" and _is_bias(step, view):
         return step.with_arg("bias", _bias(step, view))
     post = PostOp("binary", algorithm.name if operand == 0 else algorithm.swapped, arg=view)
@@ -110,13 +110,18 @@ def _operand_view(step: Step, call: relax.Call, other: relax.Expr) -> View | str
     shape = static_shape(call)
     strides = broadcast(static_shape(other), shape)
     view = None if strides is None else remap(step.result, shape, strides, other)
-    return "no strides describe the operand as the result lies" if view is None else unrepeated(view)
+    return (
+        "no strides describe the operand as the result lies"
+        if view is None
+        else unrepeated(view, step.result)
+    )
 
 
 def _is_bias(step: Step, view: View) -> bool:
     axis = len(view.dims) - 1 if step.primitive == "matmul" else 1
     one_a_channel = all(
-        have == (want if k == axis else 1) for k, (have, want) in enumerate(zip(view.dims, step.result.dims, strict=True))
+        have == (want if k == axis else 1)
+        for k, (have, want) in enumerate(zip(view.dims, step.result.dims, strict=True))
     )
     free = ACCEPTS[step.primitive].bias and step.arg("bias") is None and not step.post_ops
     return free and one_a_channel
@@ -137,11 +142,29 @@ def _forms(view: View, step: Step) -> frozenset[str]:
         forms.add("scalar")
     if all(have == 1 for k, have in enumerate(view.dims) if k != 1) and view.dims[1:2] == result.dims[1:2]:
         forms.add("channel")
-    if view.dims != result.dims and view.dims[-1] == result.dims[-1] and is_channels_first(view):
+    if _is_rows(view, result):
         forms.add("row")
     if same_strides(view, result) and (step.primitive not in _CHANNELS_LAST or is_channels_last(result)):
         forms.add("full")
     return frozenset(forms)
+
+
+def _is_rows(view: View, result: View) -> bool:
+    """Whether an operand is one row for all, one a batch, or one matrix a batch of matrices.
+
+    The first dim is the batch, the second then repeats: nothing else is known to more than the reference kernel.
+    """
+    if (
+        len(view.dims) < 2
+        or view.dims[-1] != result.dims[-1]
+        or view.dims == result.dims
+        or not is_channels_first(view)
+    ):
+        return False
+    first, *middle = view.dims[:-1]
+    if all(extent == 1 for extent in middle):
+        return first in (1, result.dims[0])
+    return first == result.dims[0] and middle[0] == 1 and tuple(middle[1:]) == result.dims[2:-1]
 
 
 _CHANNELS_LAST = frozenset({"convolution", "deconvolution"})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tvm import relax
 
 from ..native.program import Step
-from ..native.values import ints, shape_of, static_shape, view_of
+from ..native.values import attrs_of, ints, op_name, shape_of, static_shape, view_of
 from .eltwise import linear
 from .limits import why_not_operand
 from .pooling import pool
@@ -39,13 +39,15 @@ def step(call: relax.Call) -> Step | str:
     if shape_of(call) is None:
         return "the result has no static shape"
     shape = static_shape(data)
-    run = _run(shape, call.attrs.axis)
+    run = _run(shape, attrs_of(call).axis)
     if run is None:
         return "the reduced axes are not neighbours"
-    outer, reduced, inner = (math.prod(shape[part]) for part in (slice(run.start), run, slice(run.stop, None)))
+    outer, reduced, inner = (
+        math.prod(shape[part]) for part in (slice(run.start), run, slice(run.stop, None))
+    )
     if inner == 1:
         return _rows(call, outer, reduced)
-    if call.op.name not in _COLUMNS:
+    if op_name(call) not in _COLUMNS:
         return "the reduced axes are not innermost"
     return _columns(call, outer, reduced, inner)
 
@@ -65,15 +67,15 @@ def _rows(call: relax.Call, outer: int, reduced: int) -> Step:
         ("src", view_of(call.args[0], (outer, reduced))),
         ("dst", view_of(call, (outer, 1))),
     )
-    return Step("reduction", args, (("algorithm", _ROWS[call.op.name]), ("p", 0.0), ("eps", 0.0)))
+    return Step("reduction", args, (("algorithm", _ROWS[op_name(call)]), ("p", 0.0), ("eps", 0.0)))
 
 
 def _columns(call: relax.Call, outer: int, reduced: int, inner: int) -> Step:
     source = view_of(call.args[0], (outer, inner, reduced), (inner * reduced, 1, inner))
     result = view_of(call, (outer, inner, 1), (inner, 1, inner))
     none = (0,)
-    made = pool(source, result, _COLUMNS[call.op.name], (reduced,), Window((1,), none, none, none))
-    return made.then(linear(float(reduced))) if call.op.name == "relax.sum" else made
+    made = pool(source, result, _COLUMNS[op_name(call)], (reduced,), Window((1,), none, none, none))
+    return made.then(linear(float(reduced))) if op_name(call) == "relax.sum" else made
 
 
 ENTRIES = dict.fromkeys(_ROWS, step)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tvm import relax
 
 from ..native.program import Step, View
-from ..native.values import dtype_of, shape_of, static_shape
+from ..native.values import attrs_of, dtype_of, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import by_letters
 
@@ -50,7 +50,7 @@ _ROUNDINGS: Mapping[str, Callable[[float], int]] = {
 
 def step(call: relax.Call) -> Step | str:
     """resize2d -> resampling, nearest or linear."""
-    data, attrs = call.args[0], call.attrs
+    data, attrs = call.args[0], attrs_of(call)
     if reason := why_not_operand("resampling", "data", data):
         return reason
     if shape_of(call) is None or dtype_of(call) != dtype_of(data):
@@ -68,7 +68,7 @@ def step(call: relax.Call) -> Step | str:
 
 
 def _why_not_same_pixels(call: relax.Call, source: View, result: View) -> str | None:
-    method, mode = str(call.attrs.method), str(call.attrs.coordinate_transformation_mode)
+    method, mode = str(attrs_of(call).method), str(attrs_of(call).coordinate_transformation_mode)
     if method not in ("nearest_neighbor", "linear"):
         return f"oneDNN has no {method} resampling"
     coordinate = _COORDINATES.get(mode)
@@ -76,9 +76,12 @@ def _why_not_same_pixels(call: relax.Call, source: View, result: View) -> str | 
         return f"oneDNN does not know the coordinates {mode}"
     for have, made in zip(source.dims[2:], result.dims[2:], strict=True):
         same = (
-            _same_nearest(coordinate, str(call.attrs.rounding_method), have, made)
+            _same_nearest(coordinate, str(attrs_of(call).rounding_method), have, made)
             if method == "nearest_neighbor"
-            else all(_clamped(coordinate(i, have, made), have) == _clamped(half_pixel(i, have, made), have) for i in range(made))
+            else all(
+                _clamped(coordinate(i, have, made), have) == _clamped(half_pixel(i, have, made), have)
+                for i in range(made)
+            )
         )
         if not same:
             return f"{mode} reads other pixels than oneDNN from {have} to {made}"

@@ -8,7 +8,7 @@ from tvm import relax
 
 from ..native.absorb import LAYOUT_CHANGES, copied
 from ..native.program import Step
-from ..native.values import shape_of, static_shape, tensors, view_of
+from ..native.values import attrs_of, shape_of, static_shape, tensors, view_of
 from .limits import why_not_operand
 
 
@@ -23,7 +23,7 @@ def concat(call: relax.Call) -> Step | str:
     shape = shape_of(call)
     if shape is None:
         return "the result has no static shape"
-    axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(shape)
+    axis = 0 if attrs_of(call).axis is None else int(attrs_of(call).axis) % len(shape)
     outer = math.prod(shape[:axis])
     parts = [view_of(value, (outer, math.prod(static_shape(value)) // outer)) for value in fields]
     result = view_of(call, (outer, math.prod(shape[axis:])))

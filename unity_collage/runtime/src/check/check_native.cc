@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -25,15 +24,14 @@ void Expect(bool holds, const std::string& what) {
   if (!holds) std::exit(1);
 }
 
-// A square matrix that owns its memory and can be passed to a function.
+// A square matrix that owns its memory.
 class Matrix {
  public:
   explicit Matrix(float first) : values_(kSize * kSize) {
     for (size_t i = 0; i < values_.size(); ++i) values_[i] = std::sin(first + static_cast<float>(i));
-    tensor_ = DLTensor{values_.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape_, nullptr, 0};
   }
 
-  DLTensor* tensor() { return &tensor_; }
+  DLTensor Tensor() { return {values_.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape_, nullptr, 0}; }
   float At(int64_t i, int64_t j) const { return values_[i * kSize + j]; }
   Bytes ToBytes() const {
     return Bytes(reinterpret_cast<const char*>(values_.data()), values_.size() * sizeof(float));
@@ -42,8 +40,12 @@ class Matrix {
  private:
   std::vector<float> values_;
   int64_t shape_[2] = {kSize, kSize};
-  DLTensor tensor_;
 };
+
+void Call(const Function& function, Matrix* x, Matrix* result) {
+  DLTensor from = x->Tensor(), to = result->Tensor();
+  function(&from, &to);
+}
 
 bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result) {
   for (int64_t i = 0; i < kSize; ++i) {
@@ -86,11 +88,14 @@ Module Create(const std::string& kind, const std::string& json, const Matrix& w)
 void CheckConcurrentCalls(const std::string& kind, const Module& module, const Matrix& w) {
   const Function function = *module->GetFunction("main");
   std::vector<Matrix> inputs, results;
-  for (int i = 0; i < 4; ++i) inputs.emplace_back(i), results.emplace_back(0);
+  for (int i = 0; i < 4; ++i) {
+    inputs.emplace_back(i);
+    results.emplace_back(0);
+  }
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      for (int round = 0; round < 10; ++round) function(inputs[i].tensor(), results[i].tensor());
+      for (int round = 0; round < 10; ++round) Call(function, &inputs[i], &results[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -102,7 +107,7 @@ void CheckSaveAndLoad(const std::string& kind, const Module& module, const Matri
   const Module loaded =
       (*Function::GetGlobal("ffi.Module.load_from_bytes." + kind))(module->SaveToBytes()).cast<Module>();
   Matrix x(5), result(0);
-  (*loaded->GetFunction("main"))(x.tensor(), result.tensor());
+  Call(*loaded->GetFunction("main"), &x, &result);
   Expect(IsProductOfProduct(x, w, result), kind + ": saved and loaded");
 }
 
@@ -111,7 +116,7 @@ void CheckThreadCounts(const std::string& kind, const Module& module, const Matr
   for (const int threads : {1, 3, 2}) {
     set_num_threads(threads);
     Matrix x(threads), result(0);
-    (*module->GetFunction("main"))(x.tensor(), result.tensor());
+    Call(*module->GetFunction("main"), &x, &result);
     Expect(IsProductOfProduct(x, w, result), kind + ": " + std::to_string(threads) + " threads");
   }
 }

@@ -1,0 +1,213 @@
+"""One way to write a sum, a product, a difference and a power."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from prepare_checks import assert_becomes, assert_stays, values
+from tvm import relax
+from tvm.script import relax as R
+
+from unity_collage.rewrites import Rule
+from unity_collage.rewrites import arithmetic as a
+from unity_collage.rewrites.sums import UNSTACK_REDUCTION
+
+C = values(3)
+
+
+def function(make, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> relax.Function:
+    """``make(x)`` as a function."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(shape, dtype))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(make(x))
+        builder.emit_func_output(y)
+    return builder.get()["main"]
+
+
+def const(value, dtype: str = "float32") -> relax.Expr:
+    return relax.const(value, dtype)
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after"),
+    [
+        (a.CONSTANT_RIGHT, lambda x: relax.op.add(const(C), x), lambda x: relax.op.add(x, const(C))),
+        (a.CONSTANT_RIGHT, lambda x: relax.op.maximum(const(2), x), lambda x: relax.op.maximum(x, const(2))),
+        (a.SUBTRACT_CONSTANT, lambda x: relax.op.subtract(x, const(C)), lambda x: relax.op.add(x, const(-C))),
+        (
+            a.DIVIDE_EXACTLY,
+            lambda x: relax.op.divide(x, const(8)),
+            lambda x: relax.op.multiply(x, const(0.125)),
+        ),
+        (a.POWER_FORM, lambda x: relax.op.power(x, const(2)), relax.op.square),
+        (a.POWER_FORM, lambda x: relax.op.power(x, const(0.5)), relax.op.sqrt),
+        (a.POWER_FORM, lambda x: relax.op.power(x, const(-0.5)), relax.op.rsqrt),
+        (a.SQUARE_FORM, lambda x: relax.op.multiply(x, x), relax.op.square),
+        (a.DOUBLE_FORM, lambda x: relax.op.add(x, x), lambda x: relax.op.multiply(x, const(2))),
+    ],
+)
+def test_normal_forms(rule: Rule, before, after):
+    with np.errstate(invalid="ignore"):
+        assert_becomes(function(before), function(after), rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "make", "dtype"),
+    [
+        (a.CONSTANT_RIGHT, lambda x: relax.op.subtract(const(C), x), "float32"),
+        (a.CONSTANT_RIGHT, lambda x: relax.op.add(x, const(C)), "float32"),
+        (a.SUBTRACT_CONSTANT, lambda x: relax.op.subtract(const(C), x), "float32"),
+        (a.SUBTRACT_CONSTANT, lambda x: relax.op.subtract(x, const(3, "uint8")), "uint8"),
+        (a.DIVIDE_EXACTLY, lambda x: relax.op.divide(x, const(3)), "float32"),
+        (a.DIVIDE_EXACTLY, lambda x: relax.op.divide(x, const([1, 2, 3])), "float32"),
+        (a.DIVIDE_EXACTLY, lambda x: relax.op.divide(x, const(2, "int32")), "int32"),
+        (a.POWER_FORM, lambda x: relax.op.power(x, const(3)), "float32"),
+        (a.POWER_FORM, lambda x: relax.op.power(x, const([[[2]]])), "float32"),
+        (a.SQUARE_FORM, lambda x: relax.op.multiply(x, const(2)), "float32"),
+        (a.DOUBLE_FORM, lambda x: relax.op.add(x, x), "int32"),
+    ],
+)
+def test_other_forms_stay(rule: Rule, make, dtype: str):
+    assert_stays(function(make, dtype=dtype), rule)
+
+
+def test_constants_in_a_row_are_one():
+    @R.function
+    def before(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.add(x, R.const(C))
+            c = R.add(b, R.const(0.5))
+            d = R.multiply(c, R.const(3.0))
+            y = R.multiply(d, R.const(C))
+            R.output(y)
+        return y
+
+    @R.function
+    def after(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            c = R.add(x, R.const(C + 0.5))
+            y = R.multiply(c, R.const(C * 3))
+            R.output(y)
+        return y
+
+    assert_becomes(before, after, a.MERGE_CONSTANTS)
+
+
+def test_constants_in_a_row_stay_where_others_read_between():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.add(x, R.const(C))
+            c = R.add(b, R.const(0.5))
+            y = R.multiply(b, c)
+            R.output(y)
+        return y
+
+    assert_stays(func, a.MERGE_CONSTANTS)
+
+
+def test_constants_whose_sum_would_be_larger_than_both_stay():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.add(x, R.const(C))
+            y = R.add(b, R.const(values(2, 1)))
+            R.output(y)
+        return y
+
+    assert_stays(func, a.MERGE_CONSTANTS)
+
+
+def test_one_over_a_root_is_one_operator():
+    @R.function
+    def before(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.exp(x)
+            c = R.sqrt(b)
+            y = R.divide(R.const(1.0), c)
+            R.output(y)
+        return y
+
+    @R.function
+    def after(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.exp(x)
+            y = R.rsqrt(b)
+            R.output(y)
+        return y
+
+    assert_becomes(before, after, a.RSQRT_FORM)
+
+
+def test_two_over_a_root_stays():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.sqrt(x)
+            y = R.divide(R.const(2.0), b)
+            R.output(y)
+        return y
+
+    assert_stays(func, a.RSQRT_FORM)
+
+
+def test_a_sum_over_a_stack_is_a_chain_of_sums():
+    """ONNX's Sum, as the importer writes it."""
+
+    @R.function
+    def before(
+        x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32"), z: R.Tensor((2, 3), "float32")
+    ):
+        with R.dataflow():
+            b = R.stack((x, y, z), axis=0)
+            c = R.sum(b, axis=[0], keepdims=False)
+            R.output(c)
+        return c
+
+    @R.function
+    def after(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32"), z: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.add(x, y)
+            c = R.add(b, z)
+            R.output(c)
+        return c
+
+    assert_becomes(before, after, UNSTACK_REDUCTION)
+
+
+def test_mean_and_max_over_a_stack_are_chains_too():
+    @R.function
+    def before(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.stack((x, y), axis=-1)
+            c = R.mean(b, axis=[2], keepdims=False)
+            d = R.max(b, axis=[-1], keepdims=False)
+            e = R.concat((c, d), axis=0)
+            R.output(e)
+        return e
+
+    @R.function
+    def after(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.add(x, y)
+            c = R.multiply(b, R.const(0.5))
+            d = R.maximum(x, y)
+            e = R.concat((c, d), axis=0)
+            R.output(e)
+        return e
+
+    assert_becomes(before, after, UNSTACK_REDUCTION)
+
+
+def test_a_sum_over_another_axis_of_a_stack_stays():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            b = R.stack((x, y), axis=0)
+            c = R.sum(b, axis=[1], keepdims=False)
+            R.output(c)
+        return c
+
+    assert_stays(func, UNSTACK_REDUCTION)

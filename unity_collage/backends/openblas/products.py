@@ -1,0 +1,61 @@
+"""Operators that are matrix products to OpenBLAS."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relax
+
+from ..native.products import product_views
+from ..native.program import Step, View
+from ..native.values import attrs_of, dtype_of, ints, shape_of, static_shape, view_of, why_not_static
+
+_ATTRS = (("alpha", 1.0), ("beta", 0.0))
+
+
+def product(call: relax.Call) -> Step | str:
+    """matmul -> gemm, by batches where both operands have them."""
+    if reason := _why_not(call, ("lhs", "rhs")):
+        return reason
+    views = product_views(call)
+    return _gemm(views.left, views.right, views.result)
+
+
+def pointwise_convolution(call: relax.Call) -> Step | str:
+    """A convolution of one tap over channels that lie innermost -> pixels times channels."""
+    if reason := _why_not(call, ("data", "weights")):
+        return reason
+    attrs = attrs_of(call)
+    data, kernel = call.args
+    shape, layout = static_shape(data), str(attrs.data_layout)
+    if layout[-1] != "C" or str(attrs.out_layout or layout) != layout:
+        return f"layout {layout} does not keep channels innermost, only then a convolution is one product"
+    taps = [
+        extent
+        for extent, letter in zip(static_shape(kernel), attrs.kernel_layout, strict=True)
+        if letter not in "OI"
+    ]
+    if math.prod(taps) != 1:
+        return "the kernel has more than one tap"
+    if int(attrs.groups) != 1 or any(s != 1 for s in ints(attrs.strides)) or any(ints(attrs.padding)):
+        return "groups, strides or padding make it no product"
+    inner, pixels = shape[-1], math.prod(shape[:-1])
+    out = math.prod(static_shape(kernel)) // inner
+    outputs_first = str(attrs.kernel_layout).index("O") < str(attrs.kernel_layout).index("I")
+    weights = view_of(kernel, (inner, out), (1, inner) if outputs_first else (out, 1))
+    return _gemm(view_of(data, (pixels, inner)), weights, view_of(call, (pixels, out)))
+
+
+def _gemm(a: View, b: View, c: View) -> Step:
+    return Step("gemm", (("a", a), ("b", b), ("c", c)), _ATTRS)
+
+
+def _why_not(call: relax.Call, names: tuple[str, str]) -> str | None:
+    for name, value in zip(names, call.args, strict=True):
+        if dtype_of(value) != "float32":
+            return f"{name} is {dtype_of(value) or 'of unknown dtype'}, sgemm takes float32"
+        if reason := why_not_static(name, value):
+            return reason
+    if shape_of(call) is None or dtype_of(call) != "float32":
+        return f"the result is {dtype_of(call)} or has no static shape, sgemm makes float32"
+    return None

@@ -1,0 +1,113 @@
+"""The same stage over other axes: joined where memory is one walk, split where groups begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Range
+from tvm.ir.expr import TensorLoad
+
+from .stage import Access, Expr, Iter, Stage, Var, nodes, static, stride
+
+
+def axis(like: Var, extent: int | Expr, reduces: bool = False) -> Iter:
+    """A fresh iterator of ``like``'s name and type."""
+    bound = tirx.const(extent, like.ty.dtype) if isinstance(extent, int) else extent
+    return Iter(tirx.Var(like.name, like.ty), bound, reduces)
+
+
+def simplified(stage: Stage) -> Stage:
+    """``stage`` with the indices that it reads simplified, knowing the range of each iterator."""
+    analyzer = sym.Analyzer()
+    for it in stage.iters:
+        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.ty.dtype), it.extent))
+
+    def load(node: Access) -> Expr:
+        return tirx.BufferLoad(node.source, [analyzer.simplify(index) for index in node.indices])
+
+    return replace(stage, body=tvm_ffi.structural_map(stage.body, (TensorLoad, load)))
+
+
+def with_load(stage: Stage, old: Access, new: Expr) -> Stage:
+    """``stage`` with ``new`` in place of what it reads by ``old``."""
+    body = tvm_ffi.structural_map(stage.body, (TensorLoad, lambda node: new if node.same_as(old) else node))
+    return replace(stage, body=body)
+
+
+def flattened(stage: Stage) -> Stage:
+    """Join the innermost axes while every access walks through them as through one."""
+    analyzer = sym.Analyzer()
+    loose = _outside_of_indices(stage)
+    while len(stage.iters) > 1:
+        *outer, first, second = stage.iters
+        if first.reduces != second.reduces or first.var in loose or second.var in loose:
+            break
+        if not _one_walk([*stage.loads, *stage.stores], first, second, analyzer):
+            break
+        extent = analyzer.simplify(first.extent * second.extent)
+        both = axis(second.var, extent, second.reduces)
+        stage = stage.substituted(_parts(first, second, both), [*outer, both])
+    return stage
+
+
+def joined(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
+    """Two stages over the same spatial iterators, with those joined that every access walks through as one."""
+    analyzer, loose = sym.Analyzer(), _outside_of_indices(stage) + _outside_of_indices(result)
+    for position in range(len(stage.spatial) - 1, 0, -1):
+        first, second = stage.spatial[position - 1 : position + 1]
+        if first.var in loose or second.var in loose:
+            continue
+        accesses = [*stage.loads, *stage.stores, *result.loads, *result.stores]
+        if first.size is not None and _one_walk(accesses, first, second, analyzer):
+            both = axis(second.var, first.size * (second.size or 1))
+            values = _parts(first, second, both)
+            stage, result = (
+                of.substituted(values, [both if it is second else it for it in of.iters if it is not first])
+                for of in (stage, result)
+            )
+    return stage, result
+
+
+def split_groups(stages: Sequence[Stage], shared: Sequence[Iter]) -> tuple[Stage, ...]:
+    """An iterator ``f`` of all stages that one reads as ``f // c`` becomes ``g`` and ``o`` of ``f = g * c + o``."""
+    for quotient in [found for stage in stages for found in nodes(stage.body, tirx.FloorDiv)]:
+        size = static(quotient.b)
+        for it in shared:
+            fits = isinstance(quotient.a, tirx.Var) and it.var.same_as(quotient.a) and it.size is not None
+            if fits and size is not None and 1 < size < (it.size or 0) and (it.size or 0) % size == 0:
+                group, inner = axis(it.var, (it.size or 0) // size), axis(it.var, size)
+                return tuple(simplified(_split(stage, it, group, inner)) for stage in stages)
+    return tuple(stages)
+
+
+def _split(stage: Stage, old: Iter, group: Iter, inner: Iter) -> Stage:
+    iters = [new for it in stage.iters for new in ((group, inner) if it is old else (it,))]
+    return stage.substituted({old.var: group.var * inner.extent + inner.var}, iters)
+
+
+def _parts(first: Iter, second: Iter, both: Iter) -> dict[Var, Expr]:
+    return {
+        first.var: tirx.floordiv(both.var, second.extent),
+        second.var: tirx.floormod(both.var, second.extent),
+    }
+
+
+def _one_walk(accesses: Sequence[Access], first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:
+    """Whether a step along ``first`` is as far in memory as all of ``second``, in every access."""
+    if second.size is None:
+        return False
+    for access in accesses:
+        far, near = stride(access, first.var, analyzer), stride(access, second.var, analyzer)
+        if far is None or near is None or not analyzer.can_prove_equal(far, near * second.extent):
+            return False
+    return True
+
+
+def _outside_of_indices(stage: Stage) -> list[Var]:
+    """Variables that the value depends on other than by what it reads."""
+    values = [store.value for store in stage.stores]
+    bare = tvm_ffi.structural_map(values, (TensorLoad, lambda load: tirx.const(0, str(load.source.dtype))))
+    return nodes(bare, tirx.Var)

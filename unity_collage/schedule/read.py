@@ -1,0 +1,95 @@
+"""Read a PrimFunc as a list of stages, in a normal form that the families can look into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.tirx.stmt import Stmt
+
+from .axes import simplified
+from .stage import Expr, Func, Iter, Stage, Var, nodes, static, substitute
+
+
+def stages_of(func: Func) -> tuple[Stage, ...] | str:
+    """The stages of ``func`` in program order, or the reason why it is not such a list."""
+    realize = func.body
+    if not isinstance(realize, s_tir.SBlockRealize) or realize.block.iter_vars:
+        return "the body is not a root block"
+    body = realize.block.body
+    temporaries = list(realize.block.alloc_buffers)
+    found: list[Stage] = []
+    for nest in body.seq if isinstance(body, tirx.SeqStmt) else [body]:
+        stage = _stage(nest)
+        if isinstance(stage, str):
+            return stage
+        temporary = any(store.buffer.same_as(buffer) for store in stage.stores for buffer in temporaries)
+        found += _unbundled(simplified(replace(stage, temporary=temporary)))
+    return tuple(found)
+
+
+def _stage(nest: Stmt) -> Stage | str:
+    """A perfect serial nest whose block binds each iterator to a loop of its own."""
+    extents: dict[Var, Expr] = {}
+    while isinstance(nest, tirx.For):
+        if nest.kind != tirx.ForKind.SERIAL or nest.annotations or static(nest.min) != 0:
+            return f"loop {nest.loop_var.name} is already scheduled"
+        extents[nest.loop_var] = nest.extent
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize):
+        return "a loop nest does not end in one block"
+    block = nest.block
+    if block.alloc_buffers or block.match_buffers or static(nest.predicate) != 1:
+        return f"block {block.name_hint} has a predicate or buffers of its own"
+    if nodes(block.body, (s_tir.SBlock, tirx.For, tirx.While, tirx.IfThenElse)):
+        return f"block {block.name_hint} has control flow inside"
+    iters: list[Iter] = []
+    for it, value in zip(block.iter_vars, nest.iter_values, strict=True):
+        if it.iter_type not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):
+            return f"block {block.name_hint} has an ordered iterator"
+        if not _is_loop(value, it.dom.extent, extents):
+            return f"block {block.name_hint} does not bind each iterator to a loop"
+        iters.append(Iter(it.var, it.dom.extent, it.iter_type == tirx.IterVar.CommReduce))
+    if any(static(extent) != 1 for extent in extents.values()):
+        return f"block {block.name_hint} is repeated by a loop"
+    return Stage(block.name_hint, tuple(iters), block.init, block.body)
+
+
+def _is_loop(value: Expr, extent: Expr, extents: dict[Var, Expr]) -> bool:
+    """Whether an iterator over ``extent`` runs with a loop of its own, which is then taken from ``extents``."""
+    if isinstance(value, tirx.Var) and value in extents:
+        return tvm_ffi.structural_equal(extents.pop(value), extent)
+    return static(value) == 0 and static(extent) == 1
+
+
+def _unbundled(stage: Stage) -> list[Stage]:
+    """Reductions that only share a loop, each as a stage of its own: sum and sum of squares.
+
+    Results that need each other, as an index and its maximum, stay together.
+    """
+    body, init = stage.body, stage.init
+    if not isinstance(body, tirx.SeqStmt) or not isinstance(init, tirx.SeqStmt):
+        return [stage]
+    values: dict[Var, Expr] = {}
+    stores: list[tirx.BufferStore] = []
+    for statement in body.seq:
+        if isinstance(statement, tirx.Bind):
+            values[statement.var] = substitute(statement.value, values)
+        elif isinstance(statement, tirx.BufferStore):
+            stores.append(substitute(statement, values))
+    if len(stores) != len(init.seq) or not _independent(stores):
+        return [stage]
+    return [replace(stage, init=first, body=store) for first, store in zip(init.seq, stores, strict=True)]
+
+
+def _independent(stores: list[tirx.BufferStore]) -> bool:
+    """Whether no store reads the buffer of another one."""
+    reads = {i: Stage("", (), None, store).loads for i, store in enumerate(stores)}
+    return not any(
+        load.source.same_as(other.buffer)
+        for i, loads in reads.items()
+        for load in loads
+        for j, other in enumerate(stores)
+        if i != j
+    )

@@ -1,0 +1,148 @@
+"""Which axes of a reduction make the register tile, and how large it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tvm import sym
+
+from . import build, vectors
+from .machine import Machine
+from .stage import Access, Iter, Stage, static, stride
+
+STACK_BYTES = 1024
+"""Buffers from this size on are not put on the stack by TVM, and so never into registers."""
+SMALL_STEP = 4
+"""A step along the lanes up to which LLVM still makes vectors of a loop over single elements."""
+_FREE_REGISTERS = 18
+"""Registers of 32 that hold operands and addresses, not results; two of 16."""
+_PLAIN_REGISTERS = 4
+"""Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A choice of axes and sizes."""
+
+    lane: Iter
+    """The axis along vector lanes: contiguous in the result and in each operand that varies along it."""
+    width: int
+    vector: int
+    """Elements of one vector; one that is as wide as the tile is left to LLVM."""
+    row: Iter | None
+    """An axis along which the operand in vector registers is used again."""
+    height: int
+
+    @property
+    def steps(self) -> bool:
+        """Whether an operand lies with small steps along the lanes, so that LLVM makes the vectors."""
+        return self.vector == 1
+
+
+def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
+    """The tile for the reduction ``stage`` whose results ``result`` writes, or the reason why there is none."""
+    lane = lane_axis(stage, result)
+    if isinstance(lane, str):
+        return lane
+    assert lane.size is not None
+    analyzer, one, exact = sym.Analyzer(), vectors.lanes(stage, machine), must_not_overlap(stage, result)
+    if any((static(stride(load, lane.var, analyzer)) or 0) > 1 for load in operands(stage)):
+        longest = (STACK_BYTES - 1) * one // machine.vector_bytes
+        return Tile(lane, build.tile_size(lane.size, longest, exact), 1, None, 1)
+    row = _row_axis(stage, lane)
+    budget = machine.registers - (_FREE_REGISTERS if machine.registers >= 32 else 4)
+    if row is None or row.size is None:
+        return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
+    _, width, height = max(_sizes(lane.size, row.size, one, budget, exact))
+    return Tile(lane, width, one, row, height)
+
+
+def must_not_overlap(stage: Stage, result: Stage) -> bool:
+    """Whether an element must not be written twice, because it would be read in between."""
+    assert result.store is not None
+    read = [load.source for load in (*operands(stage), *operands(stage, result))]
+    return result.temporary or any(source.same_as(result.store.buffer) for source in read)
+
+
+def operands(stage: Stage, of: Stage | None = None) -> list[Access]:
+    """What ``of`` (``stage`` itself) reads, but for the results of ``stage``."""
+    assert stage.store is not None
+    return [load for load in (of or stage).loads if not load.source.same_as(stage.store.buffer)]
+
+
+def wide(stage: Stage, lane: Iter) -> list[Access]:
+    """The operands that fill the lanes."""
+    analyzer = sym.Analyzer()
+    return [load for load in operands(stage) if static(stride(load, lane.var, analyzer)) == 1]
+
+
+def varies(load: Access, it: Iter) -> bool:
+    """Whether another element is read at each turn of ``it``."""
+    return static(stride(load, it.var, sym.Analyzer())) != 0
+
+
+def result_lane(stage: Stage, result: Stage) -> Iter | None:
+    """The axis along which the result is contiguous."""
+    analyzer = sym.Analyzer()
+    if result.store is None:
+        return None
+    for it in stage.spatial:
+        if it.size is not None and it.size > 1 and static(stride(result.store, it.var, analyzer)) == 1:
+            return it
+    return None
+
+
+def lane_axis(stage: Stage, result: Stage) -> Iter | str:
+    """The axis along which the result is contiguous, and each operand contiguous or constant."""
+    lane, analyzer = result_lane(stage, result), sym.Analyzer()
+    if lane is None:
+        return "the result has no contiguous axis of a known size"
+    for load in operands(stage):
+        step = static(stride(load, lane.var, analyzer))
+        if step is None or not 0 <= step <= SMALL_STEP:
+            return f"{load.source.name} is not contiguous along the lanes"
+    return lane
+
+
+def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
+    """The innermost large axis along which an operand that fills the lanes does not change."""
+    found = [
+        it
+        for it in reversed(stage.spatial)
+        if it is not lane and (it.size or 1) > 1 and not all(varies(load, it) for load in wide(stage, lane))
+    ]
+    return max(found, key=lambda it: min(it.size or 1, 8), default=None)
+
+
+def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, machine: Machine, exact: bool) -> int:
+    """The width of a tile of one row. A product with a vector reads long runs of its matrix; every
+    core gets some tiles."""
+    most = budget if len(stage.reduction) == 1 else _PLAIN_REGISTERS
+    size = lane.size or 1
+    choices = [build.tile_size(size, one * count, exact) for count in range(1, most + 1)]
+    width = max(choices, key=lambda width: (_useful(size, width, one), width))
+    outer = prod(it.size or 1 for it in stage.spatial if it is not lane)
+    while width > one and outer * -(-size // width) < 2 * machine.cores:
+        width = build.tile_size(size, max(width // 2 // one * one, one), exact)
+        if exact and width < one:
+            break
+    return width
+
+
+def _useful(size: int, width: int, one: int) -> float:
+    """The share of vector lanes in tiles of ``width`` that is not computed in vain."""
+    return size / (-(-size // width) * -(-width // one) * one)
+
+
+def _sizes(lanes: int, rows: int, one: int, budget: int, exact: bool) -> list[tuple[float, int, int]]:
+    """Each (merit, width, height): the share of useful work, times how few loads a product needs."""
+    found: list[tuple[float, int, int]] = []
+    for registers in range(1, 5):
+        width = build.tile_size(lanes, one * registers, exact)
+        used = -(-width // one)
+        for height in range(1, min(budget // used, rows) + 1):
+            if not exact or rows % height == 0:
+                useful = _useful(lanes, width, one) * rows / (-(-rows // height) * height)
+                found.append((useful / (1 / used + 1 / height + 0.4), width, height))
+    return found
