@@ -44,8 +44,12 @@ def compile(
 
 
 def build(mod: IRModule, target: Target) -> relax.VMExecutable:
-    """``relax.build`` for a module that the passes have made ready."""
-    return relax.build(mod, target, exec_mode="compiled")
+    """``relax.build`` for a module that the passes have made ready.
+
+    Bytecode, since compiled VM functions look libraries up in the wrong module: TVM links ``external_mods`` beside
+    the generated code, which searches only what is linked below itself.
+    """
+    return relax.build(mod, target)
 
 
 def plans(mod: IRModule) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tvm_ffi
@@ -13,7 +14,12 @@ from unity_collage.backends import onednn, openblas
 
 LOWER = {"onednn": onednn.lower, "openblas": openblas.lower}
 
-Shape = tuple[int, ...]
+Shape = Any
+"""A tuple of ints; TVM wants expressions."""
+
+op: Any = relax.op
+nn: Any = relax.op.nn
+"""TVM annotates its operators more narrowly than they are."""
 
 
 def function(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32") -> relax.Function:
@@ -25,6 +31,12 @@ def function(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "floa
             result = builder.emit_output(body(*params))
         builder.emit_func_output(result)
     return builder.get()["main"]
+
+
+def bound(expr: relax.Expr) -> Any:
+    """The variable that holds ``expr``, inside a body."""
+    builder: Any = relax.BlockBuilder.current()
+    return builder.emit(expr)
 
 
 def constant(*shape: int, seed: int = 7) -> relax.Expr:
@@ -48,7 +60,8 @@ def run(module: tvm_ffi.Module, inputs: Sequence[np.ndarray], like: Sequence[np.
 
 def inputs_of(func: relax.Function, *, positive: bool = False) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
-    shapes = [tuple(int(extent) for extent in param.ty.shape.values) for param in func.params]
+    types: list[Any] = [param.ty for param in func.params]
+    shapes = [tuple(int(extent) for extent in ty.shape.values) for ty in types]
     arrays = [generator.standard_normal(shape, dtype="float32") for shape in shapes]
     return [np.abs(array) + np.float32(0.1) for array in arrays] if positive else arrays
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lowered_function import assert_same_numbers, constant, function
+from lowered_function import assert_same_numbers, constant, function, nn, op
 from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
 
 from unity_collage import runtime
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lowered_function import assert_same_numbers, constant, function
+from lowered_function import assert_same_numbers, bound, constant, function, nn, op
 from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
 
 from unity_collage import runtime
 
@@ -205,7 +203,7 @@ def test_operators_that_move_data(body, shapes):
 
 def test_a_result_that_is_read_again():
     def body(x):
-        result = relax.BlockBuilder.current().emit(nn.relu(x))
+        result = bound(nn.relu(x))
         return relax.Tuple([result, op.reshape(result, (12,)), op.exp(result)])
 
     same(body, (3, 4))

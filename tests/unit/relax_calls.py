@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tvm import relax
 
-Shape = tuple[int, ...]
+Shape = Any
+"""A tuple of ints; TVM wants expressions."""
+
+op: Any = relax.op
+nn: Any = relax.op.nn
+"""TVM annotates its operators more narrowly than they are."""
 
 
 def function(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32") -> relax.Function:
@@ -21,16 +27,21 @@ def function(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "floa
     return builder.get()["main"]
 
 
-def bindings(
-    body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32"
-) -> list[relax.VarBinding]:
+def bindings(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32") -> list[Any]:
     """The bindings of :func:`function`, in order."""
-    return list(function(body, *shapes, dtype=dtype).body.blocks[0].bindings)
+    body_of: Any = function(body, *shapes, dtype=dtype).body
+    return list(body_of.blocks[0].bindings)
 
 
-def call(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32") -> relax.Call:
+def call(body: Callable[..., relax.Expr], *shapes: Shape, dtype: str = "float32") -> Any:
     """The last call of :func:`function`."""
     return bindings(body, *shapes, dtype=dtype)[-1].value
+
+
+def bound(expr: relax.Expr) -> Any:
+    """The variable that holds ``expr``, inside a body."""
+    builder: Any = relax.BlockBuilder.current()
+    return builder.emit(expr)
 
 
 def constant(*shape: int) -> relax.Expr:

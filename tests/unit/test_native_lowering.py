@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
-from relax_calls import constant, function
+from relax_calls import bound, constant, function, nn, op
 from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
 from tvm.script import ir as I
 from tvm.script import relax as R
 
@@ -67,9 +66,9 @@ def test_inner_functions_are_written_out_in_order():
 
 
 def test_one_inner_function_called_twice():
-    inner = function(nn.relu, (3,))
+    inner: Any = function(nn.relu, (3,))
     inner = inner.with_attr("Composite", "onednn.relu").without_attr("global_symbol")
-    x, f = relax.Var("x", relax.TensorType((3,), "float32")), relax.Var("f", inner.ty)
+    x, f = relax.Var("x", inner.params[0].ty), relax.Var("f", inner.ty)
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         builder.emit_normalized(relax.VarBinding(f, inner))
@@ -120,7 +119,7 @@ def test_offsets_count_bytes():
 
 def test_a_copy_is_made_once_for_all_its_readers():
     def body(x):
-        turned = relax.BlockBuilder.current().emit(op.permute_dims(x))
+        turned = bound(op.permute_dims(x))
         return relax.Tuple([nn.relu(turned), op.exp(turned)])
 
     made, _ = program(function(body, (3, 5)))
@@ -140,7 +139,7 @@ def test_results_of_batch_norm_are_its_first_field():
     ("body", "reason"),
     [
         (lambda x: op.sin(x), "f: relax.sin: oneDNN has no primitive for relax.sin"),
-        (lambda x: relax.Tuple([x, nn.relu(x)]), "f: a result that is no operator's"),
+        (lambda x: relax.Tuple([x, nn.relu(x)]), "f: it returns what no operator makes"),
         (lambda x: nn.batch_norm(x, *[constant(3)] * 4, axis=0, training=False)[1], "field 1 of its result"),
     ],
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from relax_calls import bindings, function
-from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
+from typing import Any
 
-from unity_collage.backends import onednn
+import pytest
+from relax_calls import bindings, function, nn, op
+from tvm import relax
+from tvm.relax.dpl import WildcardPattern
+
+from unity_collage.backends import onednn as backend
+
+onednn: Any = backend
+"""Answers are steps or reasons; each test knows which."""
 
 
 def channels_first(x, *, rows=1, include=True):
@@ -57,11 +61,14 @@ def test_other_operators_are_refused():
     assert "not the operators" in onednn.why_not_lrn(calls(lambda x: nn.relu(op.exp(x)), (2, 3)))
 
 
-@pytest.mark.parametrize(("body", "shape"), [(channels_first, (2, 16, 5, 5)), (channels_last, (2, 5, 5, 16))])
-def test_the_pattern_finds_all_of_it(body, shape):
-    func = function(body, shape)
-    last = func.body.blocks[0].bindings[-1].value
+@pytest.mark.parametrize(("make", "shape"), [(channels_first, (2, 16, 5, 5)), (channels_last, (2, 5, 5, 16))])
+def test_the_pattern_finds_all_of_it(make, shape):
+    func = function(make, shape)
+    body: Any = func.body
+    last = body.blocks[0].bindings[-1].value
     matched = onednn.lrn_pattern().extract_matched_expr(last, relax.analysis.get_var2val(func))
     assert matched is not None
-    found = [binding.value for binding in func.body.blocks[0].bindings]
-    assert all(expr in list(matched.values()) for expr in found)
+    found = [binding.value for binding in body.blocks[0].bindings]
+    inside = [expr for pattern, expr in matched.items() if not isinstance(pattern, WildcardPattern)]
+    assert all(expr in inside for expr in found)
+    assert func.params[0] not in inside

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from relax_calls import call, constant
+from relax_calls import call, constant, nn, op
 from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
 
 from unity_collage.backends import onednn
 
 
-def step(body, *shapes, dtype="float32"):
+def step(body, *shapes, dtype="float32") -> Any:
     return onednn.step(call(body, *shapes, dtype=dtype))
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from relax_calls import bindings, call, constant
+from relax_calls import bindings, call, constant, nn, op
 from tvm import relax
-from tvm.relax import op
-from tvm.relax.op import nn
 
-from unity_collage.backends import openblas
+from unity_collage.backends import openblas as backend
+
+openblas: Any = backend
+"""Answers are steps or reasons; each test knows which."""
 
 
-def step(body, *shapes, dtype="float32"):
+def step(body, *shapes, dtype="float32") -> Any:
     return openblas.step(call(body, *shapes, dtype=dtype))
 
 
-def grown(body, *shapes):
+def grown(body, *shapes) -> Any:
     first, *later = bindings(body, *shapes)
     made, result = openblas.step(first.value), first.var
     for binding in later:

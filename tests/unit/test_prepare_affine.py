@@ -170,8 +170,8 @@ def summed(make, shape: list[int], summand: np.ndarray) -> relax.Function:
 
 @pytest.mark.parametrize("summand", [values(1, 4, 6, 6), values(2, 4, 1, 1), values(6)])
 def test_a_summand_that_is_no_bias_stays(summand):
-    make = lambda x: relax.op.nn.conv2d(x, relax.const(W))  # noqa: E731
-    assert_stays(summed(make, [1, 3, 8, 8], summand), a.BIAS_SHAPE)
+    func = summed(lambda x: relax.op.nn.conv2d(x, relax.const(W)), [1, 3, 8, 8], summand)
+    assert_stays(func, a.BIAS_SHAPE)
 
 
 def test_batch_norm_is_a_product_and_a_sum():
@@ -261,3 +261,54 @@ def test_batch_norm_taken_apart_disappears_in_the_convolution():
     assert names == ["relax.nn.conv2d", "relax.add", "relax.nn.relu"]
     assert after["main"].body.blocks[0].bindings[1].value.args[1].ty.shape.values[1] == 4
     assert_becomes(before, after, *DEFAULT_RULES)
+
+
+@pytest.mark.parametrize("divisor", [np.float32([0, 1, 2, 3]), np.float32([np.inf, 1, 2, 3])])
+def test_divisors_without_a_finite_reciprocal_stay(divisor):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 3], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, relax.const(values(3, 4))))
+            y = builder.emit_output(relax.op.divide(product, relax.const(divisor)))
+        builder.emit_func_output(y)
+    assert_stays(builder.get()["main"], a.SCALE_INTO_WEIGHTS)
+
+
+def test_integers_are_not_scaled():
+    func = scaled_integers()
+    assert_stays(func, a.SCALE_INTO_WEIGHTS, a.BIAS_SHAPE)
+
+
+def scaled_integers() -> relax.Function:
+    """An int8 product with an int32 result, times an int32 constant."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([2, 3], "int8"))
+    weights = relax.const(np.ones((3, 4), "int8"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, weights, "int32"))
+            y = builder.emit_output(relax.op.multiply(product, relax.const(np.int32([1, 2, 3, 4]))))
+        builder.emit_func_output(y)
+    return builder.get()["main"]
+
+
+def test_the_batch_may_be_symbolic():
+    @R.function
+    def before(x: R.Tensor(("n", 3, 8, 8), "float32")):
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(W), padding=1)
+            b = R.add(a, R.const(B.reshape(4, 1, 1)))
+            y = R.multiply(b, R.const(per_channel(S)))
+            R.output(y)
+        return y
+
+    @R.function
+    def after(x: R.Tensor(("n", 3, 8, 8), "float32")):
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(W * S.reshape(4, 1, 1, 1)), padding=1)
+            y = R.add(a, R.const(per_channel(B * S)))
+            R.output(y)
+        return y
+
+    assert_becomes(before, after, a.SCALE_INTO_WEIGHTS, a.BIAS_SHAPE)

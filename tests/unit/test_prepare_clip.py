@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from prepare_checks import assert_becomes, assert_stays, prepared
 from test_prepare_arithmetic import const, function
-from tvm import relax
+from tvm import relax, tirx, topi
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
@@ -148,3 +148,20 @@ def test_bounds_have_one_form(rule, before, after):
 )
 def test_other_bounds_stay(rule, make, dtype):
     assert_stays(function(make, dtype=dtype), rule)
+
+
+def test_relu_of_the_importer_may_have_symbolic_axes():
+    @R.function
+    def after(x: R.Tensor(("n", 3), "float32")):
+        with R.dataflow():
+            z = R.nn.relu(x)
+            R.output(z)
+        return z
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([tirx.Var("n", "int64"), 3], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(builder.emit_te(topi.maximum, x, 0.0))
+        builder.emit_func_output(y)
+    assert_becomes(builder.get(), after, *DEFAULT_RULES)

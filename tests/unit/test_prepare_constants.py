@@ -117,7 +117,6 @@ def test_a_broadcast_that_would_bloat_the_program_stays():
 def test_shapes_of_unknown_size_are_not_made_up():
     @R.function
     def before(x: R.Tensor(("n", 3), "float32")):
-        n = T.int64()
         with R.dataflow():
             shape = R.shape_of(x)
             sizes = R.shape_to_tensor(shape)
@@ -140,8 +139,7 @@ def test_a_shape_computed_from_constants_becomes_the_shape():
     def before(x: R.Tensor((2, 3), "float32")) -> R.Tensor(ndim=2, dtype="float32"):
         sizes = R.add(R.const(np.int64([2, 1])), R.const(np.int64([1, 1])))
         shape = R.tensor_to_shape(sizes)
-        y = R.reshape(x, shape)
-        return y
+        return R.reshape(x, shape)
 
     @R.function
     def after(x: R.Tensor((2, 3), "float32")) -> R.Tensor(ndim=2, dtype="float32"):
@@ -159,8 +157,7 @@ def test_a_shape_that_is_an_input_is_left_to_the_program():
         ndim=2, dtype="float32"
     ):
         shape = R.tensor_to_shape(sizes)
-        y = R.reshape(x, shape)
-        return y
+        return R.reshape(x, shape)
 
     text = prepared(func, c.FOLD_TENSOR_TO_SHAPE).script()
     assert "vm.builtin.tensor_to_shape" in text and "match_cast" in text

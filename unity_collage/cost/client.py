@@ -18,7 +18,14 @@ from .method import Method
 class WorkerClient:
     """One worker process, started when first asked. Use as a context manager."""
 
-    def __init__(self, threads: int, method: Method, timeout_seconds: float):
+    def __init__(
+        self,
+        threads: int,
+        method: Method,
+        timeout_seconds: float,
+        command: tuple[str, ...] = ("-m", "unity_collage.cost.worker"),
+    ):
+        self._command = command
         self._hello = {"threads": threads, "method": asdict(method)}
         self._timeout_seconds = timeout_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,7 +66,7 @@ class WorkerClient:
         if self._socket is not None:
             return self._socket
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "unity_collage.cost.worker", str(theirs.fileno())]
+        command = [sys.executable, *self._command, str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

@@ -8,15 +8,29 @@ Keeps    names, parameters and results of functions; numbers, up to the rounding
 The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 
 * ``constants``: nothing is left to compute that is known. ``identity``: no operator gives back its operand.
-* ``views``: one ``reshape`` or ``permute_dims`` in a row; ``expand_dims``, ``squeeze``, ``flatten`` are reshapes.
-* ``arithmetic``: constants on the right and only one in a row; no subtraction of a constant.
-* ``affine``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)``, with no factor left after them.
-* ``clip``: bounds are ``clip`` or ``nn.relu``. ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``.
-* ``sums``: chains of binary ``add``. ``batch_norm``: one product and one sum.
+  Equal values are computed once, dead ones not at all.
+* ``views``: one ``reshape`` or ``permute_dims`` in a row, the only operators for it; unit axes stay in place.
+* ``slices``: one ``strided_slice`` in a row, also for ``take`` by a number and for pools of one element; none
+  before a 1x1 convolution that can step itself. ``padding``: ``nn.pad`` only where no window takes it.
+* ``arithmetic``: the constant is the right operand, one in a row; no subtraction of a constant; ``square(x)``
+  for ``x * x``, ``x * 2`` for ``x + x``. ``sums``: chains of binary ``add``.
+* ``affine``, ``batch_norm``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)`` with no factor behind;
+  elsewhere one ``multiply`` and one ``add``.
+* ``clip``: bounds are ``clip(x, low, high)``, infinite where there is none, or ``nn.relu``.
+* ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``; hard-sigmoid is
+  ``clip(add(multiply(x, a), b), 0, 1)``, hard-swish ``multiply(x, hard-sigmoid of x)``.
+* ``reductions``: axes from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
+  ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand.
+* ``attention``, ``split``: a factor on scores is in the weights, else ``multiply(matmul(q, k), number)``;
+  query, key and value are products of their own.
+
+What has no operator in Relax keeps its chain: LRN is ``square, reshape, avg_pool3d, reshape, multiply, add, power,
+divide``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +39,7 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..rewrites import DEFAULT_RULES, Rule, rewrite_function
-from ..rewrites.scope import op_name
+from ..rewrites.scope import Expr, Node, op_name
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
 
@@ -38,17 +52,18 @@ class Prepare:
     rules: tuple[Rule, ...] = DEFAULT_RULES
     """The rewrites, in the order in which they are asked at a binding."""
 
-    params: dict[str, np.ndarray | tvm.runtime.Tensor] = field(default_factory=dict)
+    params: Mapping[str, np.ndarray | tvm.runtime.Tensor] = field(default_factory=dict)
     """Weights to bind to the parameters of ``main`` of those names."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        bound = relax.transform.BindParams("main", self.params)(mod) if self.params else mod
+        bound = relax.transform.BindParams("main", {**self.params})(mod) if self.params else mod
         before = dict(bound.functions_items())
         ours = {gvar: func for gvar, func in before.items() if why_left_alone(func) is None}
         after = before | normal_forms(ours, self.rules, bound)
         orphans = _called(before) - _called(after)
         kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
-        return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)
+        rest: Node = mod
+        return IRModule(kept, attrs=rest.attrs, global_infos=rest.global_infos)
 
 
 def why_left_alone(func: ir.BaseFunc) -> str | None:
@@ -80,12 +95,9 @@ def _each(change: tvm.transform.Pass, functions: _Functions) -> _Functions:
     return dict(change(IRModule(functions)).functions_items())
 
 
-def _trains(func: relax.Function) -> bool:
+def _trains(func: Node) -> bool:
     """Whether a batch norm computes its statistics from the batch, which TVM's decomposition overlooks."""
-    return any(
-        isinstance(expr, relax.Call) and op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training
-        for expr in _expressions(func)
-    )
+    return any(op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training for expr in _expressions(func))
 
 
 def _called(functions: _Functions) -> set[ir.GlobalVar]:
@@ -103,7 +115,7 @@ def _is_private(func: ir.BaseFunc) -> bool:
     return func.attrs is None or "global_symbol" not in func.attrs
 
 
-def _expressions(func: relax.Function) -> list[relax.Expr]:
-    found: list[relax.Expr] = []
+def _expressions(func: Node) -> list[Expr]:
+    found: list[Expr] = []
     relax.analysis.post_order_visit(func, found.append)
     return found

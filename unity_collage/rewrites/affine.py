@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from tvm import relax
+from tvm_ffi import structural_equal
 
 from .constants import constant
 from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, op, static_shape
+from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .windows import CONVOLUTIONS
 
-_CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
-LINEAR_OPS = (*_CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
+LINEAR_OPS = (*CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
 """Operators whose output channels belong to slices of their right operand."""
 
 
@@ -40,7 +41,8 @@ class Linear:
 
     def scaled(self, scale: np.ndarray) -> Expr:
         """The same call with output channel ``c`` multiplied by ``scale[c]``."""
-        return self.with_weights(self.weights * _along_weights(self, scale).astype(self.weights.dtype))
+        wide = np.promote_types(self.weights.dtype, np.float32)
+        return self.with_weights(self.weights * _along_weights(self, scale).astype(wide))
 
     def bias_shape(self) -> tuple[int, ...]:
         """Of a bias in normal form."""
@@ -50,19 +52,19 @@ class Linear:
 
 
 def linear_of(call: Call | None, scope: Scope) -> Linear | None:
-    """``call`` as a :class:`Linear` if it is one of static shape."""
+    """``call`` as a :class:`Linear` if it is one, in one floating point type."""
     weights = None if call is None or call.op.name not in LINEAR_OPS else scope.array(call.args[1])
-    shape = None if call is None else static_shape(call)
-    if call is None or weights is None or shape is None:
+    if call is None or weights is None or not is_float(call) or dtype_of(call) != dtype_of(call.args[1]):
         return None
+    rank = call.ty.ndim
     if call.op.name == "relax.matmul":
-        rank_one = weights.ndim < 2 or call.args[0].ty.ndim < 2
-        return None if rank_one else Linear(call, weights, len(shape) - 1, len(shape), shape[-1])
-    layout = str(call.attrs.out_layout)
-    if not layout.isalpha() or not str(call.attrs.kernel_layout).isalpha():
+        vector = weights.ndim < 2 or call.args[0].ty.ndim < 2
+        return None if vector or rank < 2 else Linear(call, weights, rank - 1, rank, weights.shape[-1])
+    layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)
+    if not layout.isalpha() or not kernel.isalpha():
         return None
-    axis = layout.index("C")
-    return Linear(call, weights, axis, len(shape), shape[axis])
+    groups = int(call.attrs.groups) if call.op.name in _TRANSPOSED else 1
+    return Linear(call, weights, layout.index("C"), rank, weights.shape[kernel.index("O")] * groups)
 
 
 def _along_weights(linear: Linear, scale: np.ndarray) -> np.ndarray:
@@ -71,7 +73,7 @@ def _along_weights(linear: Linear, scale: np.ndarray) -> np.ndarray:
     if linear.call.op.name == "relax.matmul":
         return scale
     layout = str(attrs.kernel_layout)
-    if linear.call.op.name in _CONVOLUTIONS:
+    if linear.call.op.name in CONVOLUTIONS:
         return scale.reshape([-1 if letter == "O" else 1 for letter in layout])
     groups = int(attrs.groups)
     inputs = linear.weights.shape[layout.index("I")]
@@ -94,7 +96,7 @@ def per_channel(array: np.ndarray, linear: Linear) -> np.ndarray | None:
 
 def _scale(call: Expr, scope: Scope) -> Expr | None:
     """conv(x, w) * s -> conv(x, w * s), and (conv(x, w) + b) * s -> conv(x, w * s) + b * s."""
-    factor = scope.array(call.args[1])
+    factor = _factors(call, scope)
     if factor is None:
         return None
     source, shift = call.args[0], None
@@ -104,7 +106,7 @@ def _scale(call: Expr, scope: Scope) -> Expr | None:
         if shift is None:
             return None
     linear = linear_of(scope.own_call(source, *LINEAR_OPS), scope)
-    scale = None if linear is None else per_channel(_factors(call, factor), linear)
+    scale = None if linear is None else per_channel(factor, linear)
     if linear is None or scale is None:
         return None
     if shift is None:
@@ -116,8 +118,14 @@ def _scale(call: Expr, scope: Scope) -> Expr | None:
     return op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
 
 
-def _factors(call: Expr, array: np.ndarray) -> np.ndarray:
-    return 1 / array if call.op.name == "relax.divide" else array
+def _factors(call: Call, scope: Scope) -> np.ndarray | None:
+    """What the left operand is multiplied by, if that is known and finite."""
+    array = scope.array(call.args[1])
+    if array is None or not is_float(call) or not np.all(np.isfinite(array)):
+        return None
+    if call.op.name == "relax.multiply":
+        return array
+    return None if np.any(array == 0) else 1 / array
 
 
 def _bias_shape(call: Expr, scope: Scope) -> Expr | None:
@@ -126,7 +134,7 @@ def _bias_shape(call: Expr, scope: Scope) -> Expr | None:
     array = scope.array(call.args[1])
     if linear is None or array is None or array.shape == linear.bias_shape():
         return None
-    if static_shape(call) != static_shape(call.args[0]) or dtype_of(call) != dtype_of(call.args[1]):
+    if not structural_equal(call.ty, call.args[0].ty):
         return None
     bias = per_channel(array, linear)
     return None if bias is None else op.add(call.args[0], constant(bias.reshape(linear.bias_shape())))

@@ -20,7 +20,7 @@ _VIEWS = ("relax.reshape", "relax.permute_dims")
 def _absorb(call: Expr, scope: Scope) -> Expr | None:
     """reshape(x @ w + b) * s -> reshape(x @ (w * s) + b * s), through permutations and a product (q @ k) * s too."""
     factor = scope.scalar(call.args[1])
-    if factor is None or not is_float(call) or call.args[1].ty.ndim > call.args[0].ty.ndim:
+    if not factor or not is_float(call) or call.args[1].ty.ndim > call.args[0].ty.ndim:
         return None
     factor = 1 / factor if call.op.name == "relax.divide" else factor
     return _absorbed(call.args[0], factor, scope)

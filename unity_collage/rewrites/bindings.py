@@ -68,9 +68,11 @@ def is_visible_outside(leaf: Expr) -> bool:
     return isinstance(leaf, (relax.Var, ir.GenericConst)) and not isinstance(leaf, relax.DataflowVar)
 
 
-def substituted(body: Node, renamed: Mapping[relax.Var, Expr]) -> Node:
-    """``body`` with variables that it does not define replaced wherever it reads them, nested scopes included."""
+def substituted(func: Node, renamed: Mapping[relax.Var, Expr]) -> Node:
+    """``func`` with variables of its blocks replaced wherever they are read, nested scopes included."""
     if not renamed:
-        return body
-    of_those: Node = relax.Function(list(renamed), body, body.ty, is_pure=False)
-    return of_those.bind_params(dict(renamed)).body
+        return func
+    of_those: Node = relax.Function(list(renamed), func.body, func.ret_ty, is_pure=False)
+    bound = of_those.bind_params(dict(renamed)).body
+    body = relax.SeqExpr(bound.blocks, bound.body)
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from math import inf
 
 from tvm import ir, relax, tirx
+from tvm_ffi import structural_equal
 
 from .rule import Rule
-from .scope import Expr, Scope, dtype_of, is_float, op, static_shape
+from .scope import Expr, Scope, dtype_of, is_float, op
 from .tir_store import is_load_at, loaded, store_of
 
 _EXTREMA = {tirx.Max: op.maximum, tirx.Min: op.minimum}
@@ -27,7 +28,7 @@ def _call_tir_extremum(call: Expr, scope: Scope) -> Expr | None:
     operands = dict(zip(store.inputs, call.args[1].fields, strict=True))
     tensor = operands.get(loaded(store.value.a))
     bound = _bound(store.value.b, operands)
-    if tensor is None or bound is None or static_shape(tensor) != static_shape(call):
+    if tensor is None or bound is None or not structural_equal(tensor.ty, call.ty):
         return None
     return _EXTREMA[type(store.value)](tensor, bound)
 

@@ -6,11 +6,11 @@ TVM's ``FoldConstant`` compiles a kernel for each value it folds; numpy has them
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 
 from .. import reference
 from .rule import ANY_OP, Rule
-from .scope import GETITEM, Call, Expr, Scope, op_name, static_dims
+from .scope import GETITEM, Call, Expr, Node, Scope, dtype_of, is_constant, op_name, static_dims, static_shape
 
 _FREE_ELEMENTS = 1 << 18
 """A folded value of up to so many elements (1 MiB of float32) may be larger than what it was made of; a
@@ -138,7 +138,7 @@ def _printable(call: Expr, scope: Scope) -> Expr | None:
     if call.ty.ndim < 1 or not any(odd):
         return None
     args = [
-        constant(scope.array(arg).reshape(1)) if this else arg
+        constant(np.full(1, scope.scalar(arg)), dtype_of(arg)) if this else arg
         for arg, this in zip(call.args, odd, strict=True)
     ]
     return relax.Call(call.op, args, call.attrs)

@@ -14,7 +14,7 @@ from tvm.ir import IRModule
 
 from .bindings import is_visible_outside, live, map_operands, operands, substituted
 from .rule import RewriteError, Rule, rules_by_op
-from .scope import Expr, Scope, op_name
+from .scope import Expr, Node, Scope, op_name
 from .value_number import value_number
 
 _SWEEPS = 40
@@ -44,7 +44,8 @@ def why_not_rewritable(block: Node) -> str | None:
     """Why a block is passed over, or None when rules may work in it."""
     if not isinstance(block, relax.DataflowBlock):
         return "not a dataflow block: order and side effects matter in it"
-    for binding in block.bindings:
+    bindings: list[Node] = list(block.bindings)
+    for binding in bindings:
         if isinstance(binding.value, (relax.Function, relax.SeqExpr, relax.If)):
             return f"{binding.var.name} holds a nested scope"
     return None
@@ -52,7 +53,7 @@ def why_not_rewritable(block: Node) -> str | None:
 
 def _sweep(
     func: Node, at: Callable[[str], tuple[Rule, ...]], fired: set[str], mod: IRModule | None
-) -> tuple[relax.Function, bool]:
+) -> tuple[Node, bool]:
     """One pass over all blocks, and whether it changed anything."""
     blocks, changed = [], False
     outputs: dict[relax.Var, Expr] = {}
@@ -64,8 +65,9 @@ def _sweep(
         blocks.append(block)
     if not changed:
         return func, False
-    body = substituted(relax.BlockBuilder().normalize(relax.SeqExpr(blocks, func.body.body)), outputs)
-    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span), True
+    body = relax.SeqExpr(blocks, func.body.body)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    return relax.BlockBuilder().normalize(substituted(new, outputs)), True
 
 
 class _BlockRewriter:

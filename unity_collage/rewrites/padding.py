@@ -15,7 +15,7 @@ from tvm import ir, tirx
 
 from .clip import bounds_of
 from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, op, static_shape
+from .scope import Call, Expr, Node, Scope, dtype_of, op, static_shape
 from .tir_store import Store, loaded, store_of
 from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
 
@@ -76,12 +76,9 @@ def _offset(index: Node, var: Node) -> int | None:
     """``b`` where ``index`` is ``var - b``."""
     if index.same_as(var):
         return 0
-    moved = (
-        isinstance(index, (tirx.Add, tirx.Sub)) and index.a.same_as(var) and isinstance(index.b, tirx.IntImm)
-    )
-    if not moved:
-        return None
-    return int(index.b) if isinstance(index, tirx.Sub) else -int(index.b)
+    sign = {tirx.Sub: 1, tirx.Add: -1}.get(type(index), 0)
+    moved = sign != 0 and index.a.same_as(var) and isinstance(index.b, tirx.IntImm)
+    return sign * int(index.b) if moved else None
 
 
 def _region(condition: Any, variables: tuple[Any, ...], out: tuple[int, ...]) -> list[tuple[int, int]] | None:
@@ -102,10 +99,9 @@ def _region(condition: Any, variables: tuple[Any, ...], out: tuple[int, ...]) ->
     return region
 
 
-def _conjuncts(condition: Any) -> list[Any]:
-    if type(condition) is tirx.And:
-        return _conjuncts(condition.a) + _conjuncts(condition.b)
-    return [condition]
+def _conjuncts(condition: Node) -> list[Node]:
+    sides = [getattr(condition, side) for side in "ab"] if isinstance(condition, tirx.And) else []
+    return [part for side in sides for part in _conjuncts(side)] or [condition]
 
 
 def _pad_form(call: Expr, scope: Scope) -> Expr | None:

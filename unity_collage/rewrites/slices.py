@@ -72,7 +72,7 @@ def slice_of(call: Call | None) -> Slice | None:
 def _numbers(arg: Expr) -> list[int] | None:
     if not isinstance(arg, relax.Tuple) or not all(isinstance(field, tirx.IntImm) for field in arg.fields):
         return None
-    return [int(field.value) for field in arg.fields]
+    return [int(getattr(field, "value", 0)) for field in arg.fields]
 
 
 def _merge(call: Expr, scope: Scope) -> Expr | None:

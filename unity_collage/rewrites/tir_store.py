@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, s_tir, tirx
+from tvm_ffi import structural_equal
 
 from .scope import Expr, Scope
 
@@ -24,7 +25,7 @@ class Store:
 
 
 def store_of(call: Expr, scope: Scope) -> Store | None:
-    """The one store of the PrimFunc that a ``call_tir`` of static shapes calls, if that is all it does."""
+    """The one store of the PrimFunc that a ``call_tir`` calls, if that is all it does."""
     func = scope.prim_func(call.args[0])
     if func is None or len(call.args) != 2 or len(func.params) != 1 + len(call.args[1].fields):
         return None
@@ -61,17 +62,13 @@ def _equal(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def _covers(loops: Sequence[Any], buffer: Any) -> bool:
-    """Whether the loops run over the whole of a buffer of static shape."""
+    """Whether the loops run over the whole of a buffer."""
     if len(loops) != len(buffer.shape):
         return False
     return all(
-        isinstance(size, tirx.IntImm) and _number(loop.min) == 0 and _number(loop.extent) == int(size)
+        isinstance(loop.min, tirx.IntImm) and int(loop.min) == 0 and structural_equal(loop.extent, size)
         for loop, size in zip(loops, buffer.shape, strict=True)
     )
-
-
-def _number(expr: Any) -> int | None:
-    return int(expr) if isinstance(expr, tirx.IntImm) else None
 
 
 def loaded(expr: Any) -> Any:

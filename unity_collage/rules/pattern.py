@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 from tvm.relax.dpl import DFPattern as Pattern
+from tvm.relax.dpl import WildcardPattern
 
 from ..graph import DataflowGraph, index_set, members
 from .base import Declined, Found, why_not_partitionable
@@ -34,7 +35,9 @@ class DFPattern:
             matched = pattern.extract_matched_expr(node.value, definitions)
             if matched is None:
                 continue
-            inside = index_set(values[expr] for expr in matched.values() if expr in values)
+            # The matcher looks through variables, so a wildcard matches the call that made its operand.
+            calls = (expr for part, expr in matched.items() if not isinstance(part, WildcardPattern))
+            inside = index_set(values[expr] for expr in calls if expr in values)
             nodes = [graph.nodes[i] for i in members(inside)]
             reason = next((r for n in nodes if (r := why_not_partitionable(n))), None)
             reason = reason or self.why_not([n.call for n in nodes if n.call is not None])

@@ -42,7 +42,7 @@ class ScheduleCPU:
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
     def _scheduled(self, func: Func, target: Target) -> Func:
-        if not isinstance(func, tirx.PrimFunc) or func.attrs.get("tirx.is_scheduled", False):
+        if not isinstance(func, tirx.PrimFunc) or (func.attrs or {}).get("tirx.is_scheduled", False):
             return func
         done = schedule(func, target).with_attr("tirx.is_scheduled", True)
         return done.with_attr("op_pattern", _OPAQUE)

@@ -38,37 +38,33 @@ def with_load(stage: Stage, old: Access, new: Expr) -> Stage:
 
 
 def flattened(stage: Stage) -> Stage:
-    """Join the innermost axes while every access walks through them as through one."""
-    analyzer = sym.Analyzer()
-    loose = _outside_of_indices(stage)
-    while len(stage.iters) > 1:
-        *outer, first, second = stage.iters
+    """``stage`` with neighbouring axes joined where every access walks through them as through one."""
+    return joined((stage,), stage.iters)[0]
+
+
+def joined(stages: Sequence[Stage], axes: Sequence[Iter]) -> tuple[Stage, ...]:
+    """Stages that share ``axes``, with each two neighbours joined that every access walks through as one."""
+    analyzer, left = sym.Analyzer(), list(axes)
+    loose = [var for stage in stages for var in _outside_of_indices(stage)]
+    for position in range(len(left) - 1, 0, -1):
+        first, second = left[position - 1 : position + 1]
         if first.reduces != second.reduces or first.var in loose or second.var in loose:
-            break
-        if not _one_walk([*stage.loads, *stage.stores], first, second, analyzer):
-            break
-        extent = analyzer.simplify(first.extent * second.extent)
-        both = axis(second.var, extent, second.reduces)
-        stage = stage.substituted(_parts(first, second, both), [*outer, both])
-    return stage
-
-
-def joined(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
-    """Two stages over the same spatial iterators, with those joined that every access walks through as one."""
-    analyzer, loose = sym.Analyzer(), _outside_of_indices(stage) + _outside_of_indices(result)
-    for position in range(len(stage.spatial) - 1, 0, -1):
-        first, second = stage.spatial[position - 1 : position + 1]
-        if first.var in loose or second.var in loose:
             continue
-        accesses = [*stage.loads, *stage.stores, *result.loads, *result.stores]
-        if first.size is not None and _one_walk(accesses, first, second, analyzer):
-            both = axis(second.var, first.size * (second.size or 1))
-            values = _parts(first, second, both)
-            stage, result = (
-                of.substituted(values, [both if it is second else it for it in of.iters if it is not first])
-                for of in (stage, result)
-            )
-    return stage, result
+        accesses = [access for stage in stages for access in (*stage.loads, *stage.stores)]
+        if _one_walk(accesses, first, second, analyzer):
+            both = axis(second.var, analyzer.simplify(first.extent * second.extent), second.reduces)
+            left[position - 1 : position + 1] = [both]
+            stages = [_joined(stage, first, second, both) for stage in stages]
+    return tuple(stages)
+
+
+def _joined(stage: Stage, first: Iter, second: Iter, both: Iter) -> Stage:
+    values = {
+        first.var: tirx.floordiv(both.var, second.extent),
+        second.var: tirx.floormod(both.var, second.extent),
+    }
+    iters = [both if it is second else it for it in stage.iters if it is not first]
+    return stage.substituted(values, iters)
 
 
 def split_groups(stages: Sequence[Stage], shared: Sequence[Iter]) -> tuple[Stage, ...]:
@@ -86,13 +82,6 @@ def split_groups(stages: Sequence[Stage], shared: Sequence[Iter]) -> tuple[Stage
 def _split(stage: Stage, old: Iter, group: Iter, inner: Iter) -> Stage:
     iters = [new for it in stage.iters for new in ((group, inner) if it is old else (it,))]
     return stage.substituted({old.var: group.var * inner.extent + inner.var}, iters)
-
-
-def _parts(first: Iter, second: Iter, both: Iter) -> dict[Var, Expr]:
-    return {
-        first.var: tirx.floordiv(both.var, second.extent),
-        second.var: tirx.floormod(both.var, second.extent),
-    }
 
 
 def _one_walk(accesses: Sequence[Access], first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:

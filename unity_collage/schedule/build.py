@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from tvm import s_tir, sym, tirx
 from tvm.tirx import ForKind
@@ -20,7 +21,7 @@ def loop(extent: Expr | int, body: Body, like: Var, kind: ForKind = ForKind.SERI
     if count == 1:
         return body(tirx.const(0, like.ty.dtype))
     var = tirx.Var(like.name, like.ty)
-    bound = tirx.const(extent, like.ty.dtype) if isinstance(extent, int) else extent
+    bound = tirx.const(extent, like.ty.dtype) if isinstance(extent, int) else sym.Analyzer().simplify(extent)
     return tirx.For(var, tirx.const(0, like.ty.dtype), bound, kind, body(var))
 
 
@@ -85,6 +86,12 @@ def power_of_two(size: int) -> int:
 def seq(*stmts: Stmt) -> Stmt:
     """The statements one after the other."""
     return stmts[0] if len(stmts) == 1 else tirx.SeqStmt(list(stmts))
+
+
+def buffer(shape: Sequence[Expr | int], like: Buffer, name: str) -> Buffer:
+    """A fresh temporary of ``like``'s element type."""
+    row_major: Any = None
+    return tirx.decl_buffer(shape, str(like.dtype), name, layout=row_major)
 
 
 def with_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:

@@ -13,7 +13,7 @@ from tvm import sym, tirx
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, segments, vectors
+from . import build, segments, transpose, vectors
 from .axes import axis, flattened
 from .machine import Machine
 from .stage import Expr, Iter, Stage, Var, static, stride
@@ -112,6 +112,8 @@ def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> 
     def tile(values: dict[Var, Expr]) -> Stmt:
         top, left = row(values[tiles[0].var]), col(values[tiles[1].var])
         part = stage.substituted(values, [across, last])
+        if transpose.why_not_in_registers(stage, height, width, machine) is None:
+            return transpose.tile(part, across, last, top, left, width)
 
         def line(i: Expr) -> Stmt:
             def at(j: Expr) -> Stmt:

@@ -39,7 +39,7 @@ class _Lanes:
         self.one = vectors.lanes(stage, machine)
         long = self.last.size is None or self.last.size >= 2 * _PARTIALS * self.one
         self.width = self.one * (_PARTIALS if long else 1)
-        self.partial = tirx.decl_buffer((self.width,), str(store.buffer.dtype), "partial")
+        self.partial = build.buffer((self.width,), store.buffer, "partial")
         self.zero = tirx.const(0, self.last.var.ty.dtype)
 
     def emit(self) -> Stmt:

@@ -8,7 +8,7 @@ from math import prod
 from tvm import sym, tirx
 from tvm.tirx.stmt import Stmt
 
-from . import injective
+from . import build, injective
 from .axes import axis, with_load
 from .machine import Machine
 from .stage import Access, Buffer, Expr, Iter, Stage, Var, nodes, static, stride
@@ -63,7 +63,7 @@ def copied(
     load: Access, order: Sequence[Iter], values: dict[Var, Expr], machine: Machine, threads: bool
 ) -> tuple[Stmt, Buffer]:
     """Loops that fill a fresh buffer with ``load`` over the iterators in ``order``."""
-    buffer = tirx.decl_buffer([it.extent for it in order], str(load.source.dtype), "packed")
+    buffer = build.buffer([it.extent for it in order], load.source, "packed")
     fresh = [axis(it.var, it.extent) for it in order]
     store = tirx.BufferStore(buffer, load, [it.var for it in order])
     renamed: dict[Var, Expr] = {old.var: new.var for old, new in zip(order, fresh, strict=True)}

@@ -73,7 +73,8 @@ def _merged(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
 
 def _in_common_axes(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
     stage, result = split_groups((stage, result), stage.spatial)
-    return joined(stage, result)
+    stage, result = joined((stage, result), stage.spatial)
+    return stage, result
 
 
 def _names(stage: Stage, store: tirx.BufferStore, epilogue: Stage) -> Values | str:
@@ -168,7 +169,7 @@ class _Loops:
         )
         store, init = stage.store, stage.init
         assert store is not None and isinstance(init, tirx.BufferStore)
-        acc = tirx.decl_buffer((self.tile.height * self.tile.width,), str(store.buffer.dtype), "acc")
+        acc = build.buffer((self.tile.height * self.tile.width,), store.buffer, "acc")
 
         def reduced(place: Expr, values: Values) -> Stmt:
             update = stage.substituted(values, []).store

@@ -22,7 +22,7 @@ def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob) -> Progra
     written = [step.result.buffer for step in steps]
     results = [flat.resolve(result) for result in flat.results]
     if any(result not in written or results.count(result) > 1 for result in results):
-        raise NotFlat("a result that is no operator's, or that is returned twice")
+        raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
     return Program(name, memory.buffers, inputs, outputs, memory.constants, numbered)
@@ -41,7 +41,7 @@ class _Memory:
         """A buffer that only ``value`` uses."""
         shape = shape_of(value)
         if shape is None:
-            raise NotFlat("a parameter or result without static shape")
+            raise NotFlat("it has a parameter or result without static shape")
         dtype = dtype_of(value)
         self.buffers.append(Buffer(_nbytes(shape, dtype), dtype, shape))
         self.of[value] = len(self.buffers) - 1
@@ -67,7 +67,7 @@ class _Memory:
             elif isinstance(value, (relax.Var, Scratch)):
                 self.of[value] = self._temporary(value)
             else:
-                raise NotFlat(f"an operand that is a {type(value).__name__}")
+                raise NotFlat(f"it reads a {type(value).__name__}")
         return self.of[value]
 
     def _constant(self, value: ir.GenericConst) -> None:

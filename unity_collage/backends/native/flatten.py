@@ -74,7 +74,6 @@ class NotFlat(Exception):
 
 def flatten(func: relax.Function) -> Flat:
     """Raises NotFlat for control flow and calls of functions from outside."""
-    func = copy_with_new_vars(func)
     flat = Flat(list(func.params))
     regions = _Regions(flat)
     flat.results = regions.write_out(func, 0)
@@ -86,6 +85,7 @@ class _Regions:
     flat: Flat
     count: int = 0
     local: dict[relax.Expr, relax.Function] = field(default_factory=dict)
+    written: dict[relax.Expr, None] = field(default_factory=dict)
 
     def write_out(self, func: relax.Function, region: int) -> list[relax.Expr]:
         """Append the bindings of a function body; what it returns, one expression a field."""
@@ -94,7 +94,7 @@ class _Regions:
         for block in func.body.blocks:
             for binding in block.bindings:
                 if not isinstance(binding, relax.VarBinding):
-                    raise NotFlat("a match_cast")
+                    raise NotFlat("it holds a match_cast, which no program has")
                 self._bind(binding.var, binding.value, region)
         result = self.flat.resolve(func.body.body)
         return list(result.fields) if isinstance(result, relax.Tuple) else [result]
@@ -110,12 +110,14 @@ class _Regions:
         elif isinstance(value, relax.TupleGetItem):
             self._field(var, value)
         elif isinstance(value, relax.If):
-            raise NotFlat("an if")
+            raise NotFlat("it holds an if, which no program has")
         else:
             flat.alias[var] = value
 
     def _inline(self, var: relax.Var, call: relax.Call) -> None:
-        inner = copy_with_new_vars(self.local[call.op])
+        # A second call of one function must not bind its variables twice.
+        inner = copy_with_new_vars(self.local[call.op]) if call.op in self.written else self.local[call.op]
+        self.written[call.op] = None
         for param, arg in zip(inner.params, call.args, strict=True):
             self.flat.alias[param] = arg
         self.count += 1
@@ -129,4 +131,4 @@ class _Regions:
         elif isinstance(holder, relax.Var):
             self.flat.fields[var] = (holder, value.index)
         else:
-            raise NotFlat("a field of no variable")
+            raise NotFlat("it reads a field of what is no variable")

@@ -29,7 +29,7 @@ class _Lrn:
 
 
 def lrn_pattern() -> DFPattern:
-    """square, reshape, avg_pool, reshape, scale, shift, power, divide."""
+    """square, reshape, avg_pool, reshape, scale, shift, power, divide; the wildcard is the data, not part of it."""
     data = wildcard()
     moved = _moved(is_op("relax.multiply")(data, data)) | _moved(is_op("relax.square")(data))
     pooled = is_op("relax.nn.avg_pool3d")(moved) | is_op("relax.nn.avg_pool1d")(moved)

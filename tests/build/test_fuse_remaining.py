@@ -1,0 +1,135 @@
+"""FuseRemaining: one kernel for each group that was made before, TVM's own fusion for the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage import reference
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, FuseRemaining, SearchPartition
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+
+@I.ir_module
+class Grouped:
+    @R.function(private=True)
+    def mine(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+        R.func_attr({"Primitive": 1})
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((64,), "float32"):
+        cls = Grouped
+        with R.dataflow():
+            a: R.Tensor((4, 16), "float32") = cls.mine(x)
+            b = R.reshape(a, (64,))
+            c = R.tanh(b)
+            d = R.abs(c)
+            R.output(d)
+        return d
+
+
+def lowered(mod: IRModule) -> IRModule:
+    with uc.host_target():
+        return FuseRemaining()(mod)
+
+
+def run(mod: IRModule, *inputs: np.ndarray) -> np.ndarray:
+    with uc.host_target() as target:
+        machine = relax.VirtualMachine(relax.build(mod, target), tvm.cpu())
+    return machine["main"](*(tvm.runtime.tensor(value) for value in inputs)).numpy()
+
+
+def prim_funcs(mod: IRModule) -> dict[str, tirx.PrimFunc]:
+    return {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+
+
+def test_a_group_stays_one_kernel_apart_from_its_neighbours() -> None:
+    kernels = prim_funcs(lowered(Grouped))
+    assert len(kernels) == 2 and "mine" in kernels
+    assert all(int(kernel.attrs["tirx.is_scheduled"]) == 1 for kernel in kernels.values())
+
+
+def test_a_reshape_between_groups_stays_a_view() -> None:
+    @I.ir_module
+    class Viewed:
+        @R.function(private=True)
+        def mine(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.nn.relu(x)
+                R.output(a)
+            return a
+
+        @R.function(private=True)
+        def flat(x: R.Tensor((64,), "float32")) -> R.Tensor((64,), "float32"):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.exp(x)
+                R.output(a)
+            return a
+
+        @R.function
+        def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((64,), "float32"):
+            cls = Viewed
+            with R.dataflow():
+                a: R.Tensor((4, 16), "float32") = cls.mine(x)
+                b = R.reshape(a, (64,))
+                c: R.Tensor((64,), "float32") = cls.flat(b)
+                R.output(c)
+            return c
+
+    ops = [binding.value.op for block in lowered(Viewed)["main"].body.blocks for binding in block.bindings]
+    assert tvm.ir.Op.get("relax.reshape") in ops
+
+
+def test_relax_build_does_not_fuse_scheduled_kernels_again() -> None:
+    x = np.linspace(-2, 2, 64, dtype="float32").reshape(4, 16)
+    got = run(lowered(Grouped), x)
+    np.testing.assert_allclose(got, np.abs(np.tanh(np.exp(np.maximum(x, 0)))).reshape(64), rtol=1e-5)
+
+
+def test_without_schedules_the_loops_are_tvms() -> None:
+    with uc.host_target():
+        plain = FuseRemaining(schedule=False)(Grouped)
+    assert all("tirx.is_scheduled" not in kernel.attrs for kernel in prim_funcs(plain).values())
+
+
+@pytest.mark.parametrize("name", sorted(set(graphs.GRAPHS) - {"opaque_in_the_middle", "tuple_result"}))
+def test_every_little_graph_computes_the_same_after_all_passes(name: str) -> None:
+    func = graphs.GRAPHS[name]()
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(graphs.SHAPE, dtype="float32") for _ in func.params]
+    with only_backends(), uc.host_target():
+        line = tvm.transform.Sequential(
+            [AnnotateCandidates(), EstimateCosts(FixedCost()), SearchPartition(), FuseRemaining()]
+        )
+        got = run(line(IRModule({"main": func})), *inputs)
+    np.testing.assert_allclose(got, reference.run(func, inputs)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_dynamic_shapes_go_through() -> None:
+    @I.ir_module
+    class Dynamic:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+            with R.dataflow():
+                a = R.nn.relu(x)
+                b = R.exp(a)
+                R.output(b)
+            return b
+
+    x = np.linspace(-1, 1, 24, dtype="float32").reshape(6, 4)
+    np.testing.assert_allclose(run(lowered(Dynamic), x), np.exp(np.maximum(x, 0)), rtol=1e-5)

@@ -1,0 +1,75 @@
+"""Kernels with symbolic extents: right for every size, and parallel."""
+
+import numpy as np
+import pytest
+from schedule_checks import TARGET, floats, module, run
+from tvm import tirx
+from tvm.relax import op
+
+from unity_collage.schedule import ScheduleCPU
+
+N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+CASES = {
+    "element-wise": (
+        lambda x, b: op.nn.relu(op.add(x, b)),
+        [(N, 64), (64,)],
+        lambda x, b: np.maximum(x + b, 0),
+    ),
+    "one axis": (op.tanh, [(N,)], np.tanh),
+    "softmax": (op.nn.softmax, [(N, M)], softmax),
+    "product": (
+        lambda x, w, b: op.add(op.matmul(x, w), b),
+        [(N, 64), (64, 48), (48,)],
+        lambda x, w, b: x @ w + b,
+    ),
+    "product of both": (op.matmul, [(N, M), (M, N)], np.matmul),
+    "sum": (lambda x: op.sum(x, axis=-1), [(N, M)], lambda x: x.sum(-1)),
+    "mean": (lambda x: op.mean(x, axis=[0]), [(N, 64)], lambda x: x.mean(0)),
+    "transpose": (lambda x: op.permute_dims(x, [1, 0]), [(N, M)], np.transpose),
+    "concat": (
+        lambda x, y: op.concat([x, y], axis=-1),
+        [(N, M), (N, 3)],
+        lambda x, y: np.concatenate([x, y], -1),
+    ),
+    "sum of all": (op.sum, [(N, M)], lambda x: x.sum()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_size(case):
+    build, shapes, reference = CASES[case]
+    mod = module(build, shapes, ["float32"] * len(shapes))
+    for n, m in ((1, 1), (5, 33), (70, 197)):
+        sizes = {N: n, M: m}
+        arrays = [
+            floats(*(sizes.get(extent, extent) for extent in shape), seed=i) for i, shape in enumerate(shapes)
+        ]
+        np.testing.assert_allclose(run(mod, *arrays)[0], reference(*arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", ["element-wise", "one axis", "softmax", "product", "sum", "transpose"])
+def test_symbolic_kernels_are_parallel(case):
+    build, shapes, _ = CASES[case]
+    mod = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes)))
+    assert "T.parallel" in mod.script()
+
+
+def test_symbolic_batch_of_a_convolution():
+    def build(x, w):
+        return op.nn.conv2d(x, w, padding=(1, 1), data_layout="NHWC", kernel_layout="HWIO")
+
+    mod = module(build, [(N, 9, 9, 8), (3, 3, 8, 16)], ["float32"] * 2)
+    x, w = floats(3, 9, 9, 8), floats(3, 3, 8, 16)
+    cut = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]), (3, 3), (1, 2)
+    )
+    np.testing.assert_allclose(
+        run(mod, x, w)[0], np.einsum("nyxcab,abcf->nyxf", cut, w), rtol=1e-4, atol=1e-4
+    )

@@ -1,0 +1,71 @@
+"""The polynomials against numpy in double precision, and their behaviour at the ends of the range."""
+
+import math
+
+import numpy as np
+import pytest
+from schedule_checks import module, run, scheduled
+from tvm import relax
+from tvm.relax import op
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 100.0, -100.0, 1e-30, -1e-30], "float32")
+SWEEP = np.concatenate([np.linspace(-20, 20, 200_000), np.geomspace(1e-12, 1, 5_000)]).astype("float32")
+
+
+def values(function, x):
+    return run(module(function, [x.shape], ["float32"]), x)[0]
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize(
+    ("function", "exact"),
+    [(op.exp, np.exp), (op.tanh, np.tanh), (op.erf, np.vectorize(math.erf)), (op.sigmoid, sigmoid)],
+)
+def test_relative_error_is_below_half_a_millionth(function, exact):
+    expected = exact(SWEEP.astype("float64"))
+    error = np.abs(values(function, SWEEP) - expected) / np.maximum(np.abs(expected), 1e-30)
+    assert error.max() < 5e-7
+
+
+def test_exp_over_the_whole_range():
+    x = np.linspace(-87.3, 88.7, 100_000).astype("float32")
+    expected = np.exp(x.astype("float64"))
+    assert (np.abs(values(op.exp, x) - expected) / expected).max() < 2e-7
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (op.exp, [1, 1, np.inf, 0, np.nan, np.inf, 0, 1, 1]),
+        (op.tanh, [0, 0, 1, -1, np.nan, 1, -1, 1e-30, -1e-30]),
+        (op.sigmoid, [0.5, 0.5, 1, 0, np.nan, 1, 0, 0.5, 0.5]),
+    ],
+)
+def test_special_values(function, expected):
+    np.testing.assert_allclose(values(function, SPECIAL), expected, rtol=5e-7, atol=1e-37)
+
+
+@pytest.mark.parametrize("exponent", [0.75, 0.5, -0.5, -0.75, 1.5, 2.25])
+def test_quarter_powers(exponent):
+    x = np.geomspace(1e-3, 1e3, 10_000).astype("float32")
+    power = values(lambda a: op.power(a, relax.const(exponent)), x)
+    expected = x.astype("float64") ** exponent
+    assert (np.abs(power - expected) / expected).max() < 5e-7
+
+
+def test_other_powers_are_left_to_the_library():
+    assert "T.pow" in scheduled(lambda a: op.power(a, relax.const(0.3)), (100,))
+
+
+def test_double_precision_is_left_to_the_library():
+    mod = module(op.exp, [(100,)], ["float64"])
+    x = np.linspace(-1, 1, 100)
+    np.testing.assert_allclose(run(mod, x)[0], np.exp(x), rtol=1e-15)
+
+
+def test_no_library_call_is_left_in_a_float32_kernel():
+    text = scheduled(lambda x: op.nn.gelu(op.tanh(op.sigmoid(op.exp(x)))), (64, 64))
+    assert not any(f"T.{name}(" in text for name in ("exp", "tanh", "erf", "sigmoid"))

@@ -1,0 +1,103 @@
+"""Reductions, softmax and normalisation: rows of any length, along memory and across it."""
+
+import numpy as np
+import pytest
+from schedule_checks import check, floats, scheduled
+from tvm import relax
+from tvm.relax import op
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def normal(x, axes, epsilon=1e-5):
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return (x - mean) / np.sqrt(variance + epsilon)
+
+
+@pytest.mark.parametrize("extent", [1, 3, 15, 16, 17, 64, 197, 1000])
+def test_sum_and_maximum_of_rows_of_any_length(extent):
+    x = floats(9, extent)
+    check(lambda a: op.sum(a, axis=-1), lambda a: a.sum(-1), x)
+    check(lambda a: op.max(op.nn.relu(a), axis=-1), lambda a: np.maximum(a, 0).max(-1), x)
+
+
+@pytest.mark.parametrize("axis", [[0], [1], [2], [1, 2], [0, 2], [0, 1, 2]])
+def test_mean_over_any_axes(axis):
+    check(lambda a: op.mean(a, axis=axis), lambda a: a.mean(tuple(axis)), floats(5, 7, 50))
+
+
+@pytest.mark.parametrize("shape", [(1, 2048, 7, 7), (2, 3, 5, 9)])
+def test_global_average_in_both_layouts(shape):
+    check(lambda a: op.mean(a, axis=[2, 3]), lambda a: a.mean((2, 3)), floats(*shape))
+    check(lambda a: op.mean(a, axis=[1, 2]), lambda a: a.mean((1, 2)), floats(*shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((12, 33, 197), -1), ((1, 1000), -1), ((2, 21, 7, 9), 1), ((21, 40), 0)]
+)
+def test_softmax_along_any_axis(shape, axis):
+    check(lambda x: op.nn.softmax(x, axis), lambda x: softmax(x, axis), floats(*shape))
+
+
+def test_softmax_of_a_scaled_and_masked_matrix():
+    mask = np.where(floats(64, 64, seed=1) > 1.5, -np.inf, 0).astype("float32")
+    build = lambda x, m: op.nn.softmax(op.add(op.multiply(x, relax.const(0.125)), m))  # noqa: E731
+    check(build, lambda x, m: softmax(x * 0.125 + m), floats(64, 64), mask)
+
+
+def test_log_softmax():
+    check(op.nn.log_softmax, lambda x: np.log(softmax(x)), floats(17, 1000))
+
+
+@pytest.mark.parametrize("extent", [5, 64, 197, 768])
+def test_layer_norm_after_an_addition(extent):
+    def build(x, y, g, b):
+        return op.nn.layer_norm(op.add(x, y), g, b, axes=[-1])
+
+    arrays = [floats(13, extent), floats(13, extent, seed=1), floats(extent), floats(extent, seed=2)]
+    check(build, lambda x, y, g, b: normal(x + y, (-1,)) * g + b, *arrays)
+
+
+def test_layer_norm_over_two_axes():
+    arrays = [floats(4, 13, 48), floats(13, 48), floats(13, 48, seed=1)]
+    check(
+        lambda x, g, b: op.nn.layer_norm(x, g, b, axes=[-2, -1]),
+        lambda x, g, b: normal(x, (1, 2)) * g + b,
+        *arrays,
+    )
+
+
+def test_group_norm_shares_rows_between_two_sums():
+    def build(x, g, b):
+        return op.nn.group_norm(x, g, b, num_groups=4, channel_axis=1, axes=[2, 3])
+
+    def expected(x, g, b):
+        grouped = normal(x.reshape(2, 4, 6, 5, 7), (2, 3, 4)).reshape(x.shape)
+        return grouped * g.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
+
+    check(build, expected, floats(2, 24, 5, 7), floats(24), floats(24, seed=1))
+
+
+def test_reductions_that_are_not_sums_keep_their_meaning():
+    x = floats(16, 100)
+    check(lambda a: op.argmax(a, axis=-1), lambda a: a.argmax(-1), x)
+    check(lambda a: op.prod(a, axis=[1]), lambda a: a.prod(1), x[:, :9])
+    check(lambda a: op.cumsum(a, axis=-1), lambda a: np.cumsum(a, -1), x)
+
+
+def test_integer_sums_are_exact():
+    x = np.arange(-500, 500, dtype="int64").reshape(10, 100)
+    check(lambda a: op.sum(a, axis=-1), lambda a: a.sum(-1), x, rtol=0)
+
+
+def test_softmax_is_one_parallel_loop_over_rows():
+    text = scheduled(op.nn.softmax, (12, 128, 128))
+    assert text.count("T.parallel") == 1
+    assert "T.vectorized" in text
+
+
+def test_rows_that_lie_side_by_side_go_in_vectors():
+    assert "T.vectorized" in scheduled(lambda x: op.nn.softmax(x, 1), (1, 21, 64, 64))

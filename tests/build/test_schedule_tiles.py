@@ -1,0 +1,154 @@
+"""Products, convolutions and pooling by register tiles, with what follows them."""
+
+import numpy as np
+import pytest
+from schedule_checks import check, floats, padded, windows
+from tvm import relax
+from tvm.relax import op
+
+relu = op.nn.relu
+NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+
+
+@pytest.mark.parametrize(
+    "sizes", [(128, 64, 96), (197, 33, 1000), (7, 5, 3), (49, 40, 10), (1, 64, 300), (6, 16, 1)]
+)
+def test_product_with_bias_and_activation(sizes):
+    m, k, n = sizes
+    check(lambda x, w, b: relu(op.add(op.matmul(x, w), b)), lambda x, w, b: np.maximum(x @ w + b, 0),
+          floats(m, k), floats(k, n), floats(n))  # fmt: skip
+
+
+def test_product_with_a_residual_and_no_bias():
+    check(lambda x, w, r: op.add(op.matmul(x, w), r), lambda x, w, r: x @ w + r,
+          floats(1, 50, 64), floats(64, 80), floats(1, 50, 80))  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_product_with_transposed_weights(rows):
+    check(lambda x, w: op.matmul(x, op.permute_dims(w, [1, 0])), lambda x, w: x @ w.T,
+          floats(rows, 70), floats(90, 70), one_kernel=True)  # fmt: skip
+
+
+def test_matrix_times_vector():
+    check(op.matmul, np.matmul, floats(65, 33), floats(33))
+
+
+def test_product_of_integers():
+    x = np.arange(70, dtype="int32").reshape(7, 10)
+    check(op.matmul, np.matmul, x, x.T.copy(), rtol=0)
+
+
+def test_attention_is_one_kernel():
+    def softmax(x):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def build(q, k, v):
+        scores = op.multiply(op.matmul(q, op.permute_dims(k, [0, 2, 1])), relax.const(0.25))
+        return op.matmul(op.nn.softmax(scores), v)
+
+    check(build, lambda q, k, v: softmax(q @ k.transpose(0, 2, 1) * 0.25) @ v,
+          floats(3, 37, 16), floats(3, 37, 16, seed=1), floats(3, 37, 16, seed=2), one_kernel=True)  # fmt: skip
+
+
+def test_expensive_operand_is_computed_once():
+    check(lambda x, w: op.matmul(op.tanh(x), w), lambda x, w: np.tanh(x) @ w,
+          floats(20, 64), floats(64, 48), one_kernel=True)  # fmt: skip
+
+
+def conv_nhwc(x, w, stride, pad):
+    return np.einsum("nyxcab,abcf->nyxf", windows(padded(x, pad, (1, 2)), w.shape[0], stride, (1, 2)), w)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "filters", "kernel", "stride"),
+    [(14, 16, 32, 3, 1), (7, 20, 33, 3, 1), (9, 3, 10, 3, 2), (14, 64, 24, 1, 1), (23, 3, 16, 7, 2)],
+)
+def test_convolution_nhwc(size, channels, filters, kernel, stride):
+    pad = kernel // 2
+
+    def build(x, w, b):
+        conv = op.nn.conv2d(x, w, strides=(stride, stride), padding=(pad, pad), **NHWC)
+        return relu(op.add(conv, b))
+
+    check(build, lambda x, w, b: np.maximum(conv_nhwc(x, w, stride, pad) + b, 0),
+          floats(1, size, size, channels), floats(kernel, kernel, channels, filters), floats(filters))  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 3, 1), (7, 1, 1), (15, 3, 2), (28, 5, 1)])
+def test_convolution_nchw(size, kernel, stride):
+    pad = kernel // 2
+
+    def expected(x, w, b):
+        cut = windows(padded(x, pad, (2, 3)), kernel, stride, (2, 3))
+        return np.maximum(np.einsum("ncyxab,fcab->nfyx", cut, w) + b, 0)
+
+    def build(x, w, b):
+        return relu(op.add(op.nn.conv2d(x, w, strides=(stride, stride), padding=(pad, pad)), b))
+
+    check(build, expected, floats(1, 12, size, size), floats(20, 12, kernel, kernel), floats(1, 20, 1, 1))
+
+
+@pytest.mark.parametrize(("channels", "stride"), [(64, 1), (20, 2), (3, 1)])
+def test_depthwise_convolution_nhwc(channels, stride):
+    def build(x, w):
+        return op.nn.conv2d(x, w, strides=(stride, stride), padding=(1, 1), groups=channels, **NHWC)
+
+    def expected(x, w):
+        return np.einsum("nyxcab,abc->nyxc", windows(padded(x, 1, (1, 2)), 3, stride, (1, 2)), w[:, :, 0])
+
+    check(build, expected, floats(1, 13, 13, channels), floats(3, 3, 1, channels))
+
+
+def test_grouped_convolution_nhwc():
+    def build(x, w):
+        return op.nn.conv2d(x, w, padding=(1, 1), groups=4, **NHWC)
+
+    def expected(x, w):
+        pairs = zip(np.split(x, 4, -1), np.split(w, 4, -1), strict=True)
+        return np.concatenate([conv_nhwc(part, weights, 1, 1) for part, weights in pairs], -1)
+
+    check(build, expected, floats(1, 9, 9, 32), floats(3, 3, 8, 48))
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize(("size", "stride"), [(14, 1), (15, 2), (7, 2)])
+def test_max_pool(layout, size, stride):
+    axes = (1, 2) if layout == "NHWC" else (2, 3)
+    shape = (2, size, size, 20) if layout == "NHWC" else (2, 20, size, size)
+
+    def build(x):
+        return op.nn.max_pool2d(x, (3, 3), (stride, stride), (1, 1, 1, 1), layout=layout)
+
+    check(
+        build, lambda x: windows(padded(x, 1, axes, -np.inf), 3, stride, axes).max((-1, -2)), floats(*shape)
+    )
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("counts_padding", [True, False])
+def test_average_pool(layout, counts_padding):
+    axes = (1, 2) if layout == "NHWC" else (2, 3)
+
+    def build(x):
+        return op.nn.avg_pool2d(
+            x, (3, 3), (1, 1), (1, 1, 1, 1), layout=layout, count_include_pad=counts_padding
+        )
+
+    def expected(x):
+        ones = windows(padded(np.ones_like(x), 1, axes), 3, 1, axes).sum((-1, -2))
+        return windows(padded(x, 1, axes), 3, 1, axes).sum((-1, -2)) / (9 if counts_padding else ones)
+
+    check(build, expected, floats(1, 12, 12, 12))
+
+
+def test_pool_into_a_part_of_a_larger_output():
+    def build(x):
+        return op.concat([op.nn.max_pool2d(x, (3, 3), (1, 1), (1, 1, 1, 1), layout="NHWC"), x], axis=-1)
+
+    def expected(x):
+        pooled = windows(padded(x, 1, (1, 2), -np.inf), 3, 1, (1, 2)).max((-1, -2))
+        return np.concatenate([pooled, x], -1)
+
+    check(build, expected, floats(1, 14, 14, 32), one_kernel=True)

@@ -1,0 +1,108 @@
+"""A square tile turned in registers: each vector is loaded and stored whole.
+
+    step s = n/2, ..., 2, 1:  rows i and i + s (bit s of i is 0) exchange the lanes whose bit s differs
+
+Each step is one two-operand shuffle a row, so a tile of n x n takes n log2(n) shuffles where element
+by element it takes n^2 loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import ForKind
+from tvm.tirx.stmt import Stmt
+
+from . import build
+from .machine import Machine
+from .stage import Access, Buffer, Expr, Iter, Stage, Var
+
+
+def why_not_in_registers(stage: Stage, height: int, width: int, machine: Machine) -> str | None:
+    """Why a tile of the copy cannot be turned by shuffles."""
+    store = stage.store
+    if store is None or not isinstance(store.value, TensorLoad):
+        return "it does more than copy"
+    lanes = machine.lanes(str(store.buffer.dtype))
+    if (height, width) != (lanes, lanes):
+        return f"a tile has {height} x {width} elements, and a vector {lanes}"
+    return None
+
+
+def tile(part: Stage, across: Iter, last: Iter, top: Expr, left: Expr, size: int) -> Stmt:
+    """Copy the square from (top, left): contiguous along ``across`` where read, along ``last`` where written."""
+    store = part.store
+    assert store is not None
+    target = store.buffer
+    read, write = _Rows(store.value.source, size, last.var), _Rows(target, size, last.var)
+
+    def at(i: Expr, j: Expr) -> Access:
+        return part.substituted({across.var: top + i, last.var: left + j}, []).store
+
+    loads = [read.loop(lambda i, j=j: read.put(j, i, at(i, j).value)) for j in range(size)]
+    binds: list[Stmt] = []
+    turned = _turned([read.vector(j) for j in range(size)], binds)
+    puts = [write.put_vector(i, vector) for i, vector in enumerate(turned)]
+    stores = [
+        write.loop(lambda j, i=i: tirx.BufferStore(target, write.get(i, j), at(i, j).indices))
+        for i in range(size)
+    ]
+    body = build.seq(*loads, *binds, *puts, *stores)
+    return build.with_buffers([*read.buffers, *write.buffers], body, "transpose")
+
+
+def _turned(rows: list[Expr], binds: list[Stmt]) -> list[Expr]:
+    """The vectors of columns; ``binds`` gets the shuffles in order."""
+
+    def bound(value: Expr) -> Expr:
+        var = tirx.Var("v", value.ty)
+        binds.append(tirx.Bind(var, value))
+        return var
+
+    size = len(rows)
+    rows = [bound(row) for row in rows]
+    step = size // 2
+    while step:
+        for i in (i for i in range(size) if not i & step):
+            pair = [rows[i], rows[i + step]]
+            low: list[Any] = [lane if not lane & step else size + lane - step for lane in range(size)]
+            high: list[Any] = [lane + step if not lane & step else size + lane for lane in range(size)]
+            rows[i], rows[i + step] = bound(tirx.Shuffle(pair, low)), bound(tirx.Shuffle(pair, high))
+        step //= 2
+    return rows
+
+
+class _Rows:
+    """The rows of a tile in two temporaries: one would be too large for the stack."""
+
+    def __init__(self, like: Buffer, size: int, index: Var) -> None:
+        self.size, self.index = size, index
+        self.buffers = [build.buffer((size * size // 2,), like, "rows") for _ in range(2)]
+
+    def loop(self, body: Callable[[Expr], Stmt]) -> Stmt:
+        return build.loop(self.size, body, self.index, ForKind.VECTORIZED)
+
+    def put(self, row: int, lane: Expr, value: Expr) -> Stmt:
+        return tirx.BufferStore(self._of(row), value, [self._start(row) + lane])
+
+    def get(self, row: int, lane: Expr) -> Expr:
+        return tirx.BufferLoad(self._of(row), [self._start(row) + lane])
+
+    def vector(self, row: int) -> Expr:
+        return tirx.BufferLoad(self._of(row), [self._ramp(row)])
+
+    def put_vector(self, row: int, vector: Expr) -> Stmt:
+        return tirx.BufferStore(self._of(row), vector, [self._ramp(row)])
+
+    def _of(self, row: int) -> Buffer:
+        return self.buffers[row * 2 // self.size]
+
+    def _start(self, row: int) -> Expr:
+        return tirx.const(row % (self.size // 2) * self.size, self.index.ty.dtype)
+
+    def _ramp(self, row: int) -> Expr:
+        lanes: Any = self.size
+        return tirx.Ramp(self._start(row), tirx.const(1, self.index.ty.dtype), lanes)
