@@ -73,6 +73,16 @@ def test_other_types(dtype):
     check(lambda a: op.add(op.multiply(a, a), a), lambda a: a * a + a, x)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
+def test_transposes_of_other_types(dtype):
+    x = (floats(96, 130) * 5).astype(dtype)
+    check(lambda a: op.permute_dims(a, [1, 0]), np.transpose, x)
+
+
+def test_no_elements_at_all():
+    check(relu, lambda x: x, floats(0, 4))
+
+
 def test_casts_and_booleans():
     x = np.arange(770, dtype="int64").reshape(7, 110)
     check(lambda a: op.astype(a, "float32"), lambda a: a.astype("float32"), x)

@@ -57,6 +57,21 @@ def test_the_epilogue_of_a_product_needs_no_copy_of_its_result():
     assert text.count("for v_k") == text.count("in range(T.int64(64))") == 1
 
 
+def test_transposes_turn_tiles_in_registers():
+    assert "T.Shuffle" in scheduled(lambda x: op.permute_dims(x, [1, 0]), (64, 96))
+
+
+def test_a_whole_tensor_is_summed_in_vectors():
+    assert "T.vectorized" in scheduled(op.sum, (30, 70))
+
+
+def test_a_long_epilogue_is_a_loop_over_the_tile():
+    long = scheduled(lambda x, w: op.nn.gelu(op.matmul(x, w)), (64, 64), (64, 64))
+    short = scheduled(lambda x, w: op.nn.relu(op.matmul(x, w)), (64, 64), (64, 64))
+    assert long.count("T.Let") <= 2
+    assert ("done = " in long, "done = " in short) == (True, False)
+
+
 def test_a_scheduled_kernel_is_left_alone():
     once = ScheduleCPU(TARGET)(module(lambda x, y: op.add(x, y), [(64, 64)] * 2, ["float32"] * 2))
     tvm.ir.assert_structural_equal(ScheduleCPU(TARGET)(once), once)

@@ -16,7 +16,7 @@ SHORT, LONG = 8, 72
 
 
 @T.prim_func(private=True, s_tir=True)
-def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None:
+def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
     for i in range(1):
         with T.sblock("copy"):
             vi = T.axis.spatial(1, i)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,10 +31,8 @@ class Workload:
         return f"{self.backend}:{self.digest}" + (":cold" if self.cold_weights else "")
 
 
-class Progress(Protocol):
-    """Is told how many of the questions are answered."""
-
-    def __call__(self, done: int, total: int, label: str) -> None: ...
+Progress = Callable[[int, int, str], None]
+"""Is told how many questions are answered, of how many, and which one is next."""
 
 
 class CostModel(Protocol):

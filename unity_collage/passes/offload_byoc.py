@@ -72,7 +72,7 @@ def _codegen(name: str) -> Codegen | None:
     return tvm.get_global_func(f"relax.ext.{name}", allow_missing=True)
 
 
-def offloaded(func: relax.Function, external: Mapping[relax.GlobalVar, relax.Function]) -> relax.Function:
+def offloaded(func: relax.Function, external: Mapping[relax.GlobalVar, relax.Function]) -> relax.Expr:
     """``func`` with calls of ``external`` functions turned into ``call_dps_packed`` of their symbols."""
     symbols = {gvar: str(callee.attrs["global_symbol"]) for gvar, callee in external.items()}
     return _Offloader(symbols).visit_expr(func)
@@ -86,8 +86,8 @@ class _Offloader(relax.PyExprMutator):
         super().__init__()
         self._symbols = symbols
 
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if isinstance(call.op, relax.GlobalVar) and call.op in self._symbols:
-            args = relax.Tuple([self.visit_expr(arg) for arg in call.args])
-            return relax.call_dps_packed(self._symbols[call.op], args, out_ty=call.ty)
-        return super().visit_call_(call)
+    def visit_call_(self, op: relax.Call) -> relax.Expr:
+        if isinstance(op.op, relax.GlobalVar) and op.op in self._symbols:
+            args = relax.Tuple([self.visit_expr(arg) for arg in op.args])
+            return relax.call_dps_packed(self._symbols[op.op], args, out_ty=op.ty)
+        return super().visit_call_(op)

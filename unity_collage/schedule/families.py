@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tvm import tirx
 from tvm.tirx.stmt import Stmt
 
 from . import build, injective, lanes, rows, tile
@@ -71,6 +72,15 @@ def _one_reduction(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int
     return "the result has no axis"
 
 
+def _one_number(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    """A reduction of a whole tensor along memory, on one core."""
+    stage = stages[0]
+    if any(it.size != 1 for it in stage.spatial):
+        return "it has many results"
+    only = {it.var: tirx.const(0, it.var.ty.dtype) for it in stage.spatial}
+    return lanes.emit(stage.substituted(only, stage.reduction), machine), 1
+
+
 def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
     """Why the second stage cannot be computed from the registers of the first."""
     if len(stages) < 2 or stages[1].init is not None:
@@ -96,4 +106,4 @@ def _threads(stages: Sequence[Stage], machine: Machine) -> bool:
     return injective.worth_threads(None if None in works else sum(work or 0 for work in works), machine)
 
 
-RULES: tuple[Rule, ...] = (_row_by_row, _element_by_element, _tile_by_tile, _one_reduction)
+RULES: tuple[Rule, ...] = (_row_by_row, _element_by_element, _tile_by_tile, _one_reduction, _one_number)

@@ -24,7 +24,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, packing, tiling
 from .axes import axis, joined, split_groups
 from .machine import Machine
-from .stage import Access, Buffer, Expr, Iter, Stage, Var, static
+from .stage import Access, Buffer, Expr, Iter, Stage, Var, expensive_calls, static
 from .tiling import Tile
 
 _TASKS_A_CORE = 8
@@ -34,6 +34,8 @@ _LEAST_TURNS = 4
 """Rows of tiles that must use a copy of columns for it to pay."""
 
 Values = dict[Var, Expr]
+Write = Callable[[Expr, Values], Stmt]
+"""Writes the element at a place of the tile, given the values of the iterators."""
 
 
 def emit(stage: Stage, epilogue: Stage | None, machine: Machine, threads: bool) -> Stmt | str:
@@ -169,44 +171,63 @@ class _Loops:
         )
         store, init = stage.store, stage.init
         assert store is not None and isinstance(init, tirx.BufferStore)
-        acc = build.buffer((self.tile.height * self.tile.width,), store.buffer, "acc")
+        tile = self.tile
+        acc = build.buffer((tile.height * tile.width,), store.buffer, "acc")
 
         def reduced(place: Expr, values: Values) -> Stmt:
             update = stage.substituted(values, []).store
             assert update is not None
-            return tirx.BufferStore(acc, _from_registers(update.value, store.buffer, acc, place), [place])
+            return tirx.BufferStore(acc, _from_tile(update.value, store.buffer, acc, place), [place])
 
-        def written(place: Expr, values: Values) -> Stmt:
+        def written(source: Buffer, place: Expr, values: Values) -> Stmt:
             final = result.substituted(values, []).store
             assert final is not None
-            value = _from_registers(final.value, store.buffer, acc, place)
+            value = _from_tile(final.value, store.buffer, source, place)
             return tirx.BufferStore(final.buffer, value, final.indices)
 
         start = self._each(at, {}, lambda place, _: tirx.BufferStore(acc, init.value, [place]))
         steps = build.nest(stage.reduction, lambda step: self._each(at, step, reduced))
-        return build.with_buffers([acc], build.seq(start, steps, self._each(at, {}, written)), stage.name)
+        if not self._long_epilogue(result):
+            write = self._each(at, {}, lambda place, values: written(acc, place, values))
+            return build.with_buffers([acc], build.seq(start, steps, write), stage.name)
+        done = build.buffer((tile.height * tile.width,), store.buffer, "done")
+        keep = self._each(
+            at, {}, lambda place, _: tirx.BufferStore(done, tirx.BufferLoad(acc, [place]), [place])
+        )
+        write = self._each(at, {}, lambda place, values: written(done, place, values), unrolled=False)
+        return build.with_buffers([acc, done], build.seq(start, steps, keep, write), stage.name)
 
-    def _each(self, at: Values, step: Values, write: Callable[[Expr, Values], Stmt]) -> Stmt:
+    def _long_epilogue(self, result: Stage) -> bool:
+        """Whether what follows is so long that it is a loop over the tile, which then leaves the registers:
+        unrolled it would be most of the code."""
+        whole = self.tile.width % self.tile.vector == 0 and not self.tile.steps
+        return whole and bool(expensive_calls(result.body))
+
+    def _each(self, at: Values, step: Values, write: Write, unrolled: bool = True) -> Stmt:
         """``write`` for each element of the tile: rows unrolled, lanes in vectors."""
         tile, left = self.tile, self.left(at[self.column.var])
         size, kind = (tile.width, ForKind.SERIAL) if tile.steps else (tile.vector, ForKind.VECTORIZED)
 
         def row(r: Expr) -> Stmt:
+            if not unrolled:
+                return build.loop(tile.width // size, lambda v: vector(r, v * size), tile.lane.var)
             return build.seq(*(vector(r, start) for start in range(0, tile.width, size)))
 
-        def vector(r: Expr, start: int) -> Stmt:
+        def vector(r: Expr, start: Expr | int) -> Stmt:
             def lane(i: Expr) -> Stmt:
                 values = {**step, tile.lane.var: left + (start + i)}
                 if tile.row is not None:
                     values[tile.row.var] = self.top(at[self.rows[0].var]) + r
                 return write(r * tile.width + (start + i), values)
 
-            return build.loop(min(size, tile.width - start), lane, tile.lane.var, kind)
+            count = min(size, tile.width - start) if isinstance(start, int) else size
+            return build.loop(count, lane, tile.lane.var, kind)
 
-        return build.loop(tile.height, row, (tile.row or tile.lane).var, ForKind.UNROLLED)
+        along = (tile.row or tile.lane).var
+        return build.loop(tile.height, row, along, ForKind.UNROLLED if unrolled else ForKind.SERIAL)
 
 
-def _from_registers(value: Expr, results: Buffer, acc: Buffer, place: Expr) -> Expr:
+def _from_tile(value: Expr, results: Buffer, acc: Buffer, place: Expr) -> Expr:
     """``value`` with what it reads of the reduction's result taken from the tile."""
 
     def load(node: Access) -> Expr:
