@@ -102,7 +102,11 @@ def _table(rows: list[dict[str, object]]) -> Table:
         seconds = row["seconds"]
         assert isinstance(seconds, dict)
         mixed = seconds["mixed"]
-        cells = [row["model"], f"{row['compile_seconds']:.1f} s", " ".join(str(n) for n in row["kernels"].values())]
+        cells = [
+            row["model"],
+            f"{row['compile_seconds']:.1f} s",
+            " ".join(str(n) for n in row["kernels"].values()),
+        ]
         cells += [duration(statistics.median(mixed)), duration(row["predicted_seconds"])]
         for other in ("onednn", "openblas", "tvm", "onnxruntime"):
             cells.append(f"{bench.speedup(mixed, seconds[other]):.2f}x")
@@ -113,7 +117,9 @@ def _table(rows: list[dict[str, object]]) -> Table:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each contestant in each round")

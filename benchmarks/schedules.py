@@ -72,7 +72,9 @@ ROWS = (
 def kernel(row: Row, target: tvm.target.Target) -> tuple[Any, Any]:
     """The scheduled kernel of ``row``, and the function that calls it."""
     builder = relax.BlockBuilder()
-    params = [relax.Var(f"x{i}", relax.TensorType(list(shape), "float32")) for i, shape in enumerate(row.shapes)]
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(list(shape), "float32")) for i, shape in enumerate(row.shapes)
+    ]
     with builder.function("main", params):
         with builder.dataflow():
             out = builder.emit_output(row.build(*params))

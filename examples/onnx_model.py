@@ -29,7 +29,9 @@ def main(name: str) -> None:
     outputs = program(**feeds)
     first = outputs if not isinstance(outputs, (list, tuple)) else outputs[0]
     timing = program.benchmark(**feeds)
-    console.print(f"output {tuple(first.shape)}, median {timing['median'] * 1e3:.3f} ms on {uc.num_threads()} threads")
+    console.print(
+        f"output {tuple(first.shape)}, median {timing['median'] * 1e3:.3f} ms on {uc.num_threads()} threads"
+    )
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.so"

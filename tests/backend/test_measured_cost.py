@@ -69,7 +69,7 @@ def test_the_end_of_the_worker_is_a_reason(code: str, reason: str) -> None:
 
 
 def test_a_hang_is_a_reason() -> None:
-    assert ask("time.sleep(60)", timeout_seconds=0.5) == {"reason": "no answer within 0.5 s"}
+    assert ask("time.sleep(60)", timeout_seconds=0.5) == {"reason": "no answer within 0.5 s", "timeout": True}
 
 
 def test_wrong_numbers_are_a_reason() -> None:

@@ -14,7 +14,13 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.passes import AnnotateCandidates, EstimateCosts, FuseRemaining, OffloadBYOC, SearchPartition
+from unity_collage.passes import (
+    AnnotateCandidates,
+    EstimateCosts,
+    FuseRemaining,
+    OffloadBYOC,
+    SearchPartition,
+)
 from unity_collage.passes.offload_byoc import EXTERNAL_MODS
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -70,7 +76,9 @@ def test_calls_become_calls_of_the_library_with_the_same_numbers(backend: str) -
     mod = OffloadBYOC()(partitioned(backend))
     assert kinds(mod) == [f"collage.{backend}"]
     assert calls(mod) >= 1
-    assert not any("Codegen" in (f.attrs or {}) for f in mod.functions.values() if isinstance(f, relax.Function))
+    assert not any(
+        "Codegen" in (f.attrs or {}) for f in mod.functions.values() if isinstance(f, relax.Function)
+    )
     np.testing.assert_allclose(run(mod), expected(), rtol=1e-4)
 
 
@@ -101,7 +109,10 @@ def test_two_runs_interleave_and_external_mods_of_the_first_are_kept() -> None:
 
 def _opened(mod: IRModule) -> IRModule:
     """``mod`` with TVM's groups inlined again, so that a second run may regroup them."""
-    functions = {g: f.without_attr("Primitive") if "Primitive" in (f.attrs or {}) else f for g, f in mod.functions_items()}
+    functions = {
+        g: f.without_attr("Primitive") if "Primitive" in (f.attrs or {}) else f
+        for g, f in mod.functions_items()
+    }
     return relax.transform.InlinePrivateFunctions()(IRModule(functions, attrs=mod.attrs))
 
 

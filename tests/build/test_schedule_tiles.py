@@ -2,9 +2,14 @@
 
 import numpy as np
 import pytest
-from schedule_checks import check, floats, padded, windows
+import tvm
+from schedule_checks import TARGET, check, floats, padded, windows
 from tvm import relax
 from tvm.relax import op
+from tvm.script import ir as I
+from tvm.script import tirx as T
+
+from unity_collage.schedule import ScheduleCPU
 
 relu = op.nn.relu
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -152,3 +157,28 @@ def test_pool_into_a_part_of_a_larger_output():
         return np.concatenate([pooled, x], -1)
 
     check(build, expected, floats(1, 14, 14, 32), one_kernel=True)
+
+
+def test_a_product_that_starts_from_a_bias():
+    @I.ir_module
+    class Before:
+        @T.prim_func(s_tir=True)
+        def main(
+            a: T.Buffer((20, 30), "float32"),
+            b: T.Buffer((30, 40), "float32"),
+            bias: T.Buffer((40,), "float32"),
+            c: T.Buffer((20, 40), "float32"),
+        ):
+            for i, j, k in T.grid(20, 40, 30):
+                with T.sblock("c"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        c[vi, vj] = bias[vj]
+                    c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]
+
+    after = ScheduleCPU(TARGET)(Before)
+    assert "acc" in after.script()
+    arrays = [floats(20, 30), floats(30, 40), floats(40), np.zeros((20, 40), "float32")]
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(after, TARGET)["main"](*tensors)
+    np.testing.assert_allclose(tensors[3].numpy(), arrays[0] @ arrays[1] + arrays[2], rtol=1e-4, atol=1e-4)

@@ -175,7 +175,9 @@ def test_outlining_keeps_the_numbers_and_orders_the_calls() -> None:
     result = outline(graph, [Group(inside, gvar, (func.params[0],))])
     mod = relax.transform.Normalize()(IRModule({"main": result, gvar: callee}))
     assert relax.analysis.check_well_formed(mod)
-    assert [b.value.op.name_hint for b in mod["main"].body.blocks[0].bindings if _calls_global(b)] == ["fused"]
+    assert [b.value.op.name_hint for b in mod["main"].body.blocks[0].bindings if _calls_global(b)] == [
+        "fused"
+    ]
 
 
 def _calls_global(binding: relax.Binding) -> bool:

@@ -91,5 +91,7 @@ def test_a_long_chain_with_residuals_is_quick_to_solve() -> None:
     sources = tuple((i - 1, i - 6) if i % 6 == 0 and i else (i - 1,) if i else () for i in range(count))
     options = [Option(i, 1 << i, 1.0 + i % 3) for i in range(count)]
     options += [Option(count + i, 0b111 << i, 2.0 + i % 5) for i in range(count - 2)]
-    found = cheapest_cover(Problem(sources, 0, tuple(o for o in options if is_subset(o.inside, (1 << count) - 1))))
+    found = cheapest_cover(
+        Problem(sources, 0, tuple(o for o in options if is_subset(o.inside, (1 << count) - 1)))
+    )
     assert found.visited < 20_000

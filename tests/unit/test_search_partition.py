@@ -82,12 +82,19 @@ def without_plan(mod: IRModule) -> IRModule:
 
 
 def test_the_chosen_are_outlined_as_tvm_leaves_them() -> None:
-    got = partitioned(Before, FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}))
+    got = partitioned(
+        Before, FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0})
+    )
     tvm.ir.assert_structural_equal(without_plan(got), Expected)
 
 
 def test_the_plan_states_price_bound_and_rival_bids() -> None:
-    plan = PLAN.read(partitioned(Before, FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}, launch=0.25))["main"])
+    plan = PLAN.read(
+        partitioned(
+            Before,
+            FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}, launch=0.25),
+        )["main"]
+    )
     assert plan["seconds"] == plan["lower_bound"] == pytest.approx(0.5 + 1.1 + 2 * 0.25)
     assert [(k["backend"], k["bindings"]) for k in plan["kernels"]] == [("toy", ["a"]), ("tvm", ["b", "c"])]
     assert plan["kernels"][0]["others"] == [{"backend": "tvm", "seconds": 1.0}]
@@ -124,7 +131,9 @@ def test_equal_kernels_of_tvm_share_one_function() -> None:
     with builder.function("main", [x]):
         with builder.dataflow():
             first = builder.emit(R.exp(x))
-            opaque = builder.emit(relax.call_pure_packed("f", first, ty_args=relax.TensorType((4,), "float32")))
+            opaque = builder.emit(
+                relax.call_pure_packed("f", first, ty_args=relax.TensorType((4,), "float32"))
+            )
             second = builder.emit_output(R.exp(opaque))
         builder.emit_func_output(second)
     got = partitioned(IRModule({"main": builder.get()["main"]}), FixedCost())

@@ -27,6 +27,7 @@ class Backend:
     why_unavailable: Callable[[], str | None]
     """Why it cannot run on this machine, or None; answers without loading the library."""
     fingerprint: Callable[[], str]
-    """All of the library that can change a price: name and version. Part of every cost key."""
+    """All of the library that can change a price: name, version, instruction set. Part of every cost key;
+    asked only where the backend is available."""
     codegen: Codegen | None = None
     """Makes the kernels; None: they stay in the IR, for TVM."""

@@ -40,7 +40,7 @@ class WorkerClient:
             return json.loads(self._line(connection))
         except TimeoutError:
             self.close()
-            return {"reason": f"no answer within {self._timeout_seconds:g} s"}
+            return {"reason": f"no answer within {self._timeout_seconds:g} s", "timeout": True}
         except (ConnectionError, BrokenPipeError):
             return {"reason": self._why_gone()}
 

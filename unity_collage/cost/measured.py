@@ -36,7 +36,7 @@ class MeasuredCost:
 
     def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs by workload key: from the database, else measured now and kept."""
-        database = self.database or CostDatabase()
+        database = self._opened()
         target = current_target()
         distinct = {workload.key: workload for workload in workloads}
         known: dict[str, Cost] = {}
@@ -48,16 +48,17 @@ class MeasuredCost:
         with self._client() as client:
             for done, workload in enumerate(missing):
                 self.progress(done, len(missing), f"{workload.backend} {workload.label}")
-                cost = _measured(client, workload, target)
-                fingerprint = self._fingerprint(workload.backend, target)
-                database.put(workload.key, fingerprint, workload.label, cost)
+                cost, lasting = _measured(client, workload, target)
+                if lasting:
+                    fingerprint = self._fingerprint(workload.backend, target)
+                    database.put(workload.key, fingerprint, workload.label, cost)
                 known[workload.key] = cost
         self.progress(len(missing), len(missing), "")
         return known
 
     def launch_seconds(self) -> float:
         """What the VM pays for one kernel call, measured once per machine."""
-        database, target = self.database or CostDatabase(), current_target()
+        database, target = self._opened(), current_target()
         fingerprint = self._fingerprint("tvm", target)
         known = database.get(["launch"], fingerprint).get("launch")
         if known is not None and known.seconds is not None:
@@ -67,6 +68,9 @@ class MeasuredCost:
         seconds = float(reply.get("seconds", 0.0))
         database.put("launch", fingerprint, "launch", Cost(seconds, seconds, seconds, 1))
         return seconds
+
+    def _opened(self) -> CostDatabase:
+        return CostDatabase() if self.database is None else self.database
 
     def _client(self) -> WorkerClient:
         return WorkerClient(runtime.num_threads(), self.method, self.timeout_seconds)
@@ -87,7 +91,8 @@ class MeasuredCost:
         )
 
 
-def _measured(client: WorkerClient, workload: Workload, target: Target) -> Cost:
+def _measured(client: WorkerClient, workload: Workload, target: Target) -> tuple[Cost, bool]:
+    """The cost, and whether it holds for the next run too: a timeout may be the load of the machine."""
     reply = client.ask(
         {
             "ask": "price",
@@ -99,5 +104,5 @@ def _measured(client: WorkerClient, workload: Workload, target: Target) -> Cost:
         }
     )
     if "reason" in reply:
-        return Cost(None, reason=reply["reason"])
-    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"])
+        return Cost(None, reason=reply["reason"]), not reply.get("timeout", False)
+    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"]), True

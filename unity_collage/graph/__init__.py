@@ -1,8 +1,8 @@
 """The dataflow view of a Relax function: plain data that rules, costs and search work on."""
 
+from ..index_set import IndexSet, index_set, members
 from .dataflow import DataflowGraph, Node, used_vars
 from .extract import Signatures, extract, outside_vars, substitute
-from ..index_set import IndexSet, index_set, members
 from .kinds import Kind
 from .sub_graph import Limits, SubGraph, short_name
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tvm import ir, relax
 
-from .dataflow import DataflowGraph, used_vars
 from ..index_set import IndexSet, members
+from .dataflow import DataflowGraph, used_vars
 from .sub_graph import SubGraph
 
 SMALL_CONSTANT = 1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
-from .dataflow import DataflowGraph, Node
 from ..index_set import EMPTY, IndexSet, first_inside, members
+from .dataflow import DataflowGraph, Node
 from .sub_graph import SubGraph
 
 

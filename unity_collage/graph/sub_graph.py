@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from .dataflow import DataflowGraph, used_vars
 from ..index_set import EMPTY, IndexSet, members, size, to_text
+from .dataflow import DataflowGraph, used_vars
 from .kinds import Kind
 
 

@@ -30,7 +30,8 @@ def backend_table(backends: Iterable[Backend]) -> Table:
     table = Table("backend", "version", "state", box=None)
     for backend in backends:
         reason = backend.why_unavailable()
-        table.add_row(backend.name, backend.fingerprint(), "available" if reason is None else reason)
+        version = backend.fingerprint() if reason is None else "-"
+        table.add_row(backend.name, version, "available" if reason is None else reason)
     conflict = runtime.why_pools_conflict()
     if conflict is not None:
         table.caption = conflict

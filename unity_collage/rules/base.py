@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import tvm
@@ -54,7 +54,7 @@ class OnlyValid:
     """What ``rule`` proposes, as far as it is within ``limits``; the rest is declined at its last node."""
 
     rule: Rule
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         for proposal in self.rule.apply(graph):

@@ -9,7 +9,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, injective, lanes, rows, tile
 from .machine import Machine
-from .stage import Stage
+from .stage import Expr, Stage, Var
 
 Rule = Callable[[Sequence[Stage], Machine], "tuple[Stmt, int] | str"]
 """Takes the stages that are still to be written; gives loops for the first few of them and how many
@@ -95,7 +95,9 @@ def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
 
 
 def _as_written(stage: Stage) -> Stmt:
-    def body(values):
+    """The loops that the stage came with."""
+
+    def body(values: dict[Var, Expr]) -> Stmt:
         return lanes.serial(stage.substituted(values, stage.reduction))
 
     return build.nest(stage.spatial, body)

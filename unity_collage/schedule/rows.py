@@ -47,8 +47,9 @@ def emit(stages: Sequence[Stage], machine: Machine, threads: bool) -> Stmt | str
     if beside is None:
         return build.parallel(rows, lambda values: each(values, None), threads)
     one = min(vectors.lanes(stage, machine) for stage in stages)
-    width = build.tile_size(beside.size or 1, one * _VECTORS_OF_ROWS, stages[-1].once_only)
-    width = width if stages[-1].once_only else build.power_of_two(width)
+    exact = stages[-1].once_only or any(stage.init is None and stage.updates_itself for stage in stages)
+    width = build.tile_size(beside.size or 1, one * _VECTORS_OF_ROWS, exact)
+    width = width if exact else build.power_of_two(width)
     turns, left = build.tiled(beside.size or 1, width)
     turn, lane = axis(beside.var, turns), axis(beside.var, width)
 

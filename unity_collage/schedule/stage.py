@@ -71,10 +71,15 @@ class Stage:
         return self.body if isinstance(self.body, tirx.BufferStore) else None
 
     @property
+    def updates_itself(self) -> bool:
+        """Whether it reads a buffer that it writes."""
+        written = [store.buffer for store in self.stores]
+        return any(load.source.same_as(buffer) for load in self.loads for buffer in written)
+
+    @property
     def once_only(self) -> bool:
         """Whether an element may be written once only: a second time would read what the first wrote."""
-        written = [store.buffer for store in self.stores]
-        return self.temporary or any(load.source.same_as(buffer) for load in self.loads for buffer in written)
+        return self.temporary or self.updates_itself
 
     @property
     def work(self) -> int | None:

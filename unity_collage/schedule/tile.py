@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -169,8 +170,8 @@ class _Loops:
             stage.substituted(fixed, stage.iters),
             self.result.substituted(fixed, self.result.iters),
         )
-        store, init = stage.store, stage.init
-        assert store is not None and isinstance(init, tirx.BufferStore)
+        store = stage.store
+        assert store is not None
         tile = self.tile
         acc = build.buffer((tile.height * tile.width,), store.buffer, "acc")
 
@@ -185,7 +186,11 @@ class _Loops:
             value = _from_tile(final.value, store.buffer, source, place)
             return tirx.BufferStore(final.buffer, value, final.indices)
 
-        start = self._each(at, {}, lambda place, _: tirx.BufferStore(acc, init.value, [place]))
+        def started(place: Expr, values: Values) -> Stmt:
+            first: Any = stage.substituted(values, []).init
+            return tirx.BufferStore(acc, first.value, [place])
+
+        start = self._each(at, {}, started)
         steps = build.nest(stage.reduction, lambda step: self._each(at, step, reduced))
         if not self._long_epilogue(result):
             write = self._each(at, {}, lambda place, values: written(acc, place, values))

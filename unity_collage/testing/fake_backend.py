@@ -13,7 +13,9 @@ from ..backends.base import Backend, Codegen
 from ..rules import OpPredicate
 
 
-def fake_backend(name: str, *ops: str, why_not: Mapping[str, str] | None = None, codegen: Codegen | None = None) -> Backend:
+def fake_backend(
+    name: str, *ops: str, why_not: Mapping[str, str] | None = None, codegen: Codegen | None = None
+) -> Backend:
     """A backend that takes single calls of ``ops``, declines those in ``why_not`` for the reasons there,
     and makes kernels with ``codegen`` (default: none at all).
     """

@@ -35,6 +35,6 @@ ONEDNN = Backend(
     name="onednn",
     rule=_rule,
     why_unavailable=lambda: runtime.why_unavailable("onednn"),
-    fingerprint=lambda: f"onednn {runtime.library_version('onednn')}",
+    fingerprint=lambda: runtime.describe("onednn"),
     codegen=native_codegen("onednn", lower),
 )

@@ -32,6 +32,6 @@ OPENBLAS = Backend(
     name="openblas",
     rule=_rule,
     why_unavailable=lambda: runtime.why_unavailable("openblas"),
-    fingerprint=lambda: f"openblas {runtime.library_version('openblas')}",
+    fingerprint=lambda: runtime.describe("openblas"),
     codegen=native_codegen("openblas", lower),
 )
