@@ -460,7 +460,7 @@ def test_control_flow_stays():
     class Branch:
         @R.function
         def main(x: R.Tensor((1, 4, 8, 6), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((1, 4, 8, 6)):
-            if c:  # noqa: SIM108 (TVMScript)
+            if c:
                 y = R.nn.max_pool2d(x)
             else:
                 y = R.nn.relu(x)

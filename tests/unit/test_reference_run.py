@@ -125,7 +125,7 @@ class Composite:
 
     @R.function
     def branch(x: R.Tensor((2, 3), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((2, 3), "float32"):
-        if c:  # noqa: SIM108  TVMScript has no conditional expressions
+        if c:
             y = R.add(x, x)
         else:
             y = R.negative(x)
