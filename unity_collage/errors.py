@@ -36,3 +36,9 @@ class NoPlan(CollageError):
 @register_error
 class ModelError(CollageError):
     """A model file cannot be read or imported."""
+
+
+def first_line(error: BaseException) -> str:
+    """What somebody else's error says, as one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -8,7 +8,7 @@ import onnx
 from tvm.ir import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
-from .errors import ModelError
+from .errors import ModelError, first_line
 
 Model = IRModule | onnx.ModelProto | str | Path
 
@@ -22,12 +22,14 @@ def import_model(model: Model) -> tuple[IRModule, tuple[str, ...] | None]:
         return model, None
     if isinstance(model, (str, Path)):
         model = read_onnx(Path(model))
+    if not isinstance(model, onnx.ModelProto):
+        raise ModelError(f"a model is an IRModule, an onnx.ModelProto or a path, not a {type(model).__name__}")
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
     try:
         return from_onnx(model, keep_params_in_input=False), names
     except Exception as error:  # the importer raises whatever its operators raise
-        raise ModelError(f"this model cannot be imported: {_first_line(error)}") from error
+        raise ModelError(f"this model cannot be imported: {first_line(error)}") from error
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -37,9 +39,5 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     try:
         return onnx.load(path)
     except Exception as error:  # protobuf's own errors have no common base
-        raise ModelError(f"{path} is not an ONNX model: {_first_line(error)}") from error
+        raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
 
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from . import runtime
-from .errors import CollageError
+from . import library_file, runtime
+from .errors import CollageError, first_line
 
-Value = np.ndarray | tvm.runtime.Tensor
+Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
+"""An input: a tensor, or a tuple of them where the model takes a tuple."""
 
 RUNTIMES = ("onednn", "openblas")
 """The native libraries that a saved program may need."""
@@ -32,20 +34,21 @@ class Program:
     def __init__(
         self,
         executable: Any,
-        input_names: Sequence[str],
+        input_names: Sequence[str] | None = None,
         mod: IRModule | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
         self._executable = executable
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
-        self.input_names = tuple(input_names)
+        self.input_names = tuple(self._parameters() if input_names is None else input_names)
+        """As the model calls them; a program that was loaded has them as ``main`` does."""
         self.mod = mod
         """The final IRModule; None for a program that was loaded."""
         self.plan = plan
         """What became one kernel of which backend at what price, by function; None for a loaded program."""
 
     def __call__(self, *args: Value, **named: Value) -> Any:
-        return self._machine["main"](*self._tensors(args, named))
+        return self._machine["main"](*self._arguments(args, named))
 
     def benchmark(self, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
         """Seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, runs."""
@@ -56,44 +59,62 @@ class Program:
 
     def prepared(self, *args: Value, **named: Value) -> Any:
         """A function of no arguments that runs the model on these inputs, for native timing loops."""
-        self._machine.save_function("main", "prepared_main", *self._tensors(args, named))
+        self._machine.save_function("main", "prepared_main", *self._arguments(args, named))
         return self._machine.module["prepared_main"]
 
     def save(self, path: str | Path) -> None:
-        """Write a shared library that :func:`load` reads back; needs a C++ compiler."""
-        self._executable.export_library(str(path))
+        """Write a shared library that :func:`load` reads back; needs a C++ compiler.
 
-    def _tensors(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[tvm.runtime.Tensor]:
+        Raises CollageError with one line that says why it cannot be written.
+        """
+        if self.mod is None:
+            raise CollageError("a program that was loaded cannot be saved again: copy its file")
+        library_file.export(self._executable, path)
+
+    def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
+        """What ``main`` takes, in order."""
         if len(args) + len(named) != len(self.input_names):
             raise CollageError(f"{len(args) + len(named)} inputs given; the model takes {self._signature()}")
         values = list(args)
-        by_name = {identifier(name): value for name, value in named.items()}
+        given = {identifier(name): value for name, value in named.items()} | dict(named)
         for name in self.input_names[len(args) :]:
-            if identifier(name) not in by_name:
+            key = name if name in given else identifier(name)
+            if key not in given:
                 raise CollageError(f"input {name!r} is missing; the model takes {self._signature()}")
-            values.append(by_name[identifier(name)])
-        return [v if isinstance(v, tvm.runtime.Tensor) else tvm.runtime.tensor(np.asarray(v)) for v in values]
+            values.append(given[key])
+        return [argument(value) for value in values]
+
+    def _parameters(self) -> list[str]:
+        module = self._machine.module
+        arity = int(module["get_function_arity"]("main"))
+        return [str(module["get_function_param_name"]("main", i)) for i in range(arity)]
 
     def _signature(self) -> str:
         return f"{len(self.input_names)}: {', '.join(self.input_names)}"
 
 
 def load(path: str | Path) -> Program:
-    """The program that :meth:`Program.save` wrote."""
+    """The program that :meth:`Program.save` wrote; raises CollageError with one line that says why there is none."""
     if not Path(path).is_file():
         raise CollageError(f"{path} is not a file")
+    missing = {name: reason for name in RUNTIMES if (reason := runtime.why_unavailable(name))}
     for name in RUNTIMES:
-        if runtime.why_unavailable(name) is None:
+        if name not in missing:
             runtime.load(name)
-    executable = tvm.runtime.load_module(str(path))
-    return Program(executable, _input_names(executable))
+    try:
+        return Program(library_file.read(path))
+    except (RuntimeError, AttributeError, ValueError) as error:  # a loader of its parts, or a part that is not there
+        why = "; ".join([first_line(error), *missing.values()])
+        raise CollageError(f"{path} is no program that can be loaded here: {why}") from error
+
+
+def argument(value: Any) -> Any:
+    """An input as the VM takes it: arrays as tensors, tuples of them as tuples."""
+    if isinstance(value, (tuple, list)):
+        return tuple(argument(field) for field in value)
+    return value if isinstance(value, tvm_ffi.Object) else tvm.runtime.tensor(np.asarray(value))
 
 
 def identifier(name: str) -> str:
     """An input's name as the importer writes it into Relax: ``gpu_0/data`` -> ``gpu_0_data``."""
     return re.sub(r"\W", "_", name)
-
-
-def _input_names(executable: Any) -> list[str]:
-    arity = int(executable["get_function_arity"]("main"))
-    return [str(executable["get_function_param_name"]("main", i)) for i in range(arity)]

@@ -38,6 +38,7 @@ from .identity import (
     DROP_SPLIT_INTO_ONE,
     DROP_WHOLE_SLICE,
 )
+from .indexing import BOUNDED_TAKE
 from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
 from .padding import PAD_FORM, PAD_INTO_WINDOW
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
@@ -85,6 +86,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     POOL_OF_ONE,
     PAD_INTO_WINDOW,
     TAKE_AS_SLICE,
+    BOUNDED_TAKE,
     SLICE_OF_PAD,
     MERGE_SLICES,
     SLICE_INTO_CONVOLUTION,

@@ -1,0 +1,75 @@
+"""Programs as shared libraries: written, and read back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+
+import tvm
+
+from .errors import CollageError, first_line
+
+
+def export(executable: Any, path: str | Path) -> None:
+    """Write an executable of the VM to ``path``; raises CollageError with one line that says why not."""
+    if reason := why_no_library(path):
+        raise CollageError(f"{path} cannot be written: {reason}")
+    try:
+        # A VM that has been started makes TVM warn of the memory scope of every constant, which is empty.
+        with without_lines("Scope Saving:"):
+            executable.export_library(str(path))
+    except RuntimeError as error:  # so TVM says that the C++ compiler failed, or is missing
+        raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
+
+
+def read(path: str | Path) -> Any:
+    """The module in a shared library, also when this process has read another from ``path`` before.
+
+    The dynamic loader knows files by name, so the file gets a new one for the time of loading.
+    """
+    with TemporaryDirectory() as folder:
+        alias = Path(folder) / "program.so"
+        alias.symlink_to(Path(path).resolve())
+        return tvm.runtime.load_module(str(alias))
+
+
+def why_no_library(path: str | Path) -> str | None:
+    """Why no shared library can be written to ``path``, or None when it can be tried."""
+    if Path(path).suffix != ".so":
+        return "the name of a shared library ends in .so"
+    return why_no_file(path)
+
+
+def why_no_file(path: str | Path) -> str | None:
+    """Why no file can be written to ``path``, or None when it can be tried."""
+    path = Path(path)
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return "permission denied"
+    return None
+
+
+@contextmanager
+def without_lines(text: str) -> Iterator[None]:
+    """Keep lines with ``text`` off standard error, native code's too; the other lines come at the end."""
+    sys.stderr.flush()
+    original = os.dup(2)
+    with TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(original, 2)
+            os.close(original)
+            caught.seek(0)
+            for line in caught:
+                if text.encode() not in line:
+                    os.write(2, line)
