@@ -1,10 +1,9 @@
-"""The command line: ``unity-collage compile | bench | backends``."""
+"""Compile an ONNX model into a program that mixes kernel libraries by measured price."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,20 +11,22 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from . import bench, runtime
+from . import __version__, bench, runtime
 from .backends.registry import known
 from .compiler import compile as compile_model
-from .cost.database import CostDatabase
+from .compiler import open_database
 from .cost.workload import Progress as Report
 from .errors import CollageError
 from .frontend import read_onnx
+from .library_file import why_no_file, why_no_library
 from .program import Program
-from .report import backend_table, kernel_table
-from .report.text import duration
+from .report import backend_table, bench_table, plan_summary
 
-console = Console()
+OURS = "unity_collage"
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,81 +36,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.threads is not None:
             runtime.set_num_threads(options.threads)
         options.run(options)
-    except CollageError as error:
+    except (CollageError, OSError) as error:
         print(f"unity-collage: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("unity-collage: interrupted; every price measured so far is kept", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 
 def _compile(options: argparse.Namespace) -> None:
+    """What is slow comes last: a path that cannot be written is told before anything is measured."""
+    _check("--output", options.output, why_no_library(options.output) if options.output else None)
+    _check("--report", options.report, why_no_file(options.report) if options.report else None)
     program = _program(options)
+    console = Console()
     for name, plan in (program.plan or {}).items():
-        console.print(f"\n[bold]{name}[/bold]: predicted {duration(plan['seconds'])}")
-        console.print(kernel_table(plan))
+        console.print(plan_summary(name, plan), "")
     if options.report:
         Path(options.report).write_text(json.dumps(program.plan, indent=2) + "\n")
+        console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
     if options.output:
         program.save(options.output)
-        console.print(f"\nwrote {options.output}")
+        console.print(f"wrote {options.output}", soft_wrap=True, highlight=False)
+
+
+def _check(option: str, path: str | None, reason: str | None) -> None:
+    if reason is not None:
+        raise CollageError(f"{option} {path} cannot be written: {reason}")
 
 
 def _bench(options: argparse.Namespace) -> None:
     model = read_onnx(Path(options.model))
     feeds = bench.random_feeds(model)
-    contestants = {"unity_collage": bench.our_contestant(_program(options), feeds)}
-    for name in options.against:
-        contestants[name] = bench.CONTESTANTS[name](model, feeds)
+    others = {name: bench.CONTESTANTS[name](model, feeds) for name in dict.fromkeys(options.against)}
+    contestants = {OURS: bench.our_contestant(_program(options), feeds), **others}
     medians = bench.interleaved(contestants, rounds=options.rounds)
-    table = Table("runtime", "median", "fastest round", "slowest round", "ours is faster by", box=None)
-    for name, found in medians.items():
-        ratio = "" if name == "unity_collage" else f"{bench.speedup(medians['unity_collage'], found):.2f}x"
-        table.add_row(
-            name, duration(statistics.median(found)), duration(min(found)), duration(max(found)), ratio
-        )
-    console.print(table)
+    ratios = {name: bench.speedup(medians[OURS], medians[name]) for name in others}
+    Console().print(bench_table(medians, OURS, ratios))
 
 
 def _backends(_options: argparse.Namespace) -> None:
-    console.print(backend_table(known().values()))
+    Console().print(backend_table(known().values()))
 
 
 def _program(options: argparse.Namespace) -> Program:
-    database = CostDatabase(options.database)
+    database = open_database(options.database)
     with _progress() as report:
-        return compile_model(options.model, backends=options.backends, database=database, progress=report)
+        return compile_model(options.model, None, options.backends, database, report)
 
 
 @contextmanager
 def _progress() -> Iterator[Report]:
-    """A bar while kernels are measured."""
+    """A bar on standard error while kernels are measured, where somebody is there to see it."""
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                TextColumn("{task.description}"))  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None, visible=False)
 
         def report(done: int, total: int, label: str) -> None:
-            progress.update(task, completed=done, total=total, description=label)
+            progress.update(task, completed=done, total=total, description=label, visible=total > 0)
 
         yield report
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="unity-collage", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
     parser.add_argument(
-        "--threads", type=_positive, help="threads of every kernel (default: the usable cores)"
+        "--threads", type=_positive, metavar="N", help="threads of every kernel (default: the usable cores)"
     )
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("compile", help="compile a model and show what became of it")
     _add_model(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
-    command.add_argument("--report", metavar="FILE.json", help="write the plan as JSON")
+    command.add_argument("--report", metavar="FILE.json", help="write the whole plan as JSON")
     command.set_defaults(run=_compile)
 
     command = commands.add_parser("bench", help="compile a model and time it, against others if asked")
     _add_model(command)
-    command.add_argument("--against", nargs="+", choices=sorted(bench.CONTESTANTS), default=[])
-    command.add_argument("--rounds", type=_positive, default=5, help="interleaved rounds (default: 5)")
+    command.add_argument(
+        "--against", nargs="+", choices=sorted(bench.CONTESTANTS), default=[], help="time these runtimes too"
+    )
+    command.add_argument(
+        "--rounds", type=_positive, metavar="N", default=5, help="interleaved rounds (default: 5)"
+    )
     command.set_defaults(run=_bench)
 
     command = commands.add_parser("backends", help="list the backends, and why one cannot be used")
@@ -118,23 +131,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL.onnx")
+    command.add_argument("model", metavar="MODEL.onnx", help="the model; it comes before --backends")
     command.add_argument(
         "--backends",
         nargs="+",
         metavar="NAME",
-        help="what may make kernels, in preference order (default: all)",
+        help="what may make kernels, in preference order (default: all); TVM does what they do not take",
     )
     command.add_argument(
-        "--database", metavar="FILE", help="where prices are kept (default: the user's cache)"
+        "--database", metavar="FILE", help="where prices are kept (default: in the user's cache folder)"
     )
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from tvm_ffi import register_error
 
+# Ctrl-C while a pass runs: without this it comes out of the pass as a RuntimeError.
+register_error("KeyboardInterrupt", KeyboardInterrupt)
+
 
 @register_error
 class CollageError(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import onnx
@@ -9,6 +11,7 @@ from tvm.ir import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
 from .errors import ModelError, first_line
+from .library_file import without_lines
 
 Model = IRModule | onnx.ModelProto | str | Path
 
@@ -26,10 +29,18 @@ def import_model(model: Model) -> tuple[IRModule, tuple[str, ...] | None]:
         raise ModelError(f"a model is an IRModule, an onnx.ModelProto or a path, not a {type(model).__name__}")
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
-    try:
-        return from_onnx(model, keep_params_in_input=False), names
-    except Exception as error:  # the importer raises whatever its operators raise
-        raise ModelError(f"this model cannot be imported: {first_line(error)}") from error
+    return _imported(model), names
+
+
+def _imported(model: onnx.ModelProto) -> IRModule:
+    """The importer prints which operator it fails at, and warns of the builder that it leaves behind."""
+    with redirect_stdout(StringIO()) as printed, without_lines("BlockBuilder destroyed"):
+        try:
+            return from_onnx(model, keep_params_in_input=False)
+        except Exception as error:  # the importer raises whatever its operators raise
+            reasons = [line for line in printed.getvalue().splitlines() if line.startswith("Error")]
+            reasons.append(first_line(error))
+    raise ModelError(f"this model cannot be imported: {': '.join(reasons)}")
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:

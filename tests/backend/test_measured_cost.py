@@ -17,7 +17,7 @@ from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 
-QUICK = Method(warmup_seconds=0.0, min_runs=3, max_runs=3, min_seconds=0.0, cold_runs=3)
+QUICK = Method(warmup_seconds=0.0, min_runs=3, max_runs=3, min_seconds=0.0)
 
 
 def layer() -> IRModule:

@@ -11,10 +11,11 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, Cost
+from unity_collage.cost import caches
 from unity_collage.cost.database import CostDatabase
 from unity_collage.errors import MissingAnnotation
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.passes.estimate_costs import CACHE_BYTES, workloads
+from unity_collage.passes.estimate_costs import workloads
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -52,8 +53,11 @@ def test_equal_layers_are_one_question() -> None:
     assert len({workload.key for workload in asked.values()}) == 1 + 5
 
 
-@pytest.mark.parametrize(("rows", "cold"), [(16, False), (CACHE_BYTES // 4 // 16 + 16, True)])
-def test_weights_are_cold_where_the_function_has_more_than_the_cache_holds(rows: int, cold: bool) -> None:
+@pytest.mark.parametrize(("rows", "place"), [(16, "L2"), (1 << 11, "L3"), (1 << 13, "memory")])
+def test_weights_are_where_the_function_leaves_them(
+    rows: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "cache_bytes", lambda: (1 << 14, 1 << 18))
     weights = relax.const(np.zeros((rows, 16), "float32"))
     x = relax.Var("x", relax.TensorType((rows, 16), "float32"))
     builder = relax.BlockBuilder()
@@ -64,7 +68,7 @@ def test_weights_are_cold_where_the_function_has_more_than_the_cache_holds(rows:
     func = AnnotateCandidates(("tvm",))
     with only_backends(TOY), Target("llvm"):
         asked = workloads(func(IRModule({"main": builder.get()["main"]}))["main"])
-    assert [workload.cold_weights for workload in asked.values()] == [cold]
+    assert [workload.weights_in for workload in asked.values()] == [place]
 
 
 def test_a_missing_annotation_names_the_pass_to_run() -> None:

@@ -74,6 +74,8 @@ class WorkerClient:
             env=worker_environment(),
             # Python looks for packages in the working directory first: a checkout there has no native part.
             cwd="/",
+            # Ctrl-C in a terminal reaches every process there; this one is for us to end.
+            start_new_session=True,
         )
         theirs.close()
         ours.settimeout(self._timeout_seconds)

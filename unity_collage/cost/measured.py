@@ -100,7 +100,7 @@ def _measured(client: WorkerClient, workload: Workload, target: Target) -> tuple
             "backend": workload.backend,
             "digest": workload.digest,
             "target": str(target),
-            "cold": workload.cold_weights,
+            "weights_in": workload.weights_in,
         }
     )
     if "reason" in reply:

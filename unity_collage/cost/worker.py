@@ -20,6 +20,7 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import get
 from ..graph.extract import LIFTED
+from .caches import evict_bytes
 from .inputs import random_inputs
 from .kernels import build_kernel, expected_outputs, kernel_arguments, output_tensors, why_wrong
 from .launch import launch_seconds
@@ -27,6 +28,10 @@ from .method import Method
 
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-6}
 """Largest error of an output over its range, by dtype; 0 for integers."""
+
+
+_SLOW_BYTES = 16 << 20
+"""Streaming over so much memory takes milliseconds, more than most kernels: no more runs than needed."""
 
 
 class Worker:
@@ -62,16 +67,21 @@ class Worker:
         if reason is not None:
             return {"reason": reason}
         activations = inputs[: len(func.params) - int(func.attrs[LIFTED])]
-        return self._time(kernel, [*inputs, *outputs], [*activations, *outputs], request["cold"])
+        return self._time(kernel, [*inputs, *outputs], [*activations, *outputs], request["weights_in"])
 
-    def _time(self, kernel: Any, args: list[Any], warm: list[Any], cold: bool) -> dict[str, Any]:
+    def _time(self, kernel: Any, args: list[Any], warm: list[Any], weights_in: str) -> dict[str, Any]:
         """Median seconds of a run, the middle half, and how many runs."""
-        m = self._method
-        seconds = runtime.measure(kernel, args, warmup_seconds=m.warmup_seconds, min_runs=m.min_runs,
-                                  max_runs=m.max_runs, min_seconds=m.min_seconds)  # fmt: skip
-        if cold:
-            seconds = runtime.measure(kernel, args, warm=warm, min_runs=m.cold_runs, max_runs=m.cold_runs,
-                                      evict_bytes=m.evict_bytes)  # fmt: skip
+        evict, method = evict_bytes(weights_in), self._method
+        seconds = runtime.measure(
+            kernel,
+            args,
+            warm=warm,
+            warmup_seconds=method.warmup_seconds,
+            min_runs=method.min_runs,
+            max_runs=method.max_runs if evict < _SLOW_BYTES else method.min_runs,
+            min_seconds=method.min_seconds,
+            evict_bytes=evict,
+        )
         low, median, high = statistics.quantiles(seconds, n=4)
         return {"seconds": median, "low": low, "high": high, "runs": len(seconds)}
 

@@ -22,13 +22,13 @@ class Workload:
     label: str
     func: relax.Function
     """The sub-graph alone; its constants are trailing parameters (attribute ``LIFTED``)."""
-    cold_weights: bool
-    """Whether the constants have left the caches since the last run, as in a network larger than they are."""
+    weights_in: str
+    """Where a run finds the constants: ``L2``, ``L3`` or ``memory`` (:mod:`unity_collage.cost.caches`)."""
 
     @property
     def key(self) -> str:
-        """``backend:digest``, with ``:cold`` where that is asked; names the price inside one module."""
-        return f"{self.backend}:{self.digest}" + (":cold" if self.cold_weights else "")
+        """Names the price inside one module."""
+        return f"{self.backend}:{self.digest}:{self.weights_in}"
 
 
 Progress = Callable[[int, int, str], None]

@@ -16,12 +16,10 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
+from ..cost.caches import weights_in
 from ..cost.measured import MeasuredCost
 from ..cost.workload import CostModel, Workload
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set
-
-CACHE_BYTES = 16 << 20
-"""A function with more bytes of constants than this finds them evicted at its next run."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateCosts")
@@ -55,23 +53,23 @@ def workloads(func: relax.Function) -> dict[int, Workload]:
     """The question that each candidate of ``func`` asks, by candidate id; equal ones share a value."""
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
-    cold = constant_bytes(func) > CACHE_BYTES
+    place = weights_in(constant_bytes(func))
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
         digest = signatures.digest(index_set(candidate.indexes))
         question = made.get((candidate.backend, digest))
         if question is None:
-            question = _workload(graph, candidate, digest, cold)
+            question = _workload(graph, candidate, digest, place)
             made[candidate.backend, digest] = question
         asked[candidate.id] = question
     return asked
 
 
-def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, cold: bool) -> Workload:
+def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, place: str) -> Workload:
     sub = SubGraph(graph, index_set(candidate.indexes))
     alone = extract(sub, lift_constants=True)
-    return Workload(digest, candidate.backend, candidate.label, alone, cold)
+    return Workload(digest, candidate.backend, candidate.label, alone, place)
 
 
 def constant_bytes(func: relax.Function) -> int:

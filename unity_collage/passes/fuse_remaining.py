@@ -15,6 +15,7 @@ from tvm.ir import IRModule
 
 from ..schedule import ScheduleCPU
 from ..target import current_target
+from .pack_weights import PackWeights
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.FuseRemaining")
@@ -25,6 +26,9 @@ class FuseRemaining:
     schedule: bool = True
     """Whether to schedule the kernels; without, TVM's naive loops stay, for another scheduler or tuner."""
 
+    pack: bool = True
+    """Whether to store constant weights in the order in which the scheduled kernels read them."""
+
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         passes = [
             relax.transform.LegalizeOps(),
@@ -34,6 +38,8 @@ class FuseRemaining:
             relax.transform.RewriteDataflowReshape(),
             relax.transform.DeadCodeElimination(),
         ]
+        if self.schedule and self.pack:
+            passes.append(PackWeights())
         if self.schedule:
             passes.append(ScheduleCPU())
         with current_target():

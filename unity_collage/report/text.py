@@ -1,59 +1,149 @@
-"""Plans and backends as tables for a terminal."""
+"""Plans, backends and timings as text for a terminal, 80 columns wide or more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
 
 from .. import runtime
 from ..backends.base import Backend
 
+ROWS = 15
+"""So many kinds of kernels are shown, the dearest ones; the plan itself has all."""
 
-def kernel_table(plan: Mapping[str, Any]) -> Table:
-    """One row for each distinct kernel of a plan, dearest first: where it runs, its share, who else bid."""
-    rows: dict[tuple[str, str, str], list[float]] = {}
-    for kernel in plan["kernels"]:
-        row = (kernel["backend"], kernel["label"], _others(kernel))
-        rows.setdefault(row, []).append(float(kernel["seconds"]))
-    total = sum(sum(seconds) for seconds in rows.values()) or 1.0
-    table = Table("backend", "kernel", "count", "time", "share", "others for the same operators", box=None)
-    for (backend, label, others), seconds in sorted(rows.items(), key=lambda row: -sum(row[1])):
-        share = f"{sum(seconds) / total:.1%}"
-        table.add_row(backend, label, str(len(seconds)), duration(sum(seconds)), share, others)
+FAR = 10.0
+"""Beyond this a ratio is only ``>10x``: a stray price must not look like a precise one."""
+
+Kernels = list[Mapping[str, Any]]
+
+
+def plan_summary(name: str, plan: Mapping[str, Any]) -> RenderableType:
+    """What became of the function ``name``: a line, the share of each backend, the dearest kernels."""
+    kernels: Kernels = list(plan["kernels"])
+    if not kernels:
+        return f"[bold]{name}[/bold]: nothing to choose, TVM compiles it as it is"
+    headline = f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan['seconds'])}"
+    parts: list[RenderableType] = [headline, "", backend_shares(kernels), "", kernel_table(plan)]
+    return Group(*parts, *_remarks(plan))
+
+
+def backend_shares(kernels: Kernels) -> Table:
+    """One row for each backend: how many kernels, and which part of the time is theirs."""
+    table = Table(_left("backend"), _right("kernels"), _right("time"), _right("share"), box=None)
+    total = _seconds(kernels)
+    for (backend,), group in _grouped(kernels, "backend").items():
+        seconds = _seconds(group)
+        table.add_row(backend, str(len(group)), duration(seconds), _share(seconds, total))
     return table
 
 
-def backend_table(backends: Iterable[Backend]) -> Table:
+def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
+    """One row for each kind of kernel, dearest first: whose it is, and what the next best would have cost."""
+    kernels: Kernels = list(plan["kernels"])
+    total = _seconds(kernels)
+    # The one column that gives way when the terminal is narrow: a label has no spaces to break at.
+    label, figures = Column("kernel", overflow="ellipsis"), [_right(name) for name in ("count", "time", "share")]
+    table = Table(label, _left("backend"), *figures, _left("next best"), box=None)
+    groups = list(_grouped(kernels, "label", "backend").items())
+    for (label_text, backend), group in groups[:rows]:
+        seconds = _seconds(group)
+        cells = (label_text, backend, str(len(group)), duration(seconds), _share(seconds, total))
+        table.add_row(*cells, _next_best(group))
+    rest = [kernel for _, group in groups[rows:] for kernel in group]
+    if rest:
+        table.add_row(f"({_count(len(groups) - rows, 'kind')} more)", "", str(len(rest)), duration(_seconds(rest)),
+                      _share(_seconds(rest), total))  # fmt: skip
+    return table
+
+
+def backend_table(backends: Iterable[Backend]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used."""
-    table = Table("backend", "version", "state", box=None)
+    table = Table("backend", "version", Column("state", overflow="fold"), box=None)
     for backend in backends:
         reason = backend.why_unavailable()
-        version = backend.fingerprint() if reason is None else "-"
+        version = backend.fingerprint().removeprefix(f"{backend.name} ")
         table.add_row(backend.name, version, "available" if reason is None else reason)
     conflict = runtime.why_pools_conflict()
-    if conflict is not None:
-        table.caption = conflict
+    return table if conflict is None else Group(table, "", f"warning: {conflict}")
+
+
+def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mapping[str, float]) -> Table:
+    """One row for each runtime; ``ratios``: the time of each other one over ours."""
+    figures = [_right(name) for name in ("median", "fastest", "slowest")]
+    columns = (_left("runtime"), *figures, _left(f"against {ours}"))
+    table = Table(*columns, box=None)
+    for name, found in medians.items():
+        seconds = (statistics.median(found), min(found), max(found))
+        table.add_row(name, *map(duration, seconds), _speed(ratios[name]) if name in ratios else "")
     return table
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.2f} {unit}"
-    return f"{seconds * 1e6:.1f} us"
+    """Seconds in the unit that suits them, to three digits."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        value = seconds * factor
+        if value >= 1:
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
 
 
-def _others(kernel: Mapping[str, Any]) -> str:
-    """The bids of other backends for the same operators: dearer by so much, or without a price."""
-    bids = []
-    for bid in kernel["others"]:
-        if "seconds" in bid:
-            bids.append(
-                f"{bid['backend']} {float(bid['seconds']) / max(float(kernel['seconds']), 1e-12):.1f}x"
-            )
-        else:
-            bids.append(f"{bid['backend']}: {bid['reason']}")
-    return ", ".join(bids)
+def _remarks(plan: Mapping[str, Any]) -> list[RenderableType]:
+    """What a reader should know besides: bids that failed, and what has no price."""
+    remarks: list[RenderableType] = []
+    if plan["unpriced"]:
+        first = plan["unpriced"][0]
+        example = f"{first['backend']} {first['label']}: {first['reason']}"
+        remarks += ["", f"{_count(len(plan['unpriced']), 'candidate')} without a price, such as {example}"]
+    return remarks
+
+
+def _next_best(kernels: Kernels) -> str:
+    """The cheapest rival for the same operators, and how many times dearer it is."""
+    ratios: dict[str, tuple[float, float]] = {}
+    for kernel in kernels:
+        for bid in kernel["others"]:
+            if "seconds" in bid:
+                theirs, ours = ratios.get(bid["backend"], (0.0, 0.0))
+                own = float(kernel["seconds"])
+                ratios[bid["backend"]] = (theirs + float(bid["seconds"]), ours + own)
+    if not ratios:
+        return ""
+    name, (theirs, ours) = min(ratios.items(), key=lambda item: item[1][0] / max(item[1][1], 1e-12))
+    ratio = theirs / max(ours, 1e-12)
+    return f"{name} >{FAR:.0f}x" if ratio > FAR else f"{name} {ratio:.2f}x"
+
+
+def _speed(ratio: float) -> str:
+    return f"{ratio:.2f}x slower" if ratio >= 1 else f"{1 / ratio:.2f}x faster"
+
+
+def _grouped(kernels: Kernels, *keys: str) -> dict[tuple[str, ...], Kernels]:
+    """Kernels with equal values of ``keys``, the dearest group first."""
+    groups: dict[tuple[str, ...], Kernels] = {}
+    for kernel in kernels:
+        groups.setdefault(tuple(str(kernel[key]) for key in keys), []).append(kernel)
+    return dict(sorted(groups.items(), key=lambda item: -_seconds(item[1])))
+
+
+def _seconds(kernels: Kernels) -> float:
+    return sum(float(kernel["seconds"]) for kernel in kernels)
+
+
+def _share(seconds: float, total: float) -> str:
+    return f"{seconds / total:.1%}" if total else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _left(title: str) -> Column:
+    return Column(title, no_wrap=True)
+
+
+def _right(title: str) -> Column:
+    return Column(title, justify="right", no_wrap=True)

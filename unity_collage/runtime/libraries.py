@@ -3,8 +3,9 @@
 import ctypes
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import tvm_ffi
@@ -80,8 +81,13 @@ def _load_backend(name: str) -> None:
 
 
 def _own_library(part: str) -> Path | None:
-    """A library of this package: beside the sources, or where an editable install has put it."""
-    candidates = (Path(folder) / "lib" / f"libcollage_{part}.so" for folder in runtime.__path__)
+    """A library of this package: beside these sources, where an editable install has put it, or in the installed
+    package while a checkout of the sources is in front of it on the path.
+    """
+    folders = [Path(folder) for folder in runtime.__path__]
+    with suppress(PackageNotFoundError):
+        folders.append(Path(str(distribution("unity_collage").locate_file("unity_collage/runtime"))))
+    candidates = (folder / "lib" / f"libcollage_{part}.so" for folder in folders)
     return next((path for path in candidates if path.exists()), None)
 
 

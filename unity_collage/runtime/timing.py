@@ -21,8 +21,9 @@ def measure(
 ) -> list[float]:
     """Seconds of each run of ``func(*args)``, measured until both minima are reached, or ``max_runs``.
 
-    With ``evict_bytes`` the caches are emptied before each run by streaming over so much memory, and then the
-    tensors of ``warm`` are read again, as if their producer had just run; only the call itself is timed.
+    Before each run the caches are left as neighbouring kernels leave them: ``evict_bytes`` of other memory are
+    streamed over, and the tensors of ``warm`` are written again by all cores, every core a contiguous part. Only
+    the call itself is timed.
     ``calls_per_run`` calls are timed as one when a call is too short for the clock.
     """
     load_base()

@@ -34,6 +34,19 @@ def _first(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]:
     return _as_written(stages[0]), 1
 
 
+def by_tiles(stages: Sequence[Stage], machine: Machine) -> list[tuple[Stage, Stage]]:
+    """Those reductions that are written tile by tile, each with the stage that writes its result."""
+    found: list[tuple[Stage, Stage]] = []
+    while stages:
+        rule = next((rule for rule in RULES if not isinstance(rule(stages, machine), str)), None)
+        taken = 1 if rule is None else rule(stages, machine)[1]
+        if rule is _tile_by_tile:
+            pair = tile.paired(stages[0], stages[1] if taken == 2 else None)
+            found += [] if isinstance(pair, str) else [pair]
+        stages = stages[taken:]
+    return found
+
+
 def _row_by_row(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
     """As much as goes one row at a time: softmax, layer norm."""
     for count in range(len(stages), 2, -1):

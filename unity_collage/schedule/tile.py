@@ -13,7 +13,6 @@ of columns is copied first: rows that lie a power of two apart fall on few cache
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import tvm_ffi
@@ -22,15 +21,13 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, packing, tiling
+from . import build, packing, panels, tiling
 from .axes import axis, joined, split_groups
 from .machine import Machine
 from .stage import Access, Buffer, Expr, Iter, Stage, Var, expensive_calls, static
 from .tiling import Tile
 
 _TASKS_A_CORE = 8
-_HEAVY_BYTES = 64 * 1024
-"""An operand in the lanes above this does not stay in L1 while the rows go by."""
 _LEAST_TURNS = 4
 """Rows of tiles that must use a copy of columns for it to pay."""
 
@@ -56,6 +53,12 @@ def emit(stage: Stage, epilogue: Stage | None, machine: Machine, threads: bool) 
 
 
 def _merged(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
+    """The reduction and the stage that writes its result, over common axes."""
+    found = paired(stage, epilogue)
+    return found if isinstance(found, str) else in_common_axes(*found)
+
+
+def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
     """The reduction, and the stage that writes its result over the same iterators."""
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore):
@@ -65,16 +68,14 @@ def _merged(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
     if epilogue is None:
         value = tirx.BufferLoad(store.buffer, store.indices)
         body = tirx.BufferStore(store.buffer, value, store.indices)
-        return _in_common_axes(stage, Stage(stage.name, stage.spatial, None, body, stage.temporary))
+        return stage, Stage(stage.name, stage.spatial, None, body, stage.temporary)
     names = _names(stage, store, epilogue)
-    return (
-        names
-        if isinstance(names, str)
-        else _in_common_axes(stage, epilogue.substituted(names, stage.spatial))
-    )
+    return names if isinstance(names, str) else (stage, epilogue.substituted(names, stage.spatial))
 
 
-def _in_common_axes(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
+def in_common_axes(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
+    """Both over the same axes: panels and groups apart, what is one walk through memory joined."""
+    stage, result = panels.split(stage, result)
     stage, result = split_groups((stage, result), stage.spatial)
     stage, result = joined((stage, result), stage.spatial)
     return stage, result
@@ -117,7 +118,7 @@ class _Loops:
             it for it in self.others if self.rows and wide and all(tiling.varies(load, it) for load in wide)
         ]
         rest = [it for it in self.others if not any(it is one for one in batch)]
-        heavy = bool(self.rows) and prod(static(n) or 1 for n in wide[0].source.shape) * 4 > _HEAVY_BYTES
+        heavy = bool(self.rows) and tiling.heavy(wide[0])
         if heavy and self._why_not_copy(wide, batch, rest) is None:
             return build.parallel(
                 [*batch, self.column], lambda values: self._copied(values, batch, rest), threads

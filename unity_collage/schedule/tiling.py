@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tvm import sym
+from tvm import sym, tirx
 
 from . import build, vectors
 from .machine import Machine
@@ -19,6 +19,8 @@ _FREE_REGISTERS = 18
 """Registers of 32 that hold operands and addresses, not results; two of 16."""
 _PLAIN_REGISTERS = 4
 """Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
+_HEAVY_BYTES = 64 * 1024
+"""An operand in the lanes above this does not stay in L1 while the rows go by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
         return Tile(lane, build.tile_size(lane.size, longest, exact), 1, None, 1)
     row = _row_axis(stage, lane)
     budget = machine.registers - (_FREE_REGISTERS if machine.registers >= 32 else 4)
+    if row is None and _by_panels(stage, lane):
+        return Tile(lane, lane.size, one, None, 1)
     if row is None or row.size is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
     _, width, height = max(_sizes(lane.size, row.size, one, budget, exact))
@@ -75,6 +79,11 @@ def wide(stage: Stage, lane: Iter) -> list[Access]:
     """The operands that fill the lanes."""
     analyzer = sym.Analyzer()
     return [load for load in operands(stage) if static(stride(load, lane.var, analyzer)) == 1]
+
+
+def heavy(load: Access) -> bool:
+    """Whether an operand in the lanes is too large for the innermost cache."""
+    return prod(static(extent) or 1 for extent in load.source.shape) * 4 > _HEAVY_BYTES
 
 
 def varies(load: Access, it: Iter) -> bool:
@@ -113,6 +122,15 @@ def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
         if it is not lane and (it.size or 1) > 1 and not all(varies(load, it) for load in wide(stage, lane))
     ]
     return max(found, key=lambda it: min(it.size or 1, 8), default=None)
+
+
+def _by_panels(stage: Stage, lane: Iter) -> bool:
+    """Whether the operand in the lanes lies in panels as wide as the lanes, one for each turn of another axis."""
+    (load, *others) = wide(stage, lane) or [None]
+    if load is None or others or not isinstance(load.indices[-1], tirx.Var):
+        return False
+    along = [it for it in stage.spatial if it is not lane and varies(load, it)]
+    return bool(along) and static(load.source.shape[-1]) == lane.size
 
 
 def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, machine: Machine, exact: bool) -> int:

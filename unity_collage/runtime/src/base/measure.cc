@@ -37,22 +37,23 @@ void ForEachLine(std::byte* data, int64_t nbytes, const Touch& touch) {
   });
 }
 
-// Empties the caches by streaming over memory of its own, then brings the warm tensors back.
-class Evictor {
+// Makes a cache line the property of the core that runs this, as a store of its producer would.
+void Own(std::byte* line) {
+  volatile std::byte* word = line;
+  *word = *word;
+}
+
+// Leaves the caches as the neighbours of a kernel do: what is not a warm tensor is pushed out by streaming over
+// memory of its own, and each warm tensor is written by all cores, every core a contiguous part. A kernel that
+// divides its work otherwise then fetches lines from other cores, as it will between such neighbours.
+class Neighbours {
  public:
-  Evictor(int64_t nbytes, const Array<Tensor>& warm) : other_(static_cast<size_t>(nbytes)), warm_(warm) {}
+  Neighbours(int64_t nbytes, const Array<Tensor>& warm) : other_(static_cast<size_t>(nbytes)), warm_(warm) {}
 
   void Run() {
-    if (other_.nbytes() == 0) return;
-    ForEachLine(other_.data(), static_cast<int64_t>(other_.nbytes()), [](std::byte* line) {
-      volatile std::byte* word = line;
-      *word = std::byte{static_cast<unsigned char>(static_cast<unsigned char>(*word) + 1)};
-    });
+    ForEachLine(other_.data(), static_cast<int64_t>(other_.nbytes()), Own);
     for (const Tensor& tensor : warm_) {
-      ForEachLine(static_cast<std::byte*>(tensor.data_ptr()), NumBytes(tensor), [](std::byte* line) {
-        const volatile std::byte* word = line;
-        static_cast<void>(*word);
-      });
+      ForEachLine(static_cast<std::byte*>(tensor.data_ptr()), NumBytes(tensor), Own);
     }
   }
 
@@ -89,7 +90,7 @@ Array<double> Measure(Function function, Array<Any> args, Array<Tensor> warm, do
                       int64_t evict_bytes) {
   AdoptNumThreads();
   Call call(std::move(function), args);
-  Evictor evictor(evict_bytes, warm);
+  Neighbours neighbours(evict_bytes, warm);
   const Clock::time_point begin = Clock::now();
   do call.Run(1);
   while (SecondsSince(begin) < warmup_seconds);
@@ -97,7 +98,7 @@ Array<double> Measure(Function function, Array<Any> args, Array<Tensor> warm, do
   double total = 0;
   while (static_cast<int64_t>(seconds.size()) < max_runs &&
          (static_cast<int64_t>(seconds.size()) < min_runs || total < min_seconds)) {
-    evictor.Run();
+    neighbours.Run();
     const Clock::time_point start = Clock::now();
     call.Run(calls_per_run);
     const double elapsed = SecondsSince(start);

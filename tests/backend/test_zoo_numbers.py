@@ -1,0 +1,51 @@
+"""Whole models against ONNX Runtime: forced on each backend and mixed, inside the network too."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from compiled import DrawnCost, arrays, backends_of, compiled
+
+from unity_collage.testing import models
+
+TOLERANCE = 1e-3
+"""Largest error, over the range of the tensor."""
+
+
+def tapped(model: onnx.ModelProto, every: int = 10) -> onnx.ModelProto:
+    """``model`` with each ``every``-th tensor inside as one more output: a network may hide its errors."""
+    model = onnx.shape_inference.infer_shapes(model)
+    known = {value.name: value for value in model.graph.value_info}
+    inside = [name for node in model.graph.node for name in node.output if name in known]
+    model.graph.output.extend(known[name] for name in inside[::every])
+    return model
+
+
+def errors(got: list[np.ndarray], expected: list[np.ndarray]) -> list[float]:
+    """The largest error of each tensor over its range."""
+    found = []
+    for ours, right in zip(got, expected, strict=True):
+        assert ours.shape == right.shape and ours.dtype == right.dtype
+        spread = float(np.ptp(right)) or float(np.abs(right).max()) or 1.0
+        found.append(float(np.abs(ours.astype("float64") - right).max()) / spread)
+    return found
+
+
+@pytest.mark.parametrize("backends", [("onednn",), ("openblas",), ("tvm",), None], ids=lambda b: "+".join(b or ("mixed",)))
+@pytest.mark.parametrize("name", ["mnist_mlp", "nasrnn", "squeezenet"])
+def test_every_tenth_tensor_agrees_with_onnx_runtime(name: str, backends: tuple[str, ...] | None) -> None:
+    model = tapped(models.load(name))
+    feeds = models.inputs(model, seed=3)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    # Without the contract instrument: it prints every weight after every pass.
+    with tvm.transform.PassContext():
+        program = compiled(model, backends, DrawnCost("zoo"))
+    assert len(model.graph.output) > 1
+    assert max(errors(arrays(program(**feeds)), session.run(None, feeds))) <= TOLERANCE
+    if backends is None:
+        assert len(backends_of(program)) > 1
+    else:
+        assert set(backends) <= backends_of(program) <= {*backends, "tvm"}

@@ -1,0 +1,119 @@
+"""Which parameters of a kernel are better stored in panels, and the kernel that reads them so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Range
+from tvm.ir.expr import TensorLoad, TensorRegion
+
+from . import build, families, tile, tiling
+from .axes import with_load
+from .inline import inlined
+from .machine import Machine
+from .panels import Panels
+from .read import stages_of
+from .stage import Access, Buffer, Func, Iter, Stage, static
+
+_PANEL_REGISTERS = 8
+"""Vectors of one panel of a product with a vector: as many sums at a time hide the latency of the addition."""
+
+
+def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffer, Panels]:
+    """The panels for those of ``params`` that the schedule of ``func`` would read in panels."""
+    stages = stages_of(inlined(func))
+    if isinstance(stages, str):
+        return {}
+    found: dict[Buffer, Panels] = {}
+    loads = [load.source for stage in stages for load in stage.loads]
+    for stage, result in families.by_tiles(stages, machine):
+        for load in tiling.operands(stage):
+            if load.source in params and loads.count(load.source) == 1:
+                panels = panels_of(load, stage, result, machine)
+                if not isinstance(panels, str):
+                    found[load.source] = panels
+    return found
+
+
+def panels_of(load: Access, stage: Stage, result: Stage, machine: Machine) -> Panels | str:
+    """The panels in which the tiles of ``stage`` would read ``load``, or why it is better left as it is."""
+    lane = tiling.result_lane(stage, result)
+    if lane is None or lane.size is None:
+        return "the result has no contiguous axis of a known size"
+    order = _dimensions(load, stage, lane)
+    if isinstance(order, str):
+        return order
+    if any(tiling.varies(other, lane) for other in tiling.operands(stage) if not other.same_as(load)):
+        return "another operand changes with it: the operator has groups"
+    outside, inside, cut = order
+    turned = [*outside, *inside, cut]
+    rows = build.buffer([load.source.shape[i] for i in turned], load.source, "rows")
+    read = tirx.BufferLoad(rows, [load.indices[i] for i in turned])
+    stage, result = tile.in_common_axes(with_load(stage, load, read), result)
+    chosen = tiling.choose(stage, result, machine)
+    if isinstance(chosen, str):
+        return chosen
+    width = chosen.width if chosen.row else _lone_width(lane.size, chosen.vector, machine)
+    if chosen.lane.size != lane.size or not chosen.vector <= width < lane.size:
+        return "one panel would hold it all"
+    if chosen.row is not None and not tiling.heavy(load):
+        return "it stays in the innermost cache"
+    return Panels(outside, inside, cut, lane.size, width)
+
+
+def packed(func: Func, params: Mapping[Buffer, Panels]) -> Func:
+    """``func`` with ``params`` stored in panels."""
+    shapes = {param: [static(extent) or 1 for extent in param.shape] for param in params}
+    fresh = {param: _buffer(param, panels.shape(shapes[param])) for param, panels in params.items()}
+
+    def load(node: Access) -> Access:
+        if node.source not in params:
+            return node
+        return tirx.BufferLoad(fresh[node.source], params[node.source].indices(list(node.indices)))
+
+    def region(node: Access) -> Access:
+        if node.source not in params:
+            return node
+        whole = fresh[node.source]
+        return tirx.BufferRegion(whole, [Range(tirx.const(0, "int64"), extent) for extent in whole.shape])
+
+    flat = inlined(func)
+    body = tvm_ffi.structural_map(flat.body, ((TensorLoad, load), (TensorRegion, region)))
+    return tirx.PrimFunc([fresh.get(param, param) for param in flat.params], body, flat.ret_type, flat.attrs)
+
+
+def _buffer(param: Buffer, shape: Sequence[int]) -> Buffer:
+    return build.buffer([tirx.const(extent, "int64") for extent in shape], param, param.name)
+
+
+def _dimensions(
+    load: Access, stage: Stage, lane: Iter
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
+    """The dimensions of what ``load`` reads: those outside of the panels, inside in the order of reading, and
+    the one to cut."""
+    place = {it.var: number for number, it in enumerate(stage.iters)}
+    position: dict[int, int] = {}
+    for dimension, index in enumerate(load.indices):
+        if static(index) != 0:
+            if index not in place or place[index] in position:
+                return f"{load.source.name} is not indexed by the iterators alone"
+            position[place[index]] = dimension
+    if place[lane.var] not in position:
+        return f"{load.source.name} does not follow the lanes"
+    cut = position[place[lane.var]]
+    inside = tuple(position[i] for i, it in enumerate(stage.iters) if it.reduces and i in position)
+    outside = tuple(i for i in range(len(load.indices)) if i != cut and i not in inside)
+    return outside, inside, cut
+
+
+def _lone_width(size: int, one: int, machine: Machine) -> int:
+    """The width for a product with a vector: the threads get equal shares, in as wide panels as there can be."""
+    vectors = -(-size // one)
+
+    def last_done(registers: int) -> int:
+        return -(-(-(-vectors // registers)) // machine.cores) * registers
+
+    most = range(1, min(_PANEL_REGISTERS, vectors) + 1)
+    return one * min(reversed(most), key=last_done)
