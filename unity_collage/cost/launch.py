@@ -10,6 +10,7 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
+from ..build import build
 
 SHORT, LONG = 8, 72
 """Calls in the two programs that are compared."""
@@ -46,7 +47,7 @@ def _chain(count: int) -> tvm.ir.IRModule:
 
 
 def _seconds(module: tvm.ir.IRModule, target: Target) -> float:
-    machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
+    machine = relax.VirtualMachine(build(module, target), tvm.cpu())
     machine.save_function("main", "run", tvm.runtime.empty((1,), "float32"))
     return statistics.median(
         runtime.measure(
