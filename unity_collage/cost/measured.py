@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 import tvm
 from tvm.target import Target
@@ -82,6 +85,7 @@ class MeasuredCost:
                     f"schema {SCHEMA_VERSION}",
                     get(backend).fingerprint(),
                     f"tvm {tvm.__version__}",
+                    f"kernels {_kernel_makers()}",
                     f"target {target}",
                     f"machine {platform.machine()}",
                     f"threads {runtime.num_threads()}",
@@ -89,6 +93,20 @@ class MeasuredCost:
                 )
             )
         )
+
+
+_MAKERS = ("backends", "cost", "passes", "runtime", "schedule")
+"""The parts of this package that decide what a kernel is and how it is timed."""
+
+
+@cache
+def _kernel_makers() -> str:
+    """A digest of our own code that makes kernels: a changed schedule is another kernel."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(path for part in _MAKERS for path in (package / part).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _measured(client: WorkerClient, workload: Workload, target: Target) -> tuple[Cost, bool]:
