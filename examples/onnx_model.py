@@ -1,6 +1,9 @@
-"""Compile a model for this machine, look at the plan, run it, time it, save it and load it again.
+"""Compile an ONNX model for this machine, look at the plan, run it, time it, save it and load it again.
 
-usage: onnx_model.py [NAME or MODEL.onnx] [MORE ...]      (NAME: one of the model zoo; default resnet50)
+usage: onnx_model.py [NAME or MODEL.onnx] [MORE ...]
+
+NAME is one of the model zoo (a wrong one prints the list); the default is resnet50. The first run measures
+every distinct kernel once, later ones take seconds.
 """
 
 import sys
@@ -13,33 +16,34 @@ from rich.console import Console
 
 import unity_collage as uc
 from unity_collage.bench import random_feeds
-from unity_collage.report import kernel_table
+from unity_collage.report import duration, plan_summary
 from unity_collage.testing import models
+
+console = Console(highlight=False)
 
 
 def main(name: str) -> None:
     model = onnx.load(name) if name.endswith(".onnx") else models.load(name)
     program = uc.compile(model)
-    console = Console()
     for function, plan in program.plan.items():
-        console.print(f"[bold]{function}[/bold]: {len(plan['kernels'])} kernels")
-        console.print(kernel_table(plan))
+        console.print(plan_summary(function, plan))
 
     feeds = random_feeds(model)
-    outputs = program(**feeds)
-    first = outputs if not isinstance(outputs, (list, tuple)) else outputs[0]
-    timing = program.benchmark(**feeds)
-    console.print(
-        f"output {tuple(first.shape)}, median {timing['median'] * 1e3:.3f} ms on {uc.num_threads()} threads"
-    )
+    output = first(program(**feeds))
+    median = duration(program.benchmark(**feeds)["median"])
+    console.print(f"\noutput {output.shape}, median {median} on {uc.num_threads()} threads")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.so"
         program.save(path)
-        again = uc.load(path)(**feeds)
-        first_again = again if not isinstance(again, (list, tuple)) else again[0]
-        np.testing.assert_array_equal(first.numpy(), first_again.numpy())
-        console.print(f"saved as {path.stat().st_size / 1e6:.0f} MB, loaded, same numbers")
+        again = first(uc.load(path)(**feeds))
+        np.testing.assert_array_equal(output, again)
+        console.print(f"saved as {path.stat().st_size / 1e6:.1f} MB, loaded, same numbers")
+
+
+def first(outputs: object) -> np.ndarray:
+    """The first output of a model, which may have one or several."""
+    return (outputs if hasattr(outputs, "numpy") else outputs[0]).numpy()
 
 
 if __name__ == "__main__":

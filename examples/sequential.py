@@ -1,7 +1,7 @@
 """The passes one by one, with the text edited by hand in between.
 
-After AnnotateCandidates the module is printed, the first candidate of oneDNN is struck out of the text, and
-the edited text goes on through the other passes.
+What a pass knows is in the module's text. So after AnnotateCandidates the first candidate of oneDNN is struck
+out of the text, and the edited text goes on through the other passes: the plan has to do without it.
 """
 
 import re
@@ -13,6 +13,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
+from unity_collage import passes
 
 
 @I.ir_module
@@ -31,22 +32,23 @@ class Layer:
 
 def main() -> None:
     with uc.host_target() as target:
-        annotated = uc.passes.AnnotateCandidates(backends=("onednn", "tvm"))(uc.passes.Prepare()(Layer))
-        text = annotated.script(show_meta=True)
-        edited, count = re.subn(r'\{"backend": "onednn", [^{}]*\}, ', "", text, count=1)
-        assert count == 1
-        mod = tvm.script.from_source(edited)
-        finish = tvm.transform.Sequential(
-            [
-                uc.passes.EstimateCosts(),
-                uc.passes.SearchPartition(),
-                uc.passes.OffloadBYOC(),
-                uc.passes.FuseRemaining(),
-            ]
-        )
-        mod = finish(mod)
-        print(mod.script())
+        mod = passes.Prepare()(Layer)
+        mod = passes.AnnotateCandidates(backends=("onednn", "tvm"))(mod)
+
+        text = mod.script(show_meta=True)
+        candidate = re.search(r'\{"backend": "onednn", [^{}]*\}, ', text)
+        assert candidate is not None
+        print("struck out:", candidate[0])
+        mod = tvm.script.from_source(text.replace(candidate[0], "", 1))
+
+        mod = passes.EstimateCosts()(mod)
+        mod = passes.SearchPartition()(mod)
+        print(f"\n# ---- the plan\n{mod.script()}")
+        mod = passes.OffloadBYOC()(mod)
+        mod = passes.FuseRemaining()(mod)
+        print(f"\n# ---- what is built\n{mod.script()}")
         machine = relax.VirtualMachine(relax.build(mod, target), tvm.cpu())
+
     rng = np.random.default_rng(0)
     x, w, b = (rng.standard_normal(shape, dtype="float32") for shape in ((32, 64), (64, 64), (64,)))
     got = machine["main"](*(tvm.runtime.tensor(value) for value in (x, w, b))).numpy()

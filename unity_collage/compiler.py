@@ -69,7 +69,9 @@ def open_database(path: str | Path | None = None) -> CostDatabase:
     try:
         return CostDatabase(path)
     except (OSError, sqlite3.Error) as error:
-        raise CollageError(f"prices cannot be kept in {path or default_path()}: {first_line(error)}") from error
+        raise CollageError(
+            f"prices cannot be kept in {path or default_path()}: {first_line(error)}"
+        ) from error
 
 
 def _cost_model(database: CostDatabase | str | Path | None, progress: Progress | None) -> CostModel:

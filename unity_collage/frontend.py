@@ -26,7 +26,9 @@ def import_model(model: Model) -> tuple[IRModule, tuple[str, ...] | None]:
     if isinstance(model, (str, Path)):
         model = read_onnx(Path(model))
     if not isinstance(model, onnx.ModelProto):
-        raise ModelError(f"a model is an IRModule, an onnx.ModelProto or a path, not a {type(model).__name__}")
+        raise ModelError(
+            f"a model is an IRModule, an onnx.ModelProto or a path, not a {type(model).__name__}"
+        )
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
     return _imported(model), names
@@ -51,4 +53,3 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         return onnx.load(path)
     except Exception as error:  # protobuf's own errors have no common base
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
-

@@ -10,9 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-import tvm
+import tvm_ffi
 
 from .errors import CollageError, first_line
+
+_CHATTER = "Warning: Scope "
+"""TVM warns of the memory scope of every constant, which is empty, once a VM has been started on a program."""
 
 
 def export(executable: Any, path: str | Path) -> None:
@@ -20,8 +23,7 @@ def export(executable: Any, path: str | Path) -> None:
     if reason := why_no_library(path):
         raise CollageError(f"{path} cannot be written: {reason}")
     try:
-        # A VM that has been started makes TVM warn of the memory scope of every constant, which is empty.
-        with without_lines("Scope Saving:"):
+        with without_lines(_CHATTER):
             executable.export_library(str(path))
     except RuntimeError as error:  # so TVM says that the C++ compiler failed, or is missing
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
@@ -30,12 +32,14 @@ def export(executable: Any, path: str | Path) -> None:
 def read(path: str | Path) -> Any:
     """The module in a shared library, also when this process has read another from ``path`` before.
 
-    The dynamic loader knows files by name, so the file gets a new one for the time of loading.
+    The dynamic loader knows files by name, so the file gets a new one for the time of loading; TVM's own
+    ``load_module`` would undo that.
     """
     with TemporaryDirectory() as folder:
         alias = Path(folder) / "program.so"
         alias.symlink_to(Path(path).resolve())
-        return tvm.runtime.load_module(str(alias))
+        with without_lines(_CHATTER):
+            return tvm_ffi.load_module(str(alias))
 
 
 def why_no_library(path: str | Path) -> str | None:

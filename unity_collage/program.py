@@ -41,7 +41,7 @@ class Program:
         self._executable = executable
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
         self.input_names = tuple(self._parameters() if input_names is None else input_names)
-        """As the model calls them; a program that was loaded has them as ``main`` does."""
+        """As the model calls them."""
         self.mod = mod
         """The final IRModule; None for a program that was loaded."""
         self.plan = plan
@@ -103,7 +103,11 @@ def load(path: str | Path) -> Program:
             runtime.load(name)
     try:
         return Program(library_file.read(path))
-    except (RuntimeError, AttributeError, ValueError) as error:  # a loader of its parts, or a part that is not there
+    except (
+        RuntimeError,
+        AttributeError,
+        ValueError,
+    ) as error:  # a loader of its parts, or a part that is not there
         why = "; ".join([first_line(error), *missing.values()])
         raise CollageError(f"{path} is no program that can be loaded here: {why}") from error
 
@@ -112,9 +116,11 @@ def argument(value: Any) -> Any:
     """An input as the VM takes it: arrays as tensors, tuples of them as tuples."""
     if isinstance(value, (tuple, list)):
         return tuple(argument(field) for field in value)
-    return value if isinstance(value, tvm_ffi.Object) else tvm.runtime.tensor(np.asarray(value))
+    if isinstance(value, (tvm.runtime.Tensor, tvm_ffi.Object)):
+        return value
+    return tvm.runtime.tensor(np.asarray(value))
 
 
 def identifier(name: str) -> str:
-    """An input's name as the importer writes it into Relax: ``gpu_0/data`` -> ``gpu_0_data``."""
+    """An input's name as a keyword of Python and as Relax prints it: ``gpu_0/data`` -> ``gpu_0_data``."""
     return re.sub(r"\W", "_", name)

@@ -34,7 +34,9 @@ def errors(got: list[np.ndarray], expected: list[np.ndarray]) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("backends", [("onednn",), ("openblas",), ("tvm",), None], ids=lambda b: "+".join(b or ("mixed",)))
+@pytest.mark.parametrize(
+    "backends", [("onednn",), ("openblas",), ("tvm",), None], ids=lambda b: "+".join(b or ("mixed",))
+)
 @pytest.mark.parametrize("name", ["mnist_mlp", "nasrnn", "squeezenet"])
 def test_every_tenth_tensor_agrees_with_onnx_runtime(name: str, backends: tuple[str, ...] | None) -> None:
     model = tapped(models.load(name))

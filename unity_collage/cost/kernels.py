@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -22,23 +22,22 @@ class NoKernel(Exception):
     """The backend does not make one kernel of this; the text is the reason."""
 
 
-def build_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target) -> Any:
-    """A callable of the activations of ``func`` and its outputs, in destination-passing style.
+def build_kernel(
+    func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
+) -> tuple[Any, list[tvm.runtime.Tensor]]:
+    """A kernel in destination-passing style, and its constant operands as it wants them.
 
-    ``arrays`` are values for all parameters; those of lifted constants are bound (to a library) or
-    appended by :func:`kernel_arguments` (for TVM).
+    It takes the activations of ``func``, these constants, and the outputs. ``arrays`` are values for all
+    parameters; those of lifted constants are data: a library keeps them, TVM may have stored them anew.
     """
     if backend.codegen is None:
-        return _tvm_kernel(func.without_attr(LIFTED), target)
-    return _library_kernel(func, arrays, backend)
+        return _tvm_kernel(func, arrays, target)
+    return _library_kernel(func, arrays, backend), []
 
 
-def kernel_arguments(
-    func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend
-) -> list[tvm.runtime.Tensor]:
-    """The input tensors that the kernel of :func:`build_kernel` takes."""
-    count = len(arrays) if backend.codegen is None else len(arrays) - int(func.attrs[LIFTED])
-    return [tvm.runtime.tensor(array) for array in arrays[:count]]
+def activation_tensors(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[tvm.runtime.Tensor]:
+    """The input tensors of the kernel of :func:`build_kernel` that are no constants."""
+    return [tvm.runtime.tensor(array) for array in arrays[: len(arrays) - int(func.attrs[LIFTED])]]
 
 
 def output_tensors(func: relax.Function) -> list[tvm.runtime.Tensor]:
@@ -78,9 +77,7 @@ def why_wrong(got: Sequence[np.ndarray], expected: Sequence[np.ndarray], toleran
 
 
 def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Any:
-    count = int(func.attrs[LIFTED])
-    lifted = func.params[len(func.params) - count :]
-    values = {var: relax.const(arrays[len(arrays) - count + i]) for i, var in enumerate(lifted)}
+    values = _constants(func, arrays)
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)
     external = external_function(bound, backend.name, "candidate", "candidate")
     assert backend.codegen is not None
@@ -91,19 +88,43 @@ def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend:
     raise NoKernel(f"the code generator of {backend.name} made no function")
 
 
-def _tvm_kernel(func: relax.Function, target: Target) -> Any:
-    builder = relax.BlockBuilder()
-    callee = builder.add_func(func.with_attr("Primitive", 1), "kernel")
-    params = [relax.Var(param.name, param.ty) for param in func.params]
-    with builder.function("main", params):
-        with builder.dataflow():
-            result = builder.emit_output(relax.Call(callee, params, ret_ty=func.ret_ty))
-        builder.emit_func_output(result)
+def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax.Var, relax.Expr]:
+    """The values of the parameters that are constants in the program."""
+    first = len(func.params) - int(func.attrs[LIFTED])
+    return {var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])}
+
+
+def _tvm_kernel(
+    func: relax.Function, arrays: Sequence[np.ndarray], target: Target
+) -> tuple[Any, list[tvm.runtime.Tensor]]:
     with target:
-        lowered = FuseRemaining()(builder.get())
+        lowered = FuseRemaining()(_caller(func, _constants(func, arrays)))
     kernels = {gvar: f for gvar, f in lowered.functions_items() if isinstance(f, tirx.PrimFunc)}
     if len(kernels) != 1:
         raise NoKernel(f"TVM makes {len(kernels)} kernels of it, not one")
     (kernel,) = kernels.values()
     library = tvm.compile(IRModule({"kernel": kernel.with_attr("global_symbol", "kernel")}), target=target)
-    return library["kernel"]
+    return library["kernel"], _constants_of_call(lowered["main"])
+
+
+def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> IRModule:
+    """A module whose ``main`` takes the activations of ``func`` and calls it with them and ``constants``."""
+    builder = relax.BlockBuilder()
+    callee = builder.add_func(func.without_attr(LIFTED).with_attr("Primitive", 1), "kernel")
+    params = [relax.Var(param.name, param.ty) for param in func.params if param not in constants]
+    with builder.function("main", params):
+        with builder.dataflow():
+            args = [*params, *constants.values()]
+            result = builder.emit_output(relax.Call(callee, args, ret_ty=func.ret_ty))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _constants_of_call(main: relax.Function) -> list[tvm.runtime.Tensor]:
+    """The constants that ``main`` passes to its one kernel, behind its own parameters and in order."""
+    values = [binding.value for block in main.body.blocks for binding in block.bindings]
+    (call,) = [v for v in values if isinstance(v, relax.Call) and v.op == ir.Op.get("relax.call_tir")]
+    args, count = list(call.args[1]), len(main.params)
+    if not all(arg.same_as(param) for arg, param in zip(args, main.params, strict=False)):
+        raise NoKernel("TVM passes other activations to the kernel, or in another order")
+    return [constant.value for constant in args[count:]]

@@ -19,10 +19,9 @@ from tvm.target import Target
 
 from .. import runtime
 from ..backends.registry import get
-from ..graph.extract import LIFTED
 from .caches import evict_bytes
 from .inputs import random_inputs
-from .kernels import build_kernel, expected_outputs, kernel_arguments, output_tensors, why_wrong
+from .kernels import activation_tensors, build_kernel, expected_outputs, output_tensors, why_wrong
 from .launch import launch_seconds
 from .method import Method
 
@@ -60,14 +59,14 @@ class Worker:
             self._arrays = random_inputs(func)
             self._expected = expected_outputs(func, self._arrays)
             self._digest = request["digest"]
-        kernel = build_kernel(func, self._arrays, backend, target)
-        inputs, outputs = kernel_arguments(func, self._arrays, backend), output_tensors(func)
-        kernel(*inputs, *outputs)
+        kernel, constants = build_kernel(func, self._arrays, backend, target)
+        activations, outputs = activation_tensors(func, self._arrays), output_tensors(func)
+        kernel(*activations, *constants, *outputs)
         reason = why_wrong([o.numpy() for o in outputs], self._expected, _tolerance(func))
         if reason is not None:
             return {"reason": reason}
-        activations = inputs[: len(func.params) - int(func.attrs[LIFTED])]
-        return self._time(kernel, [*inputs, *outputs], [*activations, *outputs], request["weights_in"])
+        args, warm = [*activations, *constants, *outputs], [*activations, *outputs]
+        return self._time(kernel, args, warm, request["weights_in"])
 
     def _time(self, kernel: Any, args: list[Any], warm: list[Any], weights_in: str) -> dict[str, Any]:
         """Median seconds of a run, the middle half, and how many runs."""

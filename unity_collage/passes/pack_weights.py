@@ -15,6 +15,7 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
+from tvm.relax.expr import _update_type
 
 from ..schedule import weights
 from ..schedule.machine import Machine
@@ -36,10 +37,34 @@ class PackWeights:
     """The processor that the kernels will be scheduled for; the target in scope when not given."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        plans = plans_of(mod, Machine.of(self.target or current_target()))
+        packed = packed_kernels(mod, Machine.of(self.target or current_target()))
         constants = _Constants()
-        functions = {gvar: _packed(gvar, func, plans, constants) for gvar, func in mod.functions_items()}
+        functions = {gvar: _calling(func, packed, constants) for gvar, func in mod.functions_items()}
+        for gvar, kernel in packed.items():
+            del functions[gvar]
+            functions[kernel.name] = kernel.func
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKernel:
+    """A kernel over panels, under a name of its own type, and the panels of its arguments by position."""
+
+    name: ir.GlobalVar
+    func: tirx.PrimFunc
+    panels: Mapping[int, Panels]
+
+
+def packed_kernels(mod: IRModule, machine: Machine) -> dict[ir.GlobalVar, PackedKernel]:
+    """The kernels to pack, by their name in ``mod``."""
+    packed: dict[ir.GlobalVar, PackedKernel] = {}
+    for gvar, plan in plans_of(mod, machine).items():
+        func: Node = mod[gvar]
+        kernel = weights.packed(func, {func.params[i]: panels for i, panels in plan.items()})
+        name = ir.GlobalVar(gvar.name_hint)
+        _update_type(name, kernel.ty)
+        packed[gvar] = PackedKernel(name, kernel, plan)
+    return packed
 
 
 def plans_of(mod: IRModule, machine: Machine) -> dict[ir.GlobalVar, Plan]:
@@ -108,21 +133,20 @@ class _Constants:
         return self._packed[key]
 
 
-def _packed(
-    gvar: ir.GlobalVar, func: Node, plans: Mapping[ir.GlobalVar, Plan], constants: _Constants
+def _calling(
+    func: ir.BaseFunc, packed: Mapping[ir.GlobalVar, PackedKernel], constants: _Constants
 ) -> ir.BaseFunc:
-    if gvar in plans:
-        return weights.packed(func, {func.params[i]: panels for i, panels in plans[gvar].items()})
+    """``func`` with its calls of packed kernels over packed constants."""
     if not isinstance(func, relax.Function):
         return func
 
     def site(call: Node) -> Node:
-        plan = plans.get(call.args[0]) if _calls_kernel(call) else None
-        if plan is None:
+        kernel = packed.get(call.args[0]) if _calls_kernel(call) else None
+        if kernel is None:
             return call
-        args = [
-            constants.packed(arg, plan[i]) if i in plan else arg for i, arg in enumerate(call.args[1])
-        ]
-        return relax.Call(call.op, [call.args[0], relax.Tuple(args)], call.attrs, call.ty_args, ret_ty=call.ty)
+        args = list(call.args[1])
+        for i, panels in kernel.panels.items():
+            args[i] = constants.packed(args[i], panels)
+        return relax.Call(call.op, [kernel.name, relax.Tuple(args)], call.attrs, call.ty_args, ret_ty=call.ty)
 
     return tvm_ffi.structural_map(func, (relax.Call, site))

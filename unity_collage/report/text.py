@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Column, Table
 
 from .. import runtime
@@ -25,10 +26,9 @@ def plan_summary(name: str, plan: Mapping[str, Any]) -> RenderableType:
     """What became of the function ``name``: a line, the share of each backend, the dearest kernels."""
     kernels: Kernels = list(plan["kernels"])
     if not kernels:
-        return f"[bold]{name}[/bold]: nothing to choose, TVM compiles it as it is"
+        return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is", *_remarks(plan))
     headline = f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan['seconds'])}"
-    parts: list[RenderableType] = [headline, "", backend_shares(kernels), "", kernel_table(plan)]
-    return Group(*parts, *_remarks(plan))
+    return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
 
 
 def backend_shares(kernels: Kernels) -> Table:
@@ -46,7 +46,10 @@ def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
     kernels: Kernels = list(plan["kernels"])
     total = _seconds(kernels)
     # The one column that gives way when the terminal is narrow: a label has no spaces to break at.
-    label, figures = Column("kernel", overflow="ellipsis"), [_right(name) for name in ("count", "time", "share")]
+    label, figures = (
+        Column("kernel", overflow="ellipsis"),
+        [_right(name) for name in ("count", "time", "share")],
+    )
     table = Table(label, _left("backend"), *figures, _left("next best"), box=None)
     groups = list(_grouped(kernels, "label", "backend").items())
     for (label_text, backend), group in groups[:rows]:
@@ -62,11 +65,11 @@ def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
 
 def backend_table(backends: Iterable[Backend]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used."""
-    table = Table("backend", "version", Column("state", overflow="fold"), box=None)
+    table = Table(_left("backend"), "state", box=None)
     for backend in backends:
         reason = backend.why_unavailable()
-        version = backend.fingerprint().removeprefix(f"{backend.name} ")
-        table.add_row(backend.name, version, "available" if reason is None else reason)
+        state = f"available: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
+        table.add_row(backend.name, escape(state))
     conflict = runtime.why_pools_conflict()
     return table if conflict is None else Group(table, "", f"warning: {conflict}")
 
@@ -92,13 +95,13 @@ def duration(seconds: float) -> str:
 
 
 def _remarks(plan: Mapping[str, Any]) -> list[RenderableType]:
-    """What a reader should know besides: bids that failed, and what has no price."""
-    remarks: list[RenderableType] = []
-    if plan["unpriced"]:
-        first = plan["unpriced"][0]
-        example = f"{first['backend']} {first['label']}: {first['reason']}"
-        remarks += ["", f"{_count(len(plan['unpriced']), 'candidate')} without a price, such as {example}"]
-    return remarks
+    """What a reader should know besides: candidates that could not be priced."""
+    unpriced = plan["unpriced"]
+    if not unpriced:
+        return []
+    first = unpriced[0]
+    example = f"{first['backend']} {first['label']}: {first['reason']}"
+    return ["", escape(f"{_count(len(unpriced), 'candidate')} without a price, such as {example}")]
 
 
 def _next_best(kernels: Kernels) -> str:

@@ -107,6 +107,11 @@ def _operand(stage: Stage) -> Expr:
 
 def why_not_lanes(stage: Stage) -> str | None:
     """Why partial results in lanes would not be the reduction."""
+    return why_not_partial(stage) or _why_not_along_memory(stage)
+
+
+def why_not_partial(stage: Stage) -> str | None:
+    """Why partial results, each from the start and joined at the end, would not be the reduction."""
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore) or not stage.iters:
         return "it computes several numbers at once"
@@ -119,7 +124,7 @@ def why_not_lanes(stage: Stage) -> str | None:
     neutral = {tirx.Add: 0, tirx.Mul: 1}.get(type(store.value))
     if neutral is not None and getattr(stage.init.value, "value", None) != neutral:
         return "it does not start from the neutral element"
-    return _why_not_along_memory(stage)
+    return None
 
 
 def _why_not_along_memory(stage: Stage) -> str | None:

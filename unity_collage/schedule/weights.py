@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import tvm_ffi
 from tvm import tirx
@@ -88,9 +89,7 @@ def _buffer(param: Buffer, shape: Sequence[int]) -> Buffer:
     return build.buffer([tirx.const(extent, "int64") for extent in shape], param, param.name)
 
 
-def _dimensions(
-    load: Access, stage: Stage, lane: Iter
-) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
+def _dimensions(load: Access, stage: Stage, lane: Iter) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
     """The dimensions of what ``load`` reads: those outside of the panels, inside in the order of reading, and
     the one to cut."""
     place = {it.var: number for number, it in enumerate(stage.iters)}
@@ -110,10 +109,9 @@ def _dimensions(
 
 def _lone_width(size: int, one: int, machine: Machine) -> int:
     """The width for a product with a vector: the threads get equal shares, in as wide panels as there can be."""
-    vectors = -(-size // one)
+    vectors = ceil(size / one)
 
     def last_done(registers: int) -> int:
-        return -(-(-(-vectors // registers)) // machine.cores) * registers
+        return ceil(ceil(vectors / registers) / machine.cores) * registers
 
-    most = range(1, min(_PANEL_REGISTERS, vectors) + 1)
-    return one * min(reversed(most), key=last_done)
+    return one * min(range(min(_PANEL_REGISTERS, vectors), 0, -1), key=last_done)

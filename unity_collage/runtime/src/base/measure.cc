@@ -29,6 +29,7 @@ double SecondsSince(Clock::time_point start) {
 // Touches every cache line of a range on the pool, with `touch` for each line.
 template <typename Touch>
 void ForEachLine(std::byte* data, int64_t nbytes, const Touch& touch) {
+  if (nbytes == 0) return;
   const int threads = NumThreads();
   const int64_t share = (nbytes / kCacheLine + threads - 1) / threads * kCacheLine;
   ParallelFor(threads, threads, [&](int64_t thread) {

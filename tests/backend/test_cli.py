@@ -1,0 +1,256 @@
+"""The command line as its user meets it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
+
+import unity_collage as uc
+from unity_collage import bench, cli
+from unity_collage.report import bench_table, duration, plan_summary
+from unity_collage.testing import models
+
+Run = Callable[..., tuple[int, list[str], list[str]]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command on a terminal of 80 columns: its exit code, output and errors by line."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: object) -> tuple[int, list[str], list[str]]:
+        code = cli.main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return code, out.splitlines(), err.splitlines()
+
+    return command
+
+
+def saved(path: Path, *nodes: onnx.NodeProto, weights: int = 4) -> Path:
+    """A model that computes ``y`` from ``x`` (2 x 4) and ``w`` (``weights`` x 3)."""
+
+    def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    w = numpy_helper.from_array(np.ones((weights, 3), "float32"), "w")
+    graph = helper.make_graph(nodes, "small", [value("x", 2, 4)], [value("y", 2, 3)], [w])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own.ops", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+PRODUCT = helper.make_node("MatMul", ["x", "w"], ["y"])
+
+
+@pytest.fixture(scope="module")
+def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prices of the small model, measured once."""
+    folder = tmp_path_factory.mktemp("prices")
+    uc.compile(saved(folder / "small.onnx", PRODUCT), database=folder / "costs.sqlite")
+    return folder / "costs.sqlite"
+
+
+def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path: Path, prices: Path) -> None:
+    model, program, plan = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "m.so", tmp_path / "plan.json"
+    code, out, err = run("compile", model, "-o", program, "--report", plan, "--database", prices)
+    assert (code, err) == (0, [])
+    assert out[0].startswith("main: 1 kernel, predicted ")
+    assert out[-2:] == [f"wrote {plan}", f"wrote {program}"]
+    assert json.loads(plan.read_text())["main"]["kernels"][0]["label"] == "matmul"
+    np.testing.assert_allclose(uc.load(program)(np.ones((2, 4), "float32")).numpy(), np.full((2, 3), 4.0))
+
+
+def test_bench_shows_both_runtimes(
+    run: Run, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.bench, "interleaved", partial(bench.interleaved, round_seconds=0.01))
+    model = saved(tmp_path / "m.onnx", PRODUCT)
+    code, out, err = run("bench", model, "--against", "onnxruntime", "--rounds", 2, "--database", prices)
+    assert (code, err) == (0, [])
+    assert [line.split()[0] for line in out] == ["runtime", "unity_collage", "onnxruntime"]
+    assert out[2].split()[-1] in ("slower", "faster")
+
+
+def test_backends_are_listed_with_their_versions(run: Run) -> None:
+    code, out, _ = run("backends")
+    assert code == 0
+    assert [name for name in ("onednn", "openblas", "tvm") if any(line.split()[0] == name for line in out)]
+    assert all(len(line) <= 80 for line in out)
+
+
+def test_a_backend_that_cannot_be_used_says_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unity_collage.runtime.vendors.Vendor.path", lambda self: None)
+    _, out, _ = run("backends")
+    text = " ".join(" ".join(out).split())
+    assert "libdnnl.so.3 is missing: pip install onednn-cpu-gomp" in text
+
+
+def _garbage(folder: Path) -> list[object]:
+    (folder / "text.onnx").write_text("no protobuf")
+    return [folder / "text.onnx"]
+
+
+def _empty(folder: Path) -> list[object]:
+    (folder / "empty.onnx").touch()
+    return [folder / "empty.onnx"]
+
+
+def _no_database(folder: Path) -> list[object]:
+    (folder / "notes.txt").write_text("these are no prices, but quite some text of mine\n" * 50)
+    return [saved(folder / "m.onnx", PRODUCT), "--database", folder / "notes.txt"]
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], list[object]], str]] = {
+    "no file": (lambda f: [f / "no.onnx"], "no.onnx is not a file"),
+    "a folder": (lambda f: [f], "is not a file"),
+    "no ONNX": (_garbage, "text.onnx is not an ONNX model: "),
+    "an empty file": (_empty, "this model cannot be imported: "),
+    "an operator that is not imported": (
+        lambda f: [saved(f / "m.onnx", helper.make_node("Own", ["x"], ["y"], domain="own.ops"))],
+        "this model cannot be imported: The following operators are not supported for frontend ONNX: Own",
+    ),
+    "shapes that do not fit": (
+        lambda f: [saved(f / "m.onnx", PRODUCT, weights=5)],
+        "this model cannot be imported: Error converting operator MatMul",
+    ),
+    "an unknown backend": (
+        lambda f: [saved(f / "m.onnx", PRODUCT), "--backends", "cudnn"],
+        "no backend named 'cudnn'; there are: onednn, openblas, tvm",
+    ),
+    "a database that is none": (_no_database, "notes.txt: file is not a database"),
+    "an output in no folder": (
+        lambda f: [saved(f / "m.onnx", PRODUCT), "-o", f / "none" / "m.so"],
+        "m.so cannot be written: there is no folder",
+    ),
+    "an output of another kind": (
+        lambda f: [saved(f / "m.onnx", PRODUCT), "-o", f / "m.dll"],
+        "m.dll cannot be written: the name of a shared library ends in .so",
+    ),
+    "a report in no folder": (
+        lambda f: [saved(f / "m.onnx", PRODUCT), "--report", f / "none" / "plan.json"],
+        "plan.json cannot be written: there is no folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_before_anything_is_measured(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    arguments, reason = MISTAKES[mistake]
+    code, out, err = run("compile", *arguments(tmp_path))
+    assert (code, out, len(err)) == (1, [], 1)
+    assert err[0].startswith("unity-collage: ") and reason in err[0]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["compile"], ["--threads", "0", "backends"], ["bench", "m", "--rounds", "x"]]
+)
+def test_wrong_arguments_show_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: unity-collage")
+
+
+def test_ctrl_c_keeps_the_prices_and_ends_the_worker(tmp_path: Path) -> None:
+    onnx.save(models.load("squeezenet"), tmp_path / "squeezenet.onnx")
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    command = [sys.executable, "-m", "unity_collage.cli", "compile", str(tmp_path / "squeezenet.onnx"),
+               "--database", str(database.path)]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while len(database) < 3 and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        workers = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err == "unity-collage: interrupted; every price measured so far is kept\n"
+    assert len(database) >= 3
+    assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def children(pid: int) -> list[str]:
+    """The processes that ``pid`` has started, and that still run."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def kernel(backend: str, label: str, seconds: float, **others: float) -> dict[str, object]:
+    bids = [{"backend": name, "seconds": price} for name, price in others.items()]
+    return {"backend": backend, "label": label, "seconds": seconds, "others": bids}
+
+
+def shown(plan: dict[str, object], width: int = 80) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(plan_summary("main", plan))
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
+    label = "permute_dims+reshape+permute_dims+matmul+add+relu"
+    kernels = [
+        kernel("onednn", label, 30e-6, tvm=45e-6),
+        kernel("onednn", label, 30e-6, tvm=45e-6, openblas=900e-6),
+        kernel("tvm", "relu", 40e-9, onednn=8e-3),
+        *(kernel("tvm", f"exp{number}", 1e-9) for number in range(20)),
+    ]
+    reason = "TVM makes 0 kernels of it, not one"
+    unpriced = [{"backend": "tvm", "label": "split", "reason": reason}]
+    lines = shown({"kernels": kernels, "seconds": 61e-6, "unpriced": unpriced})
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "main: 23 kernels, predicted 61.0 us"
+    assert [line.split()[-3:] for line in lines if line.startswith(" onednn")] == [["60.0", "us", "99.9%"]]
+    assert [line.split()[-5:] for line in lines if "permute" in line] == [
+        ["60.0", "us", "99.9%", "tvm", "1.50x"]
+    ]
+    assert [line.split() for line in lines if line.startswith(" relu")] == [
+        ["relu", "tvm", "1", "40", "ns", "0.1%", "onednn", ">10x"]
+    ]
+    assert lines[-4].split() == ["(7", "kinds", "more)", "7", "7", "ns", "0.0%"]
+    assert " ".join(lines[-2:]) == f"1 candidate without a price, such as tvm split: {reason}"
+
+
+def test_a_function_without_kernels_says_so() -> None:
+    assert shown({"kernels": [], "seconds": 0.0, "unpriced": []}) == [
+        "main: nothing has a price, TVM compiles it as it is"
+    ]
+
+
+def test_the_bench_table_says_who_is_faster() -> None:
+    medians = {"unity_collage": [2e-3, 1e-3, 3e-3], "slow": [4e-3] * 3, "fast": [1e-3] * 3}
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(bench_table(medians, "unity_collage", {"slow": 2.0, "fast": 0.5}))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    assert lines[1].split() == ["unity_collage", "2.00", "ms", "1.00", "ms", "3.00", "ms"]
+    assert lines[2].endswith("2.00x slower") and lines[3].endswith("2.00x faster")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 ns"),
+        (34e-12, "0 ns"),
+        (2.7e-7, "270 ns"),
+        (1.234e-6, "1.23 us"),
+        (0.0456, "45.6 ms"),
+        (123.4, "123 s"),
+    ],
+)
+def test_durations_have_three_digits(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,44 @@
+"""Each example runs as a newcomer would run it, and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+RUNS = {
+    "mnist.py": (
+        [],
+        ["# ---- after collage.Prepare", "# ---- after collage.AnnotateCandidates", '"collage.candidates"',
+         "# ---- after collage.EstimateCosts", '"collage.costs"', "# ---- after collage.SearchPartition",
+         '"collage.plan"', "# ---- after collage.OffloadBYOC", "# ---- after collage.FuseRemaining", "scores: [["],
+    ),
+    "onnx_model.py": (["mnist_mlp"], ["main: ", "output (1, 10), median ", "loaded, same numbers"]),
+    "sequential.py": ([], ["struck out: ", "# ---- the plan", "numbers agree with numpy"]),
+}  # fmt: skip
+"""Arguments, and what is printed in this order."""
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
+    arguments, promised = RUNS[name]
+    # Prices of its own: what other runs have measured on this machine plays no part.
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    result = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    places = [result.stdout.find(text) for text in promised]
+    assert -1 not in places, f"{promised[places.index(-1)]!r} is missing in:\n{result.stdout}"
+    assert places == sorted(places)

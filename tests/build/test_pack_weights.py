@@ -1,0 +1,230 @@
+"""PackWeights: weights that are constants everywhere are stored in the order in which tiles read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import tvm
+from schedule_checks import LOWERING, TARGET, floats, padded, windows
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+from tvm.relax import op
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+
+from unity_collage.passes.fuse_remaining import FuseRemaining
+from unity_collage.passes.pack_weights import PackWeights
+from unity_collage.schedule import ScheduleCPU
+from unity_collage.schedule.panels import Panels
+
+NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+
+
+def module(build, shape: tuple[int, ...], weights: Sequence[np.ndarray]) -> IRModule:
+    """``main(x)`` calls one kernel, computed by ``build``, with ``weights`` as constants."""
+    builder = relax.BlockBuilder()
+    types = [relax.TensorType(shape, "float32"), *(relax.const(array).ty for array in weights)]
+    params = [relax.Var(f"p{i}", ty) for i, ty in enumerate(types)]
+    with builder.function("kernel", params, attrs={"Primitive": 1}, private=True):
+        with builder.dataflow():
+            result = builder.emit_output(build(*params))
+        kernel = builder.emit_func_output(result)
+    x = relax.Var("x", types[0])
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.Call(kernel, [x, *map(relax.const, weights)]))
+        builder.emit_func_output(result)
+    with TARGET:
+        return tvm.transform.Sequential(LOWERING)(builder.get())
+
+
+def calls(mod: IRModule) -> list[relax.Call]:
+    return [binding.value for block in mod["main"].body.blocks for binding in block.bindings]
+
+
+def constants(mod: IRModule) -> list[list[tuple[int, ...] | None]]:
+    """The shapes of the constants at each call, None for what is none."""
+    return [
+        [tuple(arg.value.shape) if isinstance(arg, ir.GenericConst) else None for arg in call.args[1]]
+        for call in calls(mod)
+    ]
+
+
+def run(mod: IRModule, *inputs: np.ndarray) -> np.ndarray:
+    executable = relax.build(ScheduleCPU(TARGET)(mod), TARGET)
+    return relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, inputs)).numpy()
+
+
+def layer(x, w, b):
+    return op.nn.relu(op.add(op.matmul(x, w), b))
+
+
+def assert_layer(mod: IRModule, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> None:
+    expected = np.maximum(x @ w + b, 0)
+    np.testing.assert_allclose(run(mod, x), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def test_the_constant_and_the_buffer_are_panels_and_the_bias_is_not() -> None:
+    w, b = floats(784, 256), floats(256)
+    after = PackWeights(TARGET)(module(layer, (1, 784), [w, b]))
+    assert constants(after) == [[None, (2, 784, 128), (256,)]]
+    assert [int(extent) for extent in after["kernel"].params[1].shape] == [2, 784, 128]
+    packed = calls(after)[0].args[1][1].value.numpy()
+    np.testing.assert_array_equal(packed, np.stack([w[:, :128], w[:, 128:]]))
+    assert_layer(after, floats(1, 784), w, b)
+
+
+@pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
+@pytest.mark.parametrize("rows", [1, 5, 33])
+def test_products_of_odd_sizes_are_the_same_numbers(rows: int, columns: int) -> None:
+    w, b = floats(200, columns), floats(columns)
+    after = PackWeights(TARGET)(module(layer, (rows, 200), [w, b]))
+    (_, shape, _) = constants(after)[0]
+    assert (len(shape) == 3) == (columns >= 100)
+    assert_layer(after, floats(rows, 200), w, b)
+
+
+def test_the_last_panel_overlaps_its_neighbour() -> None:
+    panels = Panels(outside=(), inside=(0,), cut=1, size=10, width=4)
+    w = np.arange(20).reshape(2, 10)
+    assert panels.shape([2, 10]) == [3, 2, 4]
+    assert panels.pack(w)[2].tolist() == [[6, 7, 8, 9], [16, 17, 18, 19]]
+
+
+@pytest.mark.parametrize(("rows", "packed"), [(1, (300, 200)), (40, (5, 200, 64))])
+def test_transposed_weights_are_turned_where_tiles_would_copy_them(
+    rows: int, packed: tuple[int, ...]
+) -> None:
+    w, b = floats(300, 200), floats(300)
+    before = module(lambda x, w, b: layer(x, op.permute_dims(w), b), (rows, 200), [w, b])
+    after = PackWeights(TARGET)(before)
+    assert constants(after)[0][1] == packed
+    assert_layer(after, floats(rows, 200), w.T, b)
+
+
+def test_a_residual_and_a_long_epilogue_stay() -> None:
+    w = floats(128, 512)
+
+    def build(x, w):
+        return op.add(op.nn.gelu(op.matmul(x, w)), op.tile(x, [1, 4]))
+
+    before = module(build, (24, 128), [w])
+    after = PackWeights(TARGET)(before)
+    assert len(constants(after)[0][1]) == 3
+    x = floats(24, 128)
+    np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("filters", "size", "channels", "kernel"), [(256, 14, 64, 3), (300, 7, 128, 1)])
+def test_a_convolution_reads_panels_of_its_filters(filters, size, channels, kernel) -> None:
+    w, b = floats(kernel, kernel, channels, filters), floats(filters)
+    pad = kernel // 2
+
+    def build(x, w, b):
+        return op.nn.relu(op.add(op.nn.conv2d(x, w, padding=(pad, pad), **NHWC), b))
+
+    after = PackWeights(TARGET)(module(build, (1, size, size, channels), [w, b]))
+    (_, shape, _) = constants(after)[0]
+    assert sorted(shape)[-2:] != sorted(w.shape)[-2:] and shape[-1] < filters
+    x = floats(1, size, size, channels)
+    found = windows(padded(x, pad, (1, 2)), kernel, 1, (1, 2))
+    expected = np.maximum(np.einsum("nyxcab,abcf->nyxf", found, w) + b, 0)
+    np.testing.assert_allclose(run(after, x), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("groups", [4, 64])
+def test_grouped_convolutions_stay_unpacked(groups: int) -> None:
+    w = floats(3, 3, 64 // groups, 256)
+
+    def build(x, w):
+        return op.nn.conv2d(x, w, padding=(1, 1), groups=groups, **NHWC)
+
+    assert constants(PackWeights(TARGET)(module(build, (1, 14, 14, 64), [w]))) == [[None, w.shape]]
+
+
+def test_weights_that_stay_in_the_innermost_cache_are_left_alone() -> None:
+    before = module(op.matmul, (64, 64), [floats(64, 128)])
+    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+
+
+@I.ir_module
+class Twice:
+    @T.prim_func(private=True, s_tir=True)
+    def product(
+        a: T.Buffer((T.int64(1), T.int64(64)), "float32"),
+        b: T.Buffer((T.int64(64), T.int64(512)), "float32"),
+        c: T.Buffer((T.int64(1), T.int64(512)), "float32"),
+    ):
+        for i, j, k in T.grid(T.int64(1), T.int64(512), T.int64(64)):
+            with T.sblock("c"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    c[vi, vj] = T.float32(0)
+                c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]
+
+    @R.function
+    def main(
+        x: R.Tensor((1, 64), "float32"), v: R.Tensor((64, 512), "float32"), w: R.Tensor((64, 512), "float32")
+    ) -> R.Tuple(R.Tensor((1, 512), "float32"), R.Tensor((1, 512), "float32")):
+        cls = Twice
+        with R.dataflow():
+            first = R.call_tir(cls.product, (x, v), out_ty=R.Tensor((1, 512), "float32"))
+            second = R.call_tir(cls.product, (x, w), out_ty=R.Tensor((1, 512), "float32"))
+            R.output(first, second)
+        return (first, second)
+
+
+def twice(**values: np.ndarray) -> IRModule:
+    return relax.transform.BindParams("main", values)(Twice)
+
+
+def test_two_calls_of_one_kernel_each_get_their_constant() -> None:
+    v, w, x = floats(64, 512), floats(64, 512, seed=1), floats(1, 64)
+    after = PackWeights(TARGET)(twice(v=v, w=w))
+    assert constants(after) == [[None, (4, 64, 128)]] * 2
+    machine = relax.VirtualMachine(relax.build(ScheduleCPU(TARGET)(after), TARGET), tvm.cpu())
+    for out, right in zip(machine["main"](tvm.runtime.tensor(x)), (x @ v, x @ w), strict=True):
+        np.testing.assert_allclose(out.numpy(), right, rtol=1e-4, atol=1e-4)
+
+
+def test_one_call_with_a_variable_keeps_the_kernel_as_it_is() -> None:
+    before = twice(v=floats(64, 512))
+    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+
+
+def test_a_constant_that_two_calls_share_is_packed_once() -> None:
+    before = twice(v=floats(64, 512))
+    w = before["main"].params[1]
+    (shared,) = (arg for arg in calls(before)[0].args[1] if isinstance(arg, ir.GenericConst))
+    main = before["main"].bind_params({w: shared})
+    after = PackWeights(TARGET)(
+        IRModule({**dict(before.functions_items()), before.get_global_var("main"): main})
+    )
+    first, second = (call.args[1][1] for call in calls(after))
+    assert tuple(first.value.shape) == (4, 64, 128) and first.value.same_as(second.value)
+
+
+def test_a_kernel_that_others_may_call_keeps_its_parameters() -> None:
+    before = twice(v=floats(64, 512), w=floats(64, 512, seed=1))
+    public = before["product"].with_attr("global_symbol", "product")
+    before = IRModule({**dict(before.functions_items()), before.get_global_var("product"): public})
+    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+
+
+def test_scheduled_kernels_are_left_alone_so_a_second_run_changes_nothing() -> None:
+    once = ScheduleCPU(TARGET)(PackWeights(TARGET)(twice(v=floats(64, 512), w=floats(64, 512, seed=1))))
+    tvm.ir.assert_structural_equal(PackWeights(TARGET)(once), once)
+
+
+def test_fuse_remaining_packs_and_reads_panels_from_end_to_end() -> None:
+    w, b = floats(784, 256), floats(256)
+    before = module(layer, (1, 784), [w, b])
+    with TARGET:
+        packed, plain = FuseRemaining()(before), FuseRemaining(pack=False)(before)
+    assert constants(packed) == [[None, (2, 784, 128), (256,)]]
+    assert constants(plain) == [[None, (784, 256), (256,)]]
+    (kernel,) = (func for func in packed.functions.values() if isinstance(func, tirx.PrimFunc))
+    assert "acc" in kernel.script() and "//" not in kernel.script()

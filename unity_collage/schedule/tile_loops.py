@@ -1,0 +1,225 @@
+"""The loops over the register tiles of one reduction, and what is inside of one tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import ForKind
+from tvm.tirx.stmt import Stmt
+
+from . import build, lanes, packing, tiling
+from .axes import axis
+from .machine import Machine
+from .stage import Access, Buffer, Expr, Iter, Stage, Var, expensive_calls
+from .tiling import Tile
+
+_TASKS_A_CORE = 8
+_CHAINS = 4
+"""Vectors of sums at a time that hide the latency of the addition."""
+_LEAST_STEPS = 8
+"""Steps of a reduction in each of its chains for these to pay."""
+_LEAST_TURNS = 4
+"""Rows of tiles that must use a copy of columns for it to pay."""
+
+Values = dict[Var, Expr]
+Write = Callable[[Expr, Values], Stmt]
+"""Writes the element at a place of the tile, given the values of the iterators."""
+
+
+class TileLoops:
+    """The loops over tiles of one reduction."""
+
+    def __init__(self, stage: Stage, result: Stage, tile: Tile, machine: Machine) -> None:
+        self.stage, self.result, self.tile, self.machine = stage, result, tile, machine
+        turns, self.left = build.tiled(tile.lane.size or 1, tile.width)
+        self.column = axis(tile.lane.var, turns)
+        turns, self.top = build.tiled(tile.row.size or 1, tile.height) if tile.row else (1, lambda turn: turn)
+        self.rows = [axis(tile.row.var, turns)] if tile.row else []
+        self.others = [it for it in stage.spatial if it is not tile.lane and it is not tile.row]
+        self.size = tile.height * tile.width
+        self.chains = self._chains()
+
+    def _chains(self) -> int:
+        """In how many independent parts a tile of few vectors is summed."""
+        vectors = -(-self.size // self.tile.vector)
+        count = 1 if self.tile.steps else _CHAINS // vectors
+        steps = self.stage.reduction[-1].size if self.stage.reduction else None
+        if count < 2 or steps is None or steps < count * _LEAST_STEPS:
+            return 1
+        return 1 if lanes.why_not_partial(self.stage) else count
+
+    def emit(self, threads: bool) -> Stmt:
+        wide = tiling.wide(self.stage, self.tile.lane)
+        batch = [
+            it for it in self.others if self.rows and wide and all(tiling.varies(load, it) for load in wide)
+        ]
+        rest = [it for it in self.others if not any(it is one for one in batch)]
+        heavy = bool(self.rows) and tiling.heavy(wide[0])
+        if heavy and self._why_not_copy(wide, batch, rest) is None:
+            return build.parallel(
+                [*batch, self.column], lambda values: self._copied(values, batch, rest), threads
+            )
+        order = [*batch, self.column, *rest] if heavy else [*batch, *rest, self.column]
+        order += self.rows
+        split = self._tasks(order) if threads else len(order)
+
+        def inside(values: Values) -> Stmt:
+            return build.nest(order[split:], lambda inner: self._tile(self.stage, {**values, **inner}))
+
+        return build.parallel(order[:split], inside, threads)
+
+    def _tasks(self, order: Sequence[Iter]) -> int:
+        """How many of the outer loops together make enough tasks for the cores."""
+        for count in range(1, len(order)):
+            turns = build.product(order[:count])
+            if turns is not None and turns >= _TASKS_A_CORE * self.machine.cores:
+                return count
+        return len(order)
+
+    def _why_not_copy(
+        self, wide: Sequence[Access], batch: Sequence[Iter], rest: Sequence[Iter]
+    ) -> str | None:
+        """Why the operand in the lanes is read where it lies."""
+        if len(wide) != 1:
+            return "several operands fill the lanes"
+        if self.column.size == 1:
+            return "a tile has whole rows"
+        if (build.product(batch) or 1) * (self.column.size or 1) < 2 * self.machine.cores:
+            return "there are too few columns for the threads"
+        if (build.product([*rest, *self.rows]) or 1) < _LEAST_TURNS:
+            return "the copy would be used too seldom"
+        return None
+
+    def _copied(self, values: Values, batch: Sequence[Iter], rest: Sequence[Iter]) -> Stmt:
+        """All tiles of one column, from a copy of the operand's columns."""
+        tile = self.tile
+        stage = self.stage.substituted({it.var: values[it.var] for it in batch}, self.stage.iters)
+        (load,) = tiling.wide(stage, tile.lane)
+        left = self.left(values[self.column.var])
+        copy, buffer, narrow = packing.columns(stage, load, tile.lane, left, tile.width, self.machine)
+        tiles = build.nest([*rest, *self.rows], lambda inner: self._tile(narrow, {**values, **inner}))
+        return build.with_buffers([buffer], build.seq(copy, tiles), "columns")
+
+    def _tile(self, stage: Stage, at: Values) -> Stmt:
+        """One tile: start, reduce, write."""
+        fixed = {it.var: at[it.var] for it in self.others}
+        result = self.result.substituted(fixed, self.result.iters)
+        stage = stage.substituted(fixed, stage.iters)
+        store = stage.store
+        assert store is not None
+        acc = build.buffer((self.chains * self.size,), store.buffer, "acc")
+
+        def written(source: Buffer, place: Expr, values: Values) -> Stmt:
+            final = result.substituted(values, []).store
+            assert final is not None
+            value = _from_tile(final.value, store.buffer, source, place)
+            return tirx.BufferStore(final.buffer, value, final.indices)
+
+        summed = self._summed(stage, acc, at)
+        if not self._long_epilogue(result):
+            write = self._each(at, {}, lambda place, values: written(acc, place, values))
+            return build.with_buffers([acc], build.seq(summed, write), stage.name)
+        done = build.buffer((self.size,), store.buffer, "done")
+        keep = self._each(
+            at, {}, lambda place, _: tirx.BufferStore(done, tirx.BufferLoad(acc, [place]), [place])
+        )
+        write = self._each(at, {}, lambda place, values: written(done, place, values), unrolled=False)
+        return build.with_buffers([acc, done], build.seq(summed, keep, write), stage.name)
+
+    def _summed(self, stage: Stage, acc: Buffer, at: Values) -> Stmt:
+        """The reduction of one tile in ``acc``, chain by chain, joined in the first."""
+        store: Any = stage.store
+
+        def started(chain: int) -> Stmt:
+            def write(place: Expr, values: Values) -> Stmt:
+                first: Any = stage.substituted(values, []).init
+                return tirx.BufferStore(acc, first.value, [place + chain * self.size])
+
+            return self._each(at, {}, write)
+
+        def reduced(step: Values, chain: int) -> Stmt:
+            def write(place: Expr, values: Values) -> Stmt:
+                update: Any = stage.substituted(values, []).store
+                own = place + chain * self.size
+                return tirx.BufferStore(acc, _from_tile(update.value, store.buffer, acc, own), [own])
+
+            return self._each(at, step, write)
+
+        def joined(chain: int, other: int) -> Stmt:
+            def write(place: Expr, _: Values) -> Stmt:
+                parts = [tirx.BufferLoad(acc, [place + part * self.size]) for part in (chain, other)]
+                return tirx.BufferStore(acc, type(store.value)(*parts), [place + chain * self.size])
+
+            return self._each(at, {}, write)
+
+        starts = [started(chain) for chain in range(self.chains)]
+        return build.seq(*starts, self._steps(stage, reduced), *(joined(*two) for two in _tree(self.chains)))
+
+    def _steps(self, stage: Stage, reduced: Callable[[Values, int], Stmt]) -> Stmt:
+        """The whole reduction; its last axis in turns of one step of each chain, then what is left."""
+        if self.chains == 1:
+            return build.nest(stage.reduction, lambda step: reduced(step, 0))
+        *outer, last = stage.reduction
+        turns, rest = divmod(last.size or 1, self.chains)
+
+        def all_chains(step: Values, first: Expr, count: int) -> Stmt:
+            return build.seq(*(reduced({**step, last.var: first + chain}, chain) for chain in range(count)))
+
+        def along(step: Values) -> Stmt:
+            loop = build.loop(turns, lambda i: all_chains(step, i * self.chains, self.chains), last.var)
+            left = tirx.const(turns * self.chains, last.var.ty.dtype)
+            return build.seq(loop, all_chains(step, left, rest)) if rest else loop
+
+        return build.nest(outer, along)
+
+    def _long_epilogue(self, result: Stage) -> bool:
+        """Whether what follows is so long that it is a loop over the tile, which then leaves the registers:
+        unrolled it would be most of the code."""
+        whole = self.tile.width % self.tile.vector == 0 and not self.tile.steps
+        return whole and bool(expensive_calls(result.body))
+
+    def _each(self, at: Values, step: Values, write: Write, unrolled: bool = True) -> Stmt:
+        """``write`` for each element of the tile: rows unrolled, lanes in vectors."""
+        tile, left = self.tile, self.left(at[self.column.var])
+        size, kind = (tile.width, ForKind.SERIAL) if tile.steps else (tile.vector, ForKind.VECTORIZED)
+
+        def row(r: Expr) -> Stmt:
+            if not unrolled:
+                return build.loop(tile.width // size, lambda v: vector(r, v * size), tile.lane.var)
+            return build.seq(*(vector(r, start) for start in range(0, tile.width, size)))
+
+        def vector(r: Expr, start: Expr | int) -> Stmt:
+            def lane(i: Expr) -> Stmt:
+                values = {**step, tile.lane.var: left + (start + i)}
+                if tile.row is not None:
+                    values[tile.row.var] = self.top(at[self.rows[0].var]) + r
+                return write(r * tile.width + (start + i), values)
+
+            count = min(size, tile.width - start) if isinstance(start, int) else size
+            return build.loop(count, lane, tile.lane.var, kind)
+
+        along = (tile.row or tile.lane).var
+        return build.loop(tile.height, row, along, ForKind.UNROLLED if unrolled else ForKind.SERIAL)
+
+
+def _tree(count: int) -> list[tuple[int, int]]:
+    """Pairs to join, in order, until everything is in the first of ``count``."""
+    pairs: list[tuple[int, int]] = []
+    while count > 1:
+        half = -(-count // 2)
+        pairs += [(i, i + half) for i in range(count - half)]
+        count = half
+    return pairs
+
+
+def _from_tile(value: Expr, results: Buffer, acc: Buffer, place: Expr) -> Expr:
+    """``value`` with what it reads of the reduction's result taken from the tile."""
+
+    def load(node: Access) -> Expr:
+        return tirx.BufferLoad(acc, [place]) if node.source.same_as(results) else node
+
+    return tvm_ffi.structural_map(value, (TensorLoad, load))
