@@ -90,7 +90,7 @@ def _stock(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> bench.Timed:
     tensors = [tvm.runtime.tensor(feeds[name]) for name in names or ()]
     machine.save_function("main", "stock_main", *tensors)
     run = machine.module["stock_main"]
-    return lambda seconds: runtime.measure(run, [], warmup_seconds=0.0, min_runs=2, min_seconds=seconds)
+    return lambda seconds: runtime.measure(run, [], warmup_seconds=0.0, min_runs=1, min_seconds=seconds)
 
 
 def _table(rows: list[dict[str, object]]) -> Table:
