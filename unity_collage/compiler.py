@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
+from . import runtime
 from .annotations import PLAN
 from .build import build
 from .cost.database import CostDatabase, default_path
@@ -48,6 +50,9 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | None
     scope = target or host_target()
     if scope.kind.name != "llvm":
         raise CollageError(f"the target is {scope.kind.name}; programs are made for CPUs (llvm) only")
+    conflict = runtime.why_pools_conflict()
+    if conflict is not None:
+        warnings.warn(conflict, stacklevel=3)
     with scope:
         partitioned = passes(imported)
         executable = build(partitioned, scope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -57,6 +58,9 @@ class MeasuredCost:
                     database.put(workload.key, fingerprint, workload.label, cost)
                 known[workload.key] = cost
         self.progress(len(missing), len(missing), "")
+        if known and all(cost.seconds is None for cost in known.values()):
+            reason = next(iter(known.values())).reason
+            warnings.warn(f"no kernel could be priced, all is left to TVM; the first reason: {reason}", stacklevel=2)
         return known
 
     def launch_seconds(self) -> float:
@@ -68,7 +72,10 @@ class MeasuredCost:
             return known.seconds
         with self._client() as client:
             reply = client.ask({"ask": "launch", "target": str(target)})
-        seconds = float(reply.get("seconds", 0.0))
+        if "seconds" not in reply:
+            warnings.warn(f"a kernel call could not be timed and counts as free: {reply['reason']}", stacklevel=2)
+            return 0.0
+        seconds = float(reply["seconds"])
         database.put("launch", fingerprint, "launch", Cost(seconds, seconds, seconds, 1))
         return seconds
 

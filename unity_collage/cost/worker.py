@@ -45,9 +45,9 @@ class Worker:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to one request: a price, or ``{"reason": ...}``."""
-        if request["ask"] == "launch":
-            return {"seconds": launch_seconds(Target(json.loads(request["target"])))}
         try:
+            if request["ask"] == "launch":
+                return {"seconds": launch_seconds(Target(json.loads(request["target"])))}
             return self._price(request)
         except Exception as error:  # a foreign compiler or kernel failed: that is the answer
             return {"reason": f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"}
@@ -92,13 +92,15 @@ def _tolerance(func: relax.Function) -> float:
 
 def main() -> None:
     """Serve requests until the other end closes."""
-    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
-        hello = json.loads(stream.readline())
+    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
+        hello = json.loads(requests.readline())
         worker = Worker(hello["threads"], Method(**hello["method"]))
-        for line in stream:
+        for line in requests:
             reply = worker.answer(json.loads(line))
-            stream.write(json.dumps(reply).encode() + b"\n")
-            stream.flush()
+            try:
+                connection.sendall(json.dumps(reply).encode() + b"\n")
+            except BrokenPipeError:
+                return
 
 
 if __name__ == "__main__":
