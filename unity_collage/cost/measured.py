@@ -60,7 +60,9 @@ class MeasuredCost:
         self.progress(len(missing), len(missing), "")
         if known and all(cost.seconds is None for cost in known.values()):
             reason = next(iter(known.values())).reason
-            warnings.warn(f"no kernel could be priced, all is left to TVM; the first reason: {reason}", stacklevel=2)
+            warnings.warn(
+                f"no kernel could be priced, all is left to TVM; the first reason: {reason}", stacklevel=2
+            )
         return known
 
     def launch_seconds(self) -> float:
@@ -73,7 +75,9 @@ class MeasuredCost:
         with self._client() as client:
             reply = client.ask({"ask": "launch", "target": str(target)})
         if "seconds" not in reply:
-            warnings.warn(f"a kernel call could not be timed and counts as free: {reply['reason']}", stacklevel=2)
+            warnings.warn(
+                f"a kernel call could not be timed and counts as free: {reply['reason']}", stacklevel=2
+            )
             return 0.0
         seconds = float(reply["seconds"])
         database.put("launch", fingerprint, "launch", Cost(seconds, seconds, seconds, 1))
