@@ -71,6 +71,50 @@ def calls(mod: IRModule) -> int:
     return sum(isinstance(b.value, relax.Call) and b.value.op == op for b in bindings)
 
 
+@I.ir_module
+class Outlined:
+    @R.function
+    def fused_relu_onednn(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+        R.func_attr({"Codegen": "onednn"})
+
+        @R.function
+        def composite(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+            R.func_attr({"Composite": "onednn.relu"})
+            with R.dataflow():
+                a = R.nn.relu(x)
+                R.output(a)
+            return a
+
+        result: R.Tensor((4, 16), "float32") = composite(x)
+        return result
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+        cls = Outlined
+        with R.dataflow():
+            a: R.Tensor((4, 16), "float32") = cls.fused_relu_onednn(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+@I.ir_module
+class Offloaded:
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+        with R.dataflow():
+            a = R.call_dps_packed("fused_relu_onednn", x, out_ty=R.Tensor((4, 16), "float32"))
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+def test_the_call_of_an_outlined_function_becomes_a_call_of_its_symbol() -> None:
+    after = OffloadBYOC()(Outlined)
+    assert kinds(after) == ["collage.onednn"]
+    tvm.ir.assert_structural_equal(after.without_attr(EXTERNAL_MODS), Offloaded)
+
+
 @pytest.mark.parametrize("backend", ["onednn", "openblas"])
 def test_calls_become_calls_of_the_library_with_the_same_numbers(backend: str) -> None:
     mod = OffloadBYOC()(partitioned(backend))
