@@ -152,6 +152,24 @@ def test_equal_layers_with_other_weights_have_one_signature() -> None:
     assert signatures.digest(0b01) != signatures.digest(0b11)
 
 
+def test_one_constant_read_twice_is_not_two_constants() -> None:
+    """They are lifted to one parameter or to two, so they must not share a function."""
+
+    def signature(first: relax.Expr, second: relax.Expr) -> str:
+        x = relax.Var("x", relax.TensorType((4,), "float32"))
+        builder = relax.BlockBuilder()
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                scaled = builder.emit(R.multiply(x, first))
+                result = builder.emit_output(R.add(scaled, second))
+            builder.emit_func_output(result)
+        return Signatures(DataflowGraph(builder.get()["main"])).digest(0b11)
+
+    a, b, c = (relax.const(np.full(4, value, "float32")) for value in (1, 2, 3))
+    assert signature(a, b) == signature(b, c)
+    assert signature(a, a) == signature(b, b) != signature(a, b)
+
+
 def test_a_scalar_constant_is_part_of_the_signature() -> None:
     def scaled(factor: float) -> str:
         x = relax.Var("x", relax.TensorType((4,), "float32"))

@@ -10,8 +10,9 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.target import Target
 
-from unity_collage.annotations import PLAN
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Candidate, Cost, Costs
 from unity_collage.errors import NoPlan
+from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -112,8 +113,6 @@ def test_what_nobody_prices_is_left_to_tvm() -> None:
 
 
 def test_an_operator_that_nobody_can_make_is_named() -> None:
-    from unity_collage.annotations import CANDIDATES, COSTS, Costs
-
     x = relax.Var("x", relax.TensorType((2,), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
@@ -141,9 +140,20 @@ def test_equal_kernels_of_tvm_share_one_function() -> None:
 
 
 def test_two_kernels_that_would_wait_for_each_other_are_not_chosen() -> None:
-    """K2,2 with a price that tempts to take {a, d} and {c, b}: the plan can be ordered, and so outlined."""
-    got = partitioned(IRModule({"main": graphs.k22()}), FixedCost({"toy": 5.0}, default=1.0))
-    assert relax.analysis.check_well_formed(got)
+    """K2,2 with prices that tempt to take both {a, d} and {c, b}: one of them is taken, and the rest alone."""
+    func = graphs.k22()
+    index = {node.op: node.index for node in DataflowGraph(func).nodes}
+    a, c, b, d = (index[f"relax.{op}"] for op in ("nn.relu", "exp", "add", "multiply"))
+    crossing = [Candidate(i, "tvm", "typed", "crossing", pair) for i, pair in enumerate([(a, d), (c, b)])]
+    alone = [Candidate(10 + i, "tvm", "typed", "alone", (i,)) for i in range(len(index))]
+    prices = {"crossing": Cost(1.0), "alone": Cost(10.0)}
+    typed = CANDIDATES.write(func, (*crossing, *alone))
+    typed = COSTS.write(typed, Costs(prices, {k.id: k.label for k in (*crossing, *alone)}))
+    with only_backends(TOY):
+        got = SearchPartition()(IRModule({"main": typed}))
+    plan = PLAN.read(got["main"])
+    assert sorted(kernel["label"] for kernel in plan["kernels"]) == ["alone", "alone", "alone", "crossing"]
+    assert plan["seconds"] == 31.0
 
 
 def test_hand_made_primitives_and_calls_of_them_stay() -> None:

@@ -105,17 +105,18 @@ def _constants(expr: relax.Expr) -> Iterator[ir.GenericConst]:
 class Signatures:
     """Canonical texts of sub-graphs of one graph: equal text, same computation on same types.
 
-    Variables become positions, constants of more than ``SMALL_CONSTANT`` elements become their type: sixteen
-    equal convolutions with different weights have one signature. It does not depend on the process.
+    Variables become positions, and so do constants of more than ``SMALL_CONSTANT`` elements, with their type: sixteen
+    equal convolutions with different weights have one signature, but one constant read twice is not two constants.
+    It does not depend on the process.
     """
 
     def __init__(self, graph: DataflowGraph):
         self._graph = graph
-        self._constants: dict[ir.GenericConst, str] = {}
+        self._small: dict[ir.GenericConst, str | None] = {}
 
     def text(self, inside: IndexSet) -> str:
         """One line a node: ``%2 = relax.nn.relu(%1)``, and the result."""
-        local: dict[relax.Var, str] = {}
+        local: dict[Leaf, str] = {}
         lines: list[str] = []
         for position, i in enumerate(members(inside)):
             node = self._graph.nodes[i]
@@ -129,14 +130,15 @@ class Signatures:
         """The first 24 hex digits of the SHA-256 of :meth:`text`."""
         return hashlib.sha256(self.text(inside).encode()).hexdigest()[:24]
 
-    def _expr(self, expr: relax.Expr, local: dict[relax.Var, str]) -> str:
-        if isinstance(expr, relax.Var):
+    def _expr(self, expr: relax.Expr, local: dict[Leaf, str]) -> str:
+        if isinstance(expr, ir.GenericConst) and (text := self._by_value(expr)) is not None:
+            return text
+        if isinstance(expr, (relax.Var, ir.GenericConst)):
             if expr not in local:
-                local[expr] = f"$p{sum(name.startswith('$') for name in local.values())}"
+                kind = "p" if isinstance(expr, relax.Var) else "c"
+                local[expr] = f"${kind}{sum(name.startswith('$') for name in local.values())}"
                 return f"{local[expr]}: {expr.ty}"
             return local[expr]
-        if isinstance(expr, ir.GenericConst):
-            return self._constant(expr)
         if isinstance(expr, relax.Tuple):
             return "(" + ", ".join(self._expr(field, local) for field in expr.fields) + ")"
         if isinstance(expr, relax.TupleGetItem):
@@ -148,10 +150,11 @@ class Signatures:
             return f"{name}({args}{types}) {expr.attrs if expr.attrs is not None else ''}"
         return str(expr)
 
-    def _constant(self, constant: ir.GenericConst) -> str:
-        text = self._constants.get(constant)
-        if text is None:
-            value = f" = {constant.value.numpy().tolist()!r}" if is_small(constant) else ""
-            text = f"const {constant.ty}{value}"
-            self._constants[constant] = text
-        return text
+    def _by_value(self, constant: ir.GenericConst) -> str | None:
+        """A small constant with its value; None for a large one."""
+        if constant not in self._small:
+            value = (
+                f"const {constant.ty} = {constant.value.numpy().tolist()!r}" if is_small(constant) else None
+            )
+            self._small[constant] = value
+        return self._small[constant]
