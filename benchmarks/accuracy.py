@@ -30,6 +30,7 @@ EVERY = 10
 PLANS: dict[str, tuple[list[str] | None, str]] = {
     "onednn": (["onednn"], "a"),
     "openblas": (["openblas"], "a"),
+    "kernels": (["kernels"], "a"),
     "tvm": (["tvm"], "a"),
     "mixed a": (None, "a"),
     "mixed b": (None, "b"),

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .cost.database import CostDatabase
     from .errors import CollageError
     from .program import Program, load
+    from .refine import Refinement
     from .runtime import num_threads, set_num_threads
+    from .specs import PartitionSpec
     from .target import host_target
 
 __version__ = "0.1.0"
@@ -25,7 +27,9 @@ _HOME = {
     "Backend": "backends.base",
     "CollageError": "errors",
     "CostDatabase": "cost.database",
+    "PartitionSpec": "specs",
     "Program": "program",
+    "Refinement": "refine",
     "compile": "compiler",
     "host_target": "target",
     "load": "program",
@@ -37,7 +41,9 @@ __all__ = [
     "Backend",
     "CollageError",
     "CostDatabase",
+    "PartitionSpec",
     "Program",
+    "Refinement",
     "backends",
     "compile",
     "host_target",

@@ -6,7 +6,7 @@ shows it and parses back to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,8 @@ from tvm import relax
 from tvm_ffi import Array, Map
 
 from .errors import MissingAnnotation
+from .graph import DataflowGraph, Nested, SubGraph
+from .index_set import index_set
 
 T = TypeVar("T")
 
@@ -28,6 +30,14 @@ class Candidate:
     label: str
     indexes: tuple[int, ...]
     """Post-dfs indexes of the bindings."""
+    hidden: tuple[int, ...] = ()
+    """Those whose values others read too, and which this kernel computes for itself without writing them."""
+    composites: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Parts of the kernel that its backend wants as functions of their own, as (label, indexes)."""
+
+    def sub_graph(self, graph: DataflowGraph) -> SubGraph:
+        parts = tuple(Nested(index_set(part), label) for label, part in self.composites)
+        return SubGraph(graph, index_set(self.indexes), index_set(self.hidden), parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,8 @@ class Refusal:
     backend: str
     index: int
     reason: str
+    condition: str = "predicate"
+    """``predicate``, the word of the backend; ``validity``, the shape of the sub-graph; ``limit`` or ``target``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,12 @@ class Cost:
     """``measured``, ``database`` or ``formula``."""
     reason: str = ""
     """Why there is no price; empty where there is one."""
+    bound: float | None = None
+    """Seconds that it costs at least, where a lazy search has not measured it because it cannot matter."""
+
+
+UNKNOWN = "unknown"
+"""The origin of a cost that nobody has tried to find out, for want of time: the price may be any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,13 @@ class Costs:
     keys: dict[int, str] = field(default_factory=dict)
     """The cost key of each candidate, by its id."""
     launch_seconds: float = 0.0
-    """What the VM pays to call one kernel."""
+    """What the VM pays to call one kernel, where ``launches`` does not say it."""
+    launches: dict[str, float] = field(default_factory=dict)
+    """The same by backend."""
+    transitions: dict[str, float] = field(default_factory=dict)
+    """Seconds for a value that one backend writes and another reads, by ``"writer>reader"``."""
+    lower_bound: float | None = None
+    """No plan of all candidates is cheaper, as far as a lazy search that has not measured all of them has proved."""
 
 
 class Annotation(Generic[T]):
@@ -105,18 +129,43 @@ def plain(value: Any) -> Any:
 
 
 def _encode_candidate(c: Candidate) -> dict[str, Any]:
-    bindings = list(c.indexes)
-    return {"id": c.id, "backend": c.backend, "rule": c.rule, "label": c.label, "bindings": bindings}
+    data = {"id": c.id, "backend": c.backend, "rule": c.rule, "label": c.label, "bindings": list(c.indexes)}
+    if c.hidden:
+        data["hidden"] = list(c.hidden)
+    if c.composites:
+        data["composites"] = [{"label": label, "bindings": list(part)} for label, part in c.composites]
+    return data
 
 
 def _decode_candidate(data: dict[str, Any]) -> Candidate:
-    indexes = tuple(int(index) for index in data["bindings"])
-    return Candidate(int(data["id"]), data["backend"], data["rule"], data["label"], indexes)
+    return Candidate(
+        id=int(data["id"]),
+        backend=data["backend"],
+        rule=data["rule"],
+        label=data["label"],
+        indexes=_indexes(data["bindings"]),
+        hidden=_indexes(data.get("hidden", ())),
+        composites=tuple((c["label"], _indexes(c["bindings"])) for c in data.get("composites", ())),
+    )
+
+
+def _indexes(data: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(index) for index in data)
+
+
+def _encode_refusal(refusal: Refusal) -> dict[str, Any]:
+    data = {"backend": refusal.backend, "binding": refusal.index, "reason": refusal.reason}
+    return data if refusal.condition == "predicate" else data | {"condition": refusal.condition}
+
+
+def _decode_refusal(data: dict[str, Any]) -> Refusal:
+    return Refusal(data["backend"], int(data["binding"]), data["reason"], data.get("condition", "predicate"))
 
 
 def _encode_cost(cost: Cost) -> dict[str, Any]:
     if cost.seconds is None:
-        return {"reason": cost.reason, "origin": cost.origin}
+        bound = {} if cost.bound is None else {"bound": cost.bound}
+        return {"reason": cost.reason, "origin": cost.origin, **bound}
     return {
         "seconds": cost.seconds,
         "low": cost.low,
@@ -134,6 +183,7 @@ def _decode_cost(data: dict[str, Any]) -> Cost:
         runs=int(data.get("runs", 0)),
         origin=data.get("origin", "measured"),
         reason=data.get("reason", ""),
+        bound=float(data["bound"]) if "bound" in data else None,
     )
 
 
@@ -146,21 +196,27 @@ CANDIDATES: Annotation[tuple[Candidate, ...]] = Annotation(
 DECLINED: Annotation[tuple[Refusal, ...]] = Annotation(
     "collage.declined",
     "AnnotateCandidates",
-    lambda value: [{"backend": r.backend, "binding": r.index, "reason": r.reason} for r in value],
-    lambda data: tuple(Refusal(r["backend"], int(r["binding"]), r["reason"]) for r in data),
+    lambda value: [_encode_refusal(refusal) for refusal in value],
+    lambda data: tuple(_decode_refusal(refusal) for refusal in data),
 )
 COSTS: Annotation[Costs] = Annotation(
     "collage.costs",
     "EstimateCosts",
     lambda value: {
         "launch_seconds": value.launch_seconds,
+        "launches": dict(value.launches),
+        "transitions": dict(value.transitions),
         "prices": {key: _encode_cost(cost) for key, cost in value.prices.items()},
         "keys": {str(candidate): key for candidate, key in value.keys.items()},
+        **({} if value.lower_bound is None else {"lower_bound": value.lower_bound}),
     },
     lambda data: Costs(
         {key: _decode_cost(cost) for key, cost in data["prices"].items()},
         {int(candidate): key for candidate, key in data["keys"].items()},
         float(data["launch_seconds"]),
+        {name: float(seconds) for name, seconds in data.get("launches", {}).items()},
+        {pair: float(seconds) for pair, seconds in data.get("transitions", {}).items()},
+        float(data["lower_bound"]) if "lower_bound" in data else None,
     ),
 )
 PLAN: Annotation[dict[str, Any]] = Annotation(

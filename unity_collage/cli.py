@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from . import __version__, bench, runtime
+from . import __version__, bench, cli_check, cli_db, cli_explain, runtime
 from .backends.registry import known
+from .bench import OURS
 from .compiler import compile as compile_model
 from .compiler import open_database
 from .cost.workload import Progress as Report
 from .errors import CollageError
+from .explain import why_no_report, write_report
 from .frontend import read_onnx
-from .library_file import why_no_file, why_no_library
+from .library_file import why_no_library
 from .program import Program
-from .report import backend_table, bench_table, plan_summary
-
-OURS = "unity_collage"
+from .refine import Refinement
+from .report import backend_table, bench_table, plan_summary, refinement_table
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -48,13 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compile(options: argparse.Namespace) -> None:
     """What is slow comes last: a path that cannot be written is told before anything is measured."""
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
-    _check("--report", options.report, why_no_file(options.report) if options.report else None)
+    _check("--report", options.report, why_no_report(options.report) if options.report else None)
     program = _program(options)
     console = Console()
     for name, plan in (program.plan or {}).items():
         console.print(plan_summary(name, plan), "")
+        if "refinement" in plan:
+            console.print(refinement_table(plan["refinement"]), "")
     if options.report:
-        Path(options.report).write_text(json.dumps(program.plan, indent=2) + "\n")
+        write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
         console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
     if options.output:
         program.save(options.output)
@@ -68,11 +77,8 @@ def _check(option: str, path: str | None, reason: str | None) -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     model = read_onnx(Path(options.model))
-    feeds = bench.random_feeds(model)
-    others = {name: bench.CONTESTANTS[name](model, feeds) for name in dict.fromkeys(options.against)}
-    contestants = {OURS: bench.our_contestant(_program(options), feeds), **others}
-    medians = bench.interleaved(contestants, rounds=options.rounds)
-    ratios = {name: bench.speedup(medians[OURS], medians[name]) for name in others}
+    medians = bench.race(model, _program(options), dict.fromkeys(options.against), options.rounds)
+    ratios = {name: bench.speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     Console().print(bench_table(medians, OURS, ratios))
 
 
@@ -81,22 +87,34 @@ def _backends(_options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> Program:
-    database = open_database(options.database)
+    database = open_database(options.database, options.locked)
     with _progress() as report:
-        return compile_model(options.model, None, options.backends, database, report)
+        return compile_model(
+            options.model,
+            backends=options.backends,
+            database=database,
+            progress=report,
+            locked=options.locked,
+            budget_seconds=options.budget,
+            explain=getattr(options, "report", None) is not None,
+            allow_winograd=not options.no_winograd,
+            tune_trials=options.tune or 0,
+            refine=Refinement() if options.refine else None,
+            tell=lambda what: report(0, 0, what),
+        )
 
 
 @contextmanager
 def _progress() -> Iterator[Report]:
     """A bar on standard error while kernels are measured, where somebody is there to see it."""
-    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
                TextColumn("{task.description}"))  # fmt: skip
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None, visible=False)
 
         def report(done: int, total: int, label: str) -> None:
-            progress.update(task, completed=done, total=total, description=label, visible=total > 0)
+            progress.update(task, completed=done, total=total or None, description=label, visible=bool(label))
 
         yield report
 
@@ -112,13 +130,15 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("compile", help="compile a model and show what became of it")
     _add_model(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
-    command.add_argument("--report", metavar="FILE.json", help="write the whole plan as JSON")
+    command.add_argument(
+        "--report", metavar="FILE", help="write the plan and why it is so, as .json or .html"
+    )
     command.set_defaults(run=_compile)
 
     command = commands.add_parser("bench", help="compile a model and time it, against others if asked")
     _add_model(command)
     command.add_argument(
-        "--against", nargs="+", choices=sorted(bench.CONTESTANTS), default=[], help="time these runtimes too"
+        "--against", nargs="+", choices=sorted(bench.PEERS), default=[], help="time these runtimes too"
     )
     command.add_argument(
         "--rounds", type=_positive, metavar="N", default=5, help="interleaved rounds (default: 5)"
@@ -127,6 +147,10 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("backends", help="list the backends, and why one cannot be used")
     command.set_defaults(run=_backends)
+
+    cli_explain.add_command(commands, _add_model, _progress)
+    cli_check.add_command(commands, _progress)
+    cli_db.add_command(commands, _progress)
     return parser
 
 
@@ -139,8 +163,50 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         help="what may make kernels, in preference order (default: all); TVM does what they do not take",
     )
     command.add_argument(
-        "--database", metavar="FILE", help="where prices are kept (default: in the user's cache folder)"
+        "--budget",
+        type=_duration,
+        metavar="TIME",
+        help="measure no longer than that, 30s or 5m: the best plan known by then is the result",
     )
+    command.add_argument(
+        "--tune",
+        type=_positive,
+        metavar="TRIALS",
+        help="let MetaSchedule try so many schedules for each kernel of TVM that could still win",
+    )
+    command.add_argument(
+        "--no-winograd",
+        action="store_true",
+        help="no convolutions by Winograd's algorithm, which rounds differently",
+    )
+    command.add_argument(
+        "--refine",
+        action="store_true",
+        help="run whole programs too, those of each backend alone and of TVM among them; the fastest is the result",
+    )
+    command.add_argument(
+        "--database",
+        metavar="FILE|URL",
+        help="where prices are kept: a file, or postgresql://... (default: a file in the user's cache folder)",
+    )
+    command.add_argument(
+        "--locked",
+        action="store_true",
+        help="measure nothing: a price that is not in the database is an error",
+    )
+
+
+def _duration(text: str) -> float:
+    """``30s``, ``5m``, ``1h`` or seconds, as seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: 30s, 5m and 1h are")
+    return seconds
 
 
 def _positive(text: str) -> int:

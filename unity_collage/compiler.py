@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
@@ -14,14 +15,26 @@ from tvm.target import Target
 
 from . import runtime
 from .annotations import PLAN
+from .backends.registry import select
 from .build import build
-from .cost.database import CostDatabase, default_path
+from .cost.database import CostDatabase
+from .cost.inputs import random_inputs
 from .cost.measured import MeasuredCost
 from .cost.workload import CostModel, Progress
-from .errors import CollageError, ModelError, first_line
+from .errors import CollageError, ModelError
+from .explain import explanations
 from .frontend import Model, import_model
-from .passes.pipeline import collage
+from .passes.annotate_candidates import WINOGRAD
+from .passes.estimate_costs import EstimateCosts
+from .passes.pipeline import annotating, collage
+from .passes.plan import EMPTY_PLAN
+from .passes.search_partition import SearchPartition
 from .program import Program
+from .refine import Refinement, refined
+from .refine.loop import Tell
+from .report.explanation import encode
+from .rules.base import why_not_static
+from .specs import PartitionSpec
 from .target import host_target
 
 
@@ -30,21 +43,80 @@ def compile(
     target: Target | None = None,
     backends: str | Sequence[str] | None = None,
     database: CostDatabase | str | Path | None = None,
+    *,
     progress: Progress | None = None,
+    locked: bool = False,
+    budget_seconds: float | None = None,
+    explain: bool = False,
+    specs: Sequence[PartitionSpec] = (),
+    allow_winograd: bool = True,
+    tune_trials: int = 0,
+    refine: Refinement | None = None,
+    tell: Tell = lambda _: None,
 ) -> Program:
     """The fastest program for ``model`` that the ``backends`` make together, by measured cost.
 
-    ``target`` defaults to the host. ``backends`` are names in preference order, by default all that are
-    available; without ``"tvm"`` among them TVM gets only what no other takes. Prices are kept in
-    ``database``, by default in the user's cache directory. ``progress`` is told what is being measured.
+    * ``target``: the host by default.
+    * ``backends``: names in preference order, by default all that are available; without ``"tvm"`` among them
+      TVM gets only what no other takes.
+    * ``database``: where prices are kept, a path or a ``postgresql://`` URL, by default in the user's cache
+      directory. When it is ``locked`` nothing is measured or written, and a missing price is an error.
+    * ``progress`` is told what is being measured, ``tell`` what else is being done.
+    * ``budget_seconds`` bounds the time that measuring takes, what matters most first; the plan is the best one
+      known by then.
+    * ``explain`` makes ``program.explanation``: of every candidate, why it was chosen or not.
+    * ``specs``: partition rules of your own.
+    * ``allow_winograd``: convolutions may be computed by Winograd's algorithm, which rounds differently.
+    * ``tune_trials``: so many schedules MetaSchedule tries for each kernel of TVM that could still win.
+    * ``refine``: whole programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
+      the fastest is the result, and the plan of ``main`` has the report as ``refinement``.
     """
     backends = (backends,) if isinstance(backends, str) else backends
-    return compile_with(collage(backends, _cost_model(database, progress)), model, target)
+    costs = cost_model(database, progress, locked, budget_seconds)
+    without = () if allow_winograd else WINOGRAD
+    if refine is None:
+        passes = collage(
+            backends,
+            costs,
+            explain=explain,
+            specs=specs,
+            without=without,
+            lazy=budget_seconds is not None and not tune_trials,
+            tune_trials=tune_trials,
+        )
+        return compile_with(passes, model, target, keep_names=explain)
+    imported, names, scope = _checked(model, target, keep_names=explain)
+    inputs = refinement_inputs(imported["main"])  # before anything is measured: it may not be possible
+    with scope:
+        pricing = [*annotating(backends, specs, without), EstimateCosts(costs, tune_trials)]
+        priced = tvm.transform.Sequential(pricing)(imported)
+        priority = [backend.name for backend in select(backends, scope)]
+        searched = SearchPartition(explain=True)(priced) if explain else None
+    best = refined(priced, imported, inputs, priority, scope, refine, tell)
+    program = _program(best.executable, names, imported, best.mod, {"refinement": best.report})
+    if searched is not None:
+        program.explanation = explained(searched)
+    return program
 
 
-def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | None = None) -> Program:
-    """:func:`compile` with other ``passes`` in place of ours: a cost model, a backend or a pass of your own."""
-    imported, names = import_model(model)
+def compile_with(
+    passes: tvm.transform.Pass, model: Model, target: Target | None = None, keep_names: bool = False
+) -> Program:
+    """:func:`compile` with other ``passes`` in place of ours: a cost model, a backend or a pass of your own.
+
+    ``keep_names``: variables of ``main`` are called as an ONNX model calls its values, for reports.
+    """
+    imported, names, scope = _checked(model, target, keep_names)
+    with scope:
+        partitioned = passes(imported)
+    return _program(build(partitioned, scope), names, imported, partitioned)
+
+
+def _checked(
+    model: Model, target: Target | None, keep_names: bool = False
+) -> tuple[IRModule, tuple[str, ...] | None, Target]:
+    """The module, the names of its inputs and the target, if a program can be made of them."""
+    imported, names = import_model(model, keep_names)
     if not any(gvar.name_hint == "main" for gvar in imported.get_global_vars()):
         raise ModelError("the module has no function named main")
     scope = target or host_target()
@@ -52,15 +124,39 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | None
         raise CollageError(f"the target is {scope.kind.name}; programs are made for CPUs (llvm) only")
     conflict = runtime.why_pools_conflict()
     if conflict is not None:
-        warnings.warn(conflict, stacklevel=3)
-    with scope:
-        partitioned = passes(imported)
-        executable = build(partitioned, scope)
+        warnings.warn(conflict, stacklevel=4)
+    return imported, names, scope
+
+
+def _program(
+    executable: relax.VMExecutable,
+    names: Sequence[str] | None,
+    imported: IRModule,
+    final: IRModule,
+    remarks: Mapping[str, object] | None = None,
+) -> Program:
     input_names = names or [param.name for param in imported["main"].params]
-    return Program(executable, input_names, partitioned, plans(partitioned))
+    found = plans(final)
+    if remarks:
+        found["main"] = {**found.get("main", EMPTY_PLAN), **remarks}
+    return Program(executable, input_names, final, found, explained(final))
 
 
-def plans(mod: IRModule) -> dict[str, object]:
+def explained(mod: IRModule) -> dict[str, Any] | None:
+    """The explanations in ``mod`` as plain data, by function; None if there are none."""
+    return {name: encode(found) for name, found in explanations(mod).items()} or None
+
+
+def refinement_inputs(main: relax.Function) -> list[np.ndarray]:
+    """Random inputs to run a whole model on; raises CollageError where shapes are not known."""
+    for param in main.params:
+        reason = why_not_static(param)
+        if reason is not None:
+            raise CollageError(f"the program cannot be timed as a whole: {reason}")
+    return random_inputs(main)
+
+
+def plans(mod: IRModule) -> dict[str, dict[str, object]]:
     """The plan of each partitioned function, as plain data."""
     return {
         gvar.name_hint: PLAN.read(func)
@@ -69,16 +165,18 @@ def plans(mod: IRModule) -> dict[str, object]:
     }
 
 
-def open_database(path: str | Path | None = None) -> CostDatabase:
-    """The prices in a file, by default in the user's cache; raises CollageError where there can be none."""
-    try:
-        return CostDatabase(path)
-    except (OSError, sqlite3.Error) as error:
-        raise CollageError(
-            f"prices cannot be kept in {path or default_path()}: {first_line(error)}"
-        ) from error
+def open_database(where: str | Path | None = None, locked: bool = False) -> CostDatabase:
+    """The prices in a file or on a server, by default in the user's cache; ``locked`` ones are only read."""
+    return CostDatabase(where, read_only=locked)
 
 
-def _cost_model(database: CostDatabase | str | Path | None, progress: Progress | None) -> CostModel:
-    opened = database if isinstance(database, CostDatabase) else open_database(database)
-    return MeasuredCost(opened) if progress is None else MeasuredCost(opened, progress=progress)
+def cost_model(
+    database: CostDatabase | str | Path | None,
+    progress: Progress | None = None,
+    locked: bool = False,
+    budget_seconds: float | None = None,
+) -> CostModel:
+    """Measured prices, kept in ``database``; ``progress`` is told what is being measured."""
+    opened = database if isinstance(database, CostDatabase) else open_database(database, locked)
+    told = {} if progress is None else {"progress": progress}
+    return MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds, **told)

@@ -41,6 +41,16 @@ class ModelError(CollageError):
     """A model file cannot be read or imported."""
 
 
+@register_error
+class DatabaseError(CollageError):
+    """The database of prices cannot be opened, read or written."""
+
+
+@register_error
+class MissingPrice(CollageError):
+    """A price is not in a database that was said to be complete."""
+
+
 def first_line(error: BaseException) -> str:
     """What somebody else's error says, as one line."""
     lines = str(error).strip().splitlines()

@@ -12,13 +12,15 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from .errors import ModelError, first_line
 from .library_file import without_lines
+from .onnx_names import named
 
 Model = IRModule | onnx.ModelProto | str | Path
 
 
-def import_model(model: Model) -> tuple[IRModule, tuple[str, ...] | None]:
+def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tuple[str, ...] | None]:
     """The module, and the names that the model gives its inputs (None: those of ``main``'s parameters).
 
+    ``keep_names``: variables are called as the model calls its values, which takes an import more.
     Raises ModelError with one line that says what is wrong.
     """
     if isinstance(model, IRModule):
@@ -31,7 +33,8 @@ def import_model(model: Model) -> tuple[IRModule, tuple[str, ...] | None]:
         )
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
-    return _imported(model), names
+    imported = _imported(model)
+    return named(imported, model, _imported) if keep_names else imported, names
 
 
 def _imported(model: onnx.ModelProto) -> IRModule:

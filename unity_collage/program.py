@@ -16,6 +16,7 @@ from tvm.ir import IRModule
 
 from . import library_file, runtime
 from .errors import CollageError, first_line
+from .runtime.vendors import VENDORS
 
 Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
 """An input: a tensor, or a tuple of them where the model takes a tuple."""
@@ -23,7 +24,7 @@ Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
 ALIGNMENT = 64
 """Bytes that TVM's kernels assume tensors to be aligned to: they read and write whole vectors."""
 
-RUNTIMES = ("onednn", "openblas")
+RUNTIMES = tuple(VENDORS)
 """The native libraries that a saved program may need."""
 
 
@@ -40,6 +41,7 @@ class Program:
         input_names: Sequence[str] | None = None,
         mod: IRModule | None = None,
         plan: Mapping[str, Any] | None = None,
+        explanation: Mapping[str, Any] | None = None,
     ) -> None:
         self._executable = executable
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
@@ -50,6 +52,8 @@ class Program:
         """The final IRModule; None for a program that was loaded."""
         self.plan = plan
         """What became one kernel of which backend at what price, by function; None for a loaded program."""
+        self.explanation = explanation
+        """Why each candidate was chosen or not, by function, as plain data; None if nobody asked."""
 
     def __call__(self, *args: Value, **named: Value) -> Any:
         return self._main(*self._arguments(args, named))

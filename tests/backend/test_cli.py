@@ -75,7 +75,7 @@ def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path:
 def test_bench_shows_both_runtimes(
     run: Run, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli.bench, "interleaved", partial(bench.interleaved, round_seconds=0.01))
+    monkeypatch.setattr(cli.bench, "race", partial(bench.race, round_seconds=0.01))
     model = saved(tmp_path / "m.onnx", PRODUCT)
     code, out, err = run("bench", model, "--against", "onnxruntime", "--rounds", 2, "--database", prices)
     assert (code, err) == (0, [])
@@ -127,7 +127,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     ),
     "an unknown backend": (
         lambda f: [saved(f / "m.onnx", PRODUCT), "--backends", "cudnn"],
-        "no backend named 'cudnn'; there are: onednn, openblas, tvm",
+        "no backend named 'cudnn'; there are: onednn, openblas, kernels, tvm",
     ),
     "a database that is none": (_no_database, "notes.txt: file is not a database"),
     "an output in no folder": (

@@ -12,6 +12,10 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 RUNS = {
+    "metaschedule.py": (
+        [],
+        ["to be tuned: ", "tuned: ", "kernels with a tuned schedule: ", "numbers agree with numpy"],
+    ),
     "mnist.py": (
         [],
         ["# ---- after collage.Prepare", "# ---- after collage.AnnotateCandidates", '"collage.candidates"',
@@ -19,6 +23,7 @@ RUNS = {
          '"collage.plan"', "# ---- after collage.OffloadBYOC", "# ---- after collage.FuseRemaining", "scores: [["],
     ),
     "onnx_model.py": (["mnist_mlp"], ["main: ", "output (1, 10), median ", "loaded, same numbers"]),
+    "rpc.py": ([], ["measured by 'board': ", "asked again: all from the database", "numbers agree with numpy"]),
     "sequential.py": ([], ["struck out: ", "# ---- the plan", "numbers agree with numpy"]),
 }  # fmt: skip
 """Arguments, and what is printed in this order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from tvm import relax
@@ -9,15 +11,17 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
+from unity_collage import runtime
 from unity_collage.annotations import COSTS
+from unity_collage.cost import surroundings
 from unity_collage.cost.client import WorkerClient
-from unity_collage.cost.inputs import random_inputs
-from unity_collage.cost.kernels import why_wrong
 from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
+from unity_collage.cost.refusal import Refusal
+from unity_collage.cost.storage.rows import Kind
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 
-QUICK = Method(warmup_seconds=0.0, min_runs=3, max_runs=3, min_seconds=0.0)
+QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0, max_seconds=60.0)
 
 
 def layer() -> IRModule:
@@ -36,56 +40,127 @@ def test_every_candidate_gets_a_price_once_and_then_comes_from_the_database(tmp_
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     asked: list[str] = []
     model = MeasuredCost(database, method=QUICK, progress=lambda done, total, label: asked.append(label))
-    with uc.host_target():
+    with uc.host_target(), model:
         mod = AnnotateCandidates(("onednn", "openblas", "tvm"))(layer())
         first = COSTS.read(EstimateCosts(model)(mod)["main"])
         again = COSTS.read(EstimateCosts(model)(mod)["main"])
     assert {key.split(":")[0] for key in first.prices} == {"onednn", "openblas", "tvm"}
     assert all(cost.seconds is not None and cost.runs == 3 for cost in first.prices.values())
+    assert all(0 < cost.low <= cost.seconds <= cost.high for cost in first.prices.values())
     assert {cost.origin for cost in again.prices.values()} == {"database"}
-    assert sum(bool(label) for label in asked) == len(first.prices)
+    assert sum(bool(label) for label in asked) == len({key.split(":")[1] for key in first.prices})
     assert first.launch_seconds == again.launch_seconds > 0
+    assert not database.quarantine_entries()
 
 
-def ask(code: str, timeout_seconds: float = 20.0) -> dict[str, object]:
-    """What the client makes of a worker that runs ``code`` instead of a kernel."""
+@pytest.fixture(scope="module")
+def worker() -> WorkerClient:
+    """A real worker process, for questions that need one."""
+    with WorkerClient(runtime.num_threads(), QUICK, 60.0) as client:
+        yield client
+
+
+def test_a_worker_has_the_threads_cores_and_settings_of_this_process(worker: WorkerClient) -> None:
+    found = worker.ask({"ask": "surroundings"})
+    here = surroundings.described()
+    here["environment"]["OPENBLAS_NUM_THREADS"] = "1"
+    assert found == here
+    assert set(found["cores"]) == os.sched_getaffinity(0)
+
+
+def test_a_bound_thread_does_not_bind_the_worker() -> None:
+    own = os.sched_getaffinity(0)
+    if len(own) < 2:
+        pytest.skip("one core cannot be told from all")
+    # Any other thread of the process, OpenMP's for one, still may use all cores.
+    runtime.race([runtime_runner()], max_runs=1, min_runs=1)
+    os.sched_setaffinity(0, {min(own)})
+    try:
+        with surroundings.on_usable_cores():
+            assert os.sched_getaffinity(0) == own
+        assert os.sched_getaffinity(0) == {min(own)}
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def runtime_runner() -> runtime.Runner:
+    """A kernel for the pool: writing a tensor on all its threads."""
+    import tvm
+
+    tensor = tvm.runtime.empty((1 << 16,), "float32")
+    return runtime.Runner(tvm.get_global_func("collage.runtime.num_threads"), [], [tensor])
+
+
+def test_a_worker_answers_again_after_a_broken_question(worker: WorkerClient) -> None:
+    assert "KeyError" in worker.ask({"ask": "price"})["reason"]
+    assert worker.ask({"ask": "surroundings"})["threads"] == runtime.num_threads()
+
+
+def asked(code: str, timeout_seconds: float = 20.0) -> Refusal:
+    """What becomes of a candidate whose worker runs ``code`` while the kernel runs."""
     with WorkerClient(1, QUICK, timeout_seconds, command=("-c", _PRELUDE + code)) as client:
-        return client.ask({"ask": "anything"})
+        answer = client.race({"ask": "price"}, {"kernel": {}})["kernel"]
+    assert isinstance(answer, Refusal)
+    return answer
 
 
-_PRELUDE = "import os, signal, socket, sys, time\nc = socket.socket(fileno=int(sys.argv[1]))\nc.recv(9999)\n"
+_PRELUDE = """
+import json, os, signal, socket, sys, time
+c = socket.socket(fileno=int(sys.argv[1]))
+r = c.makefile("r")
+r.readline()
+say = lambda **m: c.sendall(json.dumps(m).encode() + b"\\n")
+say(ready=True)
+r.readline()
+say(stage="running", key="kernel")
+"""
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"),
+    ("code", "kind", "reason"),
     [
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "the kernel crashed the process: SIGSEGV"),
-        ("sys.exit(3)", "the kernel ended the process with exit code 3"),
-        ("os._exit(0)", "the kernel ended the process with exit code 0"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", Kind.CRASH, "it crashed the process: SIGSEGV"),
+        ("os.abort()", Kind.CRASH, "it crashed the process: SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", Kind.OUT_OF_MEMORY, "MiB in use"),
+        ("sys.exit(3)", Kind.EXITED, "it ended the process with exit code 3"),
+        ("os._exit(0)", Kind.EXITED, "it ended the process with exit code 0"),
     ],
 )
-def test_the_end_of_the_worker_is_a_reason(code: str, reason: str) -> None:
-    assert ask(code) == {"reason": reason}
+def test_the_end_of_the_worker_is_a_reason(code: str, kind: Kind, reason: str) -> None:
+    refusal = asked(code)
+    assert refusal.kind == kind and reason in refusal.reason and refusal.lasting
 
 
 def test_a_hang_is_a_reason() -> None:
-    assert ask("time.sleep(60)", timeout_seconds=0.5) == {"reason": "no answer within 0.5 s", "timeout": True}
+    refusal = asked("time.sleep(60)", timeout_seconds=0.5)
+    assert refusal == Refusal("no answer within 0.5 s while running", Kind.HANG)
 
 
-def test_wrong_numbers_are_a_reason() -> None:
-    right = [np.array([1.0, 2.0], "float32")]
-    assert why_wrong([right[0] * np.float32(1.00001)], right, 1e-4) is None
-    assert "off by 5.0e-01 of its range" in str(why_wrong([np.array([1.0, 1.0], "float32")], right, 1e-4))
-    assert "not finite" in str(why_wrong([np.array([1.0, np.nan], "float32")], right, 1e-4))
+def test_a_slow_compiler_may_be_a_busy_machine() -> None:
+    refusal = asked("say(stage='building', key='kernel'); time.sleep(60)", timeout_seconds=0.5)
+    assert refusal == Refusal("no answer within 0.5 s while building", None, lasting=False)
 
 
-def test_indexes_stay_within_the_table_and_differ() -> None:
-    x = relax.Var("x", relax.TensorType((5, 8), "float32"))
-    i = relax.Var("i", relax.TensorType((64,), "int64"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, i]):
-        with builder.dataflow():
-            value = builder.emit_output(R.take(x, i, axis=0))
-        builder.emit_func_output(value)
-    _, indexes = random_inputs(builder.get()["main"])
-    assert indexes.min() >= 0 and indexes.max() == 4 and len(np.unique(indexes)) == 5
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with WorkerClient(1, QUICK, 20.0, command=("-c", "import no_such_thing")) as client:
+        answer = client.race({"ask": "price"}, {"kernel": {}})["kernel"]
+    assert isinstance(answer, Refusal) and not answer.lasting
+    assert "No module named 'no_such_thing'" in answer.reason
+
+
+def test_who_of_several_ends_the_race_is_found_out() -> None:
+    code = """
+while True:
+    say(stage="timing", key=None)
+    keys = list(json.loads(line)["candidates"])
+    if "bad" in keys: os._exit(1)
+    for key in keys: say(key=key, seconds=1.0, low=1.0, high=1.0, runs=1)
+    say(done=True)
+    line = r.readline()
+    if not line: break
+"""
+    prelude = _PRELUDE.replace('r.readline()\nsay(stage="running", key="kernel")', "line = r.readline()")
+    with WorkerClient(1, QUICK, 20.0, command=("-c", prelude + code)) as client:
+        answers = client.race({"ask": "price"}, {"good": {}, "bad": {}, "fair": {}})
+    assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == Kind.EXITED
+    assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)

@@ -28,9 +28,14 @@ class Point:
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    registry.known.cache_clear()
+    _forget()
     yield
+    _forget()
+
+
+def _forget() -> None:
     registry.known.cache_clear()
+    registry._installed.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
@@ -39,7 +44,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *points: Point) -> None:
 
 def test_ours_come_first_and_then_those_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Point("theirs", fake_backend("theirs")))
-    assert list(registry.known()) == ["onednn", "openblas", "tvm", "theirs"]
+    assert list(registry.known()) == ["onednn", "openblas", "kernels", "tvm", "theirs"]
 
 
 def test_a_duplicate_name_names_both_origins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +56,9 @@ def test_a_duplicate_name_names_both_origins(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_unknown_name_lists_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-    with pytest.raises(UnknownBackend, match="no backend named 'mkl'; there are: onednn, openblas, tvm"):
+    with pytest.raises(
+        UnknownBackend, match="no backend named 'mkl'; there are: onednn, openblas, kernels, tvm"
+    ):
         registry.get("mkl")
 
 

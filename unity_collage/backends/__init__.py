@@ -1,6 +1,6 @@
 """The toolchains that kernels can come from."""
 
 from .base import Backend
-from .registry import get, known, register_codegens, select
+from .registry import every, get, known, register_codegens, select
 
-__all__ = ["Backend", "get", "known", "register_codegens", "select"]
+__all__ = ["Backend", "every", "get", "known", "register_codegens", "select"]

@@ -31,3 +31,5 @@ class Backend:
     asked only where the backend is available."""
     codegen: Codegen | None = None
     """Makes the kernels; None: they stay in the IR, for TVM."""
+    merges: bool = False
+    """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""

@@ -10,6 +10,7 @@ import tvm
 from tvm.target import Target
 
 from ..errors import CollageError, UnavailableBackend, UnknownBackend
+from . import bridge
 from .base import Backend
 
 ENTRY_POINT_GROUP = "unity_collage.backends"
@@ -18,32 +19,58 @@ ENTRY_POINT_GROUP = "unity_collage.backends"
 
 @cache
 def known() -> dict[str, Backend]:
-    """All backends by name: ours in preference order, then those of installed packages by name."""
+    """Ours in preference order, then those of installed packages by name."""
+    return {name: backend for name, (backend, _) in _installed().items()}
+
+
+@cache
+def _installed() -> dict[str, tuple[Backend, str]]:
+    """The backends that are values somewhere, and where."""
+    from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
     from .tvm_kernels import TVM
 
-    found = {backend.name: (backend, "unity_collage") for backend in (ONEDNN, OPENBLAS, TVM)}
+    found = {backend.name: (backend, "unity_collage") for backend in (ONEDNN, OPENBLAS, KERNELS, TVM)}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         backend = point.load()
         if backend.name in found:
-            raise CollageError(
-                f"two backends are named {backend.name!r}: one of {found[backend.name][1]}, one of {point.value}"
-            )
+            raise _conflict(backend.name, found[backend.name][1], point.value)
         found[backend.name] = (backend, point.value)
-    return {name: backend for name, (backend, _) in found.items()}
+    return found
+
+
+def every() -> dict[str, Backend]:
+    """The :func:`known` ones, then by name those that TVM's tables make now (:mod:`.bridge`)."""
+    found = dict(known())
+    for name in bridge.names(found):
+        _check_one_origin(name)
+        backend = bridge.find(name)
+        assert backend is not None
+        found[name] = backend
+    return found
 
 
 def find(name: str) -> Backend | None:
-    """The backend ``name``, if there is one."""
-    return known().get(name)
+    """The backend ``name``, if there is one: a known one, else one by TVM's tables."""
+    return known().get(name) or bridge.find(name)
 
 
 def get(name: str) -> Backend:
     """The backend ``name``; raises UnknownBackend with the names that exist."""
     backend = find(name)
     if backend is None:
-        raise UnknownBackend(f"no backend named {name!r}; there are: {', '.join(known())}")
+        raise UnknownBackend(f"no backend named {name!r}; there are: {', '.join(every())}")
+    return backend
+
+
+def usable(name: str) -> Backend:
+    """The backend ``name``; raises UnknownBackend, or UnavailableBackend with its reason."""
+    backend = get(name)
+    _check_one_origin(name)
+    reason = backend.why_unavailable()
+    if reason is not None:
+        raise UnavailableBackend(f"backend {backend.name} cannot be used here: {reason}")
     return backend
 
 
@@ -55,13 +82,8 @@ def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
     libs = target.attrs.get("libs")
     asked = names if names is not None else [str(lib) for lib in libs] if libs else None
     if asked is None:
-        return tuple(backend for backend in known().values() if backend.why_unavailable() is None)
-    chosen = tuple(dict.fromkeys(get(name) for name in asked))
-    for backend in chosen:
-        reason = backend.why_unavailable()
-        if reason is not None:
-            raise UnavailableBackend(f"backend {backend.name} cannot be used here: {reason}")
-    return chosen
+        return tuple(backend for backend in every().values() if backend.why_unavailable() is None)
+    return tuple(usable(name) for name in dict.fromkeys(asked))
 
 
 def register_codegens(backends: Iterable[Backend]) -> None:
@@ -69,3 +91,14 @@ def register_codegens(backends: Iterable[Backend]) -> None:
     for backend in backends:
         if backend.codegen is not None:
             tvm.register_global_func(f"relax.ext.{backend.name}", backend.codegen, override=True)
+
+
+def _check_one_origin(name: str) -> None:
+    """Raises CollageError if both a Backend value and TVM's tables say what ``name`` takes."""
+    theirs = bridge.origin(name) if name in known() else None
+    if theirs is not None:
+        raise _conflict(name, _installed().get(name, (None, "this process"))[1], theirs)
+
+
+def _conflict(name: str, first: str, second: str) -> CollageError:
+    return CollageError(f"two backends are named {name!r}: one of {first}, one of {second}")

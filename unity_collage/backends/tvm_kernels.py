@@ -11,12 +11,15 @@ import tvm
 from tvm.target import Target
 
 from ..graph import Limits
-from ..rules import FusionCone, OnlyValid
+from ..rules import FusionCone, OnlyValid, Union
 from .base import Backend
 
 
 def _rule(_target: Target) -> OnlyValid:
-    return OnlyValid(FusionCone(), Limits(max_depth=FusionCone().max_depth))
+    """All cones, and for each exit the two smallest that compute one producer again which others read too: every such
+    candidate is one more kernel to measure."""
+    again = FusionCone(recompute=True, max_recomputed=1, max_regions=2)
+    return OnlyValid(Union((FusionCone(), again)), Limits(max_depth=FusionCone().max_depth))
 
 
 TVM = Backend(

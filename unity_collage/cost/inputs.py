@@ -1,14 +1,25 @@
-"""Random inputs for a kernel: of the right dtype, and of values that the operators are made for."""
+"""Inputs for a kernel: of the right dtype, and of values that the operators are made for."""
 
 from __future__ import annotations
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes  # registers bfloat16 with numpy
 import numpy as np
-from tvm import ir, relax
+from tvm import relax
+
+from ..graph.extract import LIFTED
+from .calls import calls, operators
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
 )
+_DIVIDING_OPS = frozenset(
+    f"relax.{name}" for name in ("divide", "floor_divide", "mod", "floor_mod", "remainder", "rsqrt")
+)
+_UNSTABLE_ORDER_OPS = frozenset({"relax.argsort", "relax.sort", "relax.topk"})
+"""Equal elements come out in any order."""
 _INDEX_ARGS = {
     "relax.take": (1, 0),
     "relax.gather_elements": (1, 0),
@@ -16,38 +27,128 @@ _INDEX_ARGS = {
 }
 """Operator -> (position of the index argument, position of the indexed one)."""
 
+_LINEAR_OPS = frozenset({"relax.matmul", "relax.sum", "relax.mean", "relax.variance"})
+_LARGE, _LARGE_EXPONENT, _LARGE_SUM = 1e3, 50.0, 4.0
+"""Large values: in general; where an exponential is taken, which overflows at 88; and where the range of a sum is cut
+down again, so that its rounding error weighs more."""
+_EXPONENTIAL_OPS = frozenset(
+    f"relax.{name}"
+    for name in (
+        "exp", "sigmoid", "tanh", "sinh", "cosh", "erf", "power", "sin", "cos", "tan", "nn.silu", "nn.softplus",
+        "nn.softmax", "nn.log_softmax", "nn.gelu", "nn.gelu_tanh", "nn.attention",
+    )
+)  # fmt: skip
+
+_CUTTING_OPS = _EXPONENTIAL_OPS | {"relax.clip", "relax.minimum", "relax.maximum"}
+
+
+@dataclass(frozen=True)
+class _Domain:
+    """What the operators of a function take."""
+
+    bounds: dict[relax.Var, int]
+    """For integer parameters that index something, how many there are to choose from."""
+    positive: frozenset[relax.Var]
+    divides: bool
+    large: float
+
+
+Draw = Callable[[np.random.Generator, tuple[int, ...], np.dtype, relax.Var, _Domain], np.ndarray]
+
 
 def random_inputs(func: relax.Function, seed: int = 0) -> list[np.ndarray]:
     """One array for each parameter of ``func``: static shapes, in order, equal for equal ``seed``."""
-    rng = np.random.default_rng(seed)
-    bounds = _index_bounds(func)
-    positive = any(call.op.name in _POSITIVE_OPS for call in _calls(func))
-    variances = _variances(func)
+    return _inputs(func, seed, len(func.params), _random)
+
+
+def edge_inputs(
+    func: relax.Function, seed: int = 1, constants: Sequence[np.ndarray] | None = None
+) -> list[np.ndarray]:
+    """Inputs of zeros, denormals, large, small and negative values in any order, as far as the operators' domain
+    goes; indexes are the first and the last.
+
+    Lifted constants are no inputs: they are those of :func:`random_inputs`, which the caller may have at hand. Where
+    equal elements make the result ambiguous, the inputs have no edges.
+    """
+    lifted = int(func.attrs[LIFTED]) if func.attrs and LIFTED in func.attrs else 0
+    first = len(func.params) - lifted
+    draw = _random if operators(func) & _UNSTABLE_ORDER_OPS else _edges
+    same = random_inputs(func)[first:] if constants is None else list(constants)
+    return _inputs(func, seed, first, draw) + same
+
+
+def _inputs(func: relax.Function, seed: int, count: int, draw: Draw) -> list[np.ndarray]:
+    """Arrays for the first ``count`` parameters."""
+    rng, domain = np.random.default_rng(seed), _domain(func)
     arrays: list[np.ndarray] = []
-    for param in func.params:
+    for param in func.params[:count]:
         shape = tuple(int(extent) for extent in param.ty.shape.values)
         dtype = np.dtype(str(param.ty.dtype))
-        if dtype == np.bool_:
-            arrays.append(rng.random(shape) < 0.5)
-        elif np.issubdtype(dtype, np.integer):
-            arrays.append(rng.integers(0, bounds.get(param, 10), shape).astype(dtype))
-        else:
-            values = rng.standard_normal(shape, dtype=np.float32)
-            if positive or param in variances:
-                values = np.abs(values) + np.float32(0.1)
-            arrays.append(values.astype(dtype))
+        arrays.append(draw(rng, shape, dtype, param, domain).astype(dtype))
     return arrays
 
 
-def _calls(func: relax.Function) -> list[relax.Call]:
-    values = [binding.value for block in func.body.blocks for binding in block.bindings]
-    return [v for v in values if isinstance(v, relax.Call) and isinstance(v.op, ir.Op)]
+def _random(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, param: relax.Var, domain: _Domain
+) -> np.ndarray:
+    if dtype == np.bool_:
+        return rng.random(shape) < 0.5
+    if np.issubdtype(dtype, np.integer):
+        return rng.integers(0, domain.bounds.get(param, 10), shape)
+    values = rng.standard_normal(shape, dtype=np.float32)
+    return np.abs(values) + np.float32(0.1) if param in domain.positive else values
+
+
+def _edges(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, param: relax.Var, domain: _Domain
+) -> np.ndarray:
+    if dtype == np.bool_:
+        return rng.random(shape) < 0.1
+    if np.issubdtype(dtype, np.integer):
+        return _picked(rng, shape, _integer_edges(dtype, domain.bounds.get(param), domain.divides))
+    values = _float_edges(dtype, domain.large, domain.divides)
+    if param in domain.positive:
+        return _picked(rng, shape, (values + 1e-3).astype(dtype))
+    return _picked(rng, shape, np.concatenate([values, -values]).astype(dtype))
+
+
+def _picked(rng: np.random.Generator, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    """Of few ``values`` one for each element."""
+    return values[rng.integers(0, len(values), shape, dtype=np.uint8)]
+
+
+def _integer_edges(dtype: np.dtype, bound: int | None, divides: bool) -> np.ndarray:
+    if bound is not None:
+        return np.array([0, bound - 1])
+    values = [1, 2, 100] if divides else [0, 1, 100]
+    return np.array(values + [-value for value in values] if dtype.kind == "i" else values)
+
+
+def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
+    """Magnitudes, zero and the usual ones more often than others."""
+    info = ml_dtypes.finfo(dtype)
+    denormal = float(info.smallest_subnormal)
+    large = min(large, _LARGE_SUM * 2) if dtype.itemsize < 4 else large
+    nothing = [1e-3] * 4 if divides else [0.0, 0.0, 0.0, denormal]
+    return np.array([*nothing, 1e-3, 0.5, 1.0, 2.0, 3.0, large])
+
+
+def _domain(func: relax.Function) -> _Domain:
+    names = operators(func)
+    params = func.params if names & _POSITIVE_OPS else _variances(func)
+    return _Domain(_index_bounds(func), frozenset(params), bool(names & _DIVIDING_OPS), _large(names))
+
+
+def _large(names: frozenset[str]) -> float:
+    sums = any(name in _LINEAR_OPS or ".conv" in name or "norm" in name for name in names)
+    if "relax.nn.attention" in names or (sums and names & _CUTTING_OPS):
+        return _LARGE_SUM
+    return _LARGE_EXPONENT if names & _EXPONENTIAL_OPS else _LARGE
 
 
 def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
-    """For integer parameters that index something, how many there are to choose from."""
     bounds: dict[relax.Var, int] = {}
-    for call in _calls(func):
+    for call in calls(func):
         if call.op.name not in _INDEX_ARGS:
             continue
         position, data = _INDEX_ARGS[call.op.name]
@@ -62,5 +163,5 @@ def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
 
 def _variances(func: relax.Function) -> set[relax.Var]:
     """Parameters that a batch norm takes as variance."""
-    norms = [call for call in _calls(func) if call.op.name == "relax.nn.batch_norm"]
+    norms = [call for call in calls(func) if call.op.name == "relax.nn.batch_norm"]
     return {call.args[4] for call in norms if isinstance(call.args[4], relax.Var)}

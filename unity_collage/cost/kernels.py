@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,28 +12,54 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from .. import reference
 from ..backends.base import Backend
 from ..graph.extract import LIFTED
 from ..passes.fuse_remaining import FuseRemaining
 from ..passes.outlined import external_function
+from ..schedule.tuned import SCHEDULES
+from .guard import output_types
+
+SYMBOL = "candidate"
+"""What every kernel is called in its module."""
 
 
 class NoKernel(Exception):
     """The backend does not make one kernel of this; the text is the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that is made: it can be called here, or written to a library for another machine."""
+
+    module: Any
+    """Holds it, itself or in what it imports."""
+    constants: list[tvm.runtime.Tensor]
+    """Its constant operands, as it wants them."""
+
+    @property
+    def function(self) -> Any:
+        return self.module.get_function(SYMBOL, query_imports=True)
+
+
 def build_kernel(
     func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
 ) -> tuple[Any, list[tvm.runtime.Tensor]]:
-    """A kernel in destination-passing style, and its constant operands as it wants them.
+    """The function of :func:`make_kernel` and its constant operands."""
+    made = make_kernel(func, arrays, backend, target)
+    return made.function, made.constants
 
-    It takes the activations of ``func``, these constants, and the outputs. ``arrays`` are values for all
+
+def make_kernel(
+    func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
+) -> Kernel:
+    """A kernel in destination-passing style.
+
+    It takes the activations of ``func``, its constants, and the outputs. ``arrays`` are values for all
     parameters; those of lifted constants are data: a library keeps them, TVM may have stored them anew.
     """
     if backend.codegen is None:
         return _tvm_kernel(func, arrays, target)
-    return _library_kernel(func, arrays, backend), []
+    return _library_kernel(func, arrays, backend)
 
 
 def activation_tensors(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[tvm.runtime.Tensor]:
@@ -42,48 +69,32 @@ def activation_tensors(func: relax.Function, arrays: Sequence[np.ndarray]) -> li
 
 def output_tensors(func: relax.Function) -> list[tvm.runtime.Tensor]:
     """Uninitialised tensors for the results of ``func``."""
-    types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    shapes = [tuple(int(extent) for extent in ty.shape.values) for ty in types]
-    return [tvm.runtime.empty(shape, str(ty.dtype)) for shape, ty in zip(shapes, types, strict=True)]
+    return [tvm.runtime.empty(shape, dtype) for shape, dtype in output_types(func)]
 
 
-def expected_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What ``func`` computes: by numpy where it can, else by TVM's unscheduled kernels for a generic CPU."""
-    plain = func.without_attr(LIFTED)
-    try:
-        return reference.run(plain, arrays)
-    except reference.Unsupported:
-        module = IRModule({"main": plain.with_attr("global_symbol", "main")})
-        machine = relax.VirtualMachine(relax.build(module, Target("llvm")), tvm.cpu())
-        result = machine["main"](*[tvm.runtime.tensor(array) for array in arrays])
-        results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-        return [tensor.numpy() for tensor in results]
+def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What TVM's kernels compute as they come, for a generic CPU: no schedule of ours has touched them."""
+    module = IRModule({"main": func.without_attr(LIFTED).with_attr("global_symbol", "main")})
+    machine = relax.VirtualMachine(relax.build(module, Target("llvm")), tvm.cpu())
+    result = machine["main"](*[tvm.runtime.tensor(array) for array in arrays])
+    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+    return [tensor.numpy() for tensor in results]
 
 
-def why_wrong(got: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float) -> str | None:
-    """How far ``got`` is off, as a reason, or None if every error is within ``tolerance`` of the range."""
-    for number, (value, right) in enumerate(zip(got, expected, strict=True)):
-        value, right = value.astype(np.float64), right.astype(np.float64)
-        if not np.array_equal(np.isfinite(value), np.isfinite(right)):
-            return f"wrong numbers: output {number} is not finite where the reference is, or the reverse"
-        finite = np.isfinite(right)
-        scale = max(float(np.max(np.abs(right), initial=0.0, where=finite)), 1e-30)
-        error = float(np.max(np.abs(value - right), initial=0.0, where=finite)) / scale
-        if error > tolerance:
-            return (
-                f"wrong numbers: output {number} is off by {error:.1e} of its range (allowed {tolerance:.0e})"
-            )
-    return None
+def unscheduled_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
+    """What TVM makes of ``func`` before it is scheduled, for a tuner; raises NoKernel where that is not one kernel."""
+    with target:
+        return _only_kernel(FuseRemaining(schedule=False)(_caller(func, {})))
 
 
-def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Any:
+def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Kernel:
     values = _constants(func, arrays)
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)
-    external = external_function(bound, backend.name, "candidate", "candidate")
+    external = external_function(bound, backend.name, SYMBOL, SYMBOL)
     assert backend.codegen is not None
     for module in backend.codegen([external], {}, {}):
-        kernel = module.get_function("candidate", query_imports=True)
-        if kernel is not None:
+        kernel = Kernel(module, [])
+        if kernel.function is not None:
             return kernel
     raise NoKernel(f"the code generator of {backend.name} made no function")
 
@@ -94,30 +105,38 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
     return {var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])}
 
 
-def _tvm_kernel(
-    func: relax.Function, arrays: Sequence[np.ndarray], target: Target
-) -> tuple[Any, list[tvm.runtime.Tensor]]:
+def _tvm_kernel(func: relax.Function, arrays: Sequence[np.ndarray], target: Target) -> Kernel:
     with target:
         lowered = FuseRemaining()(_caller(func, _constants(func, arrays)))
-    kernels = {gvar: f for gvar, f in lowered.functions_items() if isinstance(f, tirx.PrimFunc)}
+    kernel = _only_kernel(lowered)
+    library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
+    return Kernel(library.mod, _constants_of_call(lowered["main"]))
+
+
+def _only_kernel(mod: IRModule) -> tirx.PrimFunc:
+    kernels = [func for func in mod.functions.values() if isinstance(func, tirx.PrimFunc)]
     if len(kernels) != 1:
         raise NoKernel(f"TVM makes {len(kernels)} kernels of it, not one")
-    (kernel,) = kernels.values()
-    library = tvm.compile(IRModule({"kernel": kernel.with_attr("global_symbol", "kernel")}), target=target)
-    return library["kernel"], _constants_of_call(lowered["main"])
+    return kernels[0]
 
 
 def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> IRModule:
-    """A module whose ``main`` takes the activations of ``func`` and calls it with them and ``constants``."""
+    """A module whose ``main`` takes the activations of ``func`` and calls it with them and ``constants``.
+
+    Schedules that the function carries are the module's, where FuseRemaining looks for them.
+    """
     builder = relax.BlockBuilder()
-    callee = builder.add_func(func.without_attr(LIFTED).with_attr("Primitive", 1), "kernel")
+    bare = func.without_attr(LIFTED).without_attr(SCHEDULES).with_attr("Primitive", 1)
+    callee = builder.add_func(bare, "kernel")
     params = [relax.Var(param.name, param.ty) for param in func.params if param not in constants]
     with builder.function("main", params):
         with builder.dataflow():
             args = [*params, *constants.values()]
             result = builder.emit_output(relax.Call(callee, args, ret_ty=func.ret_ty))
         builder.emit_func_output(result)
-    return builder.get()
+    mod = builder.get()
+    schedules = (func.attrs or {}).get(SCHEDULES)
+    return mod if schedules is None else mod.with_attr(SCHEDULES, schedules)
 
 
 def _constants_of_call(main: relax.Function) -> list[tvm.runtime.Tensor]:

@@ -1,19 +1,45 @@
-"""What the VM pays to call one kernel, measured: the slope between a short and a long chain of calls."""
+"""What a plan pays besides its kernels, measured: launches, and values that go from one backend to another.
+
+Every figure is the slope between a short and a long program, so that what a run costs once cancels out. A launch is a
+call of a kernel that does nothing. A transition is what two kernels cost more when they take turns than when
+each follows its own kind: on one thread pool that is little, and what is within the noise of the kernels is nothing.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from itertools import combinations, cycle, islice
+from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
+from tvm.script import relax as R
 from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
+from ..annotations import CANDIDATES, Candidate
+from ..backends.base import Backend
+from ..backends.registry import get
 from ..build import build
+from ..graph import DataflowGraph
+from ..index_set import members
+from ..passes.apply_plan import ApplyPlan
+from ..passes.fuse_remaining import FuseRemaining
+from ..passes.offload_byoc import OffloadBYOC
+from ..rules import Found
 
 SHORT, LONG = 8, 72
-"""Calls in the two programs that are compared."""
+"""Calls in the two programs that are compared for a launch."""
+FEW, MANY = 4, 20
+"""Kernels in the two that are compared for a transition."""
+NOISE = 0.1
+"""Slopes of the same kernels differ by this part of them."""
+
+_PROBE = (64, 256)
+"""Shape of what the probes hand on: 64 KiB, enough for every thread to have a part of it."""
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -24,14 +50,96 @@ def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None
             b[vi] = a[vi]
 
 
-def launch_seconds(target: Target) -> float:
-    """Seconds for one kernel call of the Relax VM on this machine."""
-    medians = [_seconds(_chain(count), target) for count in (SHORT, LONG)]
+def overheads(target: Target, names: Sequence[str]) -> dict[str, Any]:
+    """In seconds, ``launches`` by backend, ``transitions`` by ``"writer>reader"``, and a launch of TVM's."""
+    generated, external = launch_seconds(target), launch_seconds(target, external=True)
+    backends = [get(name) for name in names]
+    launches = {b.name: generated if b.codegen is None else external for b in backends}
+    return {"seconds": generated, "launches": launches, "transitions": transitions(target, backends)}
+
+
+def launch_seconds(target: Target, external: bool = False) -> float:
+    """Seconds for one kernel call of the Relax VM on this machine, of generated code or of an external function."""
+    medians = [_seconds(_chain(count, external), target, (1,)) for count in (SHORT, LONG)]
     return max(0.0, (medians[1] - medians[0]) / (LONG - SHORT))
 
 
-def _chain(count: int) -> tvm.ir.IRModule:
-    """``count`` calls of a kernel that copies one element."""
+def transitions(target: Target, backends: Sequence[Backend]) -> dict[str, float]:
+    """What each pair of backends costs more in turns, half for each direction; pairs that cost nothing are left out."""
+    probes: dict[str, Probe] = {}
+    alone: dict[str, float] = {}
+    for backend in backends:
+        try:
+            probe = _probe(backend, target)
+            if probe is not None:
+                alone[backend.name] = _slope([probe], target)
+                probes[backend.name] = probe
+        except (
+            Exception
+        ):  # a foreign compiler or kernel failed: its candidates will say so, each with its reason
+            continue
+    found: dict[str, float] = {}
+    for one, other in combinations(probes, 2):
+        apart = (alone[one] + alone[other]) / 2
+        more = _slope([probes[one], probes[other]], target) - apart
+        if more > NOISE * apart:
+            found |= {f"{one}>{other}": more, f"{other}>{one}": more}
+    return found
+
+
+Probe = tuple[str, tuple[str, ...]]
+"""A backend and the operators, of a product and a relu, that it makes one kernel of."""
+
+
+def _probe(backend: Backend, target: Target) -> Probe | None:
+    """The largest kernel that a backend offers of a product and a relu, None if it takes neither."""
+    graph = DataflowGraph(_ops(("matmul", "relu"))["main"])
+    with target:
+        found = [p for p in backend.rule(target).apply(graph) if isinstance(p, Found) and not p.nested]
+    if not found:
+        return None
+    largest = max(found, key=lambda proposal: proposal.inside.bit_count())
+    return backend.name, tuple(("matmul", "relu")[index] for index in members(largest.inside))
+
+
+def _slope(probes: Sequence[Probe], target: Target) -> float:
+    """Seconds of one more kernel in a chain in which ``probes`` take turns."""
+    medians = [_seconds(_taking_turns(probes, count, target), target, _PROBE) for count in (FEW, MANY)]
+    return (medians[1] - medians[0]) / (MANY - FEW)
+
+
+def _taking_turns(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir.IRModule:
+    turns = list(islice(cycle(probes), count))
+    module = _ops([op for _, ops in turns for op in ops])
+    candidates: list[Candidate] = []
+    first = 0
+    for number, (backend, ops) in enumerate(turns):
+        indexes = tuple(range(first, first + len(ops)))
+        candidates.append(Candidate(number, backend, "probe", "_".join(ops), indexes))
+        first += len(ops)
+    typed = tvm.ir.IRModule({"main": CANDIDATES.write(module["main"], tuple(candidates))})
+    with target:
+        chosen = {"main": tuple(range(count))}
+        return tvm.transform.Sequential([ApplyPlan(chosen), OffloadBYOC(), FuseRemaining()])(typed)
+
+
+def _ops(ops: Sequence[str]) -> tvm.ir.IRModule:
+    """These operators one after the other. The product is with the unit matrix, so that nothing grows."""
+    weights = relax.const(np.eye(_PROBE[1], dtype=np.float32))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(_PROBE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for op in ops:
+                value = builder.emit(R.matmul(value, weights) if op == "matmul" else R.nn.relu(value))
+            value = builder.emit_output(value)
+        builder.emit_func_output(value)
+    return builder.get()
+
+
+def _chain(count: int, external: bool) -> tvm.ir.IRModule:
+    """``count`` calls of a kernel that does nothing, or copies one element."""
     builder = relax.BlockBuilder()
     kernel = builder.add_func(_nothing.with_attr({"op_pattern": 8, "tirx.is_scheduled": True}), "nothing")
     ty = relax.TensorType((1,), "float32")
@@ -40,15 +148,20 @@ def _chain(count: int) -> tvm.ir.IRModule:
         with builder.dataflow():
             value: relax.Expr = x
             for _ in range(count):
-                value = builder.emit(relax.call_tir(kernel, [value], out_ty=ty))
+                call = (
+                    relax.call_dps_packed("collage.runtime.nothing", [value], out_ty=ty)
+                    if external
+                    else relax.call_tir(kernel, [value], out_ty=ty)
+                )
+                value = builder.emit(call)
             value = builder.emit_output(value)
         builder.emit_func_output(value)
     return builder.get()
 
 
-def _seconds(module: tvm.ir.IRModule, target: Target) -> float:
+def _seconds(module: tvm.ir.IRModule, target: Target, shape: tuple[int, ...]) -> float:
     machine = relax.VirtualMachine(build(module, target), tvm.cpu())
-    machine.save_function("main", "run", tvm.runtime.empty((1,), "float32"))
+    machine.save_function("main", "run", tvm.runtime.tensor(np.zeros(shape, np.float32)))
     return statistics.median(
         runtime.measure(
             machine["run"], [], warmup_seconds=0.005, min_runs=50, max_runs=5000, min_seconds=0.02

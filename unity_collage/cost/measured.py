@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-
-import tvm
-from tvm.target import Target
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .. import runtime
-from ..annotations import Cost
-from ..backends.registry import get
+from ..annotations import UNKNOWN, Cost
+from ..errors import MissingPrice
 from ..target import current_target
-from .client import WorkerClient
-from .database import SCHEMA_VERSION, CostDatabase
+from .bounds import lower_bound
+from .database import CostDatabase
+from .fingerprint import backend_version, price_fingerprint
+from .locked import missing_prices
+from .machine import known_machine, machine
 from .method import Method
-from .workload import Progress, Workload, fingerprint_digest
+from .questions import Circumstances, Client, known_costs, measured_costs, rivals
+from .session import Session
+from .workload import Overheads, Progress, Workload
+
+if TYPE_CHECKING:
+    from .tuning.pricing import Tuning
 
 
 def _no_progress(_done: int, _total: int, _label: str) -> None:
@@ -29,109 +34,126 @@ def _no_progress(_done: int, _total: int, _label: str) -> None:
 
 @dataclass(frozen=True)
 class MeasuredCost:
-    """Every distinct kernel is built, checked against a reference and timed once, in a process of its own."""
+    """Every distinct kernel is built, checked against a reference and timed once, in a worker process.
+
+    The process lives from the first question that needs it until :meth:`close`, or as long as this value; those
+    for one computation are timed in turns, so ask for them together.
+    """
 
     database: CostDatabase | None = None
     """Where prices are kept; None: the user's own database."""
     timeout_seconds: float = 60.0
-    """A kernel that needs longer, building and reference included, has no price."""
+    """A kernel that needs longer for one step (to be built, to be run, to be timed) has no price."""
+    memory_bytes: int | None = None
+    """By so much the worker process may grow; None: by half of the machine's memory."""
     method: Method = field(default_factory=Method)
     progress: Progress = _no_progress
+    locked: bool = False
+    """Nothing is measured: what the database does not know is an error, so that every build is the same."""
+    budget_seconds: float | None = None
+    """From the first question on so much time is spent on measuring; what is not known then has no price."""
+    tuning_folder: Path | None = None
+    """Where tuned schedules are kept; None: beside the database."""
+    _session: Session = field(default_factory=Session, init=False, repr=False, compare=False)
 
     def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs by workload key: from the database, else measured now and kept."""
-        database = self._opened()
-        target = current_target()
+        database, here = self._opened(), self._circumstances()
         distinct = {workload.key: workload for workload in workloads}
-        known: dict[str, Cost] = {}
-        for backend in dict.fromkeys(workload.backend for workload in workloads):
-            keys = [key for key, workload in distinct.items() if workload.backend == backend]
-            known.update(database.get(keys, self._fingerprint(backend, target)))
+        known = known_costs(database, list(distinct.values()), here)
         missing = [workload for key, workload in distinct.items() if key not in known]
-        missing.sort(key=lambda workload: workload.digest)
-        with self._client() as client:
-            for done, workload in enumerate(missing):
-                self.progress(done, len(missing), f"{workload.backend} {workload.label}")
-                cost, lasting = _measured(client, workload, target)
-                if lasting:
-                    fingerprint = self._fingerprint(workload.backend, target)
-                    database.put(workload.key, fingerprint, workload.label, cost)
-                known[workload.key] = cost
+        if missing and self.locked:
+            raise MissingPrice(missing_prices(database, missing, here.fingerprint))
+        done, hits = 0, len(known)
+        for group in rivals(missing):
+            what = f"{', '.join(w.backend for w in group)} {group[0].label}"
+            self.progress(done, len(missing), f"{what} ({hits} known before)")
+            if self._is_budget_spent():
+                reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
+                known |= {workload.key: Cost(None, reason=reason, origin=UNKNOWN) for workload in group}
+            else:
+                known |= measured_costs(self._client(), database, group, here)
+            done += len(group)
         self.progress(len(missing), len(missing), "")
-        if known and all(cost.seconds is None for cost in known.values()):
-            reason = next(iter(known.values())).reason
-            warnings.warn(
-                f"no kernel could be priced, all is left to TVM; the first reason: {reason}", stacklevel=2
-            )
         return known
 
     def launch_seconds(self) -> float:
-        """What the VM pays for one kernel call, measured once per machine."""
-        database, target = self._opened(), current_target()
-        fingerprint = self._fingerprint("tvm", target)
-        known = database.get(["launch"], fingerprint).get("launch")
-        if known is not None and known.seconds is not None:
-            return known.seconds
-        with self._client() as client:
-            reply = client.ask({"ask": "launch", "target": str(target)})
-        if "seconds" not in reply:
-            warnings.warn(
-                f"a kernel call could not be timed and counts as free: {reply['reason']}", stacklevel=2
-            )
-            return 0.0
-        seconds = float(reply["seconds"])
-        database.put("launch", fingerprint, "launch", Cost(seconds, seconds, seconds, 1))
-        return seconds
+        """What the VM pays for one call of a kernel that TVM has made."""
+        return self.overheads(("tvm",)).launch_seconds
+
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        """Launches and transitions of these backends, measured once per machine."""
+        database, here = self._opened(), self._circumstances()
+        names = sorted({*backends, "tvm"})
+        fingerprint, fact = here.fingerprint("tvm"), f"overheads {' '.join(names)}"
+        known = database.fact(fact, fingerprint)
+        if known is None and self.locked:
+            raise MissingPrice(f"what kernel calls cost on this machine is not in {database.name}")
+        if known is None:
+            question = {"ask": "launch", "target": str(here.target)}
+            known = self._client().ask({**question, "backends": names})
+            if "seconds" not in known:  # some backend took the process with it: TVM's kernels do not
+                known = self._client().ask({**question, "backends": ["tvm"]})
+            if "seconds" not in known:
+                warnings.warn(
+                    f"kernel calls could not be timed and count as free: {known['reason']}", stacklevel=2
+                )
+                return Overheads()
+            database.keep_fact(fact, fingerprint, known)
+        return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Seconds that no kernel of each workload beats, by key; the machine's peaks are measured once."""
+        database = self._opened()
+        if self.locked and known_machine(database) is None:
+            raise MissingPrice(f"what this machine can do at most is not in {database.name}")
+        peaks = machine(database)
+        return {workload.key: lower_bound(workload, peaks) for workload in workloads}
+
+    def tuning(self, trials: int) -> Tuning:
+        """Prices with schedules that MetaSchedule finds in so many trials; close it when done."""
+        from .tuning.pricing import Tuning, tuning_folder  # builds kernels by the passes, which import this
+        from .tuning.tuner import Tuner
+
+        folder = self.tuning_folder or tuning_folder(self._opened())
+        tuner, ended = Tuner(folder, trials), self._is_budget_spent
+        return Tuning(tuner, current_target(), self.raced, self.locked, ended, self.progress)
+
+    def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Costs of kernels for one computation; if one is not known, all are timed anew, against each other."""
+        database, here = self._opened(), self._circumstances()
+        known = known_costs(database, workloads, here)
+        missing = [workload for workload in workloads if workload.key not in known]
+        if not missing:
+            return known
+        if self.locked:
+            raise MissingPrice(missing_prices(database, missing, here.fingerprint))
+        return measured_costs(self._client(), database, workloads, here)
+
+    def close(self) -> None:
+        """End the worker process; the next question that needs one starts another."""
+        self._session.close()
+
+    def __enter__(self) -> MeasuredCost:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _is_budget_spent(self) -> bool:
+        return self._session.seconds_since_start() > (self.budget_seconds or math.inf)
 
     def _opened(self) -> CostDatabase:
         return CostDatabase() if self.database is None else self.database
 
-    def _client(self) -> WorkerClient:
-        return WorkerClient(runtime.num_threads(), self.method, self.timeout_seconds)
+    def _client(self) -> Client:
+        threads = runtime.num_threads()
+        return self._session.client(threads, self.method, self.timeout_seconds, self.memory_bytes)
 
-    def _fingerprint(self, backend: str, target: Target) -> str:
-        return fingerprint_digest(
-            " | ".join(
-                (
-                    f"schema {SCHEMA_VERSION}",
-                    get(backend).fingerprint(),
-                    f"tvm {tvm.__version__}",
-                    f"kernels {_kernel_makers()}",
-                    f"target {target}",
-                    f"machine {platform.machine()}",
-                    f"threads {runtime.num_threads()}",
-                    f"method {self.method}",
-                )
-            )
+    def _circumstances(self) -> Circumstances:
+        target = current_target()
+        return Circumstances(
+            target, lambda backend: price_fingerprint(backend, target, self.method), backend_version
         )
-
-
-_MAKERS = ("backends", "cost", "passes", "runtime", "schedule")
-"""The parts of this package that decide what a kernel is and how it is timed."""
-
-
-@cache
-def _kernel_makers() -> str:
-    """A digest of our own code that makes kernels: a changed schedule is another kernel."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for path in sorted(path for part in _MAKERS for path in (package / part).rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _measured(client: WorkerClient, workload: Workload, target: Target) -> tuple[Cost, bool]:
-    """The cost, and whether it holds for the next run too: a timeout may be the load of the machine."""
-    reply = client.ask(
-        {
-            "ask": "price",
-            "function": tvm.ir.save_json(workload.func),
-            "backend": workload.backend,
-            "digest": workload.digest,
-            "target": str(target),
-            "weights_in": workload.weights_in,
-        }
-    )
-    if "reason" in reply:
-        return Cost(None, reason=reply["reason"]), not reply.get("timeout", False)
-    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"]), True

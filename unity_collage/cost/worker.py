@@ -1,104 +1,185 @@
-"""The worker process: builds, checks and times one kernel at a time, so that a crash costs one kernel.
+"""The worker process: builds, checks and times kernels, so that a crash costs one kernel and not the run.
 
 Started as ``python -m unity_collage.cost.worker FD``. Requests and replies are JSON lines on a socket at
-file descriptor FD; standard output stays free for what libraries print.
+file descriptor FD; standard output stays free for what libraries print. ``{"ready": true}`` comes first. A request
+for prices is answered by
+
+* ``{"stage": ..., "key": ...}`` before each step, so that the other end knows whose fault an end or a silence is,
+* ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
+* ``{"done": true}``.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import statistics
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.target import Target
 
 from .. import runtime
 from ..backends.registry import get
+from ..errors import first_line
+from ..runtime.guards import watch_guards
+from ..runtime.timing import Runner
+from . import kernel_library, surroundings
 from .caches import evict_bytes
-from .inputs import random_inputs
-from .kernels import activation_tensors, build_kernel, expected_outputs, output_tensors, why_wrong
-from .launch import launch_seconds
+from .guard import READ_OUTSIDE, WROTE_INPUT, WROTE_OUTSIDE
+from .judge import Trial, outputs_or_refusal, outvoted, trials
+from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
+from .launch import overheads
 from .method import Method
+from .refusal import Refusal, Refused, refusal_of
+from .storage.rows import Kind
 
-TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-6}
-"""Largest error of an output over its range, by dtype; 0 for integers."""
+Message = dict[str, Any]
+Say = Callable[[Message], None]
 
 
-_SLOW_BYTES = 16 << 20
-"""Streaming over so much memory takes milliseconds, more than most kernels: no more runs than needed."""
+@dataclass
+class _Contestant:
+    """A kernel that is built, and what it made of each trial."""
+
+    kernel: Any
+    constants: list[tvm.runtime.Tensor]
+    outputs: list[Any] = field(default_factory=list)
 
 
 class Worker:
-    """Answers requests; keeps the last reference, since candidates of one computation come together."""
+    """Answers requests; keeps the last trials, since questions about one computation may come one by one."""
 
-    def __init__(self, threads: int, method: Method):
+    def __init__(self, threads: int, method: Method, say: Say):
         runtime.set_num_threads(threads)
         self._method = method
+        self._say = say
         self._digest = ""
-        self._arrays: list[np.ndarray] = []
-        self._expected: list[np.ndarray] = []
+        self._trials: list[Trial] = []
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to one request: a price, or ``{"reason": ...}``."""
+    def answer(self, request: Message) -> None:
+        """Say all there is to say to one request."""
         try:
             if request["ask"] == "launch":
-                return {"seconds": launch_seconds(Target(json.loads(request["target"])))}
-            return self._price(request)
-        except Exception as error:  # a foreign compiler or kernel failed: that is the answer
-            return {"reason": f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"}
+                self._say(overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"])))
+            elif request["ask"] == "surroundings":
+                self._say(surroundings.described())
+            else:
+                self._price(request)
+        except Exception as error:  # no candidate's fault: the reference, or a request that is broken
+            self._say({"reason": f"{type(error).__name__}: {first_line(error)}", "done": True})
 
-    def _price(self, request: dict[str, Any]) -> dict[str, Any]:
-        func = tvm.ir.load_json(request["function"])
-        backend, target = get(request["backend"]), Target(json.loads(request["target"]))
+    def _price(self, request: Message) -> None:
+        target = Target(json.loads(request["target"]))
+        funcs = {key: tvm.ir.load_json(asked["function"]) for key, asked in request["candidates"].items()}
+        first = next(iter(funcs.values()))
         if request["digest"] != self._digest:
-            self._arrays = random_inputs(func)
-            self._expected = expected_outputs(func, self._arrays)
-            self._digest = request["digest"]
-        kernel, constants = build_kernel(func, self._arrays, backend, target)
-        activations, outputs = activation_tensors(func, self._arrays), output_tensors(func)
-        kernel(*activations, *constants, *outputs)
-        reason = why_wrong([o.numpy() for o in outputs], self._expected, _tolerance(func))
-        if reason is not None:
-            return {"reason": reason}
-        args, warm = [*activations, *constants, *outputs], [*activations, *outputs]
-        return self._time(kernel, args, warm, request["weights_in"])
+            self._say({"stage": "computing the reference", "key": None})
+            self._trials, self._digest = trials(first), request["digest"]
+        built: dict[str, _Contestant] = {}
+        for key, func in funcs.items():
+            try:
+                built[key] = self._checked(key, func, request["candidates"][key], target)
+            except Refused as refused:
+                self._refuse(key, refused.refusal)
+        for key, refusal in self._outvoted(first, built).items():
+            self._refuse(key, refusal)
+            del built[key]
+        self._time(first, built, request["weights_in"])
+        self._say({"done": True})
 
-    def _time(self, kernel: Any, args: list[Any], warm: list[Any], weights_in: str) -> dict[str, Any]:
-        """Median seconds of a run, the middle half, and how many runs."""
-        evict, method = evict_bytes(weights_in), self._method
-        seconds = runtime.measure(
-            kernel,
-            args,
-            warm=warm,
-            warmup_seconds=method.warmup_seconds,
+    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _Contestant:
+        """The kernel of one candidate; raises Refused with the reason why there is none to be priced."""
+        self._say({"stage": "building", "key": key})
+        made = _built(func, self._trials[0], asked, target)
+        self._say({"stage": "running", "key": key})
+        made.outputs = outputs_or_refusal(func, self._trials, made.kernel, made.constants)
+        return made
+
+    def _outvoted(self, func: relax.Function, built: dict[str, _Contestant]) -> dict[str, Refusal]:
+        self._say({"stage": "comparing", "key": None})
+        return outvoted(func, self._trials, {key: made.outputs for key, made in built.items()})
+
+    def _time(self, func: relax.Function, built: dict[str, _Contestant], weights_in: str) -> None:
+        if not built:
+            return
+        self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
+        activations = activation_tensors(func, self._trials[0].inputs)
+        outputs = output_tensors(func)
+        warm = [*activations, *outputs]
+        runners = [
+            Runner(made.kernel, [*activations, *made.constants, *outputs], warm) for made in built.values()
+        ]
+        for key, seconds in zip(built, self._raced(runners, evict_bytes(weights_in)), strict=True):
+            found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
+            self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
+                       "runs": len(seconds)})  # fmt: skip
+
+    def _raced(self, runners: list[Runner], evict: int) -> list[list[float]]:
+        method = self._method
+        return runtime.race(
+            runners,
+            percentile=method.percentile,
+            confidence=method.confidence,
+            tolerance=method.tolerance,
             min_runs=method.min_runs,
-            max_runs=method.max_runs if evict < _SLOW_BYTES else method.min_runs,
-            min_seconds=method.min_seconds,
+            max_runs=method.max_runs,
+            max_seconds=method.max_seconds,
+            max_warmup_seconds=method.max_warmup_seconds,
             evict_bytes=evict,
         )
-        low, median, high = statistics.quantiles(seconds, n=4)
-        return {"seconds": median, "low": low, "high": high, "runs": len(seconds)}
+
+    def _refuse(self, key: str, refusal: Refusal) -> None:
+        kind = None if refusal.kind is None else refusal.kind.value
+        self._say({"key": key, "reason": refusal.reason, "kind": kind})
 
 
-def _tolerance(func: relax.Function) -> float:
-    types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    return max(TOLERANCE.get(str(ty.dtype), 0.0) for ty in types)
+def _built(func: relax.Function, trial: Trial, asked: Message, target: Target) -> _Contestant:
+    """The kernel, made here or read from the ``library`` in which another machine has sent it."""
+    try:
+        if "library" in asked:
+            made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
+        else:
+            made = make_kernel(func, trial.inputs, get(asked["backend"]), target)
+        return _Contestant(made.function, made.constants)
+    except NoKernel as error:
+        raise Refused(Refusal(str(error))) from error
+    except Exception as error:  # a foreign compiler failed: that is the answer
+        raise Refused(refusal_of(error, Kind.COMPILE_ERROR)) from error
+
+
+def _watch_guards(file: int) -> None:
+    """A touch of a guard page is said on the socket before the process ends."""
+
+    def line(reason: str) -> str:
+        return json.dumps({"fault": reason, "kind": Kind.WROTE_OUTSIDE.value}) + "\n"
+
+    watch_guards(
+        file,
+        wrote_outside=line(WROTE_OUTSIDE),
+        read_outside=line(READ_OUTSIDE),
+        wrote_input=line(WROTE_INPUT),
+    )
 
 
 def main() -> None:
     """Serve requests until the other end closes."""
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
+
+        def say(message: Message) -> None:
+            connection.sendall(json.dumps(message).encode() + b"\n")
+
         hello = json.loads(requests.readline())
-        worker = Worker(hello["threads"], Method(**hello["method"]))
+        worker = Worker(hello["threads"], Method(**hello["method"]), say)
+        _watch_guards(connection.fileno())
+        surroundings.limit_memory(hello["memory_bytes"])
+        say({"ready": True})
         for line in requests:
-            reply = worker.answer(json.loads(line))
             try:
-                connection.sendall(json.dumps(reply).encode() + b"\n")
+                worker.answer(json.loads(line))
             except BrokenPipeError:
                 return
 

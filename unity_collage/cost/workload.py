@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from tvm import relax
 
@@ -24,11 +23,42 @@ class Workload:
     """The sub-graph alone; its constants are trailing parameters (attribute ``LIFTED``)."""
     weights_in: str
     """Where a run finds the constants: ``L2``, ``L3`` or ``memory`` (:mod:`unity_collage.cost.caches`)."""
+    schedule: str = ""
+    """Digest of the tuned schedule that ``func`` carries; empty: as the backend makes it by itself."""
 
     @property
     def key(self) -> str:
         """Names the price inside one module."""
-        return f"{self.backend}:{self.digest}:{self.weights_in}"
+        tuned = f":{self.schedule}" if self.schedule else ""
+        return f"{self.backend}:{self.digest}:{self.weights_in}{tuned}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """What a plan pays besides its kernels, in seconds."""
+
+    launch_seconds: float = 0.0
+    """For a call of a kernel, where ``launches`` does not say it."""
+    launches: Mapping[str, float] = field(default_factory=dict)
+    """For a call of a kernel, by backend."""
+    transitions: Mapping[str, float] = field(default_factory=dict)
+    """For a value that one backend writes and another reads, by ``"writer>reader"``."""
+
+
+@runtime_checkable
+class Charging(Protocol):
+    """A cost model that tells backends apart in what a plan pays besides its kernels."""
+
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        """Launches and transitions of these backends."""
+        ...
+
+
+def overheads_of(model: CostModel, backends: Sequence[str]) -> Overheads:
+    """What ``model`` knows of them: one launch for all at least."""
+    if isinstance(model, Charging):
+        return model.overheads(backends)
+    return Overheads(model.launch_seconds())
 
 
 Progress = Callable[[int, int, str], None]
@@ -45,8 +75,3 @@ class CostModel(Protocol):
     def launch_seconds(self) -> float:
         """What calling one kernel costs besides its run."""
         ...
-
-
-def fingerprint_digest(fingerprint: str) -> str:
-    """A short name for all that can change a price."""
-    return hashlib.sha256(fingerprint.encode()).hexdigest()[:16]

@@ -4,21 +4,28 @@ from ..index_set import IndexSet, index_set, members
 from .dataflow import DataflowGraph, Node, used_vars
 from .extract import Signatures, extract, outside_vars, substitute
 from .kinds import Kind
+from .nested import Nested
 from .sub_graph import Limits, SubGraph, short_name
+from .union import disjoint_union, index_mapping, substituted, wrapped
 
 __all__ = [
     "DataflowGraph",
     "IndexSet",
     "Kind",
     "Limits",
+    "Nested",
     "Node",
     "Signatures",
     "SubGraph",
+    "disjoint_union",
     "extract",
+    "index_mapping",
     "index_set",
     "members",
     "outside_vars",
     "short_name",
     "substitute",
+    "substituted",
     "used_vars",
+    "wrapped",
 ]

@@ -16,7 +16,7 @@ import tvm
 from tvm import ir, relax
 
 from ..index_set import EMPTY, IndexSet, index_set
-from .kinds import Kind, call_kinds, call_signature
+from .kinds import Kind, call_kinds, call_signature, kind_without_kernel
 
 _HOST_OPS = frozenset(
     {
@@ -110,12 +110,10 @@ class DataflowGraph:
         return tuple(self._kind(node, by_signature) for node in self.nodes)
 
     def _kind(self, node: Node, by_signature: dict[str, Kind]) -> Kind:
-        if node.op == "tuple":
-            return Kind.TUPLE
-        if node.op == "getitem":
-            return Kind.INJECTIVE
         call = node.call
-        return by_signature[call_signature(call)] if call is not None and has_kernel(call) else Kind.OPAQUE
+        if call is not None and has_kernel(call):
+            return by_signature[call_signature(call)]
+        return kind_without_kernel(node.op)
 
 
 def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from tvm import ir, relax
 
-from ..index_set import IndexSet, members
+from ..index_set import members
+from ..placement import devices_of
 from .dataflow import DataflowGraph, used_vars
 from .sub_graph import SubGraph
 
@@ -102,6 +103,11 @@ def _constants(expr: relax.Expr) -> Iterator[ir.GenericConst]:
             yield from _constants(arg)
 
 
+def _type_text(ty: ir.Type) -> str:
+    """A type; the virtual devices in it, which print as numbers of a module's list, in full."""
+    return " on ".join((str(ty), *(str(device) for device in devices_of(ty))))
+
+
 class Signatures:
     """Canonical texts of sub-graphs of one graph: equal text, same computation on same types.
 
@@ -114,21 +120,20 @@ class Signatures:
         self._graph = graph
         self._small: dict[ir.GenericConst, str | None] = {}
 
-    def text(self, inside: IndexSet) -> str:
+    def text(self, sub: SubGraph) -> str:
         """One line a node: ``%2 = relax.nn.relu(%1)``, and the result."""
         local: dict[Leaf, str] = {}
         lines: list[str] = []
-        for position, i in enumerate(members(inside)):
+        for position, i in enumerate(members(sub.inside)):
             node = self._graph.nodes[i]
             lines.append(f"%{position} = {self._expr(node.value, local)}")
             local[node.var] = f"%{position}"
-        exits = members(SubGraph(self._graph, inside).exit)
-        lines.append("return " + ", ".join(local[self._graph.nodes[i].var] for i in exits))
+        lines.append("return " + ", ".join(local[self._graph.nodes[i].var] for i in members(sub.exit)))
         return "\n".join(lines)
 
-    def digest(self, inside: IndexSet) -> str:
+    def digest(self, sub: SubGraph) -> str:
         """The first 24 hex digits of the SHA-256 of :meth:`text`."""
-        return hashlib.sha256(self.text(inside).encode()).hexdigest()[:24]
+        return hashlib.sha256(self.text(sub).encode()).hexdigest()[:24]
 
     def _expr(self, expr: relax.Expr, local: dict[Leaf, str]) -> str:
         if isinstance(expr, ir.GenericConst) and (text := self._by_value(expr)) is not None:
@@ -137,7 +142,7 @@ class Signatures:
             if expr not in local:
                 kind = "p" if isinstance(expr, relax.Var) else "c"
                 local[expr] = f"${kind}{sum(name.startswith('$') for name in local.values())}"
-                return f"{local[expr]}: {expr.ty}"
+                return f"{local[expr]}: {_type_text(expr.ty)}"
             return local[expr]
         if isinstance(expr, relax.Tuple):
             return "(" + ", ".join(self._expr(field, local) for field in expr.fields) + ")"

@@ -39,16 +39,36 @@ _ROW_WISE = frozenset(
 """Several stages to TVM, and so OUT_EWISE_FUSABLE by its analysis. They reduce rows and re-read them, so
 producers fuse into them as into a reduction."""
 
+_WITHOUT_KERNEL = {
+    "constant": Kind.ELEMENTWISE,
+    "getitem": Kind.INJECTIVE,
+    "tuple": Kind.TUPLE,
+    "relax.ewise_fma": Kind.ELEMENTWISE,
+    "relax.builtin.stop_lift_params": Kind.ELEMENTWISE,
+    "relax.memory.view": Kind.INJECTIVE,
+    "relax.memory.ensure_zero_offset": Kind.INJECTIVE,
+}
+"""What has no legalization, hence no PrimFunc to read the kind off, but is no secret either."""
+
+
+def kind_without_kernel(op: str) -> Kind:
+    """The kind of a node that TVM has no kernel for, by its operator name; OPAQUE for what nobody knows."""
+    return _WITHOUT_KERNEL.get(op, Kind.OPAQUE)
+
 
 def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
     """The kind of each distinct call, by :func:`call_signature`.
 
-    All distinct calls are legalized in one module, one private function each. What has no legalization,
+    All distinct calls are legalized in one module, one function each. What has no legalization,
     or a data-dependent one, is OPAQUE.
     """
     distinct = {call_signature(call): call for call in calls}
     functions = {f"k{i}": _alone(call) for i, call in enumerate(distinct.values())}
-    module = IRModule({relax.GlobalVar(name): func for name, func in functions.items() if func is not None})
+    # Public ones: LegalizeOps removes private functions that nobody calls, if it makes a kernel for a device.
+    public = {
+        name: func.with_attr("global_symbol", name) for name, func in functions.items() if func is not None
+    }
+    module = IRModule({relax.GlobalVar(name): func for name, func in public.items()})
     lowered = tvm.transform.Sequential(
         [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
     )(module)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..index_set import EMPTY, IndexSet, first_inside, members
-from .dataflow import DataflowGraph, Node
+from ..index_set import EMPTY, first_inside, index_set, members
+from .dataflow import DataflowGraph
 from .sub_graph import SubGraph
 
 
@@ -18,7 +18,7 @@ from .sub_graph import SubGraph
 class Group:
     """These bindings become ``callee(*args)``."""
 
-    inside: IndexSet
+    sub: SubGraph
     callee: relax.GlobalVar
     args: tuple[relax.Expr, ...]
 
@@ -50,45 +50,55 @@ class NameSupply:
 def outline(graph: DataflowGraph, groups: Sequence[Group]) -> relax.Function:
     """The function of ``graph`` with every group replaced by a call, in an order that respects all reads.
 
-    Variables keep their identity: the exits of a group are bound to its result. The groups must be disjoint
-    and acyclic together.
+    Variables keep their identity: the exits of a group are bound to its result. The groups may overlap, but each
+    value is written by one of them at most; together they must be acyclic.
     """
-    owner = {i: group for group in groups for i in members(group.inside)}
     blocks: list[relax.BindingBlock] = []
     for number, block in enumerate(graph.func.body.blocks):
         if not isinstance(block, relax.DataflowBlock):
             blocks.append(block)
             continue
-        nodes = [node for node in graph.nodes if node.block == number]
-        blocks.append(relax.DataflowBlock(list(_bindings(graph, nodes, owner))))
+        units = _units(graph, number, groups)
+        blocks.append(relax.DataflowBlock([binding for unit in units for binding in unit.bindings(graph)]))
     func = graph.func
     body = relax.SeqExpr(blocks, func.body.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
 
 
-def _bindings(
-    graph: DataflowGraph, nodes: Iterable[Node], owner: dict[int, Group]
-) -> Iterable[relax.Binding]:
-    """The new bindings of one block, each as early as its inputs and the old order allow."""
-    pending = list(dict.fromkeys(owner[n.index].inside if n.index in owner else 1 << n.index for n in nodes))
-    inputs = {inside: SubGraph(graph, inside).input for inside in pending}
-    block = EMPTY
-    for inside in pending:
-        block |= inside
-    emitted = EMPTY
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is emitted together: the call of a group, or one binding that is in none."""
+
+    sub: SubGraph
+    group: Group | None
+
+    def bindings(self, graph: DataflowGraph) -> Iterable[relax.Binding]:
+        if self.group is None:
+            return (graph.nodes[first_inside(self.sub.inside)].binding,)
+        return _call(graph, self.group)
+
+
+def _units(graph: DataflowGraph, block: int, groups: Sequence[Group]) -> list[_Unit]:
+    """The units of one block in an order that respects all reads, each as early as the old order allows."""
+    nodes = index_set(node.index for node in graph.nodes if node.block == block)
+    grouped = EMPTY
+    for group in groups:
+        grouped |= group.sub.inside
+    pending = [_Unit(group.sub, group) for group in groups if group.sub.inside & nodes]
+    pending += [_Unit(SubGraph(graph, 1 << i), None) for i in members(nodes & ~grouped)]
+    pending.sort(key=lambda unit: first_inside(unit.sub.inside))
+    made = ~nodes
+    ordered: list[_Unit] = []
     while pending:
-        ready = next(i for i in pending if not inputs[i] & block & ~emitted)
+        ready = next(unit for unit in pending if not unit.sub.input & ~made)
         pending.remove(ready)
-        emitted |= ready
-        index = first_inside(ready)
-        if index in owner:
-            yield from _call(graph, owner[index])
-        else:
-            yield graph.nodes[index].binding
+        ordered.append(ready)
+        made |= ready.sub.inside if ready.group is None else ready.sub.exit
+    return ordered
 
 
 def _call(graph: DataflowGraph, group: Group) -> Iterable[relax.Binding]:
-    exits = [graph.nodes[i].var for i in members(SubGraph(graph, group.inside).exit)]
+    exits = [graph.nodes[i].var for i in members(group.sub.exit)]
     if len(exits) == 1:
         yield relax.VarBinding(exits[0], relax.Call(group.callee, group.args, ret_ty=exits[0].ty))
         return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..index_set import EMPTY, IndexSet, members, size, to_text
+from ..index_set import EMPTY, IndexSet, is_subset, members, size, to_text
 from .dataflow import DataflowGraph, used_vars
 from .kinds import Kind
+from .nested import Nested, why_not_nested
+from .order import read_outside, reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +30,30 @@ class SubGraph:
 
     graph: DataflowGraph
     inside: IndexSet
+    hidden: IndexSet = EMPTY
+    """Inside nodes that something outside reads too, but whose values this kernel does not write: the readers
+    outside get them from elsewhere, so the nodes are computed more than once."""
+    nested: tuple[Nested, ...] = ()
+    """Parts of the inside that are functions of their own within the kernel, by first node."""
 
     @cached_property
     def entry(self) -> IndexSet:
         """Inside nodes that read something from outside (another node or a parameter)."""
-        return self._inside_where(lambda i: self._reads_outside(i))
+        found = EMPTY
+        for i in members(self.inside):
+            if self._reads_outside(i):
+                found |= 1 << i
+        return found
 
     @cached_property
     def exit(self) -> IndexSet:
-        """Inside nodes that something outside reads, or that the function returns."""
-        results = self.graph.results
-        return self._inside_where(lambda i: bool(self.graph.consumers[i] & ~self.inside or results >> i & 1))
+        """Inside nodes that something outside reads, or that the function returns, and that are not hidden."""
+        return read_outside(self.graph, self.inside) & ~self.hidden
 
     @cached_property
     def input(self) -> IndexSet:
         """Outside nodes that feed the inside."""
-        found = EMPTY
-        for i in members(self.inside):
-            for source in self.graph.nodes[i].inputs:
-                found |= 1 << source
-        return found & ~self.inside
+        return reads(self.graph, self.inside)
 
     @cached_property
     def output(self) -> IndexSet:
@@ -80,19 +85,30 @@ class SubGraph:
     def why_not_valid(self, limits: Limits) -> str | None:
         """The first condition that fails, or None if the nodes may be one kernel."""
         return (
-            self._why_wrong_block()
+            self._why_empty()
+            or self._why_wrong_block()
             or self._why_too_many_exits(limits)
             or self._why_too_deep(limits)
             or self._why_tapped(limits)
             or self.why_not_convex()
+            or why_not_nested(self.graph, self.inside, self.nested)
         )
 
     def why_not_convex(self) -> str | None:
-        """A path that leaves the sub-graph and comes back, as a reason."""
+        """A path that leaves the sub-graph and comes back, as a reason. It cannot leave from a hidden node."""
         upstream = self.graph.upstream
         for outside in members(self.input):
-            if upstream[outside] & self.inside:
+            if upstream[outside] & self.exit:
                 return f"not convex: {self._name(outside)} lies on a path from inside to inside"
+        return None
+
+    def _why_empty(self) -> str | None:
+        if not self.inside:
+            return "no nodes"
+        if not is_subset(self.hidden, self.inside):
+            return f"hidden nodes {to_text(self.hidden & ~self.inside)} are not inside"
+        if self.hidden and not self.exit:
+            return "every value that is read outside is hidden, so nothing would be written"
         return None
 
     def _why_wrong_block(self) -> str | None:
@@ -123,13 +139,6 @@ class SubGraph:
 
     def _name(self, index: int) -> str:
         return f"{self.graph.nodes[index].var.name} ({short_name(self.graph.nodes[index].op)})"
-
-    def _inside_where(self, condition: Callable[[int], bool]) -> IndexSet:
-        found = EMPTY
-        for i in members(self.inside):
-            if condition(i):
-                found |= 1 << i
-        return found
 
     def _reads_outside(self, index: int) -> bool:
         inside, index_of = self.inside, self.graph.index_of

@@ -1,7 +1,9 @@
 """The passes: each an ``IRModule -> IRModule`` transformation, usable alone in a ``Sequential``."""
 
 from .annotate_candidates import AnnotateCandidates
+from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
+from .check_plan import why_not_plan
 from .estimate_costs import EstimateCosts
 from .fuse_remaining import FuseRemaining
 from .offload_byoc import OffloadBYOC
@@ -11,6 +13,7 @@ from .search_partition import SearchPartition
 
 __all__ = [
     "AnnotateCandidates",
+    "ApplyPlan",
     "ChannelsLast",
     "EstimateCosts",
     "FuseRemaining",
@@ -18,4 +21,5 @@ __all__ = [
     "Prepare",
     "SearchPartition",
     "collage",
+    "why_not_plan",
 ]

@@ -16,12 +16,15 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED, Candidate, Refusal
-from ..backends.base import Backend
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
 from ..index_set import EMPTY, IndexSet
 from ..rules import Declined, Found
+from ..specs import PartitionSpec, gathered
 from ..target import current_target
+
+WINOGRAD = ("winograd2", "winograd4")
+"""Rules whose convolutions round differently from the direct sum: up to 1e-5 of the range."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.AnnotateCandidates")
@@ -35,15 +38,21 @@ class AnnotateCandidates:
 
     backends: tuple[str, ...] | None = None
     """Names, in preference order; None: the target's ``libs``, else all that are available."""
+    specs: tuple[PartitionSpec, ...] = ()
+    """More than the backends propose by themselves: other rules for them, or for other code generators."""
+    without: tuple[str, ...] = ()
+    """Names of rules whose proposals are left out, such as ``WINOGRAD``."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         target = current_target()
         backends = select(self.backends, target)
-        functions = {
-            gvar: annotated(func, backends, target) if is_partitionable(func) else func
-            for gvar, func in mod.functions_items()
-        }
-        return IRModule(functions, attrs=mod.attrs)
+        functions = {}
+        for gvar, func in mod.functions_items():
+            if is_partitionable(func):
+                graph = DataflowGraph(func)
+                func = annotated(graph, gathered(backends, self.specs, graph, target), target, self.without)
+            functions[gvar] = func
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def is_partitionable(func: tvm.ir.BaseFunc) -> bool:
@@ -53,25 +62,44 @@ def is_partitionable(func: tvm.ir.BaseFunc) -> bool:
     return not any(name in (func.attrs or {}) for name in ("Primitive", "Composite", "Codegen"))
 
 
-def annotated(func: relax.Function, backends: Sequence[Backend], target: Target) -> relax.Function:
-    """``func`` with its candidates and refusals as attributes."""
-    graph = DataflowGraph(func)
+def annotated(
+    graph: DataflowGraph, specs: Sequence[PartitionSpec], target: Target, without: Sequence[str] = ()
+) -> relax.Function:
+    """The function of ``graph`` with its candidates and refusals as attributes.
+
+    A candidate is what it covers, how, and whose it is: one that two specs of a backend propose is there once,
+    two that differ in any of it both stay.
+    """
     found: list[tuple[str, Found]] = []
     declined: dict[Refusal, None] = {}
-    for backend in backends:
-        for proposal in backend.rule(target).apply(graph):
-            if isinstance(proposal, Declined):
-                declined[Refusal(backend.name, proposal.index, proposal.reason)] = None
+    for spec in specs:
+        for answer in spec.apply(graph, target):
+            if isinstance(answer, Declined):
+                refusal = Refusal(spec.backend, answer.index, answer.reason, answer.condition)
+                declined[refusal] = None
+            elif answer.rule in without:
+                last = answer.inside.bit_length() - 1
+                declined[Refusal(spec.backend, last, f"{answer.rule} is switched off")] = None
             else:
-                found.append((backend.name, proposal))
-    if all(backend.name != "tvm" for backend in backends):
+                found.append((spec.backend, answer))
+    if all(spec.backend != "tvm" for spec in specs):
         found += [("tvm", rest) for rest in _left_to_tvm(graph, target, taken(found))]
-    distinct = dict.fromkeys((name, proposal) for name, proposal in found)
     candidates = tuple(
-        Candidate(i, name, proposal.rule, proposal.label, tuple(members(proposal.inside)))
-        for i, (name, proposal) in enumerate(distinct)
+        _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
-    return DECLINED.write(CANDIDATES.write(func, candidates), tuple(declined))
+    return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
+
+
+def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
+    return Candidate(
+        id=number,
+        backend=backend,
+        rule=proposal.rule,
+        label=proposal.label,
+        indexes=tuple(members(proposal.inside)),
+        hidden=tuple(members(proposal.hidden)),
+        composites=tuple((part.label, tuple(members(part.inside))) for part in proposal.nested),
+    )
 
 
 def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:
@@ -83,6 +111,8 @@ def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:
 
 
 def _left_to_tvm(graph: DataflowGraph, target: Target, covered: IndexSet) -> Iterable[Found]:
-    for proposal in get("tvm").rule(target).apply(graph):
-        if isinstance(proposal, Found) and not proposal.inside & covered:
-            yield proposal
+    """What TVM proposes for the nodes that no other backend takes, on any of the function's targets."""
+    for spec in gathered((get("tvm"),), (), graph, target):
+        for proposal in spec.apply(graph, target):
+            if isinstance(proposal, Found) and not proposal.inside & covered:
+                yield proposal

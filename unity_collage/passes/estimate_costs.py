@@ -1,13 +1,15 @@
 """EstimateCosts: put a price beside every candidate.
 
 Reads    ``collage.candidates``, from AnnotateCandidates.
-Writes   ``collage.costs``, for SearchPartition.
+Writes   ``collage.costs``, for SearchPartition; ``collage.schedules`` of the module, for FuseRemaining, if kernels
+         were tuned.
 Keeps    every binding: this pass changes attributes only.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,8 +20,12 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
 from ..cost.caches import weights_in
 from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Workload
-from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set
+from ..cost.workload import CostModel, Overheads, Workload, overheads_of
+from ..errors import CollageError
+from ..graph import DataflowGraph, Signatures
+from ..schedule.tuned import SCHEDULES
+from .outlined import kernel_digest, kernel_function
+from .tune_costs import Tunable, tuned_costs
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateCosts")
@@ -33,16 +39,44 @@ class EstimateCosts:
 
     model: CostModel = field(default_factory=MeasuredCost)
     """Where a price comes from: a measurement, a database of them, or a formula."""
+    tune_trials: int = 0
+    """So many schedules MetaSchedule tries for each kernel of TVM that could then be part of a cheaper plan."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         questions = {gvar: workloads(func) for gvar, func in mod.functions_items() if _has_candidates(func)}
         prices = self.model.prices([w for asked in questions.values() for w in asked.values()])
-        launch = self.model.launch_seconds() if questions else 0.0
-        functions = {
-            gvar: COSTS.write(func, answered(questions[gvar], prices, launch)) if gvar in questions else func
-            for gvar, func in mod.functions_items()
-        }
-        return IRModule(functions, attrs=mod.attrs)
+        _warn_if_nothing_is_priced(prices)
+        backends = dict.fromkeys(w.backend for asked in questions.values() for w in asked.values())
+        charged = overheads_of(self.model, list(backends)) if questions else Overheads()
+        schedules: dict[str, str] = {}
+        functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
+        for gvar, func in mod.functions_items():
+            if gvar in questions:
+                costs = answered(questions[gvar], prices, charged)
+                costs, found = self._tuned(func, costs, questions[gvar])
+                func, schedules = COSTS.write(func, costs), schedules | found
+            functions[gvar] = func
+        result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return result.with_attr(SCHEDULES, schedules) if schedules else result
+
+    def _tuned(
+        self, func: relax.Function, costs: Costs, asked: Mapping[int, Workload]
+    ) -> tuple[Costs, dict[str, str]]:
+        if not self.tune_trials:
+            return costs, {}
+        if not isinstance(self.model, Tunable):
+            raise CollageError(
+                f"kernels cannot be tuned: {type(self.model).__name__} cannot price what is tuned"
+            )
+        return tuned_costs(func, costs, asked, self.model, self.tune_trials)
+
+
+def _warn_if_nothing_is_priced(prices: Mapping[str, Cost]) -> None:
+    if prices and all(cost.seconds is None for cost in prices.values()):
+        reason = next(iter(prices.values())).reason
+        warnings.warn(
+            f"no kernel could be priced, all is left to TVM; the first reason: {reason}", stacklevel=3
+        )
 
 
 def _has_candidates(func: ir.BaseFunc) -> bool:
@@ -57,7 +91,7 @@ def workloads(func: relax.Function) -> dict[int, Workload]:
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
-        digest = signatures.digest(index_set(candidate.indexes))
+        digest = kernel_digest(signatures, graph, candidate)
         question = made.get((candidate.backend, digest))
         if question is None:
             question = _workload(graph, candidate, digest, place)
@@ -67,8 +101,7 @@ def workloads(func: relax.Function) -> dict[int, Workload]:
 
 
 def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, place: str) -> Workload:
-    sub = SubGraph(graph, index_set(candidate.indexes))
-    alone = extract(sub, lift_constants=True)
+    alone = kernel_function(graph, candidate, lift_constants=True)
     return Workload(digest, candidate.backend, candidate.label, alone, place)
 
 
@@ -84,7 +117,14 @@ def constant_bytes(func: relax.Function) -> int:
     return sum(found.values())
 
 
-def answered(asked: Mapping[int, Workload], prices: Mapping[str, Cost], launch_seconds: float) -> Costs:
+def answered(asked: Mapping[int, Workload], prices: Mapping[str, Cost], charged: Overheads) -> Costs:
     """The part of ``prices`` that one function asked for."""
     keys = {candidate: workload.key for candidate, workload in asked.items()}
-    return Costs({key: prices[key] for key in dict.fromkeys(keys.values())}, keys, launch_seconds)
+    return costs_of({key: prices[key] for key in dict.fromkeys(keys.values())}, keys, charged)
+
+
+def costs_of(prices: Mapping[str, Cost], keys: Mapping[int, str], charged: Overheads) -> Costs:
+    """Prices with what a plan pays besides."""
+    return Costs(
+        dict(prices), dict(keys), charged.launch_seconds, dict(charged.launches), dict(charged.transitions)
+    )

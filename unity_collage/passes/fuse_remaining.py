@@ -1,6 +1,7 @@
 """FuseRemaining: what no library has taken goes through TVM: legalized, fused, scheduled.
 
-Reads    private functions with ``Primitive`` (each becomes exactly one kernel) and loose operators.
+Reads    private functions with ``Primitive`` (each becomes exactly one kernel) and loose operators;
+         ``collage.schedules``, where EstimateCosts has had kernels tuned.
 Writes   scheduled PrimFuncs and calls of them; views (reshape) stay views.
 Keeps    calls into libraries, ``external_mods``, and every group that a pass before it has made.
 """
@@ -14,6 +15,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..schedule import ScheduleCPU
+from ..schedule.tuned import ApplySchedules
 from ..target import current_target
 from .pack_weights import PackWeights
 
@@ -21,7 +23,7 @@ from .pack_weights import PackWeights
 @tvm.transform.module_pass(opt_level=0, name="collage.FuseRemaining")
 @dataclass(frozen=True)
 class FuseRemaining:
-    """TVM's own fusion for what is loose, then a CPU schedule for every kernel."""
+    """TVM's own fusion for what is loose, then a CPU schedule for every kernel: the tuned one if that was priced."""
 
     schedule: bool = True
     """Whether to schedule the kernels; without, TVM's naive loops stay, for another scheduler or tuner."""
@@ -38,6 +40,8 @@ class FuseRemaining:
             relax.transform.RewriteDataflowReshape(),
             relax.transform.DeadCodeElimination(),
         ]
+        if self.schedule:
+            passes.append(ApplySchedules())
         if self.schedule and self.pack:
             passes.append(PackWeights())
         if self.schedule:

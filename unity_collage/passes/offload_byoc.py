@@ -2,23 +2,23 @@
 
 Reads    private functions with attribute ``Codegen``, as SearchPartition or TVM's own passes leave them.
 Writes   ``R.call_dps_packed`` in place of their calls; the code generators' modules, appended to
-         ``external_mods``.
+         ``external_mods``; the constants that modules ask for when they are loaded (``const_name_to_constant``).
 Keeps    everything else, earlier ``external_mods`` included; functions of code generators that nobody here has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.runtime import Module
 
+from ..backends import registry
 from ..backends.base import Codegen
-from ..backends.registry import find
 
 EXTERNAL_MODS = "external_mods"
 CONSTANTS = "const_name_to_constant"
@@ -45,18 +45,22 @@ class OffloadBYOC:
             for gvar, func in mod.functions_items()
             if gvar not in external
         }
+        constants = constant_names(external.values())
         modules = [*mod.attrs.get(EXTERNAL_MODS, [])] if mod.attrs else []
-        modules += self._modules(list(external.values()))
-        return IRModule(functions, attrs=mod.attrs).with_attr(EXTERNAL_MODS, modules)
+        modules += self._modules(list(external.values()), constants)
+        result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return _with_constants(result, constants).with_attr(EXTERNAL_MODS, modules)
 
-    def _modules(self, functions: list[relax.Function]) -> Iterator[Module]:
+    def _modules(
+        self, functions: list[relax.Function], constants: Mapping[ir.GenericConst, str]
+    ) -> Iterator[Module]:
         by_backend: dict[str, list[relax.Function]] = {}
         for func in functions:
             by_backend.setdefault(str(func.attrs["Codegen"]), []).append(func)
         for name, group in by_backend.items():
             codegen = _codegen(name)
             assert codegen is not None
-            yield from codegen(group, dict(self.options.get(name, {})), {})
+            yield from codegen(group, dict(self.options.get(name, {})), dict(constants))
 
 
 def codegen_of(func: relax.Function) -> Codegen | None:
@@ -65,8 +69,40 @@ def codegen_of(func: relax.Function) -> Codegen | None:
     return None if name is None else _codegen(str(name))
 
 
+def constant_names(functions: Iterable[relax.Function]) -> dict[ir.GenericConst, str]:
+    """Names for the constants in functions of code generators that are not ours.
+
+    Those may leave constants out of their modules and ask for them by name when they are loaded.
+    """
+    names: dict[ir.GenericConst, str] = {}
+    for func in functions:
+        backend, symbol = str(func.attrs["Codegen"]), str(func.attrs["global_symbol"])
+        if backend not in registry.known():
+            found: list[ir.GenericConst] = []
+            relax.analysis.post_order_visit(func.body, _collector(found))
+            for constant in found:
+                names.setdefault(constant, f"{symbol}_{backend}_const_{len(names)}")
+    return names
+
+
+def _collector(found: list[ir.GenericConst]) -> Callable[[relax.Expr], None]:
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            found.append(expr)
+
+    return visit
+
+
+def _with_constants(mod: IRModule, names: Mapping[ir.GenericConst, str]) -> IRModule:
+    """``mod`` with the tensors of ``names``, beside those of an earlier run, for the linker."""
+    if not names:
+        return mod
+    earlier = dict((mod.attrs or {}).get(CONSTANTS, {}))
+    return mod.with_attr(CONSTANTS, {**earlier, **{name: c.value for c, name in names.items()}})
+
+
 def _codegen(name: str) -> Codegen | None:
-    backend = find(name)
+    backend = registry.known().get(name)
     if backend is not None and backend.codegen is not None:
         return backend.codegen
     return tvm.get_global_func(f"relax.ext.{name}", allow_missing=True)
@@ -89,5 +125,6 @@ class _Offloader(relax.PyExprMutator):
     def visit_call_(self, op: relax.Call) -> relax.Expr:
         if isinstance(op.op, relax.GlobalVar) and op.op in self._symbols:
             args = relax.Tuple([self.visit_expr(arg) for arg in op.args])
-            return relax.call_dps_packed(self._symbols[op.op], args, out_ty=op.ty)
+            results = list(op.ty.fields) if isinstance(op.ty, relax.TupleType) else op.ty
+            return relax.call_dps_packed(self._symbols[op.op], args, out_ty=results)
         return super().visit_call_(op)

@@ -2,27 +2,126 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from tvm import relax
 
-from ..graph import SubGraph, extract
+from ..annotations import Candidate, plain
+from ..backends.bridge import composite_attrs
+from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.extract import LIFTED
+from ..graph.outline import Group, outline
+
+LABEL = "collage.label"
+"""Function attribute: the name that a code generator sees of a kernel that is one part, in the program and when it
+is priced alone."""
+
+PARTS = "collage.parts"
+"""Function attribute: which bindings, by position, are one ``Composite`` function, and its attributes."""
 
 
-def external_function(inner: relax.Function, backend: str, label: str, symbol: str) -> relax.Function:
-    """``inner`` for a code generator, as TVM's ``MergeCompositeFunctions`` leaves it.
+def kernel_function(
+    graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False
+) -> relax.Function:
+    """What a candidate computes, as :func:`extract` gives it, with its composites as attribute ``PARTS``."""
+    func = extract(candidate.sub_graph(graph), lift_constants=lift_constants)
+    if candidate.composites:
+        return func.with_attr(PARTS, _described(graph, candidate))
+    return func if candidate.backend == "tvm" else func.with_attr(LABEL, candidate.label)
 
-    The result has ``Codegen`` and ``global_symbol`` and calls one local function with attribute
-    ``Composite`` that holds the operators.
-    """
-    params = [relax.Var(param.name, param.ty) for param in inner.params]
-    builder = relax.BlockBuilder()
-    with builder.function(symbol, params):
-        composite = builder.emit(inner.with_attr("Composite", f"{backend}.{label}"), "composite")
-        builder.emit_func_output(builder.emit(relax.Call(composite, params, ret_ty=inner.ret_ty), "result"))
-    func = builder.get()[symbol]
-    return func.with_attrs({"Codegen": backend, "global_symbol": symbol})
+
+def kernel_digest(signatures: Signatures, graph: DataflowGraph, candidate: Candidate) -> str:
+    """Names what a candidate computes and what its parts are: equal digest and backend, equal kernel."""
+    sub = candidate.sub_graph(graph)
+    if not candidate.composites and candidate.label == sub.label:
+        return signatures.digest(sub)
+    if not candidate.composites:
+        return hashlib.sha256(f"{signatures.text(sub)}\n{candidate.label}".encode()).hexdigest()[:24]
+    text = f"{signatures.text(sub)}\n{json.dumps(_described(graph, candidate), sort_keys=True, default=str)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _described(graph: DataflowGraph, candidate: Candidate) -> list[dict[str, Any]]:
+    position = {index: place for place, index in enumerate(sorted(candidate.indexes))}
+    return [
+        {
+            "label": label,
+            "bindings": [position[index] for index in indexes],
+            "attrs": composite_attrs(label, graph, index_set(indexes)),
+        }
+        for label, indexes in candidate.composites
+    ]
 
 
 def primitive_function(sub: SubGraph) -> relax.Function:
     """``sub`` for TVM: one kernel, closed to later fusion; large constants are parameters."""
     return extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1)
+
+
+def external_function(func: relax.Function, backend: str, label: str, symbol: str) -> relax.Function:
+    """``func``, from :func:`kernel_function`, for a code generator, as ``MergeCompositeFunctions`` leaves it.
+
+    The result has ``Codegen`` and ``global_symbol``. It calls one local function with attribute ``Composite`` for
+    each part, in an order in which they can run, and operators that are in no part directly. Without parts the
+    whole is one, named ``<backend>.<label>``.
+    """
+    described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
+    label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
+    bare = func.without_attr(PARTS).without_attr(LABEL)
+    if described:
+        graph = DataflowGraph(bare)
+        outer = _with_parts(graph, [_part(graph, part, i) for i, part in enumerate(described)], symbol)
+    else:
+        outer = _around(bare.with_attr("Composite", f"{backend}.{label}"), symbol)
+    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol})
+
+
+def _around(composite: relax.Function, symbol: str) -> relax.Function:
+    """A function that calls ``composite`` and nothing else."""
+    params = [relax.Var(param.name, param.ty) for param in composite.params]
+    builder = relax.BlockBuilder()
+    with builder.function(symbol, params):
+        local = builder.emit(composite, "composite")
+        builder.emit_func_output(builder.emit(relax.Call(local, params, ret_ty=composite.ret_ty), "result"))
+    return builder.get()[symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One composite function and the name that stands for it until it is written out."""
+
+    sub: SubGraph
+    name: relax.GlobalVar
+    composite: relax.Function
+
+
+def _part(graph: DataflowGraph, described: Mapping[str, Any], number: int) -> _Part:
+    bindings = [binding for block in graph.func.body.blocks for binding in block.bindings]
+    inside = index_set(graph.index_of[bindings[place].var] for place in described["bindings"])
+    composite = extract(SubGraph(graph, inside)).with_attrs(
+        {**described["attrs"], "Composite": described["label"]}
+    )
+    return _Part(SubGraph(graph, inside), relax.GlobalVar(f"composite{number}"), composite)
+
+
+def _with_parts(graph: DataflowGraph, parts: Sequence[_Part], symbol: str) -> relax.Function:
+    """A function without dataflow blocks that calls the parts, and what of ``graph`` is in none of them."""
+    ordered = outline(graph, [Group(part.sub, part.name, tuple(outside_vars(part.sub))) for part in parts])
+    composites = {part.name: part.composite for part in parts}
+    params = [relax.Var(param.name, param.ty) for param in ordered.params]
+    renamed: dict[Any, relax.Expr] = dict(zip(ordered.params, params, strict=True))
+    builder = relax.BlockBuilder()
+    with builder.function(symbol, params):
+        for block in ordered.body.blocks:
+            for binding in block.bindings:
+                value = substitute(binding.value, renamed)
+                if isinstance(value, relax.Call) and value.op in composites:
+                    local = builder.emit(composites[value.op], value.op.name_hint)
+                    value = relax.Call(local, value.args, ret_ty=binding.var.ty)
+                renamed[binding.var] = builder.emit(value, binding.var.name)
+        builder.emit_func_output(substitute(ordered.body.body, renamed))
+    return builder.get()[symbol]

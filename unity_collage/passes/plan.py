@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
-from ..annotations import DECLINED, Candidate, Costs
+from ..annotations import Candidate, Costs
 from ..graph import DataflowGraph, index_set, members
 from ..graph.outline import Group
 from ..index_set import IndexSet
+from ..report.explanation import Explanation, Kernel
+from ..report.names import binding_names
+from ..report.regrets import declined_of
 from ..search import Solution
+from ..search.certificate import Certificate
+
+EMPTY_PLAN: dict[str, Any] = {
+    "seconds": 0.0,
+    "lower_bound": 0.0,
+    "kernels": [],
+    "left_behind": [],
+    "unpriced": [],
+    "declined": [],
+    "remarks": ["TVM compiles it as it is"],
+}
+"""Of a function without candidates."""
 
 
 def plan_of(
@@ -18,8 +34,16 @@ def plan_of(
     candidates: dict[int, Candidate],
     costs: Costs,
     groups: list[Group],
+    explanation: Explanation | None = None,
+    certificate: Certificate | None = None,
 ) -> dict[str, Any]:
-    """The plan as data: what was chosen at what price, and who else bid for exactly the same operators."""
+    """The plan as data: what was chosen at what price, and who else bid for exactly the same operators.
+
+    With an ``explanation`` every kernel also has its runner-up: the candidate in the cheapest plan without the
+    kernel, and by how much that plan is dearer. The ``certificate`` is what
+    :func:`unity_collage.search.certificate.why_not` checks.
+    """
+    names = binding_names(graph)
     rivals: dict[IndexSet, list[Candidate]] = {}
     for candidate in candidates.values():
         rivals.setdefault(index_set(candidate.indexes), []).append(candidate)
@@ -28,24 +52,75 @@ def plan_of(
         candidate = candidates[option.id]
         kernels.append(
             {
+                "candidate": candidate.id,
                 "backend": candidate.backend,
                 "label": candidate.label,
                 "function": group.callee.name_hint,
-                "bindings": [graph.nodes[i].var.name for i in candidate.indexes],
+                "bindings": [names[i] for i in candidate.indexes],
                 "seconds": option.seconds,
                 "others": [_bid(c, costs) for c in rivals[option.inside] if c.id != candidate.id],
             }
         )
+    for kernel, runner_up in zip(kernels, _runners_up(explanation), strict=False):
+        if runner_up is not None:
+            kernel["runner_up"] = runner_up
+    unpriced = _unpriced(candidates.values(), costs)
+    return {
+        **_proof(solution, costs),
+        "kernels": kernels,
+        "left_behind": [names[i] for i in members(solution.left_behind)],
+        "unpriced": unpriced,
+        "declined": _declined(graph, names),
+        "remarks": list(_remarks(solution, unpriced)),
+        **({} if certificate is None else {"certificate": _plain(certificate)}),
+    }
+
+
+def _plain(certificate: Certificate) -> dict[str, Any]:
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in asdict(certificate).items()
+    }
+
+
+def _proof(solution: Solution, costs: Costs) -> dict[str, Any]:
+    """What is known of the plan as a whole."""
     return {
         "seconds": solution.seconds,
         "lower_bound": solution.lower_bound,
-        "launch_seconds": costs.launch_seconds,
+        "gap": solution.gap,
+        "proved": solution.proved,
+        "algorithm": solution.algorithm,
         "visited_states": solution.visited,
-        "kernels": kernels,
-        "left_behind": [graph.nodes[i].var.name for i in members(solution.left_behind)],
-        "unpriced": _unpriced(candidates.values(), costs),
-        "declined": _declined(graph),
+        "launch_seconds": costs.launch_seconds,
     }
+
+
+def _runners_up(explanation: Explanation | None) -> Iterator[dict[str, Any] | None]:
+    """For each kernel, who would be there in its place, or None."""
+    if explanation is None:
+        return
+    for kernel in explanation.kernels:
+        yield None if kernel.runner_up is None else _runner_up(explanation, kernel, kernel.runner_up)
+
+
+def _runner_up(explanation: Explanation, kernel: Kernel, id_: int) -> dict[str, Any]:
+    bid = explanation.by_id[id_]
+    return {
+        "backend": bid.backend,
+        "label": bid.label,
+        "bindings": [explanation.bindings[i].name for i in bid.bindings],
+        "seconds": explanation.price(bid).seconds,
+        "regret": kernel.margin,
+        "exact": kernel.exact,
+    }
+
+
+def _remarks(solution: Solution, unpriced: list[dict[str, str]]) -> Iterator[str]:
+    """What a reader should know besides the figures."""
+    if not solution.proved:
+        yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
+    if unpriced:
+        yield f"{len(unpriced)} distinct candidates have no price"
 
 
 def _unpriced(candidates: Iterable[Candidate], costs: Costs) -> list[dict[str, str]]:
@@ -59,13 +134,12 @@ def _unpriced(candidates: Iterable[Candidate], costs: Costs) -> list[dict[str, s
     return list(found.values())
 
 
-def _declined(graph: DataflowGraph) -> list[dict[str, Any]]:
+def _declined(graph: DataflowGraph, names: list[str]) -> list[dict[str, Any]]:
     """Who refused which bindings, by reason."""
-    grouped: dict[tuple[str, str], list[str]] = {}
-    for refusal in DECLINED.read(graph.func) if DECLINED.on(graph.func) else ():
-        name = graph.nodes[refusal.index].var.name
-        grouped.setdefault((refusal.backend, refusal.reason), []).append(name)
-    return [{"backend": b, "reason": r, "bindings": names} for (b, r), names in grouped.items()]
+    return [
+        {"backend": d.backend, "reason": d.reason, "bindings": [names[i] for i in d.bindings]}
+        for d in declined_of(graph)
+    ]
 
 
 def _bid(candidate: Candidate, costs: Costs) -> dict[str, Any]:

@@ -1,144 +1,160 @@
-"""SearchPartition: the cheapest cover of each function, outlined.
+"""SearchPartition: choose the cheapest cover and outline its kernels.
 
-Reads    ``collage.candidates`` and ``collage.costs``.
-Writes   each chosen candidate as a private function: those of libraries as TVM's ``MergeCompositeFunctions``
-         leaves them (``Codegen``, ``global_symbol``, an inner ``Composite``), those of TVM with ``Primitive``;
-         ``collage.plan`` on the function. Removes the attributes that it has used up.
+Reads    ``collage.candidates`` and ``collage.costs``; without the latter it asks ``estimator``.
+Writes   the chosen kernels as :mod:`.apply_plan` outlines them; ``collage.plan`` on the function, with the certificate;
+         ``collage.explanation`` if asked. Removes the attributes that it has used up.
 Keeps    what the program computes; bindings that are left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate, Costs
-from ..backends.registry import get, register_codegens
+from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Costs
+from ..backends.registry import known
+from ..cost.workload import CostModel
 from ..errors import NoPlan
-from ..graph import DataflowGraph, Node, Signatures, SubGraph, extract, index_set, outside_vars
-from ..graph.dataflow import has_kernel
-from ..graph.extract import large_constants
-from ..graph.outline import Group, NameSupply, global_var, outline
-from ..search import NoCover, Option, Problem, cheapest_cover
-from .outlined import external_function, primitive_function
+from ..graph import DataflowGraph
+from ..graph.outline import NameSupply
+from ..report.explanation import EXPLANATION
+from ..report.regrets import explanation_of
+from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
+from ..search.auto import certified, solve
+from .apply_plan import Functions, applied
+from .estimate_costs import workloads
+from .lazy_costs import lazy_costs
+from .merge import merged_candidates
 from .plan import plan_of
+from .problem import problem_of, why_no_cover
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
 @dataclass(frozen=True)
 class SearchPartition:
-    """Choose kernels so that the sum of their prices and launches is the least possible."""
+    """Choose kernels so that the sum of their prices, launches and transitions is the least possible."""
+
+    algorithm: str = "auto"
+    """``exact``, ``milp``, ``greedy``, ``evolutionary``, or ``auto``: exact, and the best plan with its gap when the
+    budget is spent."""
+    redundant: bool = True
+    """Whether an operator may be computed by several kernels where that is cheaper."""
+    max_states: int = 2_000_000
+    seconds: float = 60.0
+    """The budget of the search for each function; measuring does not count."""
+    estimator: CostModel | None = None
+    """Asked for prices while the search runs: only what can still change the plan is measured. Where EstimateCosts has
+    run it prices merged kernels only."""
+    assume_fusion_pays: bool = False
+    """Measure far less by assuming that one kernel costs less than its parts, as Relay Collage's pruning did. It is not
+    always so: the plan is then not proved, and its gap says what is known."""
+    merge: bool = True
+    """Whether touching kernels of one backend are tried as one, if the backend can and there is an ``estimator``."""
+    explain: bool = False
+    """Whether to find out what every other candidate would have cost, and leave it as ``collage.explanation``."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
         names = NameSupply(mod)
         for gvar, func in mod.functions_items():
             if isinstance(func, relax.Function) and CANDIDATES.on(func):
-                partitioned, outlined = partition(func, names)
+                partitioned, outlined = self._partitioned(func, names)
                 functions.update({gvar: partitioned, **outlined})
             else:
                 functions[gvar] = func
-        return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs))
+        result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return relax.transform.Normalize()(result)
 
+    def _partitioned(self, func: relax.Function, names: NameSupply) -> tuple[relax.Function, Functions]:
+        """``func`` with its cheapest cover outlined, and the new functions."""
+        graph = DataflowGraph(func)
+        func = self._priced(graph)
+        problem, solution = self._searched(graph, func)
+        if self.merge and self.estimator is not None:
+            more = self._with_merged(graph, func, solution)
+            if more is not None:
+                func = more
+                problem, solution = self._searched(graph, func)
+        candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
+        costs = COSTS.read(func)
+        chosen = [candidates[option.id] for option in solution.chosen]
+        result, groups, outlined = applied(graph, chosen, names)
+        explanation = None
+        if self.explain:
+            throughs = best_throughs(problem, solution.seconds)
+            withouts = best_withouts(problem, solution)
+            functions = [group.callee.name_hint for group in groups]
+            explanation = explanation_of(
+                graph, problem, solution, list(candidates.values()), costs, throughs, withouts, functions
+            )
+            result = EXPLANATION.write(result, explanation)
+        certificate = certified(problem, solution)
+        plan = plan_of(graph, solution, candidates, costs, groups, explanation, certificate)
+        return PLAN.write(result, plan), outlined
 
-def partition(
-    func: relax.Function, names: NameSupply
-) -> tuple[relax.Function, dict[relax.GlobalVar, relax.Function]]:
-    """``func`` with its cheapest cover outlined, and the new functions."""
-    graph = DataflowGraph(func)
-    candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
-    costs = COSTS.read(func)
-    problem = problem_of(graph, candidates.values(), costs)
-    try:
-        solution = cheapest_cover(problem)
-    except NoCover as error:
-        raise NoPlan(_why_no_cover(graph, error.index, candidates.values(), costs)) from None
-    chosen = [candidates[option.id] for option in solution.chosen]
-    groups, outlined = _outlined(graph, chosen, names)
-    register_codegens(get(name) for name in dict.fromkeys(c.backend for c in chosen))
-    result = outline(graph, groups)
-    for annotation in (CANDIDATES, COSTS, DECLINED):
-        result = result.without_attr(annotation.name)
-    return PLAN.write(result, plan_of(graph, solution, candidates, costs, groups)), outlined
+    def _priced(self, graph: DataflowGraph) -> relax.Function:
+        """The function with costs: those that are there, or what the search asks the estimator for."""
+        func = graph.func
+        if COSTS.on(func) or self.estimator is None:
+            return func
+        candidates = CANDIDATES.read(func)
 
+        def make(costs: Costs) -> Problem:
+            return problem_of(graph, candidates, costs, self.redundant)
 
-def problem_of(graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs) -> Problem:
-    """The search problem: priced candidates, and what may be left behind.
+        try:
+            return COSTS.write(func, self._lazy_costs(func, make))
+        except NoCover as error:
+            raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
 
-    That is what the VM evaluates for free, and operators for which nobody has a price but TVM has a kernel.
-    """
-    options = []
-    for candidate in candidates:
-        seconds = costs.prices[costs.keys[candidate.id]].seconds
-        if seconds is not None:
-            options.append(Option(candidate.id, index_set(candidate.indexes), seconds))
-    priced = 0
-    for option in options:
-        priced |= option.inside
-    free = index_set(
-        node.index
-        for node in graph.nodes
-        if node.is_host or (not priced >> node.index & 1 and _tvm_can(node))
-    )
-    return Problem(tuple(node.inputs for node in graph.nodes), free, tuple(options), costs.launch_seconds)
+    def _lazy_costs(self, func: relax.Function, make: Callable[[Costs], Problem]) -> Costs:
+        assert self.estimator is not None
+        return lazy_costs(
+            func, self.estimator, make, self._solved, assume_fusion_pays=self.assume_fusion_pays
+        )
 
+    def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Solution]:
+        """The problem that the annotations of ``func`` pose, and its plan; raises NoPlan."""
+        candidates, costs = CANDIDATES.read(func), COSTS.read(func)
+        problem = problem_of(graph, candidates, costs, self.redundant)
+        try:
+            solution = self._solved(problem)
+        except NoCover as error:
+            raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
+        if (
+            costs.lower_bound is not None
+        ):  # the problem has only what was measured; plans without that may be cheaper
+            solution = replace(solution, lower_bound=min(solution.lower_bound, costs.lower_bound))
+        if any(cost.origin == UNKNOWN for cost in costs.prices.values()):
+            solution = replace(solution, lower_bound=0.0)
+        return problem, solution
 
-_VM_PREFIXES = ("relax.call_", "relax.memory.", "relax.vm.", "relax.builtin.", "relax.shape_of")
-"""Operators that ``relax.build`` lowers by itself, without a legalization."""
+    def _with_merged(
+        self, graph: DataflowGraph, func: relax.Function, solution: Solution
+    ) -> relax.Function | None:
+        """``func`` with merged kernels of the plan among its priced candidates; None if there are none."""
+        assert self.estimator is not None
+        known_ones, costs = CANDIDATES.read(func), COSTS.read(func)
+        chosen = {option.id for option in solution.chosen}
+        plan = [candidate for candidate in known_ones if candidate.id in chosen]
+        merged = merged_candidates(graph, plan, first_id=1 + max((c.id for c in known_ones), default=0))
+        if not merged:
+            return None
+        asked = workloads(CANDIDATES.write(func, tuple(merged)))
+        prices = {**costs.prices, **self.estimator.prices(list(asked.values()))}
+        keys = {**costs.keys, **{candidate: workload.key for candidate, workload in asked.items()}}
+        more = replace(costs, prices=prices, keys=keys)
+        return COSTS.write(CANDIDATES.write(func, (*known_ones, *merged)), more)
 
-
-def _tvm_can(node: Node) -> bool:
-    """Whether the binding compiles as it stands."""
-    call = node.call
-    if call is None or call.op.name.startswith(_VM_PREFIXES) or has_kernel(call):
-        return True
-    return call.op.get_attr("FCallPacked") is not None
-
-
-def _why_no_cover(graph: DataflowGraph, index: int, candidates: Iterable[Candidate], costs: Costs) -> str:
-    node = graph.nodes[index]
-    reasons = [
-        f"{c.backend} {c.label}: {costs.prices[costs.keys[c.id]].reason}"
-        for c in candidates
-        if index in c.indexes
-    ]
-    why = "; ".join(dict.fromkeys(reasons)) or "no backend takes it and TVM has no legalization for it"
-    return f"no kernel for {node.op} (binding {node.var.name}): {why}"
-
-
-def _outlined(
-    graph: DataflowGraph, chosen: Iterable[Candidate], names: NameSupply
-) -> tuple[list[Group], dict[relax.GlobalVar, relax.Function]]:
-    """Functions for the chosen candidates; equal kernels of TVM share one."""
-    signatures = Signatures(graph)
-    shared: dict[str, relax.GlobalVar] = {}
-    outlined: dict[relax.GlobalVar, relax.Function] = {}
-    groups: list[Group] = []
-    for candidate in chosen:
-        sub = SubGraph(graph, index_set(candidate.indexes))
-        args: list[relax.Expr] = list(outside_vars(sub))
-        if get(candidate.backend).codegen is None:
-            args += large_constants(sub)
-            digest = signatures.digest(sub.inside)
-            if digest not in shared:
-                func = primitive_function(sub)
-                shared[digest] = _add(
-                    outlined, names.fresh(f"fused_{candidate.label}_{candidate.backend}"), func
-                )
-            callee = shared[digest]
-        else:
-            name = names.fresh(f"fused_{candidate.label}_{candidate.backend}")
-            func = external_function(extract(sub), candidate.backend, candidate.label, name)
-            callee = _add(outlined, name, func)
-        groups.append(Group(sub.inside, callee, tuple(args)))
-    return groups, outlined
-
-
-def _add(outlined: dict[relax.GlobalVar, relax.Function], name: str, func: relax.Function) -> relax.GlobalVar:
-    gvar = global_var(name, func)
-    outlined[gvar] = func
-    return gvar
+    def _solved(self, problem: Problem) -> Solution:
+        return solve(
+            problem,
+            self.algorithm,
+            max_states=self.max_states,
+            seconds=self.seconds,
+            priority=tuple(known()),
+        )

@@ -1,5 +1,20 @@
 """What was decided and why, for people and for programs."""
 
-from .text import backend_table, bench_table, duration, kernel_table, plan_summary
+from .answer import answer
+from .explanation import Explanation
+from .html import html_report
+from .kinds import explanation_summary
+from .text import backend_table, bench_table, duration, kernel_table, plan_summary, refinement_table
 
-__all__ = ["backend_table", "bench_table", "duration", "kernel_table", "plan_summary"]
+__all__ = [
+    "Explanation",
+    "answer",
+    "backend_table",
+    "bench_table",
+    "duration",
+    "explanation_summary",
+    "html_report",
+    "kernel_table",
+    "plan_summary",
+    "refinement_table",
+]

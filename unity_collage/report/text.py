@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -61,6 +62,25 @@ def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
         table.add_row(f"({_count(len(groups) - rows, 'kind')} more)", "", str(len(rest)), duration(_seconds(rest)),
                       _share(_seconds(rest), total))  # fmt: skip
     return table
+
+
+def refinement_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each whole program that ran: its time against the winner's, or why it is out."""
+    table = Table(_left("program"), _right("median"), _right("against the winner"), "", box=None)
+    seconds = {p["name"]: float(p["seconds"]) for p in report["programs"] if "seconds" in p}
+    best = seconds.get(report["winner"], 0.0)
+    for program in sorted(report["programs"], key=lambda program: seconds.get(program["name"], math.inf)):
+        name = program["name"]
+        if name in seconds:
+            chosen = "chosen" if name == report["winner"] else ""
+            table.add_row(name, duration(seconds[name]), f"{seconds[name] / best:.2f}x", chosen)
+        else:
+            table.add_row(name, "", "", escape(program["reason"]))
+    if "additive_error" not in report:
+        return table
+    error = float(report["additive_error"]) / float(report["measured"])
+    times = f"predicted {duration(report['predicted'])}, measured {duration(report['measured'])}"
+    return Group(table, "", f"{times}: additive error {error:+.0%}")
 
 
 def backend_table(backends: Iterable[Backend]) -> RenderableType:

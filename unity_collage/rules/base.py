@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import tvm
 from tvm import ir, relax
 
-from ..graph import DataflowGraph, IndexSet, Limits, Node, SubGraph
+from ..graph import DataflowGraph, IndexSet, Nested, Node, SubGraph, members, short_name
+from ..index_set import EMPTY, first_inside, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,13 @@ class Found:
     inside: IndexSet
     rule: str
     label: str
+    hidden: IndexSet = EMPTY
+    """Nodes that the kernel computes for itself though others read them too (:class:`SubGraph`)."""
+    nested: tuple[Nested, ...] = ()
+    """Disjoint parts of the inside, by first node; empty: the whole is one part, named by ``label``."""
+
+    def sub_graph(self, graph: DataflowGraph) -> SubGraph:
+        return SubGraph(graph, self.inside, self.hidden, self.nested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,64 +36,28 @@ class Declined:
     index: int
     rule: str
     reason: str
+    condition: str = "predicate"
+    """``predicate``: the rule's own word; ``validity``: the sub-graph is not valid (:class:`SubGraph`)."""
 
 
 class Rule(Protocol):
-    """Proposes sub-graphs of a graph. Rules compare, hash and print as the values they are."""
+    """Proposes sub-graphs of a graph. Rules compare, hash and print (:class:`Printed`) as the values they are."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         """All proposals and refusals, in a fixed order."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
-    """What any of the rules proposes."""
-
-    rules: tuple[Rule, ...]
-
-    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
-        for rule in self.rules:
-            yield from rule.apply(graph)
-
-
-@dataclass(frozen=True, slots=True)
-class OnlyValid:
-    """What ``rule`` proposes, as far as it is within ``limits``; the rest is declined at its last node."""
-
-    rule: Rule
-    limits: Limits = field(default_factory=Limits)
-
-    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
-        for proposal in self.rule.apply(graph):
-            if isinstance(proposal, Declined):
-                yield proposal
-                continue
-            reason = SubGraph(graph, proposal.inside).why_not_valid(self.limits)
-            if reason is None:
-                yield proposal
-            else:
-                last = proposal.inside.bit_length() - 1
-                yield Declined(last, proposal.rule, f"{proposal.label}: {reason}")
-
-
-@dataclass(frozen=True, slots=True)
-class OpPredicate:
-    """Single calls of the operators ``ops`` that ``why_not`` has nothing against."""
-
-    name: str
-    ops: frozenset[str]
-    why_not: Callable[[relax.Call], str | None]
-
-    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
-        for node in graph.nodes:
-            if node.op not in self.ops or node.call is None:
-                continue
-            reason = why_not_partitionable(node) or self.why_not(node.call)
-            if reason is None:
-                yield Found(1 << node.index, self.name, node.op.rsplit(".", 1)[-1])
-            else:
-                yield Declined(node.index, self.name, reason)
+def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] = ()) -> str:
+    """What the nodes are called together: operator names in index order, and parts by their own labels."""
+    parts = {first_inside(part.inside): part for part in nested}
+    names: list[str] = []
+    for i in members(inside):
+        if i in parts:
+            names.append(parts[i].label)
+        elif not any(part.inside >> i & 1 for part in nested):
+            names.append(short_name(graph.nodes[i].op))
+    return "+".join(names)
 
 
 def why_not_partitionable(node: Node) -> str | None:
@@ -99,6 +71,15 @@ def why_not_partitionable(node: Node) -> str | None:
         if reason is not None:
             return reason
     return None
+
+
+def only_reader(graph: DataflowGraph, node: Node) -> Node | None:
+    """The one node that reads ``node``, if nothing else does and the function does not return it."""
+    readers = graph.consumers[node.index]
+    if graph.results >> node.index & 1 or size(readers) != 1:
+        return None
+    reader = graph.nodes[readers.bit_length() - 1]
+    return reader if reader.block == node.block and why_not_partitionable(reader) is None else None
 
 
 def why_not_static(value: relax.Expr) -> str | None:

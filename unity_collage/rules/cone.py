@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..graph import DataflowGraph, IndexSet, Kind, Node, SubGraph, members
 from ..graph.dataflow import has_kernel
+from ..graph.order import read_outside
 from ..index_set import size
 from .base import Declined, Found, why_not_partitionable
+from .tree import Printed
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class FusionCone:
+class FusionCone(Printed):
     """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). A producer joins only when all its
     readers are inside, which makes every region convex and free of taps.
+
+    With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
+    the producer is hidden. Cheap is what at most moves elements around, no anchor.
     """
 
     max_depth: int = 8
@@ -29,6 +34,10 @@ class FusionCone:
     max_regions: int = 16
     """How many regions are offered for one exit, smallest first; the largest is always among them."""
     name: str = "cone"
+    recompute: bool = False
+    """Whether cheap producers may be computed more than once."""
+    max_recomputed: int = 2
+    """Most nodes inside that are computed for this region only because a hidden one is."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         able = [self._why_not(graph, node) is None for node in graph.nodes]
@@ -61,29 +70,73 @@ class FusionCone:
                     seen[wider] = None
                     queue.append(wider)
         largest = self._largest(graph, start, able)
-        for region in dict.fromkeys((*seen, largest)):
+        offered = dict.fromkeys((*seen, largest))
+        for region in offered:
             yield Found(region, self.name, SubGraph(graph, region).label)
+        if self.recompute:
+            for region, hidden in self._recomputing(graph, offered, able).items():
+                yield Found(region, self.name, SubGraph(graph, region).label, hidden)
+
+    def _recomputing(
+        self, graph: DataflowGraph, offered: Iterable[IndexSet], able: list[bool]
+    ) -> dict[IndexSet, IndexSet]:
+        """Up to ``max_regions`` regions wider than those ``offered``, with what they hide, smallest first."""
+        queue, seen = sorted(offered, key=size), set(offered)
+        found: dict[IndexSet, IndexSet] = {}
+        for region in queue:
+            for wider in self._widened(graph, region, able, recompute=True):
+                hidden = read_outside(graph, wider) & ~_exit_of(wider)
+                if wider in seen or not hidden:
+                    continue
+                if len(found) >= self.max_regions:
+                    return found
+                seen.add(wider)
+                queue.append(wider)
+                found[wider] = hidden
+        return found
 
     def _largest(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> IndexSet:
         while (wider := next(self._widened(graph, region, able), None)) is not None:
             region = wider
         return region
 
-    def _widened(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> Iterator[IndexSet]:
+    def _widened(
+        self, graph: DataflowGraph, region: IndexSet, able: list[bool], *, recompute: bool = False
+    ) -> Iterator[IndexSet]:
         """``region`` with one more producer."""
         sub = SubGraph(graph, region)
         for source in members(sub.input):
             wider = region | 1 << source
+            shared = bool(graph.consumers[source] & ~region or graph.results >> source & 1)
             if (
                 able[source]
-                and not graph.consumers[source] & ~region
-                and not graph.results >> source & 1
+                and (not shared or recompute)
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
                 and _fuses(graph, region, source)
                 and size(wider) <= self.max_size
                 and SubGraph(graph, wider).depth <= self.max_depth
+                and (not recompute or self._may_recompute(graph, _recomputed(graph, wider)))
             ):
                 yield wider
+
+    def _may_recompute(self, graph: DataflowGraph, again: IndexSet) -> bool:
+        return size(again) <= self.max_recomputed and all(
+            graph.kinds[i] <= Kind.INJECTIVE and not graph.nodes[i].is_host for i in members(again)
+        )
+
+
+def _exit_of(region: IndexSet) -> IndexSet:
+    return 1 << region.bit_length() - 1
+
+
+def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
+    """What ``region`` computes beside others: nodes read outside, and those that feed nothing else inside."""
+    found = read_outside(graph, region) & ~_exit_of(region)
+    for i in sorted(members(region), reverse=True):
+        readers = graph.consumers[i] & region
+        if readers and not readers & ~found:
+            found |= 1 << i
+    return found
 
 
 def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:

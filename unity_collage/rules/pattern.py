@@ -7,15 +7,21 @@ from dataclasses import dataclass
 
 from tvm import relax
 from tvm.relax.dpl import DFPattern as Pattern
-from tvm.relax.dpl import WildcardPattern
 
-from ..graph import DataflowGraph, index_set, members
+from ..graph import DataflowGraph, IndexSet, Node, index_set, members
+from .alternatives import is_structure, matches
 from .base import Declined, Found, why_not_partitionable
+from .tree import Printed
 
 
 @dataclass(frozen=True, slots=True)
-class DFPattern:
-    """Every match of a pattern, at every possible root, that ``why_not`` has nothing against."""
+class DFPattern(Printed):
+    """Every match of a pattern, at every possible root, that ``why_not`` has nothing against.
+
+    Matches may overlap, and one root has several: each side of ``|`` and each order of commutative operands that
+    fits, as far as other nodes are matched (:func:`matches`). Inside are the calls, tuples and projections that
+    the pattern spells out; what a wildcard stands for, whatever its type must be, is outside.
+    """
 
     name: str
     pattern: Callable[[], Pattern]
@@ -28,20 +34,28 @@ class DFPattern:
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         pattern = self.pattern()
         definitions = relax.analysis.get_var2val(graph.func)
-        values = {node.value: node.index for node in graph.nodes if node.call is not None}
+        values = {node.value: node.index for node in graph.nodes}
         for node in graph.nodes:
             if node.op != self.root:
                 continue
-            matched = pattern.extract_matched_expr(node.value, definitions)
-            if matched is None:
-                continue
-            # The matcher looks through variables, so a wildcard matches the call that made its operand.
-            calls = (expr for part, expr in matched.items() if not isinstance(part, WildcardPattern))
-            inside = index_set(values[expr] for expr in calls if expr in values)
-            nodes = [graph.nodes[i] for i in members(inside)]
-            reason = next((r for n in nodes if (r := why_not_partitionable(n))), None)
-            reason = reason or self.why_not([n.call for n in nodes if n.call is not None])
-            if reason is None:
-                yield Found(inside, self.name, self.name)
-            else:
-                yield Declined(node.index, self.name, reason)
+            found = (
+                index_set(values[e] for part, e in match.items() if is_structure(part) and e in values)
+                for match in matches(pattern, node.value, definitions)
+            )
+            for inside in dict.fromkeys(found):
+                reason = self._why_not(graph, inside)
+                if reason is None:
+                    yield Found(inside, self.name, self.name)
+                else:
+                    yield Declined(node.index, self.name, reason)
+
+    def _why_not(self, graph: DataflowGraph, inside: IndexSet) -> str | None:
+        nodes = [graph.nodes[i] for i in members(inside)]
+        reason = next((r for node in nodes if (r := _why_no_part(node))), None)
+        return reason or self.why_not([node.call for node in nodes if node.call is not None])
+
+
+def _why_no_part(node: Node) -> str | None:
+    if node.op in ("tuple", "getitem"):
+        return None if node.in_dataflow else "not in a dataflow block"
+    return why_not_partitionable(node)

@@ -9,15 +9,15 @@ from typing import Any
 from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Node, SubGraph, members
-from ..index_set import size
-from .base import Declined, Found, why_not_partitionable
+from .base import Declined, Found, only_reader, why_not_partitionable
+from .tree import Printed
 
 Step = Any
 """A library's own description of one primitive call; opaque to the rule."""
 
 
 @dataclass(frozen=True, slots=True)
-class PrimitiveChain:
+class PrimitiveChain(Printed):
     """Anchors, grown by the library's own word: what it lowers to one primitive is one candidate.
 
     Behind the anchor come operators that the primitive takes as bias or post-operation, then layout changes
@@ -71,10 +71,10 @@ class PrimitiveChain:
 
         Once the result is written through a layout change, only further layout changes may follow.
         """
-        reader = _only_reader(graph, tail)
+        reader = only_reader(graph, tail)
         if reader is None or reader.call is None:
             return
-        operands = [i for i, arg in enumerate(reader.call.args) if arg == tail.var]
+        operands = [i for i, arg in enumerate(reader.call.args) if tail.var.same_as(arg)]
         grown = self.absorbed_output(step, reader.call)
         through = not isinstance(grown, str)
         if not through and not writes_through and len(operands) == 1:
@@ -99,12 +99,3 @@ def _sole_producers(graph: DataflowGraph, inside: IndexSet) -> Iterator[Node]:
         read_elsewhere = graph.consumers[source] & ~inside or graph.results >> source & 1
         if not read_elsewhere and node.block == block and why_not_partitionable(node) is None:
             yield node
-
-
-def _only_reader(graph: DataflowGraph, node: Node) -> Node | None:
-    """The one node that reads ``node``, if nothing else does and the function does not return it."""
-    readers = graph.consumers[node.index]
-    if graph.results >> node.index & 1 or size(readers) != 1:
-        return None
-    reader = graph.nodes[readers.bit_length() - 1]
-    return reader if reader.block == node.block and why_not_partitionable(reader) is None else None

@@ -6,15 +6,18 @@ the compiler. Nothing native is loaded by the import: ``load("onednn")`` does th
 
 from unity_collage.runtime.libraries import describe, library_version, load, why_unavailable
 from unity_collage.runtime.threads import num_threads, openmp_runtimes, set_num_threads, why_pools_conflict
-from unity_collage.runtime.timing import measure
+from unity_collage.runtime.timing import Runner, interval, measure, race
 
 __all__ = [
+    "Runner",
     "describe",
+    "interval",
     "library_version",
     "load",
     "measure",
     "num_threads",
     "openmp_runtimes",
+    "race",
     "set_num_threads",
     "why_pools_conflict",
     "why_unavailable",

@@ -16,10 +16,10 @@ from unity_collage.runtime.vendors import VENDORS
 
 def why_unavailable(name: str) -> str | None:
     """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing."""
-    vendor = VENDORS.get(name)
-    if vendor is None:
+    if name not in VENDORS:
         return f"there is no native backend {name!r}, only {', '.join(VENDORS)}"
-    if vendor.path() is None:
+    vendor = VENDORS[name]
+    if vendor is not None and vendor.path() is None:
         return f"{vendor.file} is missing: pip install {vendor.distribution}"
     for part in ("runtime", name):
         if _own_library(part) is None:
@@ -51,6 +51,11 @@ def describe(name: str) -> str:
     return str(tvm_ffi.get_global_func(f"collage.{name}.describe")())
 
 
+def own_libraries() -> list[Path]:
+    """The libraries of this package that are installed, in a fixed order; loads nothing."""
+    return [path for part in ("runtime", *VENDORS) if (path := _own_library(part)) is not None]
+
+
 @cache
 def load_base() -> None:
     """Load the thread pool and the timing loop."""
@@ -75,8 +80,9 @@ def claim_parallel_loops() -> None:
 def _load_backend(name: str) -> None:
     # The vendor library first: ours then finds it under its name among the mapped ones, wherever it came from.
     vendor = VENDORS[name]
-    with _environment(vendor.environment):
-        ctypes.CDLL(str(vendor.path()))
+    if vendor is not None:
+        with _environment(vendor.environment):
+            ctypes.CDLL(str(vendor.path()))
     ctypes.CDLL(str(_own_library(name)))
 
 

@@ -1,4 +1,4 @@
-"""The vendor libraries that native backends stand on, and where their wheels put them."""
+"""The native backends, the vendor libraries that they stand on, and where their wheels put those."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,8 +39,10 @@ class Vendor:
             return None
 
 
-VENDORS: dict[str, Vendor] = {
+VENDORS: dict[str, Vendor | None] = {
     "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3"),
     # One thread, or it starts a pool of its own: all parallel work here is on the one pool.
     "openblas": Vendor("scipy-openblas32", "lib/libscipy_openblas.so", {"OPENBLAS_NUM_THREADS": "1"}),
+    # Our own kernels stand on nobody's library.
+    "kernels": None,
 }

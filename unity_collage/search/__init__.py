@@ -1,6 +1,15 @@
-"""Plain data in, cheapest cover out."""
+"""Plain data in, cheapest plan out."""
 
-from .dijkstra import cheapest_cover
-from .problem import NoCover, Option, Problem, Solution, why_not_cover
+from .exact import Through, best_throughs, best_withouts, cheapest_cover
+from .problem import NoCover, Option, Problem, Solution
 
-__all__ = ["NoCover", "Option", "Problem", "Solution", "cheapest_cover", "why_not_cover"]
+__all__ = [
+    "NoCover",
+    "Option",
+    "Problem",
+    "Solution",
+    "Through",
+    "best_throughs",
+    "best_withouts",
+    "cheapest_cover",
+]

@@ -2,12 +2,21 @@
 
 Nodes are post-dfs indexes ``0 .. n-1``: a node reads only smaller ones. Index sets are ints, bit ``i`` for
 node ``i``. Nothing here knows of TVM.
+
+A *plan* is a set of options and of nodes that are left behind. It is valid if every value that is wanted (by the
+caller, by a chosen option, by a node left behind) is written by exactly one chosen option or left behind, if nothing is
+written that nobody wants, and if its kernels can be put in an order. Unless the problem allows redundant computation,
+no node is inside two kernels and no option hides anything. An option that does not write its last node computes
+it for nothing, and is in no valid plan.
+
+A plan costs the price and the launch of each chosen option, and for each value and each *other* backend that
+reads it, once, the transition. A node left behind (a view, a tuple) is transparent: who reads it reads its sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..index_set import EMPTY, IndexSet, first_n, members
@@ -21,6 +30,10 @@ class Option:
     inside: IndexSet
     seconds: float
     """Price of one run, without the launch."""
+    hidden: IndexSet = EMPTY
+    """Inside nodes that are read outside too, but that this kernel does not write."""
+    backend: str = ""
+    """Whose kernel it is: what transitions go by."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,36 @@ class Problem:
     """Nodes that may be left behind at no cost."""
     options: tuple[Option, ...]
     launch_seconds: float = 0.0
-    """Charged once for every chosen option."""
+    """Charged once for every chosen option, where ``launches`` does not say it."""
+    results: IndexSet = EMPTY
+    """The values that the caller gets; those that no node reads are wanted in any case."""
+    transitions: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """Seconds, at least 0, for a value that one backend wrote and another reads: ``(writer, reader)``."""
+    launches: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
+    redundant: bool = False
+    """Whether a node may be computed by more than one kernel."""
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    @cached_property
+    def readers(self) -> tuple[IndexSet, ...]:
+        """For each node, the nodes that read it."""
+        found = [EMPTY] * len(self)
+        for index, sources in enumerate(self.sources):
+            for source in sources:
+                found[source] |= 1 << index
+        return tuple(found)
+
+    @cached_property
+    def wanted(self) -> IndexSet:
+        """The values that must be there in the end."""
+        unread = EMPTY
+        for index, readers in enumerate(self.readers):
+            if not readers:
+                unread |= 1 << index
+        return self.results | unread
 
     @cached_property
     def upstream(self) -> tuple[IndexSet, ...]:
@@ -49,6 +88,10 @@ class Problem:
             reach.append(here)
         return tuple(reach)
 
+    @cached_property
+    def everything(self) -> IndexSet:
+        return first_n(len(self))
+
     def inputs(self, inside: IndexSet) -> IndexSet:
         """The outside nodes that ``inside`` reads."""
         found = EMPTY
@@ -57,66 +100,53 @@ class Problem:
                 found |= 1 << source
         return found & ~inside
 
-    @cached_property
-    def everything(self) -> IndexSet:
-        return first_n(len(self))
+    def outputs(self, option: Option) -> IndexSet:
+        """The nodes whose values the kernel writes: those read outside, without the hidden ones."""
+        found = EMPTY
+        for index in members(option.inside & ~option.hidden):
+            if self.readers[index] & ~option.inside or self.wanted >> index & 1:
+                found |= 1 << index
+        return found
+
+    def price(self, option: Option) -> float:
+        """Seconds of one run, launch included."""
+        return option.seconds + self.launch(option)
+
+    def launch(self, option: Option) -> float:
+        """Seconds that calling the kernel costs."""
+        return self.launches.get(option.backend, self.launch_seconds)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A cheapest cover."""
+    """A plan and what is known of it."""
 
     chosen: tuple[Option, ...]
+    """In an order in which they can run."""
     left_behind: IndexSet
     seconds: float
-    """Prices and launches of the chosen options."""
+    """Prices, launches and transitions together."""
     lower_bound: float
-    """No cover is cheaper than this."""
-    visited: int
-    """How many states the search expanded."""
+    """No valid plan is cheaper than this."""
+    algorithm: str
+    """What found it: ``exact``, ``milp``, ``greedy``, ..."""
+    visited: int = 0
+    """How many states or nodes the search has looked at."""
+
+    @property
+    def gap(self) -> float:
+        """How much dearer than the lower bound it is at most, as a part of the cost."""
+        return max(0.0, self.seconds - self.lower_bound) / self.seconds if self.seconds else 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Whether no valid plan is cheaper, up to rounding."""
+        return self.gap <= 1e-9
 
 
 class NoCover(Exception):
-    """Some node is in no option and may not be left behind; ``index`` names the first one."""
+    """No valid plan exists; ``index`` names a node that cannot be computed."""
 
     def __init__(self, index: int):
-        super().__init__(f"node {index} is in no candidate and cannot be left behind")
+        super().__init__(f"node {index} is in no candidate that fits, and cannot be left behind")
         self.index = index
-
-
-def uncoverable(problem: Problem) -> Iterator[int]:
-    """The nodes that no option contains and that may not be left behind, in order."""
-    covered = problem.free
-    for option in problem.options:
-        covered |= option.inside
-    yield from members(problem.everything & ~covered)
-
-
-def why_not_cover(problem: Problem, chosen: Iterable[Option], left_behind: IndexSet) -> str | None:
-    """What is wrong with a claimed cover, or None: every node once, nothing left behind
-    that must not be, and kernels that can be put in an order.
-    """
-    covered = left_behind
-    if left_behind & ~problem.free:
-        return f"node {next(members(left_behind & ~problem.free))} must not be left behind"
-    groups = [1 << index for index in members(left_behind)]
-    for option in chosen:
-        if option.inside & covered:
-            return f"option {option.id} covers a node a second time"
-        covered |= option.inside
-        groups.append(option.inside)
-    if covered != problem.everything:
-        return f"node {next(members(problem.everything & ~covered))} is not covered"
-    return _why_cyclic(problem, groups)
-
-
-def _why_cyclic(problem: Problem, groups: list[IndexSet]) -> str | None:
-    waiting, done = [(group, problem.inputs(group)) for group in groups], EMPTY
-    while waiting:
-        ready = [group for group, inputs in waiting if not inputs & ~done]
-        if not ready:
-            return f"{len(waiting)} kernels wait for each other"
-        for group in ready:
-            done |= group
-        waiting = [(group, inputs) for group, inputs in waiting if group & ~done]
-    return None

@@ -1,9 +1,14 @@
-"""fake_backend: a backend without a library, for tests of what comes before the kernels run."""
+"""fake_backend: a backend without a library, whose kernels misbehave on demand."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
 from tvm import relax
 from tvm.target import Target
@@ -11,6 +16,8 @@ from tvm.target import Target
 from ..backends import registry
 from ..backends.base import Backend, Codegen
 from ..rules import OpPredicate
+from .fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
+from .fake_kernels import codegen as misbehaving_codegen
 
 
 def fake_backend(
@@ -32,6 +39,51 @@ def fake_backend(
         fingerprint=lambda: f"{name} 1.0",
         codegen=codegen or (lambda functions, options, constants: []),
     )
+
+
+def misbehaving_backend(misbehaviour: str, *ops: str) -> Backend:
+    """``fake_<misbehaviour>``: its kernels for single calls of ``ops`` compute the right numbers and then misbehave
+    so, see :mod:`unity_collage.testing.fake_kernels`.
+    """
+    return fake_backend(f"fake_{misbehaviour}", *ops, codegen=misbehaving_codegen(misbehaviour))
+
+
+FAKES = SimpleNamespace(
+    **{name: misbehaving_backend(name, "relax.nn.relu") for name in (*MISBEHAVIOURS, CANNOT_COMPILE)}
+)
+"""One backend for each way to misbehave, as values that entry points can name."""
+
+
+@contextmanager
+def installed(folder: Path, *misbehaviours: str) -> Iterator[None]:
+    """Inside, a package in the empty ``folder`` is installed whose entry points are those of ``FAKES``: they are among
+    the backends of this process, and of the workers that it starts, as those of any third party.
+    """
+    info = folder / "fake_backends-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake_backends\nVersion: 1.0\n")
+    lines = [f"fake_{name} = {__name__}:FAKES.{name}\n" for name in misbehaviours]
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\n{''.join(lines)}")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
+    sys.path.insert(0, str(folder))
+    _forget_backends()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+        _forget_backends()
+
+
+def _forget_backends() -> None:
+    """Entry points are read anew."""
+    importlib.invalidate_caches()
+    for cached in (registry.known, registry._installed):  # pyright: ignore[reportPrivateUsage]
+        cached.cache_clear()
 
 
 @contextmanager

@@ -37,4 +37,5 @@ ONEDNN = Backend(
     why_unavailable=lambda: runtime.why_unavailable("onednn"),
     fingerprint=lambda: runtime.describe("onednn"),
     codegen=native_codegen("onednn", lower),
+    merges=True,
 )

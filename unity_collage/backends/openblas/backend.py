@@ -34,4 +34,5 @@ OPENBLAS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("openblas"),
     fingerprint=lambda: runtime.describe("openblas"),
     codegen=native_codegen("openblas", lower),
+    merges=True,
 )

@@ -62,17 +62,35 @@ bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result) 
   return true;
 }
 
-std::string View(int buffer) {
-  return "{\"buffer\": " + std::to_string(buffer) +
-         R"(, "dims": [32, 32], "strides": [32, 1], "dtype": "float32", "offset": 0})";
+// How a backend names and sees the product of two matrices.
+struct Product {
+  std::string primitive, a, b, c;
+  // Dims and strides of a and c, and of b.
+  std::string rows = R"("dims": [32, 32], "strides": [32, 1])", weights = rows;
+  std::string attrs = "{}";
+};
+
+// Images of one pixel: of filters of 3x3 only the middle counts, and that is a product.
+Product OneByOne(const std::string& primitive, const std::string& attrs) {
+  return {primitive,
+          "src",
+          "weights",
+          "dst",
+          R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])",
+          R"("dims": [32, 32, 3, 3], "strides": [1, 32, 0, 0])",
+          attrs};
+}
+
+std::string View(int buffer, const std::string& layout) {
+  return "{\"buffer\": " + std::to_string(buffer) + ", " + layout + R"(, "dtype": "float32", "offset": 0})";
 }
 
 // input 0 -> temporary 2 -> output 3, each time multiplied by constant 1.
-std::string TwoProducts(const std::string& primitive, const std::string& a, const std::string& b,
-                        const std::string& c) {
+std::string TwoProducts(const Product& product) {
   const auto step = [&](int from, int to) {
-    return "{\"primitive\": \"" + primitive + "\", \"args\": {\"" + a + "\": " + View(from) + ", \"" + b +
-           "\": " + View(1) + ", \"" + c + "\": " + View(to) + "}}";
+    return "{\"primitive\": \"" + product.primitive + "\", \"attrs\": " + product.attrs + ", \"args\": {\"" +
+           product.a + "\": " + View(from, product.rows) + ", \"" + product.b +
+           "\": " + View(1, product.weights) + ", \"" + product.c + "\": " + View(to, product.rows) + "}}";
   };
   const std::string buffer = R"({"nbytes": 4096, "dtype": "float32"})";
   return R"({"programs": [{"name": "main", "inputs": [0], "outputs": [3],
@@ -132,24 +150,27 @@ void ExpectError(const std::string& what, const std::string& text, const Body& b
   Expect(message.find(text) != std::string::npos, what + ": " + message);
 }
 
-void CheckErrors(const std::string& kind, const Module& module, const Matrix& w) {
+void CheckErrors(const std::string& kind, Product product, const Module& module, const Matrix& w) {
   ExpectError(kind, "takes 2 tensors, not 0", [&] { (*module->GetFunction("main"))(); });
-  ExpectError(kind, "has no primitive 'fft'", [&] { Create(kind, TwoProducts("fft", "a", "b", "c"), w); });
+  product.primitive = "fft";
+  ExpectError(kind, "no primitive 'fft'", [&] { Create(kind, TwoProducts(product), w); });
 }
 
-void CheckBackend(const std::string& kind, const std::string& json) {
+void CheckBackend(const std::string& kind, const Product& product) {
   const Matrix w(1);
-  const Module module = Create(kind, json, w);
+  const Module module = Create(kind, TwoProducts(product), w);
   CheckConcurrentCalls(kind, module, w);
   CheckSaveAndLoad(kind, module, w);
   CheckThreadCounts(kind, module, w);
-  CheckErrors(kind, module, w);
+  CheckErrors(kind, product, module, w);
 }
 
 }  // namespace
 
 int main() {
-  CheckBackend("collage.onednn", TwoProducts("matmul", "src", "weights", "dst"));
-  CheckBackend("collage.openblas", TwoProducts("gemm", "a", "b", "c"));
+  CheckBackend("collage.onednn", {"matmul", "src", "weights", "dst"});
+  CheckBackend("collage.openblas", {"gemm", "a", "b", "c"});
+  CheckBackend("collage.kernels", OneByOne("winograd", R"({"tile": 4, "padding_l": [1, 1]})"));
+  CheckBackend("collage.kernels", OneByOne("grouped", R"({"stride": 1, "padding_l": [1, 1]})"));
   return 0;
 }

@@ -1,18 +1,13 @@
-"""Latency of several runtimes on one model, in interleaved rounds, so that drift hits all alike."""
+"""Interleaved rounds, so that drift hits all alike, and what to make of them."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
-
-from . import runtime
-from .errors import CollageError
-from .program import Program
 
 Timed = Callable[[float], list[float]]
 """Runs a model for about so many seconds and returns the seconds of each run."""
@@ -35,50 +30,6 @@ def interleaved(
     return medians
 
 
-def our_contestant(program: Program, inputs: Mapping[str, np.ndarray]) -> Timed:
-    """A program of ours, timed natively."""
-    run = program.prepared(**inputs)
-
-    def timed(seconds: float) -> list[float]:
-        return runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=5, min_seconds=seconds)
-
-    return timed
-
-
-def onnxruntime_contestant(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> Timed:
-    """ONNX Runtime's CPU provider on as many threads as ours, inputs and outputs bound beforehand."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise CollageError("onnxruntime is not installed: pip install onnxruntime") from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = runtime.num_threads()
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    binding = session.io_binding()
-    for name, value in inputs.items():
-        binding.bind_cpu_input(name, value)
-    for output in session.get_outputs():
-        binding.bind_output(output.name)
-    return _python_loop(lambda: session.run_with_iobinding(binding))
-
-
-def _python_loop(run: Callable[[], Any]) -> Timed:
-    def timed(seconds: float) -> list[float]:
-        for _ in range(3):
-            run()
-        end = time.perf_counter() + seconds
-        found: list[float] = []
-        while len(found) < 5 or time.perf_counter() < end:
-            start = time.perf_counter()
-            run()
-            found.append(time.perf_counter() - start)
-        return found
-
-    return timed
-
-
 def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
     """Random values for the inputs of ``model``; dynamic extents are taken as 1, integers are small."""
     rng = np.random.default_rng(seed)
@@ -95,12 +46,6 @@ def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]
         else:
             feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)
     return feeds
-
-
-CONTESTANTS: dict[str, Callable[[onnx.ModelProto, Mapping[str, np.ndarray]], Timed]] = {
-    "onnxruntime": onnxruntime_contestant
-}
-"""Peers by the name that ``--against`` takes."""
 
 
 def speedup(ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -1,0 +1,225 @@
+"""All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and float32.
+
+usage: zoo.py [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
+              [--database FILE] [--refine] [--json FILE] [--plot FILE.svg]
+
+The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
+ratios within a round, with the spread of the middle half), the floor by arithmetic alone at the machine's measured
+peak, and the largest difference to ONNX Runtime's outputs over their range. Results are added to the JSON file model
+by model: what is there already is not run again unless it is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+from rich.console import Console
+from rich.table import Table
+
+import unity_collage as uc
+from unity_collage import bench
+from unity_collage.bench import OURS, Contestant, Missing
+from unity_collage.cost import machine
+from unity_collage.refine import Refinement
+from unity_collage.report.text import duration
+from unity_collage.testing import models
+
+AGAINST = ("onnxruntime", "openvino")
+STOCK = "stock-tvm"
+PEERS_F32 = ("onnxruntime", "openvino", STOCK)
+"""What ours has to be faster than: runtimes of others, in float32."""
+
+
+def main(arguments: list[str]) -> None:
+    options = _options(arguments)
+    database = uc.CostDatabase(options.database)
+    peak = machine.machine(database)
+    known: dict[str, Any] = {"models": {}}
+    if options.json and Path(options.json).exists():
+        known = json.loads(Path(options.json).read_text())
+    known |= {
+        "threads": uc.num_threads(),
+        "target": str(uc.host_target()),
+        "peak_flops": peak.flops * peak.threads,
+    }
+    for name in options.models or [name for name in models.names() if name not in known["models"]]:
+        known["models"][name] = _row(name, options, database)
+        if options.json:
+            Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
+    Console(width=160).print(table_of(known))
+    if options.plot:
+        _plot(known, options.plot)
+
+
+def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> dict[str, Any]:
+    """Everything about one model."""
+    model = models.load(name)
+    feeds = models.inputs(model)
+    print(f"{name}: compiling", file=sys.stderr, flush=True)
+    begin = time.perf_counter()
+    refine = Refinement() if options.refine else None
+    program = uc.compile(model, database=database, refine=refine)
+    row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin, "missing": {}}
+    plans = list((program.plan or {}).values())
+    row["predicted_seconds"] = sum(plan["seconds"] for plan in plans)
+    kernels = [kernel["backend"] for plan in plans for kernel in plan["kernels"]]
+    row["kernels"] = {backend: kernels.count(backend) for backend in dict.fromkeys(kernels)}
+    row["flops"] = _flops(model)
+    with TemporaryDirectory(prefix="collage-zoo-") as folder, ExitStack() as stack:
+        source, ours = Path(folder) / "model.onnx", Path(folder) / "model.so"
+        onnx.save(model, source)
+        program.save(ours)
+        del program
+        entries = {OURS: (OURS, ours)} | {peer: (peer, source) for peer in options.against}
+        for backend in options.forced:
+            entries[f"{backend} forced"] = (OURS, Path(folder) / f"{backend}.so")
+            uc.compile(model, backends=[backend], database=database).save(entries[f"{backend} forced"][1])
+        contestants: dict[str, Contestant] = {}
+        for entry, (runner, path) in entries.items():
+            try:
+                contestants[entry] = stack.enter_context(Contestant(runner, path, feeds, uc.num_threads()))
+            except Missing as error:
+                row["missing"][entry] = str(error)
+        print(f"{name}: timing", file=sys.stderr, flush=True)
+        row["seconds"] = bench.interleaved(
+            {peer: c for peer, c in contestants.items() if peer != STOCK}, options.rounds, options.seconds
+        )
+        if STOCK in contestants:
+            row["seconds"][STOCK] = [statistics.median(contestants[STOCK](0.0))]
+        outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
+    if "onnxruntime" in outputs:
+        pairs = zip(outputs[OURS], outputs["onnxruntime"], strict=True)
+        row["error"] = max(_error(got, expected) for got, expected in pairs)
+    return row
+
+
+def _error(got: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(got - expected).max() / max(float(np.ptp(expected)), 1e-30))
+
+
+def _flops(model: onnx.ModelProto) -> float:
+    """Multiplications and additions of the direct algorithm, of all convolutions and products."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    shapes = {
+        v.name: [d.dim_value or 1 for d in v.type.tensor_type.shape.dim]
+        for v in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    }
+    shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+    total = 0.0
+    for node in model.graph.node:
+        if node.op_type == "Conv" and node.output[0] in shapes and node.input[1] in shapes:
+            total += 2.0 * math.prod(shapes[node.output[0]]) * math.prod(shapes[node.input[1]][1:])
+        elif node.op_type in ("MatMul", "Gemm") and node.output[0] in shapes and node.input[0] in shapes:
+            transposed = any(a.name == "transA" and a.i for a in node.attribute)
+            total += 2.0 * math.prod(shapes[node.output[0]]) * shapes[node.input[0]][0 if transposed else -1]
+    return total
+
+
+def ratios_of(row: dict[str, Any]) -> dict[str, list[float]]:
+    """For each peer, the ratio to ours in each round; ``best``: of the fastest peer of float32 by median."""
+    seconds = row["seconds"]
+    ours = seconds[OURS]
+    ratios = {
+        peer: [theirs / own for theirs, own in zip(found, ours, strict=False)]
+        for peer, found in seconds.items()
+        if peer != OURS
+    }
+    fair = {peer: found for peer, found in ratios.items() if peer in PEERS_F32}
+    if fair:
+        ratios["best"] = min(fair.values(), key=statistics.median)
+    return ratios
+
+
+def table_of(known: dict[str, Any]) -> Table:
+    """One row a model, and the geometric mean."""
+    peers = list(
+        dict.fromkeys(peer for row in known["models"].values() for peer in row["seconds"] if peer != OURS)
+    )
+    table = Table(
+        "model", "compile", "kernels", "ours", "floor", *peers, "best peer / ours", "error", box=None
+    )
+    best: list[float] = []
+    for name, row in sorted(known["models"].items()):
+        ratios = ratios_of(row)
+        cells = [
+            name,
+            f"{row['compile_seconds']:.0f} s",
+            " ".join(f"{b} {n}" for b, n in row["kernels"].items()),
+        ]
+        cells += [
+            duration(statistics.median(row["seconds"][OURS])),
+            duration(row["flops"] / known["peak_flops"]),
+        ]
+        for peer in peers:
+            found = row["seconds"].get(peer)
+            cells.append("" if not found else duration(statistics.median(found)))
+        if "best" in ratios:
+            median = statistics.median(ratios["best"])
+            best.append(median)
+            low, _, high = (
+                statistics.quantiles(ratios["best"], n=4) if len(ratios["best"]) > 1 else [median] * 3
+            )
+            cells.append(f"{median:.2f}x ({low:.2f}-{high:.2f})")
+        table.add_row(*cells, f"{row.get('error', 0):.0e}")
+    if best:
+        mean = math.exp(statistics.fmean(map(math.log, best)))
+        blank = [""] * (len(peers) + 4)
+        table.add_row("geometric mean", *blank, f"{mean:.2f}x", "")
+    return table
+
+
+def _plot(known: dict[str, Any], path: str) -> None:
+    """How many times faster ours is than each peer, a group of bars a model."""
+    import matplotlib  # pyright: ignore[reportMissingImports]
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
+
+    rows = {name: ratios_of(row) for name, row in sorted(known["models"].items())}
+    peers = [
+        peer for peer in dict.fromkeys(p for r in rows.values() for p in r) if peer not in ("best", STOCK)
+    ]
+    figure, axes = pyplot.subplots(figsize=(10, 4))
+    width = 0.8 / len(peers)
+    for number, peer in enumerate(peers):
+        heights = [statistics.median(found[peer]) if peer in found else 0.0 for found in rows.values()]
+        axes.bar([i + number * width for i in range(len(rows))], heights, width, label=peer)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(rows))], list(rows), rotation=30, ha="right")
+    axes.set_ylabel("their time / ours")
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=models.names(), metavar="NAME")
+    parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS), default=list(AGAINST))
+    parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each runtime in each round")
+    parser.add_argument("--database")
+    parser.add_argument(
+        "--refine", action="store_true", help="let whole programs compete before ours is saved"
+    )
+    parser.add_argument("--json")
+    parser.add_argument("--plot")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,232 @@
+"""``unity-collage db`` and ``compile --locked`` as their user meets them, on prices that were measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import unity_collage as uc
+from unity_collage import cli
+from unity_collage.cost.database import CostDatabase, Kind, Quarantined
+from unity_collage.cost.storage import schema
+from unity_collage.errors import MissingPrice
+
+Run = Callable[..., tuple[int, list[str], list[str]]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command on a terminal of 80 columns: its exit code, output and errors by line."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: object) -> tuple[int, list[str], list[str]]:
+        code = cli.main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return code, [line.rstrip() for line in out.splitlines()], err.splitlines()
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``y = relu(x w)``."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 4))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 3))
+    w = numpy_helper.from_array(np.ones((4, 3), "float32"), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    graph = helper.make_graph(nodes, "small", [x], [y], [w])
+    path = tmp_path_factory.mktemp("model") / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def measured(model: Path) -> Path:
+    """Prices of the model, measured once."""
+    with CostDatabase(model.with_name("costs.sqlite")) as database:
+        uc.compile(model, database=database)
+    return model.with_name("costs.sqlite")
+
+
+@pytest.fixture
+def prices(measured: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copy(measured, tmp_path / "costs.sqlite"))
+
+
+def without(prices: Path, backend: str) -> Path:
+    with CostDatabase(prices) as database, database.writing() as connection:
+        connection.execute(schema.COSTS.delete().where(schema.COSTS.c.backend == backend))
+    return prices
+
+
+def test_locked_prices_give_the_same_plan_and_start_no_worker(
+    model: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subprocess.Popen", None)
+    first = uc.compile(model, database=prices, locked=True)
+    second = uc.compile(model, database=prices, locked=True)
+    assert first.plan == second.plan
+    assert first.mod.script() == second.mod.script()
+
+
+def test_a_missing_price_is_one_error_that_counts_and_names(run: Run, model: Path, prices: Path) -> None:
+    count = sum(price.backend == "onednn" for price in CostDatabase(prices).prices())
+    code, out, err = run("compile", model, "--database", without(prices, "onednn"), "--locked")
+    assert (code, out, len(err)) == (1, [], 1)
+    assert err[0].startswith(f"unity-collage: {count} prices are not in {prices}, and it is locked: onednn ")
+    with pytest.raises(MissingPrice):
+        uc.compile(model, database=prices, locked=True)
+
+
+def test_a_missing_price_says_in_what_the_known_ones_differ(run: Run, model: Path, prices: Path) -> None:
+    threads = uc.num_threads()
+    try:
+        code, _, err = run("--threads", threads + 1, "compile", model, "--database", prices, "--locked")
+    finally:
+        uc.set_num_threads(threads)
+    assert (code, len(err)) == (1, 1)
+    assert " of them were measured under other circumstances: " in err[0]
+    assert f"threads is {threads + 1} here, {threads} there" in err[0]
+
+
+def test_locked_needs_a_database_that_is_there(run: Run, model: Path, tmp_path: Path) -> None:
+    code, _, err = run("compile", model, "--database", tmp_path / "none.sqlite", "--locked")
+    assert (code, err) == (
+        1,
+        [f"unity-collage: prices cannot be read from {tmp_path}/none.sqlite: there is no such file"],
+    )
+
+
+def test_info_counts_and_tells_the_circumstances(run: Run, prices: Path) -> None:
+    with CostDatabase(prices) as database:
+        count = len(database)
+        database.quarantine(Quarantined("tvm:x:L2", "tvm 1", "exp", "tvm", Kind.CRASH, "SIGSEGV [in a loop]"))
+    code, out, err = run("db", "info", "--database", prices, "--fingerprints")
+    text = "\n".join(out)
+    assert (code, err) == (0, [])
+    assert out[0] == str(prices) and out[1].startswith(f"{count} prices, 0 refusals, 1 in quarantine, ")
+    assert {"onednn", "openblas", "tvm"} <= {line.split()[0] for line in out if line}
+    assert [line.split() for line in out if "SIGSEGV" in line] == [
+        ["tvm", "exp", "crash", "SIGSEGV", "[in", "a", "loop]"]
+    ]
+    assert f"threads: {uc.num_threads()}" in text and text.count("as here and now") == 3
+
+
+def test_export_import_and_merge_carry_everything(run: Run, prices: Path, tmp_path: Path) -> None:
+    export, other = tmp_path / "prices.jsonl", tmp_path / "other.sqlite"
+    count = len(CostDatabase(prices))
+    code, out, _ = run("db", "export", "--database", prices, export)
+    assert (code, out) == (0, [f"wrote {export}: {count} prices and refusals"])
+    code, out, _ = run("db", "import", export, "--database", other)
+    assert code == 0 and [line.split()[1:] for line in out if line.startswith(" costs")] == [
+        [str(count), str(count), "0", "0"]
+    ]
+    code, out, _ = run("db", "merge", prices, other, "--database", tmp_path / "third.sqlite")
+    assert code == 0 and [line.split()[1:] for line in out if line.startswith(" costs")] == [
+        [str(2 * count), str(count), "0", str(count)]
+    ]
+    code, out, _ = run("db", "export", "--database", tmp_path / "third.sqlite", "-")
+    assert code == 0 and out == export.read_text().splitlines()
+    assert json.loads(out[0]) == {"unity_collage": "costs", "schema": schema.SCHEMA_VERSION}
+
+
+def test_diff_shows_what_differs(run: Run, prices: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copy(prices, tmp_path / "other.sqlite"))
+    with CostDatabase(other) as database, database.writing() as connection:
+        connection.execute(
+            schema.COSTS.update().where(schema.COSTS.c.backend == "openblas").values(seconds=123e-6)
+        )
+    code, out, err = run("db", "diff", prices, other, "--more-than", "20%")
+    changed = [line for line in out if " openblas " in line]
+    assert (code, err) == (0, [])
+    assert " differ" in out[0] and "by more than 20%" in out[0]
+    assert changed and all("123 us" in line for line in changed)
+    assert not [line for line in out if " onednn " in line]
+    assert all(len(line) <= 80 for line in out)
+
+
+def test_prune_says_what_it_removes(run: Run, prices: Path) -> None:
+    with CostDatabase(prices) as database:
+        count = len(database)
+        for kind, version in ((Kind.HANG, "tvm 1"), (Kind.CRASH, "tvm 2")):
+            database.quarantine(Quarantined("tvm:x:L2", version, "exp", "tvm", kind, "no answer"))
+    arguments = ("db", "prune", "--database", prices)
+    assert run(*arguments, "--stale")[1] == ["removed 0 prices, 0 refusals, 0 in quarantine, 0 facts"]
+    dry = run(*arguments, "--release", "hang", "--dry-run")[1]
+    assert dry == ["would remove 0 prices, 0 refusals, 1 in quarantine, 0 facts"]
+    assert run(*arguments, "--release", "hang")[1] == [
+        "removed 0 prices, 0 refusals, 1 in quarantine, 0 facts"
+    ]
+    assert run(*arguments, "--old-versions")[1] == ["removed 0 prices, 0 refusals, 1 in quarantine, 0 facts"]
+    assert len(CostDatabase(prices)) == count
+    code, _, err = run(*arguments)
+    assert (code, err) == (
+        1,
+        ["unity-collage: say what to remove: --older-than, --stale, --old-versions or --release"],
+    )
+
+
+def test_verify_measures_a_sample_again_and_keeps_nothing(run: Run, prices: Path) -> None:
+    before = CostDatabase(prices).prices()
+    code, out, err = run("db", "verify", "--database", prices, "--sample", 3)
+    assert (code, err) == (0, [])
+    assert out[0] == f"measured 3 kernels again, of {len(before)} that this machine can"
+    assert sum(line.endswith("x") for line in out) == 3
+    assert out[-1].startswith("median ") and " of 3 within 10%" in out[-1]
+    assert CostDatabase(prices).prices() == before
+
+
+def test_verify_says_when_nothing_can_be_measured_again(run: Run, prices: Path) -> None:
+    with CostDatabase(prices) as database, database.writing() as connection:
+        connection.execute(schema.COSTS.update().values(fingerprint="elsewhere"))
+    code, _, err = run("db", "verify", "--database", prices)
+    assert code == 1 and "has no prices that can be measured again here" in err[0]
+
+
+MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
+    "info of nothing": (("info", "--database", "none.sqlite"), "none.sqlite: there is no such file"),
+    "info of a folder": (("info", "--database", "."), ".: it is a folder"),
+    "a broken export": (
+        ("import", "text.jsonl"), "text.jsonl, line 1: this is no export of a cost database",
+    ),
+    "no export": (("import", "none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
+    "bytes for an export": (("import", "bytes.jsonl"), "bytes.jsonl cannot be read: 'utf-8' codec"),
+    "an export into nowhere": (
+        ("export", "--database", "costs.sqlite", "no/such.jsonl"), "no/such.jsonl cannot be written: there is",
+    ),
+    "merging nothing": (("merge", "none.sqlite", "--database", "new.sqlite"), "none.sqlite: there is no such"),
+    "comparing nothing": (("diff", "costs.sqlite", "none.sqlite"), "none.sqlite: there is no such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_one_line_and_makes_no_database(
+    run: Run, prices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.jsonl").write_text("just a text\n")
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe\x00")
+    arguments, reason = MISTAKES[what]
+    code, out, err = run("db", *arguments)
+    assert (code, out, len(err)) == (1, [], 1)
+    assert reason in err[0]
+    assert not list(tmp_path.glob("n*.sqlite"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["db"], ["db", "diff", "a", "b", "--more-than", "much"], ["db", "prune", "--release", "all"]],
+)
+def test_wrong_arguments_show_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: unity-collage db")

@@ -1,0 +1,98 @@
+"""Bounds against real prices, and a real lazy search against the eager one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
+from tvm.target import Target
+
+from unity_collage import runtime
+from unity_collage.annotations import CANDIDATES, COSTS, Costs
+from unity_collage.cost import machine as machines
+from unity_collage.cost.database import CostDatabase
+from unity_collage.cost.measured import MeasuredCost
+from unity_collage.errors import MissingPrice
+from unity_collage.graph import DataflowGraph
+from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.passes.estimate_costs import workloads
+from unity_collage.passes.lazy_costs import lazy_costs
+from unity_collage.passes.problem import problem_of
+from unity_collage.search import Problem, cheapest_cover
+from unity_collage.target import host_target
+
+
+def small_net() -> relax.Function:
+    """Two equal convolutions with ReLU, a 1x1 one and a sum."""
+    rng = np.random.default_rng(0)
+    weights = [
+        rng.standard_normal(shape, dtype="float32")
+        for shape in ((3, 3, 32, 32), (3, 3, 32, 32), (1, 1, 32, 32))
+    ]
+    x = relax.Var("x", relax.TensorType((1, 28, 28, 32), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for weight in weights:
+                padding = (weight.shape[0] // 2,) * 2
+                call = R.nn.conv2d(
+                    value, relax.const(weight), padding=padding, data_layout="NHWC", kernel_layout="HWIO"
+                )
+                value = builder.emit(R.nn.relu(builder.emit(call)))
+            value = builder.emit_output(R.add(value, x))
+        builder.emit_func_output(value)
+    return builder.get()["main"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> MeasuredCost:
+    return MeasuredCost(CostDatabase(tmp_path / "costs.sqlite"))
+
+
+@pytest.fixture
+def target() -> Target:
+    return host_target()
+
+
+def annotated(target: Target) -> IRModule:
+    with target:
+        return AnnotateCandidates()(IRModule({"main": small_net()}))
+
+
+def problem(func: relax.Function, costs: Costs) -> Problem:
+    return problem_of(DataflowGraph(func), CANDIDATES.read(func), costs)
+
+
+def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert model.database is not None
+    first = machines.machine(model.database)
+    monkeypatch.setattr(machines, "_measured_apart", lambda: pytest.fail("measured again"))
+    assert machines.machine(model.database) == first
+    assert first.threads == runtime.num_threads() and first.flops > 1e9
+    rates = [rate for _, rate in first.reads]
+    assert rates == sorted(rates, reverse=True) and set(first.weights) == {"L3", "memory"}
+
+
+def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
+    with pytest.raises(MissingPrice, match="what this machine can do"):
+        MeasuredCost(model.database, locked=True).lower_bounds([])
+
+
+def test_lazy_prices_are_above_their_bounds_and_give_the_eager_plan(
+    model: MeasuredCost, target: Target
+) -> None:
+    mod = annotated(target)
+    func = mod["main"]
+    with target:
+        lazy = lazy_costs(func, model, lambda costs: problem(func, costs))
+        bounds = model.lower_bounds(list(workloads(func).values()))
+        eager = COSTS.read(EstimateCosts(model)(mod)["main"])
+    priced = {key: cost.seconds for key, cost in eager.prices.items() if cost.seconds is not None}
+    assert {key: seconds for key, seconds in priced.items() if seconds < bounds[key]} == {}
+    found, optimum = cheapest_cover(problem(func, lazy)), cheapest_cover(problem(func, eager))
+    assert found.seconds == pytest.approx(optimum.seconds)

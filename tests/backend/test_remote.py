@@ -1,0 +1,230 @@
+"""RemoteCost: a tracker and two servers on loopback, one of which dies while it measures."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage.annotations import COSTS, Cost
+from unity_collage.cost.method import Method
+from unity_collage.cost.remote import RemoteCost, client, messages, servers
+from unity_collage.cost.workload import Workload
+from unity_collage.errors import CollageError
+from unity_collage.passes import AnnotateCandidates, EstimateCosts
+
+QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.05, max_warmup_seconds=0.0)
+KEY = "test"
+
+without_rpc = pytest.mark.skipif(
+    messages.why_unavailable() is not None, reason=str(messages.why_unavailable())
+)
+
+
+@pytest.fixture
+def tracker() -> Iterator[str]:
+    from tvm.rpc.tracker import Tracker
+
+    running = Tracker("127.0.0.1", 19190, 19290, silent=True)
+    yield f"127.0.0.1:{running.port}"
+    running.terminate()
+
+
+@pytest.fixture
+def two_servers(tracker: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    command = [sys.executable, "-m", "unity_collage.cost.remote.server", "--tracker", tracker, "--key", KEY]
+    running = [
+        subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], start_new_session=True)
+        for port in (19300, 19500)
+    ]
+    yield running
+    for server in running:
+        if server.poll() is None:
+            end(server)
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """As when the machine loses its power: nobody in there has a chance to say a word."""
+    os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+
+
+def layer() -> IRModule:
+    weights = relax.const(np.random.default_rng(0).standard_normal((32, 16), dtype="float32"))
+    x = relax.Var("x", relax.TensorType((4, 32), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(R.matmul(x, weights))
+            result = builder.emit_output(R.nn.relu(product))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def priced(model: RemoteCost) -> dict[str, Cost]:
+    with model.target():
+        mod = AnnotateCandidates(("onednn", "openblas", "tvm"))(layer())
+        return COSTS.read(EstimateCosts(model)(mod)["main"]).prices
+
+
+def measuring(running: list[subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], Any]:
+    """The server whose session has a worker process, and that process."""
+    import psutil
+
+    for server in running:
+        for child in psutil.Process(server.pid).children(recursive=True):
+            if "unity_collage.cost.worker" in child.cmdline():
+                return server, child
+    raise AssertionError("no server measures")
+
+
+def end_both(server: subprocess.Popen[bytes], worker: Any) -> None:
+    end(server)
+    worker.kill()
+
+
+@without_rpc
+def test_a_server_dies_in_mid_run_and_the_other_one_goes_on(
+    tracker: str,
+    two_servers: list[subprocess.Popen[bytes]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    model = RemoteCost(database, method=QUICK, tracker=tracker, key=KEY)
+    asked: list[frozenset[str]] = []
+    kept: dict[str, float] = {}
+    ask = servers.Server.ask
+
+    def watched(server: servers.Server, request: Any) -> Any:
+        if request["ask"] == "race":
+            asked.append(frozenset(request["candidates"]))
+            if len(asked) == 2:
+                kept.update({price.key: price.created for price in database.prices()})
+                server_in_use, worker = measuring(two_servers)
+                worker.suspend()  # so that the question is still open when the server dies
+                Timer(1.0, end_both, (server_in_use, worker)).start()
+        return ask(server, request)
+
+    monkeypatch.setattr(servers.Server, "ask", watched)
+    prices = priced(model)
+    assert {key.split(":")[0] for key in prices} == {"onednn", "openblas", "tvm"}
+    assert {key: cost.reason for key, cost in prices.items() if cost.seconds is None} == {}
+    assert asked[1] == asked[2] and len(asked) == 4, "what was in flight is asked again, and nothing else"
+    after = {price.key: price.created for price in database.prices()}
+    assert kept and {key: after[key] for key in kept} == kept, "what was measured before is still there"
+    assert sum(server.poll() is None for server in two_servers) == 1
+    model.close()
+
+
+@without_rpc
+def test_prices_of_servers_are_kept_like_those_of_this_machine(
+    tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY) as model:
+        assert {cost.origin for cost in priced(model).values()} == {"measured"}
+        assert {cost.origin for cost in priced(model).values()} == {"database"}
+    texts = "\n".join(database.fingerprints().values())
+    assert "cores" in texts and "threads: " in texts and "version: " in texts
+
+
+def test_no_server_is_one_clear_line() -> None:
+    with pytest.raises(CollageError, match=r"no server for 'test' at the tracker 127.0.0.1:1 within 0.5 s: "):
+        RemoteCost(tracker="127.0.0.1:1", key=KEY, wait_seconds=0.5).target()
+
+
+@without_rpc
+def test_a_key_that_nobody_has_is_one_clear_line(tracker: str) -> None:
+    with pytest.raises(CollageError, match=r"no server for 'other' .* none has announced itself"):
+        RemoteCost(tracker=tracker, key="other", wait_seconds=2.0).target()
+
+
+class _Server:
+    """Says of itself that it has so many threads, and that all kernels are unknown to it."""
+
+    def __init__(self, threads: int, lost_after: int):
+        self._threads = threads
+        self._left = lost_after
+
+    def ask(self, request: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise servers.Lost("gone")
+        return {"threads": self._threads, "backends": {name: {} for name in request["backends"]}}
+
+
+class _Servers:
+    name = "'test'"
+
+    def __init__(self, *running: _Server):
+        self._running = list(running)
+
+    def current(self) -> _Server:
+        return self._running[0]
+
+    def drop(self) -> None:
+        del self._running[0]
+
+
+def test_servers_of_one_key_are_alike() -> None:
+    pool = _Servers(_Server(2, lost_after=1), _Server(4, lost_after=9))
+    remote = client.RemoteClient(pool, QUICK, 1.0, None)
+    assert remote.facts("{}", "tvm")["threads"] == 2
+    with pytest.raises(CollageError, match="two servers for 'test' differ"):
+        remote._on_some(lambda server: [server.ask({"backends": []}), remote._check_alike(server)])
+
+
+def test_a_question_that_every_server_is_lost_over_is_given_up() -> None:
+    pool = _Servers(*[_Server(2, lost_after=0) for _ in range(4)])
+    with pytest.raises(CollageError, match="3 servers for 'test' were lost: gone"):
+        client.RemoteClient(pool, QUICK, 1.0, None).ask({"ask": "launch"})
+
+
+def test_a_server_that_is_silent_is_lost() -> None:
+    with pytest.raises(servers.Lost, match=r"no answer within 0\.1 s"):
+        servers.within(0.1, lambda: time.sleep(1))
+
+
+def test_tuning_needs_the_machine_itself() -> None:
+    with pytest.raises(CollageError, match="tuned on the machine that they are for"):
+        RemoteCost().tuning(4)
+
+
+def test_an_address_has_a_port() -> None:
+    assert messages.address("::1:9190") == ("::1", 9190)
+    with pytest.raises(ValueError, match="it is written host:port"):
+        messages.address("localhost")
+
+
+def test_nothing_is_known_of_what_a_server_can_do_at_most() -> None:
+    func = layer()["main"]
+    workload = Workload("digest", "tvm", "matmul", func, "L2")
+    assert RemoteCost().lower_bounds([workload]) == {workload.key: 0.0}
+
+
+def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "find_spec", lambda name: None if name == "tornado" else name)
+    assert messages.why_unavailable() == "tornado missing: pip install 'unity_collage[rpc]'"
+
+
+def test_importing_the_package_imports_no_extra() -> None:
+    code = (
+        "import sys, unity_collage, unity_collage.cost.remote, unity_collage.cost.tuning.tuner; "
+        "print([name for name in ('xgboost', 'tornado', 'psutil', 'cloudpickle') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

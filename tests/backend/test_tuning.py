@@ -1,0 +1,273 @@
+"""Tuned schedules: what is tuned, that it is tuned once, and that what was priced is what the program contains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import IRModule
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage.annotations import COSTS, Cost, plain
+from unity_collage.cost.inputs import random_inputs
+from unity_collage.cost.kernels import build_kernel, unscheduled_kernel
+from unity_collage.cost.measured import MeasuredCost
+from unity_collage.cost.method import Method
+from unity_collage.cost.tuning import meta_schedule
+from unity_collage.cost.tuning.pricing import TunedPrice, tuning_folder, with_schedule
+from unity_collage.cost.tuning.records import Tuned, TuningRecords
+from unity_collage.cost.tuning.tuner import Tuner
+from unity_collage.cost.workload import Workload
+from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.passes import (
+    AnnotateCandidates,
+    EstimateCosts,
+    FuseRemaining,
+    OffloadBYOC,
+    SearchPartition,
+)
+from unity_collage.passes.estimate_costs import workloads
+from unity_collage.schedule.tuned import SCHEDULES, ApplySchedules, kernel_name, schedule_of
+from unity_collage.testing.fixed_cost import FixedCost
+
+QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.02, max_warmup_seconds=0.0)
+without_meta_schedule = pytest.mark.skipif(
+    meta_schedule.why_unavailable() is not None, reason=str(meta_schedule.why_unavailable())
+)
+
+
+def net() -> IRModule:
+    """One product."""
+    x, y = (relax.Var(name, relax.TensorType((16, 16), "float32")) for name in "xy")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            product = builder.emit_output(R.matmul(x, y))
+        builder.emit_func_output(product)
+    return builder.get()
+
+
+def annotated(*backends: str) -> IRModule:
+    with uc.host_target():
+        return AnnotateCandidates(backends)(net())
+
+
+def product() -> Workload:
+    """The question about the product as a kernel of TVM."""
+    (question,) = workloads(annotated("tvm")["main"]).values()
+    return question
+
+
+def by_hand(kernel: tirx.PrimFunc) -> str:
+    """A schedule that nobody else would choose: the columns first."""
+    schedule = schedule_of(kernel)
+    rows, columns, _ = schedule.get_loops(schedule.get_sblock("matmul"))
+    schedule.reorder(columns, rows)
+    return json.dumps(plain(schedule.trace.as_json()))
+
+
+def kernels(mod: IRModule) -> list[tirx.PrimFunc]:
+    return [func for func in mod.functions.values() if isinstance(func, tirx.PrimFunc)]
+
+
+class Tunes(FixedCost):
+    """Prices typed by hand; a tuned kernel is as fast as ``seconds["tuned"]`` says."""
+
+    def __init__(self, bounds: Mapping[str, float], **seconds: float):
+        super().__init__(seconds)
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "asked", [])
+
+    bounds: Mapping[str, float]
+    asked: list[str]
+
+    def lower_bounds(self, questions: Sequence[Workload]) -> dict[str, float]:
+        return {question.key: self.bounds[question.backend] for question in questions}
+
+    @contextmanager
+    def tuning(self, trials: int) -> Iterator[Tunes]:
+        assert trials == 4
+        yield self
+
+    def price(self, question: Workload) -> TunedPrice | None:
+        self.asked.append(question.label)
+        kernel = unscheduled_kernel(question.func, uc.host_target())
+        name, trace = kernel_name(kernel), by_hand(kernel)
+        seconds = float(self.seconds["tuned"])
+        return TunedPrice(with_schedule(question, name, trace), Cost(seconds), name, trace)
+
+
+def tuned_module(model: Any, *backends: str) -> IRModule:
+    with uc.host_target():
+        return EstimateCosts(model, tune_trials=4)(annotated(*backends))
+
+
+def test_the_program_contains_exactly_the_schedule_that_was_priced() -> None:
+    mod = tuned_module(Tunes({"tvm": 1e-7}, tvm=2e-6, tuned=1e-6), "tvm")
+    costs = COSTS.read(mod["main"])
+    ((key, cost),) = costs.prices.items()
+    assert cost.seconds == 1e-6 and set(costs.keys.values()) == {key}
+
+    with uc.host_target():
+        final = FuseRemaining()(OffloadBYOC()(SearchPartition()(mod)))
+        alone = FuseRemaining(schedule=False)(SearchPartition()(mod))
+    (kernel,), (unscheduled,) = kernels(final), kernels(alone)
+    question = with_schedule(product(), kernel_name(unscheduled), by_hand(unscheduled))
+    assert question.key == key
+    with uc.host_target():
+        priced = FuseRemaining()(_caller_of(question))
+    assert tvm_ffi.structural_equal(kernel, kernels(priced)[0])
+    assert SCHEDULES not in (final.attrs or {})
+    assert not tvm_ffi.structural_equal(kernel, kernels(_fused(annotated("tvm")))[0]), "ours is another one"
+
+
+def _caller_of(question: Workload) -> IRModule:
+    from unity_collage.cost import kernels as making
+
+    return making._caller(question.func, {})
+
+
+def _fused(mod: IRModule) -> IRModule:
+    with uc.host_target():
+        return FuseRemaining()(mod)
+
+
+def test_a_priced_kernel_runs_with_its_schedule() -> None:
+    question = product()
+    kernel = unscheduled_kernel(question.func, uc.host_target())
+    variant = with_schedule(question, kernel_name(kernel), by_hand(kernel))
+    arrays = random_inputs(variant.func)
+    function, constants = build_kernel(variant.func, arrays, uc.backends.get("tvm"), uc.host_target())
+    out = tvm.runtime.empty((16, 16), "float32")
+    function(*map(tvm.runtime.tensor, arrays), *constants, out)
+    assert abs(out.numpy() - arrays[0] @ arrays[1]).max() < 1e-4
+    assert variant.key.startswith(f"{question.key}:") and variant.digest == question.digest
+
+
+@pytest.mark.parametrize(
+    ("bound", "tuned"),
+    [(2e-6, []), (1e-6, []), (5e-7, ["matmul"])],
+    ids=["cannot win", "would be as good", "could win"],
+)
+def test_only_what_could_still_win_is_tuned(bound: float, tuned: list[str]) -> None:
+    model = Tunes({"tvm": bound}, onednn=1e-6, tvm=3e-6, tuned=2.5e-6)
+    costs = COSTS.read(tuned_module(model, "onednn", "tvm")["main"])
+    assert model.asked == tuned
+    assert {key.split(":")[0] for key in costs.prices} == {"onednn", "tvm"}
+
+
+def test_other_models_cannot_tune() -> None:
+    with pytest.raises(CollageError, match="FixedCost cannot price what is tuned"):
+        tuned_module(FixedCost(), "tvm")
+
+
+def test_schedules_are_for_the_kernels_that_they_name() -> None:
+    plain_module = IRModule({"kernel": unscheduled_kernel(product().func, uc.host_target())})
+    other = plain_module.with_attr(SCHEDULES, {"0" * 16: "[[], []]"})
+    assert tvm_ffi.structural_equal(ApplySchedules()(other)["kernel"], plain_module["kernel"])
+    assert ApplySchedules()(plain_module).same_as(plain_module)
+
+
+def test_a_name_is_of_the_computation() -> None:
+    kernel = unscheduled_kernel(product().func, uc.host_target())
+    assert kernel_name(kernel) == kernel_name(kernel.with_attr("global_symbol", "another"))
+
+
+class Scripted:
+    """In place of the process of MetaSchedule: counts the trials that it is asked for."""
+
+    def __init__(self, replies: Iterable[Mapping[str, Any]]):
+        self.trials: list[int] = []
+        self._replies = iter(replies)
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.trials.append(request["trials"])
+        return next(self._replies)
+
+    def close(self) -> None: ...
+
+
+def tuner(folder: Path, trials: int, process: Scripted) -> Tuner:
+    made = Tuner(folder, trials)
+    made._child = process  # type: ignore[assignment]
+    return made
+
+
+@without_meta_schedule
+def test_nothing_is_tuned_twice(tmp_path: Path) -> None:
+    kernel, target = unscheduled_kernel(product().func, uc.host_target()), uc.host_target()
+    process = Scripted([{"trace": "[1]", "seconds": 1.0}, {"trace": "[2]", "seconds": 0.5}])
+    for trials in (8, 8, 4, 20, 20):
+        tuner(tmp_path, trials, process).tuned(kernel, target)
+    assert process.trials == [8, 12], "what is known counts"
+    assert tuner(tmp_path, 20, process).tuned(kernel, target).trace == "[2]"
+    another = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    assert tuner(tmp_path, 20, process).known(kernel, another) is None, "a schedule is for one target"
+
+
+@without_meta_schedule
+def test_a_failure_of_the_tuner_is_told_and_not_kept(tmp_path: Path) -> None:
+    kernel = unscheduled_kernel(product().func, uc.host_target())
+    made = tuner(tmp_path, 4, Scripted([{"reason": "the process crashed: SIGSEGV"}]))
+    with pytest.raises(CollageError, match=r"MetaSchedule has failed: .*SIGSEGV; see .*tuner.log"):
+        made.tuned(kernel, uc.host_target())
+    assert made.known(kernel, uc.host_target()) is None
+
+
+def test_a_line_that_a_killed_process_has_left_does_no_harm(tmp_path: Path) -> None:
+    records, target = TuningRecords(tmp_path / "new"), uc.host_target()
+    kept = Tuned("name", str(target), tvm.__version__, 4, "[]", 1.0)
+    records.keep(kept)
+    with (tmp_path / "new" / "tuned.jsonl").open("a") as file:
+        file.write('{"kernel": "na')
+    assert records.known("name", target) == kept
+
+
+def test_without_the_extra_the_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meta_schedule, "find_spec", lambda name: None if name == "xgboost" else name)
+    kernel = unscheduled_kernel(product().func, uc.host_target())
+    with pytest.raises(CollageError, match=r"xgboost missing: pip install 'unity_collage\[tune\]'"):
+        Tuner(tmp_path, 4).tuned(kernel, uc.host_target())
+
+
+def test_integers_for_a_kernel_that_is_tuned_may_index_something() -> None:
+    ((indexes, values),) = meta_schedule.arguments(
+        tvm.cpu(), [["TENSOR", "int64", [64]], ["TENSOR", "float32", [3]]], 1
+    )
+    assert set(indexes.numpy()) == {0, 1} and values.numpy().shape == (3,)
+
+
+@without_meta_schedule
+def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    question, target = product(), uc.host_target()
+    with target, MeasuredCost(database, method=QUICK) as model:
+        with model.tuning(4) as tuning:
+            tuning.price(question)
+            first = len(database)
+            tuning.price(question)
+        prices = {price.key: price for price in database.prices()}
+    assert len(prices) == first == 2, "ours and the tuned one, timed against each other, once"
+    assert all(price.seconds for price in prices.values()), [price.reason for price in prices.values()]
+    (variant,) = prices.keys() - {question.key}
+    assert tvm.ir.load_json(database.workloads([prices[variant].workload])[prices[variant].workload]).attrs[
+        SCHEDULES
+    ]
+    assert (tuning_folder(database) / "database_tuning_record.json").exists()
+
+    locked = MeasuredCost(database, method=QUICK, locked=True)
+    with target, locked.tuning(4) as tuning:
+        tuning.price(question)
+    empty = MeasuredCost(database, method=QUICK, locked=True, tuning_folder=tmp_path / "none")
+    with target, empty.tuning(4) as tuning, pytest.raises(MissingPrice, match="matmul has not been tuned"):
+        tuning.price(question)

@@ -1,0 +1,182 @@
+"""The report as a page, as a browser shows it: Debian's chromium without a window, and without a network."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from unity_collage.report.explanation import (
+    Bid,
+    Binding,
+    Declined,
+    Explanation,
+    Kernel,
+    Price,
+    Proof,
+    Verdict,
+)
+from unity_collage.report.html import html_report
+
+REQUIRED = "COLLAGE_REQUIRE_BROWSER"
+"""Where this is set a missing browser is a failure."""
+
+EVIL = "</script><script>document.title = 'broken'</script>"
+
+
+def explanation(kernels: int = 3) -> Explanation:
+    """``kernels`` equal convolutions of onednn and a relu of tvm behind them; every convolution has a rival."""
+    prices = (
+        Price("conv", 2e-3, 1.9e-3, 2.2e-3, 50, "measured"),
+        Price("relu", 1e-3, 1e-3, 1e-3, 50, "measured"),
+        Price("rival", 3e-3, 2.9e-3, 3.1e-3, 50, "measured"),
+        Price("crash", reason=f"it crashed {EVIL}"),
+    )
+    numbers = range(kernels)
+    chosen = [Bid(i, "onednn", "primitive", "conv2d", (i,), 0, Verdict.CHOSEN, 1e-2, 0.0) for i in numbers]
+    relu = Bid(kernels, "tvm", "cone", "relu", (kernels,), 1, Verdict.CHOSEN, 1e-2, 0.0)
+    rivals = [
+        Bid(100_000 + i, "tvm", "cone", "conv2d", (i,), 2, Verdict.RUNNER_UP, 1.1e-2, 1e-3, saved=1 / 3)
+        for i in numbers
+    ]
+    crash = Bid(-1, "openblas", "gemm", "conv2d", (0,), 3, Verdict.NO_PRICE)
+    convolutions = [
+        Kernel(i, f"fused_conv2d_{i}", (i - 1,) if i else (), 100_000 + i, 1e-3, True, (100_000 + i,))
+        for i in numbers
+    ]
+    return Explanation(
+        proof=Proof(1e-2, 1e-2, 0.0, True, "exact", 12, 1e-6),
+        bindings=(
+            *(Binding(f"conv{i}", "relax.nn.conv2d", "float32 (1, 8)") for i in numbers),
+            Binding("out", "relax.nn.relu", "float32 (1, 8)"),
+            Binding("view", "relax.reshape", "float32 (8)", True),
+        ),
+        kernels=(*convolutions, Kernel(kernels, "fused_relu", (kernels - 1,))),
+        bids=(*chosen, relu, *rivals, crash),
+        prices=prices,
+        declined=(Declined("openblas", "3x3 kernels are no products", (0, 1)),),
+        left_behind=(kernels + 1,),
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = shutil.which("chromium")
+    if found is None:
+        reason = "chromium is missing: apt-get install chromium"
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(reason)
+    return str(found)
+
+
+def shown(browser: str, folder: Path, page: str, where: str = "", act: str = "") -> str:
+    """The page after its script and ``act`` have run, opened at ``where``; no script may fail."""
+    watch = "addEventListener('error', (e) => document.documentElement.dataset.errors = e.message);"
+    page = page.replace("<title>", f"<script>{watch}</script><title>", 1)
+    (folder / "page.html").write_text(page.replace("</body>", f"<script>{act}</script></body>"))
+    # A container's root has no sandbox of its own to offer, and the page is ours.
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    address = f"{(folder / 'page.html').as_uri()}{where}"
+    command = [browser, *options, f"--user-data-dir={folder / 'profile'}", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    root = done.stdout[done.stdout.index("<html") :].split(">")[0]
+    assert "data-errors" not in root, root
+    return done.stdout
+
+
+def text_of(dom: str, id_: str) -> str:
+    """The text of one element, as far as its like-named end."""
+    found = re.search(rf'<(\w+)[^>]*\bid="{id_}"[^>]*>(.*?)</\1>', dom, re.DOTALL)
+    assert found is not None, f"no element {id_}"
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[2])).split())
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    page = html_report("m.onnx", {"main": explanation()})
+    assert not re.search(
+        r"""(src|href)=|https?:|@import|url\(|fetch\(|@[A-Z]+@""", page.replace("<a href", "")
+    )
+    assert "default-src 'none'" in page
+    assert "</script><script>document.title" not in page
+
+
+def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: str, tmp_path: Path) -> None:
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}))
+    assert text_of(dom, "headline").startswith(
+        "main: 4 kernels out of 8 candidates (7 with a price), predicted 10.0 ms"
+    )
+    assert text_of(dom, "kernels") == (
+        "kernel backend time share next best plan "
+        "conv2d x3 onednn 6.00 ms 60.0% tvm +1.00 ms relu tvm 1.00 ms 10.0% none"
+    )
+    assert text_of(dom, "right").startswith("Choose a kernel")
+    assert "optimal, by exact search" in text_of(dom, "proof")
+    assert text_of(dom, "left-behind") == "reshape: the VM evaluates it for free (1) view"
+
+
+def test_a_chosen_kernel_says_why_it_won_by_how_much_and_what_would_change_it(
+    browser: str, tmp_path: Path
+) -> None:
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}), "#main:conv1")
+    told = text_of(dom, "right")
+    assert "one of 3 equal kernels: conv0 conv1 conv2" in told.lower()
+    assert "The best plan without it has tvm conv2d (conv1) and costs 1.00 ms more" in told
+    assert "+1.00 ms: would win if 33.3% faster" in told
+    assert "Reads from: conv0 Read by: conv2" in told
+    assert "openblas declined (predicate): 3x3 kernels are no products" in told
+
+
+def test_names_from_outside_are_only_text(browser: str, tmp_path: Path) -> None:
+    dom = shown(browser, tmp_path, html_report(EVIL, {"main": explanation()}), "#main:conv0")
+    assert f"it crashed {EVIL}" in text_of(dom, "right")
+    assert "<title>broken" not in dom
+
+
+@pytest.mark.parametrize(
+    ("act", "count"),
+    [
+        ("at('find').value = 'RELU'", "1 kernel, 10.0% of the time"),
+        ("at('find').value = 'conv2'", "3 kernels, 60.0% of the time"),
+        ("at('find').value = 'fused_conv2d_1'", "1 kernel, 20.0% of the time"),
+        ("at('backend').value = 'tvm'", "1 kernel, 10.0% of the time"),
+        ("at('find').value = 'nothing'", "0 kernels, 0.0% of the time"),
+    ],
+)
+def test_kernels_are_filtered_by_operator_name_and_backend(
+    browser: str, tmp_path: Path, act: str, count: str
+) -> None:
+    act += "; at('controls').dispatchEvent(new Event('input', {bubbles: true}))"
+    assert (
+        text_of(shown(browser, tmp_path, html_report("m", {"main": explanation()}), act=act), "count")
+        == count
+    )
+
+
+def test_a_click_on_a_kernel_chooses_it(browser: str, tmp_path: Path) -> None:
+    act = "document.querySelector('#kernels tbody tr:nth-child(2) a').click()"
+    dom = shown(browser, tmp_path, html_report("m", {"main": explanation()}), act=act)
+    assert text_of(dom, "right").startswith("tvm relu")
+
+
+def test_another_function_can_be_looked_at(browser: str, tmp_path: Path) -> None:
+    page = html_report("m", {"main": explanation(), "other": explanation(5)})
+    assert text_of(shown(browser, tmp_path, page, "#other:conv4"), "headline").startswith("other: 6 kernels")
+
+
+def test_a_function_without_kernels_is_a_page_too(browser: str, tmp_path: Path) -> None:
+    bare = Explanation(Proof(0.0, 0.0, 0.0, True, "exact"))
+    assert (
+        text_of(shown(browser, tmp_path, html_report("m", {"main": bare})), "count")
+        == "0 kernels, 0.0% of the time"
+    )
+
+
+def test_a_thousand_kernels_are_all_listed(browser: str, tmp_path: Path) -> None:
+    act = "at('equal').checked = false; at('controls').dispatchEvent(new Event('input', {bubbles: true}))"
+    dom = shown(browser, tmp_path, html_report("m", {"main": explanation(1000)}), "#main:conv999", act)
+    assert text_of(dom, "kernels").count("conv2d") == 1000
+    assert "(conv999)" in text_of(dom, "right")

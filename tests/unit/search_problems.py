@@ -1,0 +1,193 @@
+"""Little search problems of all sorts, and their answers by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import fsum
+
+from hypothesis import strategies as st
+
+from unity_collage.index_set import EMPTY, IndexSet, index_set, members
+from unity_collage.search.certificate import why_not_valid
+from unity_collage.search.problem import Option, Problem, Solution
+
+BACKENDS = ("one", "two")
+
+
+@st.composite
+def problems(draw: st.DrawFn, redundant: bool | None = None, single_exit: bool | None = None) -> Problem:
+    """DAGs of up to 10 nodes with up to 10 options: ties, equal insides, two backends, transitions, launches, free
+    nodes, options with several exits and with hidden nodes. Not all of them can be covered.
+    """
+    count = draw(st.integers(1, 10))
+    sources = tuple(
+        tuple(sorted(draw(st.sets(st.integers(max(0, i - 4), i - 1), max_size=3)))) if i else ()
+        for i in range(count)
+    )
+    twice = draw(st.booleans()) if redundant is None else redundant
+    free = draw(_index_sets(count, chance=draw(st.sampled_from((0, 1, 3)))))
+    results = draw(_index_sets(count, chance=1))
+    frame = Problem(sources, free, (), results=results, redundant=twice)
+    one_exit = draw(st.booleans()) if single_exit is None else single_exit
+    options = [
+        option
+        for number in range(draw(st.integers(1, 10)))
+        if (option := _option(draw, frame, number, one_exit)) is not None
+    ]
+    if draw(st.integers(0, 9)) < 8:
+        options = [*options[: 10 - _missing(frame, options).bit_count()], *_singles(frame, options)]
+    return Problem(
+        sources,
+        free,
+        tuple(options),
+        launch_seconds=draw(st.sampled_from((0.0, 1.0, 2.5))),
+        results=results,
+        transitions=draw(st.sampled_from(({}, {}, {("one", "two"): 1.0}, dict.fromkeys(_PAIRS, 0.75)))),
+        redundant=twice,
+    )
+
+
+_PAIRS = (("one", "two"), ("two", "one"))
+
+
+def _index_sets(count: int, chance: int) -> st.SearchStrategy[IndexSet]:
+    """Sets that hold each node with a chance of about ``chance`` in eight."""
+    draws = st.lists(st.integers(0, 7), min_size=count, max_size=count)
+    return draws.map(lambda drawn: index_set(i for i, number in enumerate(drawn) if number < chance))
+
+
+def _option(draw: st.DrawFn, frame: Problem, number: int, one_exit: bool) -> Option | None:
+    """A connected piece grown from one node, convex but for what it hides; now and then just any set."""
+    count = len(frame)
+    if not one_exit and draw(st.integers(0, 5)) == 0:
+        inside = draw(st.integers(1, (1 << count) - 1))
+    else:
+        inside = 1 << draw(st.integers(0, count - 1))
+        for _ in range(draw(st.integers(0, 3))):
+            beside = list(members(_neighbours(frame, inside)))
+            if beside:
+                inside |= 1 << draw(st.sampled_from(beside))
+    last = 1 << (inside.bit_length() - 1)
+    price = float(draw(st.integers(0, 6)))
+    backend = draw(st.sampled_from(BACKENDS))
+    hidden = EMPTY
+    if frame.redundant and (one_exit or draw(st.booleans())):
+        hidden = frame.outputs(Option(0, inside, 0.0)) & ~last
+    option = Option(number, inside, price, hidden, backend)
+    return option if not one_exit or frame.outputs(option) == last else None
+
+
+def _neighbours(frame: Problem, inside: IndexSet) -> IndexSet:
+    found = frame.inputs(inside)
+    for index in members(inside):
+        found |= frame.readers[index]
+    return found & ~inside
+
+
+def _missing(frame: Problem, options: Sequence[Option]) -> IndexSet:
+    alone = index_set(option.inside.bit_length() - 1 for option in options if option.inside.bit_count() == 1)
+    return frame.everything & ~alone & ~frame.free
+
+
+def _singles(frame: Problem, options: Sequence[Option]) -> Iterator[Option]:
+    """One option for each node that is in none alone, so that there is a plan."""
+    for index in members(_missing(frame, options)):
+        yield Option(100 + index, 1 << index, 3.0, EMPTY, BACKENDS[index % 2])
+
+
+def cheapest(problem: Problem) -> float | None:
+    """What the cheapest valid plan costs, among all subsets of options; None if no plan is valid."""
+    return _Search(problem).run()
+
+
+class _Search:
+    """All subsets, without those that are too dear, cover a node twice, or have missed one for good."""
+
+    def __init__(self, problem: Problem):
+        self._problem = problem
+        self._best: float | None = None
+        self._options = sorted(problem.options, key=lambda option: option.inside)
+        self._to_come = [EMPTY]
+        for option in reversed(self._options):
+            self._to_come.insert(0, self._to_come[0] | option.inside)
+
+    def run(self) -> float | None:
+        self._choose(0, (), 0.0, EMPTY)
+        return self._best
+
+    def _choose(self, position: int, chosen: tuple[Option, ...], spent: float, covered: IndexSet) -> None:
+        if self._best is not None and spent >= self._best:
+            return
+        if self._problem.everything & ~(self._problem.free | covered | self._to_come[position]):
+            return
+        if position == len(self._options):
+            cost = cost_of(self._problem, chosen)
+            if cost is not None and (self._best is None or cost < self._best):
+                self._best = cost
+            return
+        option = self._options[position]
+        if self._problem.redundant or not covered & option.inside:
+            price = option.seconds + self._problem.launch_seconds
+            self._choose(position + 1, (*chosen, option), spent + price, covered | option.inside)
+        self._choose(position + 1, chosen, spent, covered)
+
+
+def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
+    """What exactly these options cost together as a plan, or None if they are none."""
+    made = EMPTY
+    for option in chosen:
+        made |= problem.outputs(option)
+    left = _left_behind(problem, chosen, made)
+    if left & ~problem.free:
+        return None
+    ordered = _ordered(problem, chosen, left)
+    if ordered is None or why_not_valid(problem, ordered, tuple(members(left))) is not None:
+        return None
+    return fsum(problem.price(option) for option in chosen) + _transitions(problem, chosen, left)
+
+
+def _left_behind(problem: Problem, chosen: Sequence[Option], made: IndexSet) -> IndexSet:
+    """What is wanted and not made by them: it depends on nothing else."""
+    wanted = problem.wanted
+    for option in chosen:
+        wanted |= problem.inputs(option.inside)
+    left = EMPTY
+    for index in range(len(problem) - 1, -1, -1):
+        if wanted >> index & 1 and not made >> index & 1:
+            left |= 1 << index
+            wanted |= problem.inputs(1 << index)
+    return left
+
+
+def _ordered(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list[Option] | None:
+    there, waiting, ordered = EMPTY, list(chosen), list[Option]()
+    while True:
+        for index in members(left):
+            if not problem.inputs(1 << index) & ~there:
+                there |= 1 << index
+        ready = [option for option in waiting if not problem.inputs(option.inside) & ~there]
+        if not ready:
+            return ordered if not waiting else None
+        for option in ready:
+            there |= problem.outputs(option)
+        ordered += ready
+        waiting = [option for option in waiting if option not in ready]
+
+
+def _transitions(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> float:
+    """Value by value: which other backends read it, directly or through nodes left behind."""
+    paid = 0.0
+    for writer in chosen:
+        for index in members(problem.outputs(writer)):
+            same = 1 << index
+            for through in members(left):
+                if problem.inputs(1 << through) & same:
+                    same |= 1 << through
+            readers = {option.backend for option in chosen if problem.inputs(option.inside) & same}
+            paid += sum(problem.transitions.get((writer.backend, b), 0.0) for b in readers - {writer.backend})
+    return paid
+
+
+def ids(solution: Solution) -> list[int]:
+    """The ids of the chosen options, in ascending order."""
+    return sorted(option.id for option in solution.chosen)

@@ -1,0 +1,208 @@
+"""Lazy measurement finds what measuring everything finds, and asks for no price twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unity_collage.index_set import index_set, members
+from unity_collage.search import NoCover, Option, Problem, best_throughs, cheapest_cover
+from unity_collage.search.lazy import LazySearch, LazySolution, Price
+
+
+@dataclass(frozen=True)
+class Case:
+    """Candidates whose prices hide behind bounds."""
+
+    sources: tuple[tuple[int, ...], ...]
+    host: int
+    candidates: tuple[tuple[int, str], ...]
+    """(inside, key) of each."""
+    truth: Mapping[str, Price]
+    bounds: Mapping[str, float]
+    launch: float = 0.0
+
+    @property
+    def keys(self) -> dict[int, str]:
+        return {number: key for number, (_, key) in enumerate(self.candidates)}
+
+    def problem(self, prices: Mapping[str, Price]) -> Problem:
+        """As SearchPartition makes it: what nobody has a price for may be left behind."""
+        options = [
+            Option(number, inside, float(prices[key]), backend=key[0])
+            for number, (inside, key) in enumerate(self.candidates)
+            if not isinstance(prices[key], str)
+        ]
+        priced = index_set(index for option in options for index in members(option.inside))
+        unpriced = ~priced & ((1 << len(self.sources)) - 1)
+        return Problem(self.sources, self.host | unpriced, tuple(options), self.launch)
+
+
+class Asked:
+    """Answers with the truth and remembers the questions."""
+
+    def __init__(self, truth: Mapping[str, Price]):
+        self._truth = truth
+        self.keys: list[str] = []
+
+    def __call__(self, keys: Sequence[str]) -> dict[str, Price]:
+        self.keys += keys
+        return {key: self._truth[key] for key in keys}
+
+
+def search(case: Case, **options: bool) -> tuple[LazySolution, list[str]]:
+    asked = Asked(case.truth)
+    return LazySearch(case.keys, case.bounds, case.problem, asked, **options).run(), asked.keys
+
+
+def prices() -> st.SearchStrategy[Price]:
+    return st.one_of(st.integers(0, 6).map(float), st.just("broken"))
+
+
+def _bounds(price: Price) -> st.SearchStrategy[float]:
+    """What may be known of a price beforehand: nothing of one that there is not, else a part of it."""
+    return st.sampled_from((0.0, 9.0) if isinstance(price, str) else (0.0, price / 2, price))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    count = draw(st.integers(1, 6))
+    sources = tuple(
+        tuple(sorted(draw(st.sets(st.integers(0, i - 1), max_size=3)))) if i else () for i in range(count)
+    )
+    keys = [f"{backend}{number}" for backend in "ab" for number in range(3)]
+    sets = draw(st.lists(st.integers(1, (1 << count) - 1), min_size=1, max_size=9))
+    insides = [inside for inside in sets if _convex(sources, inside)]
+    truth = {key: draw(prices()) for key in keys}
+    bounds = {key: draw(_bounds(price)) for key, price in truth.items()}
+    return Case(
+        sources,
+        draw(st.integers(0, (1 << count) - 1)),
+        tuple((inside, draw(st.sampled_from(keys))) for inside in insides),
+        truth,
+        bounds,
+        float(draw(st.integers(0, 2))),
+    )
+
+
+def _convex(sources: tuple[tuple[int, ...], ...], inside: int) -> bool:
+    graph = Problem(sources, 0, ())
+    return not any(graph.upstream[i] & inside for i in members(graph.inputs(inside)))
+
+
+def outcome(solve: Callable[[], float]) -> float | None:
+    try:
+        return solve()
+    except NoCover:
+        return None
+
+
+@settings(max_examples=800, deadline=None)
+@given(cases())
+def test_the_plan_costs_what_the_eager_one_costs(case: Case) -> None:
+    eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
+    lazy = outcome(lambda: search(case)[0].solution.seconds)
+    assert lazy == (None if eager is None else pytest.approx(eager))
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases())
+def test_no_key_is_measured_twice_and_the_others_could_not_matter(case: Case) -> None:
+    try:
+        found, asked = search(case)
+    except NoCover:
+        return
+    assert len(asked) == len(set(asked)) and set(asked) == set(found.prices)
+    assert all(case.truth[key] == price for key, price in found.prices.items())
+    optimum = cheapest_cover(case.problem(case.truth)).seconds
+    throughs = best_throughs(found.problem, found.solution.seconds)
+    unmeasured = [through for id_, through in throughs.items() if case.keys[id_] in found.bounds]
+    assert all(through.seconds >= optimum - 1e-9 for through in unmeasured)
+
+
+@settings(max_examples=250, deadline=None)
+@given(cases())
+def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:
+    eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
+    try:
+        found, _ = search(case, assume_fusion_pays=True)
+    except NoCover:
+        assert eager is None
+        return
+    assert eager is not None
+    assert found.solution.lower_bound <= eager + 1e-9
+    assert found.solution.seconds >= eager - 1e-9
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.integers(2, 5))
+def test_bounds_that_fail_are_noticed(case: Case, factor: int) -> None:
+    """Then the search still ends, and reports every price that was below its bound."""
+    wrong = Case(case.sources, case.host, case.candidates, case.truth,
+                 {key: bound * factor for key, bound in case.bounds.items()}, case.launch)  # fmt: skip
+    try:
+        found, asked = search(wrong)
+    except NoCover:
+        return
+    assert set(found.failed) <= set(asked)
+    if not found.failed:
+        assert all(wrong.truth[k] == "broken" or wrong.truth[k] >= wrong.bounds[k] for k in asked)
+
+
+def _pair(bound: float) -> Case:
+    """Two bids for one node: the first costs 2; the second 5, and ``bound`` at least."""
+    return Case(((),), 0, ((1, "a"), (1, "b")), {"a": 2.0, "b": 5.0}, {"a": 1.0, "b": bound})
+
+
+def test_a_bid_whose_bound_is_too_high_is_not_measured() -> None:
+    found, asked = search(_pair(bound=3.0))
+    assert asked == ["a"] and found.bounds == {"b": 3.0}
+
+
+def test_a_bid_that_could_win_is_measured() -> None:
+    found, asked = search(_pair(bound=1.5))
+    assert asked == ["a", "b"] and [option.id for option in found.solution.chosen] == [0]
+
+
+def test_bounds_are_lowered_after_one_has_failed() -> None:
+    """a is four times as fast as was thought possible, so b may be too."""
+    case = Case(((),), 0, ((1, "a"), (1, "b")), {"a": 1.0, "b": 0.9}, {"a": 4.0, "b": 4.5})
+    found, asked = search(case)
+    assert found.failed == ("a", "b")[: len(found.failed)] and asked == ["a", "b"]
+    assert found.solution.seconds == 0.9
+
+
+def test_equal_workloads_are_one_measurement() -> None:
+    case = Case(((), (0,), (1,)), 0, ((1, "a"), (2, "a"), (4, "a")), {"a": 2.0}, {"a": 0.0})
+    found, asked = search(case)
+    assert asked == ["a"] and found.solution.seconds == 6.0
+
+
+def test_a_node_without_any_price_is_left_behind_as_eagerly() -> None:
+    """The second node is only in a kernel with the first, and that one turns out to be broken."""
+    case = Case(((), (0,)), 0, ((1, "a"), (3, "b")), {"a": 2.0, "b": "broken"}, {"a": 1.0, "b": 1.0})
+    found, asked = search(case)
+    assert sorted(asked) == ["a", "b"] and found.solution.left_behind == 2
+
+
+def test_a_node_that_cannot_be_computed_is_named() -> None:
+    """Both kernels are priced, but they overlap."""
+    case = Case(((), (0,), (1,)), 0, ((3, "a"), (6, "b")), {"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0})
+    with pytest.raises(NoCover):
+        search(case)
+
+
+def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
+    """a fuses badly: 9 for what its parts do for 2. The parts lie in a priced kernel, so nobody measures them."""
+    case = Case(
+        ((), (0,)), 0, ((3, "a0"), (1, "a1"), (2, "a2")), {"a0": 9.0, "a1": 1.0, "a2": 1.0},
+        {"a0": 0.0, "a1": 0.5, "a2": 0.5},
+    )  # fmt: skip
+    assert search(case)[0].solution.seconds == 2.0
+    found, asked = search(case, assume_fusion_pays=True)
+    assert asked == ["a0"] and found.solution.seconds == 9.0
+    assert found.solution.lower_bound == 1.0 and not found.solution.proved

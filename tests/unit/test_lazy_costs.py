@@ -1,0 +1,105 @@
+"""Lazy costs: the same plan from fewer questions, and the reason of every question that was not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, COSTS, Cost, Costs
+from unity_collage.cost.workload import Workload
+from unity_collage.index_set import index_set
+from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.passes.lazy_costs import lazy_costs
+from unity_collage.search import Option, Problem, cheapest_cover
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
+
+
+@dataclass(frozen=True)
+class Bounded(FixedCost):
+    """Prices typed by hand and bounds by backend; remembers what it was asked."""
+
+    least: Mapping[str, float] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        self.asked.extend(workload.key for workload in workloads)
+        return super().prices(workloads)
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        return {workload.key: self.least.get(workload.backend, 0.0) for workload in workloads}
+
+
+def annotated() -> relax.Function:
+    with only_backends(SLOW), Target("llvm"):
+        return AnnotateCandidates()(IRModule({"main": graphs.chain()}))["main"]
+
+
+def problem(func: relax.Function, costs: Costs) -> Problem:
+    options = []
+    for candidate in CANDIDATES.read(func):
+        seconds = costs.prices[costs.keys[candidate.id]].seconds
+        if seconds is not None:
+            inside = index_set(candidate.indexes)
+            options.append(Option(candidate.id, inside, seconds, backend=candidate.backend))
+    return Problem(((), (0,), (1,)), 0, tuple(options), costs.launch_seconds)
+
+
+def costs_of(func: relax.Function, model: FixedCost) -> Costs:
+    return lazy_costs(func, model, lambda costs: problem(func, costs))
+
+
+def test_the_plan_of_lazy_costs_is_that_of_all_costs() -> None:
+    func, model = (
+        annotated(),
+        Bounded({"slow": 9e-6, "tvm": 2e-6}, launch=1e-6, least={"slow": 5e-6, "tvm": 1e-6}),
+    )
+    eager = COSTS.read(EstimateCosts(model)(IRModule({"main": func}))["main"])
+    model.asked.clear()
+    lazy = costs_of(func, model)
+    assert cheapest_cover(problem(func, lazy)).seconds == cheapest_cover(problem(func, eager)).seconds == 3e-6
+    assert lazy.lower_bound == pytest.approx(3e-6)
+    assert (lazy.keys, lazy.launch_seconds, lazy.prices.keys()) == (eager.keys, 1e-6, eager.prices.keys())
+    assert not any(key.startswith("slow") for key in model.asked)
+
+
+def test_what_was_not_measured_says_why_and_survives_as_an_attribute() -> None:
+    func, model = annotated(), Bounded({"tvm": 2e-6}, launch=1e-6, least={"slow": 5e-6, "tvm": 1e-6})
+    lazy = costs_of(func, model)
+    cost = next(cost for key, cost in lazy.prices.items() if key.startswith("slow"))
+    assert (cost.seconds, cost.bound, cost.origin) == (None, 5e-6, "formula")
+    assert cost.reason == (
+        "not measured: it costs at least 5 us, and a plan with it at least 8 us; "
+        "the plan that was found costs 3 us"
+    )
+    assert COSTS.read(COSTS.write(func, lazy)) == lazy
+
+
+def test_a_refusal_is_kept_as_it_was_given() -> None:
+    model = Bounded({"slow": "broken", "tvm": 2e-6}, least={"tvm": 1e-6})
+    lazy = costs_of(annotated(), model)
+    asked = [lazy.prices[key] for key in model.asked if key.startswith("slow")]
+    assert asked and all(cost == Cost(None, reason="broken") for cost in asked)
+
+
+def test_a_model_without_bounds_is_asked_for_what_plans_contain() -> None:
+    func = annotated()
+    lazy = costs_of(func, FixedCost({"slow": 9e-6, "tvm": 2e-6}, launch=1e-6))
+    assert cheapest_cover(problem(func, lazy)).seconds == 3e-6
+
+
+def test_what_an_assumption_leaves_open_is_in_the_lower_bound() -> None:
+    """TVM's chain is dear and its parts are cheap, but lie in it: they keep their bounds, and so does the plan."""
+    func = annotated()
+    model = Bounded({"slow": "broken", "tvm": 1e-6, "tvm:relu+exp+tanh": 9e-6}, least={"slow": 1e-6})
+    lazy = lazy_costs(func, model, lambda costs: problem(func, costs), assume_fusion_pays=True)
+    found = cheapest_cover(problem(func, lazy))
+    assert lazy.lower_bound is not None and lazy.lower_bound < found.seconds

@@ -1,0 +1,206 @@
+"""SearchPartition beyond the cheapest cover: merged kernels, prices on demand, computing twice, a plan to check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Cost, Costs
+from unity_collage.cost.workload import Overheads, Workload
+from unity_collage.errors import NoPlan
+from unity_collage.graph import DataflowGraph
+from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
+from unity_collage.passes.check_plan import why_not_plan
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+MERGING = replace(fake_backend("toy", "relax.nn.relu", "relax.exp", "relax.tanh"), merges=True)
+SINGLES = {"toy": 1.0, "tvm": 9.0, "tvm:exp+tanh": 9.0, "tvm:relu+exp": 9.0, "tvm:relu+exp+tanh": 9.0}
+SETTINGS = FixedCost({"toy:relu+exp": 1.5, "toy:exp+tanh": 1.8, **SINGLES})
+
+
+def planned(model: FixedCost, search: SearchPartition, func: relax.Function | None = None) -> dict:
+    module = IRModule({"main": func or graphs.chain()})
+    with only_backends(MERGING), Target("llvm"):
+        passes = [AnnotateCandidates(), EstimateCosts(model), search]
+        return PLAN.read(tvm.transform.Sequential(passes)(module)["main"])
+
+
+def test_touching_kernels_are_merged_where_that_is_cheaper() -> None:
+    plan = planned(SETTINGS, SearchPartition(estimator=SETTINGS))
+    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "tanh"]
+    assert plan["seconds"] == 2.5 and plan["proved"]
+
+
+def test_merged_kernels_that_are_dearer_stay_apart() -> None:
+    dear = FixedCost({**SINGLES, "toy:relu+exp": 2.5, "toy:exp+tanh": 2.5})
+    plan = planned(dear, SearchPartition(estimator=dear))
+    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu", "exp", "tanh"]
+
+
+@pytest.mark.parametrize("search", [SearchPartition(), SearchPartition(estimator=SETTINGS, merge=False)])
+def test_nothing_is_merged_unasked(search: SearchPartition) -> None:
+    assert len(planned(SETTINGS, search)["kernels"]) == 3
+
+
+def test_a_merged_kernel_has_one_composite_for_each_part() -> None:
+    module = IRModule({"main": graphs.chain()})
+    with only_backends(MERGING), Target("llvm"):
+        passes = [AnnotateCandidates(), EstimateCosts(SETTINGS), SearchPartition(estimator=SETTINGS)]
+        result = tvm.transform.Sequential(passes)(module)
+    func = result["fused_relu_exp_toy"]
+    inner = [b.value for block in func.body.blocks for b in block.bindings]
+    labels = [value.attrs["Composite"] for value in inner if isinstance(value, relax.Function)]
+    assert labels == ["toy.relu", "toy.exp"]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A cost model with bounds that knows which kernels were asked for."""
+
+    model: FixedCost
+    asked: list[str]
+    bound_of_tvm: float = 8.0
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        self.asked.extend(f"{workload.backend}:{workload.label}" for workload in workloads)
+        return self.model.prices(workloads)
+
+    def launch_seconds(self) -> float:
+        return 0.0
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        return {w.key: self.bound_of_tvm if w.backend == "tvm" else 0.5 for w in workloads}
+
+
+def test_only_what_can_still_change_the_plan_is_measured() -> None:
+    counting = Counting(SETTINGS, [])
+    with only_backends(MERGING), Target("llvm"):
+        module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
+        plan = PLAN.read(SearchPartition(estimator=counting, merge=False)(module)["main"])
+    assert plan["seconds"] == 3.0 and plan["proved"]
+    assert sorted(counting.asked) == ["toy:exp", "toy:relu", "toy:tanh"]
+
+
+def test_a_plan_on_the_assumption_that_fusion_pays_is_not_called_proved() -> None:
+    """TVM's kernel of all three costs less than its parts here: it is all that is measured."""
+    counting = Counting(FixedCost({"tvm:relu+exp+tanh": 8.5, "tvm": 9.0, "toy": 3.0}), [], 1.0)
+    with only_backends(MERGING), Target("llvm"):
+        module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
+        search = SearchPartition(estimator=counting, merge=False, assume_fusion_pays=True)
+        plan = PLAN.read(search(module)["main"])
+    assert plan["seconds"] == 8.5 and plan["lower_bound"] < plan["seconds"] and not plan["proved"]
+    assert "tvm:relu+exp" not in counting.asked
+
+
+def test_a_plan_is_not_called_proved_while_prices_are_unknown_for_want_of_time() -> None:
+    func = _recomputing()
+    costs = COSTS.read(func)
+    prices = {**costs.prices, "0": Cost(None, reason="the budget was spent", origin=UNKNOWN)}
+    late = COSTS.write(func, replace(costs, prices=prices))
+    plan = PLAN.read(SearchPartition()(IRModule({"main": late}))["main"])
+    assert plan["lower_bound"] == 0.0 and not plan["proved"]
+
+
+def _recomputing() -> relax.Function:
+    """The diamond with two kernels that both compute its relu, typed by hand: 0 relu, 1 exp, 2 tanh, 3 add."""
+    func = graphs.diamond()
+    candidates = (
+        Candidate(0, "tvm", "typed", "relu+exp", (0, 1), hidden=(0,)),
+        Candidate(1, "tvm", "typed", "relu+tanh", (0, 2), hidden=(0,)),
+        Candidate(2, "tvm", "typed", "add", (3,)),
+        *(Candidate(3 + i, "tvm", "typed", "single", (i,)) for i in range(3)),
+    )
+    prices = {str(c.id): Cost(1.0) for c in candidates}
+    costs = Costs(prices, {c.id: str(c.id) for c in candidates}, launch_seconds=0.25)
+    return COSTS.write(CANDIDATES.write(func, candidates), costs)
+
+
+def test_an_operator_is_computed_twice_where_that_is_cheaper() -> None:
+    result = SearchPartition()(IRModule({"main": _recomputing()}))["main"]
+    plan = PLAN.read(result)
+    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "relu+tanh", "add"]
+    assert plan["seconds"] == 3.75
+
+
+def test_computing_twice_can_be_switched_off() -> None:
+    plan = PLAN.read(SearchPartition(redundant=False)(IRModule({"main": _recomputing()}))["main"])
+    assert [kernel["label"] for kernel in plan["kernels"]] == ["single", "single", "single", "add"]
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "exact", "milp"])
+def test_the_certificate_of_a_plan_convinces_the_checker(algorithm: str) -> None:
+    priced = _recomputing()
+    result = SearchPartition(algorithm=algorithm)(IRModule({"main": priced}))["main"]
+    assert why_not_plan(priced, result) is None
+
+
+def test_a_forged_certificate_does_not() -> None:
+    priced = _recomputing()
+    result = SearchPartition()(IRModule({"main": priced}))["main"]
+    plan = PLAN.read(result)
+    plan["certificate"]["chosen"] = plan["certificate"]["chosen"][1:]
+    assert "is wanted and written 0 times" in (why_not_plan(priced, PLAN.write(result, plan)) or "")
+
+
+def test_a_given_plan_is_applied_and_priced() -> None:
+    result = ApplyPlan({"main": (2, 3, 4, 5)}, origin="mine")(IRModule({"main": _recomputing()}))
+    plan = PLAN.read(result["main"])
+    assert (plan["seconds"], plan["algorithm"]) == (5.0, "mine")
+
+
+def test_a_given_plan_of_unknown_candidates_is_refused() -> None:
+    with pytest.raises(NoPlan, match="main has no candidates 77: 0 to 5 exist"):
+        ApplyPlan({"main": (77,)})(IRModule({"main": _recomputing()}))
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Equal prices, but a value that goes from one backend to the other costs more than it gains."""
+
+    transition: float
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        cheap = {"toy:relu", "tvm:exp", "toy:tanh"}
+        return {w.key: Cost(1.0 if f"{w.backend}:{w.label}" in cheap else 1.4) for w in workloads}
+
+    def launch_seconds(self) -> float:
+        return 0.0
+
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        pairs = {f"{a}>{b}": self.transition for a in backends for b in backends if a != b}
+        return Overheads(0.0, {"toy": 0.0, "tvm": 5.0 * self.transition}, pairs)
+
+
+@pytest.mark.parametrize(("transition", "owners"), [(0.0, ["toy", "tvm", "toy"]), (0.3, ["toy"] * 3)])
+def test_launches_and_transitions_are_charged(transition: float, owners: list[str]) -> None:
+    model = Charged(transition)
+    module = IRModule({"main": graphs.chain()})
+    with only_backends(replace(MERGING, merges=False)), Target("llvm"):
+        shallow = [AnnotateCandidates(), _only_singles, EstimateCosts(model), SearchPartition()]
+        plan = PLAN.read(tvm.transform.Sequential(shallow)(module)["main"])
+    assert [kernel["backend"] for kernel in plan["kernels"]] == owners
+
+
+@tvm.transform.module_pass(opt_level=0, name="testing.only_singles")
+def _only_singles(mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+    func = mod["main"]
+    kept = tuple(c for c in CANDIDATES.read(func) if len(c.indexes) == 1)
+    return IRModule({"main": CANDIDATES.write(func, kept)})
+
+
+def test_a_rule_that_is_switched_off_says_so() -> None:
+    from unity_collage.annotations import DECLINED
+
+    with only_backends(MERGING), Target("llvm"):
+        func = AnnotateCandidates(without=("fake",))(IRModule({"main": graphs.chain()}))["main"]
+    assert {c.backend for c in CANDIDATES.read(func)} == {"tvm"}
+    assert {refusal.reason for refusal in DECLINED.read(func)} == {"fake is switched off"}
+    assert len(DataflowGraph(func)) == 3

@@ -1,0 +1,98 @@
+"""The bridge: backends that others have given to TVM, usable here without a line about them.
+
+A name is such a backend if TVM knows what it takes, by patterns ``<name>.*`` in its global table
+(``relax.backend.register_patterns``) or by an operator attribute ``target.<name>``, and has a code generator
+``relax.ext.<name>``. Nothing is kept here: the tables of TVM are read when somebody asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NoReturn
+
+import tvm
+from tvm.relax.backend import get_pattern, get_patterns_with_prefix
+from tvm_ffi.registry import list_global_func_names
+
+from ..annotations import plain
+from ..errors import UnavailableBackend
+from ..graph import DataflowGraph, IndexSet
+from ..rules import Rule, Union
+from .base import Backend, Codegen
+from .foreign_rules import OperatorAttributes, PatternTable, predicates
+from .pattern_match import Matcher
+
+_CODEGEN = "relax.ext."
+
+
+def names(ours: Iterable[str]) -> list[str]:
+    """The names, sorted, under which TVM knows patterns or predicates; those of ``ours`` only if it does too.
+
+    Predicates are found by the name of a code generator: attributes of operators cannot be listed.
+    """
+    prefixes = {str(pattern.name).split(".", 1)[0] for pattern in get_patterns_with_prefix("")}
+    made = {name.removeprefix(_CODEGEN) for name in list_global_func_names() if name.startswith(_CODEGEN)}
+    return sorted(prefixes | {name for name in made | set(ours) if predicates(name)})
+
+
+def find(name: str) -> Backend | None:
+    """The backend that TVM's tables make of ``name``, or None if they hold nothing under it.
+
+    A code generator without patterns and predicates is a backend that proposes nothing by itself.
+    """
+    codegen = _codegen(name)
+    if codegen is None and origin(name) is None:
+        return None
+    return Backend(
+        name=name,
+        rule=lambda _target: _rule(name),
+        why_unavailable=lambda: why_no_codegen(name),
+        fingerprint=lambda: _fingerprint(name),
+        codegen=codegen or (lambda *_args: _refuse(name)),
+    )
+
+
+def origin(name: str) -> str | None:
+    """Where TVM has rules for ``name`` from, for messages, or None where it has none."""
+    patterns = _pattern_names(name)
+    if patterns:
+        return f"TVM's pattern table ({', '.join(patterns)})"
+    ops = sorted(predicates(name))
+    return f"the operator attribute target.{name} ({', '.join(ops)})" if ops else None
+
+
+def why_no_codegen(name: str) -> str | None:
+    """Why nothing can make kernels for ``name``, or None."""
+    return None if _codegen(name) is not None else f"there is no code generator {_CODEGEN}{name} in TVM"
+
+
+def composite_attrs(name: str, graph: DataflowGraph, inside: IndexSet) -> dict[str, object]:
+    """What the pattern ``name`` of TVM's table wants said on the ``Composite`` function of ``inside``."""
+    pattern = get_pattern(name)
+    if pattern is None or pattern.attrs_getter is None:
+        return {}
+    match = Matcher(graph).match(pattern, graph.nodes[inside.bit_length() - 1])
+    return {} if match is None or match.inside != inside else plain(pattern.attrs_getter(match.annotated))
+
+
+def _rule(name: str) -> Rule:
+    return Union((PatternTable(name), OperatorAttributes(name)))
+
+
+def _pattern_names(name: str) -> list[str]:
+    return [str(pattern.name) for pattern in get_patterns_with_prefix(f"{name}.")]
+
+
+def _fingerprint(name: str) -> str:
+    """Of a library behind TVM only its name is known, and by which patterns it is used."""
+    taken = "\n".join((*sorted(_pattern_names(name)), *sorted(predicates(name))))
+    return f"{name} of tvm {tvm.__version__}, rules {hashlib.sha256(taken.encode()).hexdigest()[:12]}"
+
+
+def _codegen(name: str) -> Codegen | None:
+    return tvm.get_global_func(f"{_CODEGEN}{name}", allow_missing=True)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise UnavailableBackend(f"backend {name} cannot be used here: {why_no_codegen(name)}")

@@ -1,0 +1,84 @@
+"""Rules that read TVM's own tables: patterns registered for ``FuseOpsByPattern``, and attributes of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tvm import ir, relax
+from tvm.relax.backend import get_patterns_with_prefix
+
+from ..errors import first_line
+from ..graph import DataflowGraph
+from ..rules import Declined, Found
+from ..rules.base import Nested, why_not_partitionable
+from .pattern_match import Match, Matcher
+
+Predicate = Callable[[relax.Call], bool | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternTable:
+    """What the patterns ``<prefix>.*`` of TVM's global table match, at every binding, each pattern for itself.
+
+    The table is read when the rule is applied. A match with one exit that the pattern's ``check`` accepts is one
+    candidate, whose nodes are one ``Composite`` function under the pattern's name.
+    """
+
+    prefix: str
+
+    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
+        matcher = Matcher(graph)
+        for pattern in get_patterns_with_prefix(f"{self.prefix}."):
+            for node in graph.nodes:
+                match = matcher.match(pattern, node)
+                if match is not None:
+                    yield self._judged(matcher, match)
+
+    def _judged(self, matcher: Matcher, match: Match) -> Found | Declined:
+        name = str(match.pattern.name)
+        reason = matcher.why_not(match)
+        if reason is not None:
+            return Declined(match.root.index, name, reason)
+        label = name.removeprefix(f"{self.prefix}.")
+        return Found(match.inside, "pattern", label, nested=(Nested(match.inside, name),))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAttributes:
+    """Single calls of the operators that have an attribute ``target.<name>`` which takes the call.
+
+    The attribute is a predicate over calls; it answers with a bool, or with the reason why not: True, None and no
+    reason at all mean that it takes the call.
+    """
+
+    name: str
+
+    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
+        table = predicates(self.name)
+        for node in graph.nodes:
+            if node.call is None or node.op not in table:
+                continue
+            reason = why_not_partitionable(node) or self._why_not(table[node.op], node.call)
+            if reason is None:
+                yield Found(1 << node.index, "operator", node.op.rsplit(".", 1)[-1])
+            else:
+                yield Declined(node.index, "operator", reason)
+
+    def _why_not(self, predicate: Predicate, call: relax.Call) -> str | None:
+        try:
+            answer = predicate(call)
+        except Exception as error:  # somebody else's predicate
+            return f"the predicate target.{self.name} of {call.op.name} failed: {first_line(error)}"
+        if answer is None or answer is True:
+            return None
+        return str(answer) if isinstance(answer, str) else f"target.{self.name} of {call.op.name} says no"
+
+
+def predicates(name: str) -> dict[str, Predicate]:
+    """The attribute ``target.<name>`` of each operator that has it."""
+    key = f"target.{name}"
+    # Once one operator has an attribute, has_attr holds for others too, whose value is then None.
+    ops = (ir.Op.get(op) for op in ir.Op.list_op_names())
+    found = {op.name: op.get_attr(key) for op in ops if op.has_attr(key)}
+    return {op: predicate for op, predicate in found.items() if predicate is not None}

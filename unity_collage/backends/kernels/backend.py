@@ -1,0 +1,42 @@
+"""Our own kernels as a backend.
+
+Takes     convolutions of 3x3 with constant weights, bias, residual and activation behind them: with a stride of 1
+          and one group as Winograd's algorithm with tiles of 2x2 and with tiles of 4x4, two candidates with a price
+          each; with groups of few channels vectorised over the groups.
+Declines  other dtypes than float32, dynamic shapes, dilation, channels that are not innermost.
+Needs     nothing.
+"""
+
+from __future__ import annotations
+
+from tvm.target import Target
+
+from ... import runtime
+from ...rules import Composite, PrimitiveChain, Rule, Union
+from ..base import Backend
+from ..native.codegen import native_codegen
+from .lowering import ALGORITHMS, Entry, absorbed_input, absorbed_output, grown, lower
+
+
+def _rule(_target: Target) -> Rule:
+    return Union(tuple(Composite(label, _chain(label, entry)) for label, entry in ALGORITHMS.items()))
+
+
+def _chain(label: str, entry: Entry) -> Rule:
+    return PrimitiveChain(
+        label.removeprefix("kernels."),
+        anchors=frozenset({"relax.nn.conv2d"}),
+        step=entry,
+        fused=grown,
+        absorbed_input=absorbed_input,
+        absorbed_output=absorbed_output,
+    )
+
+
+KERNELS = Backend(
+    name="kernels",
+    rule=_rule,
+    why_unavailable=lambda: runtime.why_unavailable("kernels"),
+    fingerprint=lambda: runtime.describe("kernels"),
+    codegen=native_codegen("kernels", lower),
+)

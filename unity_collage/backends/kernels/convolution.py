@@ -1,0 +1,103 @@
+"""What our convolutions share: where their tensors lie, and what may stand behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm import ir, relax
+
+from ..native.program import PostOp, Step, View
+from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
+from ..native.views import broadcast, is_channels_last, remap, same_strides
+from ..onednn.windows import by_letters, window_of
+from .functions import function_of
+
+MOST = 8
+"""Post-operations that the kernels take."""
+
+_BINARY = {"relax.add": "add", "relax.multiply": "mul"}
+
+
+def convolution(primitive: str, call: relax.Call) -> Step | str:
+    """A conv2d of 3x3 without dilation as a step whose attributes are to be filled in, or the reason why not."""
+    if op_name(call) != "relax.nn.conv2d":
+        return f"{op_name(call)} is no convolution of images"
+    if reason := _why_not(call):
+        return reason
+    attrs, (data, kernel) = attrs_of(call), call.args
+    views = (
+        by_letters(data, attrs.data_layout, "NC", 4),
+        by_letters(kernel, attrs.kernel_layout, "OI", 4),
+        by_letters(call, attrs.out_layout or attrs.data_layout, "NC", 4),
+    )
+    source, weights, result = views
+    if isinstance(source, str) or isinstance(weights, str) or isinstance(result, str):
+        return next(view for view in views if isinstance(view, str))
+    if weights.dims[2:] != (3, 3):
+        return f"the filters are {weights.dims[2]}x{weights.dims[3]}, the kernel's are 3x3"
+    padding = window_of(2, attrs.strides, attrs.padding, attrs.dilation).padding_l
+    args = (("src", source), ("weights", weights), ("dst", result))
+    return checked(Step(primitive, args, (("padding_l", padding),)))
+
+
+def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or why not."""
+    if shape_of(call) != shape_of(call.args[operand]) or dtype_of(call) != "float32":
+        return "the operator changes shape or dtype of the result"
+    function = function_of(call, operand)
+    if not isinstance(function, str):
+        grown = step.then(function)
+    elif op_name(call) in _BINARY:
+        grown = _with_operand(step, call, operand)
+    else:
+        return function
+    if isinstance(grown, str):
+        return grown
+    if len(grown.post_ops) > MOST:
+        return f"there are more than {MOST} operators behind it"
+    return grown.with_result(replace(grown.result, buffer=call))
+
+
+def checked(step: Step | str) -> Step | str:
+    """The step if its tensors lie as the kernel reads and writes them, or why not."""
+    if isinstance(step, str):
+        return step
+    images = {"source": step.arg("src"), "result": step.result}
+    for what, view in images.items():
+        if view is None or not is_channels_last(view):
+            return f"the {what} is not dense with channels innermost"
+    if any(post.arg is not None and not same_strides(post.arg, step.result) for post in step.post_ops):
+        return "an operand does not lie as the result does"
+    return step
+
+
+def _why_not(call: relax.Call) -> str | None:
+    for what, value in (("data", call.args[0]), ("weights", call.args[1]), ("result", call)):
+        if dtype_of(value) != "float32":
+            return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
+        if reason := why_not_static(what, value):
+            return reason
+    if not isinstance(call.args[1], ir.GenericConst):
+        return "the weights are no constant, and they are packed once, at load"
+    return "the filters are dilated" if any(extent != 1 for extent in attrs_of(call).dilation) else None
+
+
+def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
+    """One number a channel added first is the bias; a tensor like the result is a post-operation."""
+    other, algorithm = call.args[1 - operand], _BINARY[op_name(call)]
+    if dtype_of(other) != "float32" or shape_of(other) is None or other == call.args[operand]:
+        return "the other operand is no other tensor of float32 with a static shape"
+    strides = broadcast(static_shape(other), static_shape(call))
+    view = None if strides is None else remap(step.result, static_shape(call), strides, other)
+    if view is None:
+        return "no strides describe the operand as the result lies"
+    if same_strides(view, step.result):
+        return step.then(PostOp("binary", algorithm, arg=view))
+    if algorithm == "add" and _is_per_channel(view) and step.arg("bias") is None and not step.post_ops:
+        return step.with_arg("bias", replace(view, dims=view.dims[1:2], strides=view.strides[1:2]))
+    return "the operand is neither like the result nor a bias right behind the convolution"
+
+
+def _is_per_channel(view: View) -> bool:
+    strides = [0 if extent == 1 else step for extent, step in zip(view.dims, view.strides, strict=True)]
+    return strides[1] == (view.dims[1] != 1) and not any((strides[0], *strides[2:]))

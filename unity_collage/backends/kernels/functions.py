@@ -1,0 +1,42 @@
+"""Functions of one number that our kernels apply before they store a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from tvm import relax
+
+from ..native.program import PostOp
+from ..native.values import attrs_of, op_name, scalar_of
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def function_of(call: relax.Call, operand: int = 0) -> PostOp | str:
+    """A call as a function of ``args[operand]`` alone, or the reason why it is none."""
+    make = _FUNCTIONS.get(op_name(call))
+    if make is None or operand != 0:
+        return f"no kernel applies {op_name(call).removeprefix('relax.')} to its result"
+    return make(call)
+
+
+def _eltwise(algorithm: str, alpha: float = 0.0, beta: float = 0.0) -> PostOp:
+    return PostOp("eltwise", algorithm, alpha, beta)
+
+
+def _clip(call: relax.Call) -> PostOp | str:
+    low, high = scalar_of(call.args[1]), scalar_of(call.args[2])
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return "a bound of the clip is no constant"
+    return _eltwise("clip", max(low, -_LARGEST), min(high, _LARGEST))
+
+
+_FUNCTIONS: Mapping[str, Callable[[relax.Call], PostOp | str]] = {
+    "relax.nn.relu": lambda _call: _eltwise("relu"),
+    "relax.nn.leakyrelu": lambda call: _eltwise("relu", float(attrs_of(call).alpha)),
+    "relax.nn.silu": lambda _call: _eltwise("swish", 1.0),
+    "relax.sigmoid": lambda _call: _eltwise("logistic"),
+    "relax.clip": _clip,
+}

@@ -1,0 +1,72 @@
+"""A runtime with a model in a process of its own: two thread pools in one process would spin against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from ..errors import CollageError
+from ..processes import Child, Reply
+from .peers import Inputs
+
+TIMEOUT_SECONDS = 600.0
+"""For one answer; the first one includes the runtime's own compilation of the model."""
+
+
+class Missing(CollageError):
+    """A runtime that cannot run the model here; the text says why."""
+
+
+class Contestant:
+    """One runtime, ready to be timed; close it when done, or use it as a context manager."""
+
+    def __init__(self, name: str, path: str | Path, inputs: Inputs, threads: int):
+        """``name`` is one of ``RUNNERS``; ``path`` an ONNX model, for ours a saved program. Raises Missing."""
+        self.name = name
+        self._folder = TemporaryDirectory(prefix="collage-bench-")
+        values = Path(self._folder.name) / "inputs.npz"
+        np.savez(values, **inputs)
+        hello = {
+            "name": name,
+            "path": str(Path(path).resolve()),
+            "inputs": str(values),
+            "names": list(inputs),
+            "threads": threads,
+            "folder": self._folder.name,
+        }
+        self._child = Child(("-m", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS)
+        self._ask({"ask": "outputs"})
+
+    def timed(self, seconds: float) -> list[float]:
+        """Runs for about so many seconds: the seconds of each run, sorted; at most 1,000 of them."""
+        return [float(value) for value in self._ask({"ask": "timed", "seconds": seconds})["runs"]]
+
+    def __call__(self, seconds: float) -> list[float]:
+        return self.timed(seconds)
+
+    def outputs(self) -> list[np.ndarray]:
+        """What the model computes from the inputs."""
+        self._ask({"ask": "outputs"})
+        with np.load(Path(self._folder.name) / "outputs.npz") as stored:
+            return [stored[name] for name in stored.files]
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Contestant:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, request: dict[str, Any]) -> Reply:
+        reply = self._child.ask(request)
+        if "reason" in reply:
+            self.close()
+            raise Missing(f"{self.name}: {reply['reason']}")
+        return reply

@@ -1,0 +1,149 @@
+"""How each runtime runs an ONNX model: as its own documentation advises for the least latency on a CPU.
+
+Every one gets the same file, inputs and number of threads, and float32 unless its name says otherwise. Nothing here is
+imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Inputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A model that is ready to run."""
+
+    timed: Callable[[float], list[float]]
+    """Runs it for about so many seconds and returns the seconds of each run."""
+    outputs: Callable[[], list[np.ndarray]]
+
+
+def unity_collage(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """A program that was saved, timed by the native loop."""
+    from .. import runtime
+    from ..program import load
+
+    runtime.set_num_threads(threads)
+    program = load(path)
+    values = [inputs[name] for name in inputs]
+    run = program.prepared(*values)
+
+    def timed(seconds: float) -> list[float]:
+        return runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=3, min_seconds=seconds)
+
+    def outputs() -> list[np.ndarray]:
+        found = program(*values)
+        return [found.numpy()] if hasattr(found, "numpy") else [tensor.numpy() for tensor in found]
+
+    return Peer(timed, outputs)
+
+
+def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """``relax.build`` alone, for the host, on our pool."""
+    import tvm
+    from tvm import relax
+
+    from .. import runtime
+    from ..frontend import import_model
+    from ..target import host_target
+
+    runtime.set_num_threads(threads)
+    mod, names = import_model(path)
+    machine = relax.VirtualMachine(relax.build(mod, host_target()), tvm.cpu())
+    tensors = [tvm.runtime.tensor(inputs[name]) for name in names or ()]
+    machine.save_function("main", "stock_main", *tensors)
+    run = machine.module["stock_main"]
+
+    def timed(seconds: float) -> list[float]:
+        return runtime.measure(run, [], warmup_seconds=0.0, min_runs=1, min_seconds=seconds)
+
+    def outputs() -> list[np.ndarray]:
+        found = machine["main"](*tensors)
+        return [found.numpy()] if hasattr(found, "numpy") else [tensor.numpy() for tensor in found]
+
+    return Peer(timed, outputs)
+
+
+def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """The CPU provider, inputs and outputs bound beforehand."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for name, value in inputs.items():
+        binding.bind_cpu_input(name, value)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+    return Peer(
+        python_loop(lambda: session.run_with_iobinding(binding)),
+        lambda: [np.asarray(value) for value in session.run(None, dict(inputs))],
+    )
+
+
+def openvino_f32(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """The CPU plugin in float32: its own default is bfloat16 where the machine has it."""
+    return _openvino(path, inputs, {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
+
+
+def openvino_default(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """The CPU plugin with its own choice of precision."""
+    return _openvino(path, inputs, {"INFERENCE_NUM_THREADS": threads})
+
+
+def _openvino(path: Path, inputs: Inputs, config: dict[str, Any]) -> Peer:
+    import openvino  # pyright: ignore[reportMissingImports]
+
+    core = openvino.Core()
+    compiled = core.compile_model(
+        core.read_model(str(path)), "CPU", {"PERFORMANCE_HINT": "LATENCY", **config}
+    )
+    request = compiled.create_infer_request()
+    for name, value in inputs.items():
+        request.set_tensor(name, openvino.Tensor(value))
+
+    def outputs() -> list[np.ndarray]:
+        request.infer()
+        return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))]
+
+    return Peer(python_loop(request.infer), outputs)
+
+
+def python_loop(run: Callable[[], Any]) -> Callable[[float], list[float]]:
+    """Times ``run`` from Python, which adds 0.1 us to each run."""
+
+    def timed(seconds: float) -> list[float]:
+        for _ in range(3):
+            run()
+        end = time.perf_counter() + seconds
+        found: list[float] = []
+        while len(found) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            run()
+            found.append(time.perf_counter() - start)
+        return found
+
+    return timed
+
+
+PEERS: dict[str, Callable[[Path, Inputs, int], Peer]] = {
+    "onnxruntime": onnxruntime,
+    "openvino": openvino_f32,
+    "openvino-default": openvino_default,
+    "stock-tvm": stock_tvm,
+}
+"""What ours is compared with, by the name that ``--against`` takes."""
+
+OURS = "unity_collage"
+
+RUNNERS = {**PEERS, OURS: unity_collage}
+"""Everything that a contestant's process can run."""

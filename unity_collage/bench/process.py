@@ -1,0 +1,35 @@
+"""The process of a contestant: one runtime, one model, timed on request."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..processes import Reply, serve
+from .peers import RUNNERS, Peer
+
+MOST_RUNS = 1000
+"""So many times are told at most, evenly over the sorted ones."""
+
+
+def _contestant(hello: dict[str, Any]) -> Any:
+    with np.load(hello["inputs"]) as stored:
+        inputs = {name: stored[name] for name in hello["names"]}
+    peer: Peer = RUNNERS[hello["name"]](Path(hello["path"]), inputs, hello["threads"])
+
+    def answer(request: dict[str, Any]) -> Reply:
+        if request["ask"] == "timed":
+            runs = sorted(peer.timed(request["seconds"]))
+            step = max(1, len(runs) // MOST_RUNS)
+            return {"runs": runs[::step], "median": statistics.median(runs)}
+        np.savez(Path(hello["folder"]) / "outputs.npz", *peer.outputs())
+        return {}
+
+    return answer
+
+
+if __name__ == "__main__":
+    serve(_contestant)

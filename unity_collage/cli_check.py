@@ -1,0 +1,62 @@
+"""``unity-collage check``: does a backend keep what backends promise?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from rich.console import Console
+
+from .cost.workload import Progress
+from .errors import CollageError
+from .testing.conformance import CASES, CHECKS, Case, examine
+
+
+def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
+    """Add ``check`` to ``commands``; ``progress`` shows what is being examined."""
+    text = "check what a backend promises: its value, its rule, its kernels and their numbers"
+    command = commands.add_parser("check", help=text, description=f"{text.capitalize()}.")
+    command.add_argument(
+        "backend",
+        metavar="NAME",
+        help="a backend that `unity-collage backends` lists, or package.module:VALUE",
+    )
+    command.add_argument(
+        "--cases", metavar="package.module:VALUE", help="a sequence of Case to examine besides the kit's own"
+    )
+    command.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        default=60.0,
+        help="for one step of one kernel (default: 60)",
+    )
+    command.add_argument("--all", action="store_true", help="show every finding, not only the first few")
+    command.set_defaults(run=lambda options: _check(options, progress))
+
+
+def _check(options: argparse.Namespace, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
+    with progress() as tell:
+        report = examine(
+            options.backend,
+            (*CASES, *_more(options.cases)),
+            options.timeout,
+            tell=lambda what: tell(0, 0, what),
+        )
+    console = Console()
+    for line in report.lines(findings=1_000_000 if options.all else 4):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if report.failed:
+        raise CollageError(f"{report.backend} fails {len(report.failed)} of {len(CHECKS)} checks")
+
+
+def _more(where: str | None) -> tuple[Case, ...]:
+    if where is None:
+        return ()
+    try:
+        return tuple(EntryPoint(where, where, "").load())
+    except (ImportError, AttributeError) as error:
+        raise CollageError(f"--cases {where} cannot be imported: {error}") from error

@@ -1,0 +1,57 @@
+"""``unity-collage explain``: why this kernel, why not that one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from rich.console import Console
+
+from .compiler import cost_model
+from .cost.workload import Progress
+from .explain import explain_with
+from .frontend import read_onnx
+from .onnx_names import meanings
+from .passes import EstimateCosts, SearchPartition
+from .passes.pipeline import annotating
+from .report.answer import answer
+from .report.explanation import Explanation
+from .report.kinds import explanation_summary
+
+
+def add_command(
+    commands: Any,
+    add_model: Callable[[argparse.ArgumentParser], None],
+    progress: Callable[[], AbstractContextManager[Progress]],
+) -> None:
+    """Add ``explain`` to ``commands``; ``progress`` shows what is being measured."""
+    text = "say why each kernel was chosen, by how much, and what would change the choice"
+    command = commands.add_parser("explain", help=text, description=f"{text.capitalize()}.")
+    add_model(command)
+    command.add_argument(
+        "--node",
+        metavar="NAME",
+        help="why this one: a binding, a node or value of the model, a kernel, or an operator that occurs once "
+        "(default: the dearest kernels and their runners-up)",
+    )
+    command.set_defaults(run=lambda options: _explain(options, progress))
+
+
+def _explain(options: argparse.Namespace, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
+    console, model = Console(), read_onnx(Path(options.model))
+    with progress() as report:
+        costs = cost_model(options.database, report, options.locked)
+        passes = tvm.transform.Sequential(
+            [*annotating(options.backends), EstimateCosts(model=costs), SearchPartition(explain=True)]
+        )
+        found: dict[str, Explanation] = explain_with(passes, model)
+    if options.node is None:
+        for name, explanation in found.items():
+            console.print(explanation_summary(name, explanation), "")
+        return
+    for line in answer(found, options.node, meanings(model, options.node)):
+        console.print(line, markup=False, highlight=False)

@@ -1,0 +1,54 @@
+"""How many multiplications and additions a contraction needs at least, however a kernel computes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tvm import relax
+
+from .shapes import extents_of, shape_of
+from .windows import convolution_axes
+
+CONVOLUTIONS = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
+
+_NARROW = {"float16": 16.0, "bfloat16": 16.0, "int8": 32.0, "uint8": 32.0}
+"""How many times as many operations as in float32 a processor could do: matrix units are the fastest there are."""
+
+
+def flops(call: relax.Call) -> float:
+    """float32 operations, two for a multiply-add, that ``call`` costs at least; 0 for what is no contraction.
+
+    Convolutions are taken for Winograd's with the largest tiles. Nothing is taken off for Strassen's products: no
+    kernel uses them.
+    """
+    name = call.op.name.removeprefix("relax.")
+    count = _convolution if name in CONVOLUTIONS else _COUNTS.get(name)
+    if count is None or any(shape_of(operand) is None for operand in (*call.args[:2], call)):
+        return 0.0
+    return count(call) / _NARROW.get(str(call.args[0].ty.dtype), 1.0)
+
+
+def _convolution(call: relax.Call) -> float:
+    axes = convolution_axes(call)
+    if not axes:
+        return 0.0
+    batch = extents_of(call)[str(call.attrs.out_layout or call.attrs.data_layout).index("N")]
+    kernel, layout = extents_of(call.args[1]), str(call.attrs.kernel_layout)
+    channels = kernel[layout.index("O")] * kernel[layout.index("I")]
+    return 2.0 * batch * channels * math.prod(axis.products / axis.saving for axis in axes)
+
+
+def _matmul(call: relax.Call) -> float:
+    return 2.0 * math.prod(extents_of(call)) * extents_of(call.args[0])[-1]
+
+
+def _attention(call: relax.Call) -> float:
+    """Both products; nothing where a mask leaves some of the scores out."""
+    if call.attrs.causal_mask is not None or call.attrs.window_size is not None:
+        return 0.0
+    (batch, queries, heads, size), keys = extents_of(call.args[0]), extents_of(call.args[1])[1]
+    return 2.0 * batch * heads * queries * keys * (size + extents_of(call)[-1])
+
+
+_COUNTS: dict[str, Callable[[relax.Call], float]] = {"matmul": _matmul, "nn.attention": _attention}

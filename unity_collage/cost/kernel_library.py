@@ -1,0 +1,46 @@
+"""A kernel as files, so that one machine can make it and another one time it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm.ir import IRModule
+from tvm.script import tirx as T
+from tvm.target import Target
+
+from .. import library_file, runtime
+from ..runtime.vendors import VENDORS
+from .kernels import Kernel
+
+
+@T.prim_func(s_tir=True)
+def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
+    T.func_attr({"global_symbol": "nothing"})
+    for i in range(1):
+        with T.sblock("write"):
+            vi = T.axis.spatial(1, i)
+            a[vi] = T.float32(0)
+
+
+def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> None:
+    """Write the shared library and, as numpy's ``npz``, the constants."""
+    module = kernel.module
+    if module.kind not in ("llvm", "c"):  # a shared library holds generated code: others are imported by it
+        module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
+        module.import_module(kernel.module)
+    module.export_library(str(library))
+    with constants.open("wb") as file:
+        np.savez(file, *[constant.numpy() for constant in kernel.constants])
+
+
+def read(backend: str, library: str, constants: str) -> Kernel:
+    """What :func:`write` has written, for a kernel of ``backend``."""
+    if backend in VENDORS:
+        runtime.load(backend)
+    module: Any = library_file.read(library)
+    with np.load(constants) as stored:
+        tensors = [tvm.runtime.tensor(stored[name]) for name in stored.files]
+    return Kernel(module, tensors)

@@ -1,0 +1,94 @@
+"""RemoteCost: prices from the database, and from servers behind an RPC tracker for what is not there yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ...errors import CollageError
+from ...target import current_target
+from ..fingerprint import parts, price_fingerprint
+from ..measured import MeasuredCost
+from ..questions import Circumstances
+from ..session import Session
+from ..workload import Workload
+from .client import RemoteClient
+from .messages import address
+from .servers import Servers
+
+_SLACK = 10.0
+"""A server answers for several kernels at once, each of which may need all the time it has."""
+
+
+class _RemoteSession(Session):
+    """The client of one RemoteCost, made when first needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remote: RemoteClient | None = None
+
+    def close(self) -> None:
+        """End the session."""
+        if self.remote is not None:
+            self.remote.close()
+        self.remote = None
+
+
+@dataclass(frozen=True)
+class RemoteCost(MeasuredCost):
+    """As MeasuredCost, but kernels are made here and checked and timed by a server; compile for its :meth:`target`.
+
+    All servers of a key have to be alike. One that is lost in the middle of a question is replaced by another one.
+    """
+
+    tracker: str = "127.0.0.1:9190"
+    """``host:port``."""
+    key: str = "unity_collage"
+    """By which the servers announce themselves."""
+    wait_seconds: float = 60.0
+    """How long to wait for a server that is free."""
+    _session: _RemoteSession = field(default_factory=_RemoteSession, init=False, repr=False, compare=False)
+
+    def target(self) -> Target:
+        """The processor of the servers, with all its instruction sets and their number of threads."""
+        return Target(json.loads(self._client().facts("", "")["target"]))
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Nothing is known of what the servers can do at most: all are 0."""
+        return {workload.key: 0.0 for workload in workloads}
+
+    def tuning(self, trials: int) -> Any:
+        raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
+
+    def _client(self) -> RemoteClient:
+        if self._session.remote is None:
+            servers = Servers(
+                address(self.tracker), self.key, self.wait_seconds, _SLACK * self.timeout_seconds
+            )
+            self._session.remote = RemoteClient(servers, self.method, self.timeout_seconds, self.memory_bytes)
+        return self._session.remote
+
+    def _circumstances(self) -> Circumstances:
+        target = current_target()
+
+        def said(backend: str) -> dict[str, str]:
+            return self._client().facts(str(target), backend)["backends"][backend]
+
+        def fingerprint(backend: str) -> str:
+            there = said(backend)
+            return there.get("reason") or _made_here(there["fingerprint"], target, self)
+
+        return Circumstances(target, fingerprint, lambda backend: said(backend).get("version", ""))
+
+
+def _made_here(there: str, target: Target, model: MeasuredCost) -> str:
+    """The fingerprint ``there`` with who made the kernel, unless it is as the server would have made it."""
+    ours, theirs = parts(price_fingerprint("tvm", target, model.method)), parts(there)
+    if all(ours[name] == theirs[name] for name in ("tvm", "makers")):
+        return there
+    return f"{there}\nmade by: tvm {tvm.__version__}, makers {ours['makers']}"

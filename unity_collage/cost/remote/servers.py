@@ -1,0 +1,117 @@
+"""Servers: sessions on machines of one key, one after the other; a machine that is lost is replaced by another."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import CollageError
+from .messages import FUNCTION
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
+
+
+class Lost(Exception):
+    """The server, or the way to it, is gone."""
+
+
+class Server:
+    """One session; every error of it is Lost, since our function there does not raise."""
+
+    def __init__(self, session: Any, timeout_seconds: float):
+        self._session = session
+        self._timeout_seconds = timeout_seconds
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a request."""
+        function = self._session.get_function(FUNCTION)
+        return json.loads(within(self._timeout_seconds, lambda: str(function(json.dumps(request)))))
+
+    def upload(self, files: Mapping[str, Path]) -> None:
+        """Send ``files``; they have these names there."""
+        for name, path in files.items():
+            within(self._timeout_seconds, lambda name=name, path=path: self._session.upload(str(path), name))
+
+    def remove(self, names: Mapping[str, Path]) -> None:
+        """Remove what was uploaded."""
+        for name in names:
+            within(self._timeout_seconds, lambda name=name: self._session.remove(name))
+
+
+class Servers:
+    """The machines that ``tracker`` knows by ``key``."""
+
+    def __init__(self, tracker: tuple[str, int], key: str, wait_seconds: float, timeout_seconds: float):
+        self._tracker = tracker
+        self._key = key
+        self._wait_seconds = wait_seconds
+        self._timeout_seconds = timeout_seconds
+        self._server: Server | None = None
+
+    def current(self) -> Server:
+        """The server in use, or another one; raises CollageError when there is none for so long."""
+        if self._server is None:
+            self._server = Server(self._requested(), self._timeout_seconds)
+        return self._server
+
+    def drop(self) -> None:
+        """End the session; the next question goes to whichever server is free."""
+        self._server = None
+
+    @property
+    def name(self) -> str:
+        host, port = self._tracker
+        return f"{self._key!r} at the tracker {host}:{port}"
+
+    def _requested(self) -> Any:
+        from tvm import rpc
+
+        end = time.monotonic() + self._wait_seconds
+        reason = "none has announced itself"
+        while time.monotonic() < end:
+            try:
+                return within(self._wait_seconds, lambda: self._free(rpc))
+            except Lost as error:
+                reason = str(error)
+            time.sleep(_POLL_SECONDS)
+        raise CollageError(f"no server for {self.name} within {self._wait_seconds:g} s: {reason}")
+
+    def _free(self, rpc: Any) -> Any:
+        # TVM's client would go on trying for a minute.
+        socket.create_connection(self._tracker, timeout=_CONNECT_SECONDS).close()
+        tracker = rpc.connect_tracker(*self._tracker)
+        known = [server["key"] for server in tracker.summary()["server_info"]]
+        if f"server:{self._key}" not in known:
+            raise RuntimeError("none has announced itself")
+        return tracker.request(self._key, max_retry=1)
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """What ``call`` returns; raises Lost when it fails or takes longer: a machine without power says nothing at all.
+
+    A call that is given up goes on in its thread until the connection ends.
+    """
+    found: list[T] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not found:
+        why = str(failed[0]).strip().splitlines()[-1:] if failed else [f"no answer within {seconds:g} s"]
+        raise Lost(*why)
+    return found[0]

@@ -1,0 +1,5 @@
+"""Tuning: better schedules for TVM's kernels than the zero-shot ones, found by MetaSchedule."""
+
+from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics, why_unavailable
+
+__all__ = ["local_builder", "local_runner", "only_cpu_intrinsics", "why_unavailable"]

@@ -1,0 +1,86 @@
+"""MetaSchedule's builder and runner as our kernels are built and run: with our fast math, and on the one pool.
+
+Nothing here imports xgboost; TVM does when it tunes. It brings an OpenMP runtime of its own, so whoever tunes had
+better do so in a process where no kernel is timed (:mod:`.process`).
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from ... import runtime
+from ...schedule.fast_math import rewritten
+
+_NEEDED = ("xgboost", "psutil", "cloudpickle")
+_BUILD_SECONDS, _RUN_SECONDS = 120.0, 60.0
+
+_INTRINSICS = "tvm.s_tir.tensor_intrin"
+_OF_CPUS = ("x86", "arm_cpu")
+
+
+def why_unavailable() -> str | None:
+    """Why MetaSchedule cannot tune here, or None; imports nothing."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    return f"{' and '.join(missing)} missing: pip install 'unity_collage[tune]'" if missing else None
+
+
+def local_builder(threads: int) -> Any:
+    """Builds ``threads`` kernels at a time, each in a process of its own."""
+    from tvm.s_tir.meta_schedule.builder import LocalBuilder
+
+    return LocalBuilder(max_workers=threads, timeout_sec=_BUILD_SECONDS, f_build=built)
+
+
+def local_runner(threads: int) -> Any:
+    """Times one kernel after the other in a process whose one pool has ``threads`` threads."""
+    from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
+
+    return LocalRunner(
+        timeout_sec=_RUN_SECONDS,
+        evaluator_config=EvaluatorConfig(number=1, repeat=5, min_repeat_ms=5),
+        f_alloc_argument=arguments,
+        initializer=partial(runtime.set_num_threads, threads),
+    )
+
+
+def only_cpu_intrinsics() -> None:
+    """Register TVM's tensor intrinsics of CPUs, before MetaSchedule asks for all: those of GPUs take it 20 seconds."""
+    if _INTRINSICS in sys.modules:
+        return
+    package = ModuleType(_INTRINSICS)
+    spec = find_spec(_INTRINSICS)
+    assert spec is not None and spec.submodule_search_locations is not None
+    package.__path__ = list(spec.submodule_search_locations)
+    sys.modules[_INTRINSICS] = package
+    for part in _OF_CPUS:
+        import_module(f"{_INTRINSICS}.{part}")
+
+
+def built(mod: IRModule, target: Target, _params: Any) -> Any:
+    """What is timed: the scheduled kernel as the final program will have it."""
+    functions = {gvar: rewritten(func) for gvar, func in mod.functions_items()}
+    return tvm.compile(IRModule(functions, attrs=mod.attrs), target=target).mod
+
+
+def arguments(device: Any, types: list[list[Any]], repeat: int) -> list[list[Any]]:
+    """``repeat`` times tensors of these ``types`` (kind, dtype, shape); TVM's own would fill them on another pool.
+
+    Integers are 0 or 1: they may index something.
+    """
+    rng = np.random.default_rng(0)
+
+    def tensor(dtype: str, shape: list[int]) -> Any:
+        values = rng.random(shape) if "float" in dtype else rng.integers(0, 2, shape)
+        return tvm.runtime.tensor(values.astype(dtype), device)
+
+    return [[tensor(str(dtype), list(shape)) for _, dtype, shape in types] for _ in range(repeat)]

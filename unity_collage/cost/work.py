@@ -1,0 +1,112 @@
+"""Work: what any kernel must do that computes a function: arithmetic, and bytes that it cannot avoid to move.
+
+A kernel may leave out what its results do not depend on: a slice needs a part of its operand only. So we go
+backwards from the results: a value is *whole* if a result is, or if an operator reads all of it in order to make a
+whole value. Only contractions with whole results count, and only parameters that are whole. What is not known to
+need all of an operand is taken to need nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm import ir, relax
+
+from ..graph.extract import LIFTED
+from .arithmetic import CONVOLUTIONS, flops
+from .shapes import nbytes_of
+from .windows import convolution_axes, pooling_axes
+
+_POINTWISE = """
+    abs acos acosh add asin asinh astype atan atan2 atanh ceil clip cos cosh dequantize divide equal erf exp floor
+    floor_divide floor_mod greater greater_equal isfinite isinf isnan less less_equal log maximum minimum mod multiply
+    negative nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.selu nn.silu nn.softplus not_equal power quantize
+    round rsqrt sigmoid sign sin sinh sqrt square subtract tan tanh trunc
+"""
+_MOVING = """
+    broadcast_to concat expand_dims flatten flip nn.batch_flatten nn.pad permute_dims repeat reshape squeeze stack tile
+"""
+_REDUCING = """
+    argmax argmin cumprod cumsum max mean min prod std sum variance nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d
+    nn.adaptive_avg_pool3d nn.group_norm nn.instance_norm nn.layer_norm nn.log_softmax nn.rms_norm nn.softmax
+    matmul nn.attention
+"""
+_ALL_OPERANDS = frozenset((_POINTWISE + _MOVING + _REDUCING).split())
+"""Operators whose result depends on every element of every tensor operand."""
+
+_POOLINGS = frozenset(f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3))
+
+_FILLING = frozenset({"nn.pad", "broadcast_to", "repeat", "tile", "zeros", "full", "ones"})
+"""They make values that are known or equal: a contraction of those may be computed with less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What cannot be left out, for one run."""
+
+    flops: float
+    """float32 operations, two for a multiply-add."""
+    weight_bytes: int
+    """Of lifted constants."""
+    read_bytes: int
+    """Of the other parameters."""
+    written_bytes: int
+
+
+def work_of(func: relax.Function) -> Work:
+    """The least work of a function as :func:`unity_collage.graph.extract` makes it with lifted constants."""
+    bindings = [binding for block in func.body.blocks for binding in block.bindings]
+    results = list(dict.fromkeys(_leaves(func.body.body)))
+    whole = set(results)
+    operations, fills = 0.0, False
+    for binding in reversed(bindings):
+        if binding.var not in whole:
+            continue
+        whole.update(_whole_operands(binding.value))
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, ir.Op):
+            operations += flops(binding.value)
+            fills |= binding.value.op.name.removeprefix("relax.") in _FILLING
+    lifted = int(func.attrs[LIFTED]) if func.attrs and LIFTED in func.attrs else 0
+    split = len(func.params) - lifted
+    return Work(
+        0.0 if fills else operations,
+        sum(nbytes_of(param) for param in func.params[split:] if param in whole),
+        sum(nbytes_of(param) for param in func.params[:split] if param in whole),
+        sum(nbytes_of(var) for var in results),
+    )
+
+
+def _leaves(expr: relax.Expr) -> Iterator[relax.Var]:
+    """The variables in an operand; a tuple's fields one by one."""
+    if isinstance(expr, relax.Var):
+        yield expr
+    elif isinstance(expr, relax.Tuple):
+        for field in expr.fields:
+            yield from _leaves(field)
+
+
+def _whole_operands(value: relax.Expr) -> Iterator[relax.Var]:
+    """The variables of which ``value``, if it is whole itself, needs every element."""
+    if isinstance(value, (relax.Var, relax.Tuple)):
+        yield from _leaves(value)
+    elif isinstance(value, relax.Call) and isinstance(value.op, ir.Op):
+        for number in _wholly_read(value):
+            yield from _leaves(value.args[number])
+
+
+def _wholly_read(call: relax.Call) -> Iterator[int]:
+    """The operands of which every element counts, by position."""
+    name = call.op.name.removeprefix("relax.")
+    if name in _ALL_OPERANDS:
+        yield from range(len(call.args))
+    elif name in CONVOLUTIONS:
+        axes, transposed = convolution_axes(call), name.endswith("_transpose")
+        if axes and all(axis.uses_every_window if transposed else axis.uses_every_position for axis in axes):
+            yield 0
+        if axes and all(axis.uses_every_tap for axis in axes):
+            yield 1
+    elif name in _POOLINGS:
+        axes = pooling_axes(call)
+        if axes and all(axis.uses_every_position for axis in axes):
+            yield 0

@@ -1,0 +1,98 @@
+"""The costs of a function's candidates, of which only those are measured that can still change the plan.
+
+What EstimateCosts writes for all candidates beforehand, SearchPartition asks for here while it searches, if it
+has an estimator and no ``collage.costs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from tvm import relax
+
+from ..annotations import Cost, Costs
+from ..cost.workload import CostModel, Workload, overheads_of
+from ..search.exact import Through, best_throughs, cheapest_cover
+from ..search.lazy import LazySearch, LazySolution, Price
+from ..search.problem import Problem, Solution
+from .estimate_costs import costs_of, workloads
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A cost model that also knows what a kernel costs at least."""
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Seconds that no kernel of each workload beats, by key."""
+        ...
+
+
+Throughs = Callable[[Problem, float], Mapping[int, Through]]
+
+
+def lazy_costs(
+    func: relax.Function,
+    model: CostModel,
+    make: Callable[[Costs], Problem],
+    solve: Callable[[Problem], Solution] = cheapest_cover,
+    throughs: Throughs | None = best_throughs,
+    assume_fusion_pays: bool = False,
+) -> Costs:
+    """Costs of which a cheapest plan is a cheapest plan of all candidates.
+
+    ``make`` is the search problem for given costs and ``solve`` finds a cheapest plan of it. A candidate that
+    need not be measured has no price: its cost carries its lower bound and says, by ``throughs`` if given, what the
+    best plan with it costs at least. Without :class:`Bounded` prices the bounds are 0.
+
+    ``lower_bound`` of the costs holds for plans of all candidates. The price of the plan does not tell that if
+    ``solve`` is no exact search, or if less is measured because fusion is assumed to pay
+    (:class:`LazySearch`). Raises NoCover.
+    """
+    asked = workloads(func)
+    by_key = {workload.key: workload for workload in asked.values()}
+    keys = {candidate: workload.key for candidate, workload in asked.items()}
+    charged = overheads_of(model, list(dict.fromkeys(workload.backend for workload in asked.values())))
+    measured: dict[str, Cost] = {}
+
+    def measure(wanted: Sequence[str]) -> dict[str, Price]:
+        measured.update(model.prices([by_key[key] for key in wanted]))
+        return {key: _price(measured[key]) for key in wanted}
+
+    def problem(prices: Mapping[str, Price]) -> Problem:
+        return make(costs_of({key: _assumed(price) for key, price in prices.items()}, keys, charged))
+
+    bounds = _bounds(model, list(by_key.values()))
+    found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
+    through = throughs(found.problem, found.solution.seconds) if throughs and found.bounds else {}
+    open_costs = {key: _not_measured(key, keys, found, through) for key in found.bounds}
+    prices = {key: measured.get(key) or open_costs[key] for key in by_key}
+    return replace(costs_of(prices, keys, charged), lower_bound=found.solution.lower_bound)
+
+
+def _bounds(model: CostModel, asked: Sequence[Workload]) -> dict[str, float]:
+    if isinstance(model, Bounded):
+        return model.lower_bounds(asked)
+    return {workload.key: 0.0 for workload in asked}
+
+
+def _price(cost: Cost) -> Price:
+    return cost.reason if cost.seconds is None else cost.seconds
+
+
+def _assumed(price: Price) -> Cost:
+    return Cost(None, reason=price) if isinstance(price, str) else Cost(price, price, price)
+
+
+def _not_measured(
+    key: str, keys: Mapping[int, str], found: LazySolution, throughs: Mapping[int, Through]
+) -> Cost:
+    """Why the price of ``key`` could not matter."""
+    bound = found.bounds[key]
+    with_it = [throughs[id_].seconds for id_, other in keys.items() if other == key and id_ in throughs]
+    reason = f"not measured: it costs at least {bound * 1e6:.4g} us"
+    if with_it:
+        reason += f", and a plan with it at least {min(with_it) * 1e6:.4g} us"
+    reason += f"; the plan that was found costs {found.solution.seconds * 1e6:.4g} us"
+    return Cost(None, reason=reason, origin="formula", bound=bound)

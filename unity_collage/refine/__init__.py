@@ -1,0 +1,6 @@
+"""Closing the loop: whole programs are timed, and what they teach goes back into the plan."""
+
+from .breeding import Breeding
+from .loop import Refined, Refinement, refined
+
+__all__ = ["Breeding", "Refined", "Refinement", "refined"]

@@ -1,0 +1,87 @@
+"""Contest: whole programs in one worker process, timed in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from .. import library_file
+from ..processes import Child, Reply
+
+TIMEOUT_SECONDS = 300.0
+"""For one answer of the worker; a program that needs longer is out."""
+
+
+class Contest:
+    """Programs by name, on the same inputs and threads. Use as a context manager.
+
+    A program that crashes takes the worker with it: the others are loaded again, it is out.
+    """
+
+    def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
+        self._folder = TemporaryDirectory(prefix="collage-refine-")
+        stored = Path(self._folder.name) / "inputs.npz"
+        np.savez(stored, *inputs)
+        hello = {"threads": threads, "inputs": str(stored)}
+        self._child = Child(("-m", "unity_collage.refine.worker"), hello, timeout_seconds)
+        self._paths: dict[str, Path] = {}
+
+    def enter(self, name: str, executable: relax.VMExecutable) -> str | None:
+        """Load a program; the reason if it cannot be loaded or run."""
+        path = Path(self._folder.name) / f"{len(self._paths)}.so"
+        library_file.export(executable, path)
+        return self._load(name, path)
+
+    def leave(self, name: str) -> None:
+        """Forget a program and free what it holds."""
+        self._ask({"ask": "drop", "name": name})
+        self._paths.pop(name).unlink()
+
+    def race(self, names: Sequence[str], rounds: int, round_seconds: float) -> dict[str, list[float]] | str:
+        """Median seconds of a run of each, by round; or why there are none."""
+        reply = self._ask(
+            {"ask": "race", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
+        )
+        return reply["reason"] if "reason" in reply else reply["medians"]
+
+    def ticks(self, name: str, gaps: int, rounds: int) -> list[float] | str:
+        """Median seconds between the ticks of a program that has them; or why there are none."""
+        reply = self._ask({"ask": "ticks", "name": name, "gaps": gaps, "rounds": rounds})
+        return reply["reason"] if "reason" in reply else reply["seconds"]
+
+    def error(self, name: str, reference: str) -> float | str:
+        """The largest difference between the outputs of two programs, over the range of the second's."""
+        reply = self._ask({"ask": "error", "name": name, "reference": reference})
+        return reply["reason"] if "reason" in reply else float(reply["error"])
+
+    def close(self) -> None:
+        """End the worker and remove the files."""
+        self._child.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Contest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _load(self, name: str, path: Path) -> str | None:
+        reply = self._ask({"ask": "load", "name": name, "path": str(path)})
+        if "reason" not in reply:
+            self._paths[name] = path
+            return None
+        path.unlink(missing_ok=True)
+        return str(reply["reason"])
+
+    def _ask(self, request: dict[str, Any]) -> Reply:
+        running = self._child.is_running
+        reply = self._child.ask(request)
+        if running and not self._child.is_running:
+            for name, path in list(self._paths.items()):
+                self._child.ask({"ask": "load", "name": name, "path": str(path)})
+        return reply

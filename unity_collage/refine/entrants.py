@@ -1,0 +1,70 @@
+"""The plans that compete as whole programs: ours, what a user would have picked instead, and what is bred from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..annotations import CANDIDATES, COSTS
+from ..graph import DataflowGraph
+from ..index_set import EMPTY
+from ..passes.problem import problem_of
+from ..search import NoCover, Problem, Solution, cheapest_cover
+from ..search.auto import solve
+
+Plan = dict[str, tuple[int, ...]]
+"""Ids of the chosen candidates, by the name of their function."""
+
+OURS = "collage"
+GREEDY = "greedy"
+
+
+def problems_of(mod: IRModule) -> dict[str, Problem]:
+    """The search problem of each function that has priced candidates, by its name."""
+    found: dict[str, Problem] = {}
+    for gvar, func in mod.functions_items():
+        if isinstance(func, relax.Function) and COSTS.on(func):
+            graph = DataflowGraph(func)
+            found[gvar.name_hint] = problem_of(graph, CANDIDATES.read(func), COSTS.read(func))
+    return found
+
+
+def entrants(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Plan]]:
+    """Our plan first, then greedy and each backend alone, as far as they are plans and differ from those before."""
+    seen: list[Plan] = []
+    for name in (OURS, GREEDY, *priority):
+        try:
+            plan = {
+                function: ids_of(_solved(name, problem, priority)) for function, problem in problems.items()
+            }
+        except NoCover:
+            continue
+        if plan not in seen:
+            seen.append(plan)
+            yield name, plan
+
+
+def ids_of(solution: Solution) -> tuple[int, ...]:
+    """The chosen candidates, in ascending order: equal plans are equal values."""
+    return tuple(sorted(option.id for option in solution.chosen))
+
+
+def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
+    if name == OURS:
+        return solve(problem)
+    if name == GREEDY:
+        return solve(problem, "greedy", priority=priority)
+    return cheapest_cover(alone(problem, name))
+
+
+def alone(problem: Problem, backend: str) -> Problem:
+    """``problem`` with ``backend`` forced: TVM gets what it does not take, and nobody else gets anything."""
+    own = tuple(option for option in problem.options if option.backend == backend)
+    taken = EMPTY
+    for option in own:
+        taken |= option.inside
+    rest = tuple(o for o in problem.options if o.backend == "tvm" and not o.inside & taken)
+    return replace(problem, options=own if backend == "tvm" else own + rest)

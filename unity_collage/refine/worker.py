@@ -1,0 +1,92 @@
+"""The process in which whole programs run: loads them, times them in turns, reads their ticks."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from .. import runtime
+from ..processes import serve
+from ..program import Program, load
+from .ticks import seconds_between
+
+PAUSE_SECONDS = 0.01
+"""Between two programs: the caches and the clock settle."""
+
+
+class Arena:
+    """The programs that were loaded, each ready to run on the same inputs."""
+
+    def __init__(self, threads: int, inputs: Path):
+        runtime.set_num_threads(threads)
+        with np.load(inputs) as stored:
+            self._inputs = [stored[name] for name in stored.files]
+        self._programs: dict[str, Program] = {}
+        self._runs: dict[str, Any] = {}
+        self._outputs: dict[str, list[np.ndarray]] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply to one request."""
+        return getattr(self, f"_{request.pop('ask')}")(**request)
+
+    def _load(self, name: str, path: str) -> dict[str, Any]:
+        program = load(path)
+        self._outputs[name] = [tensor.numpy() for tensor in _flat(program(*self._inputs))]
+        self._runs[name] = program.prepared(*self._inputs)
+        self._programs[name] = program
+        return {}
+
+    def _drop(self, name: str) -> dict[str, Any]:
+        for kept in (self._outputs, self._runs, self._programs):
+            kept.pop(name, None)
+        return {}
+
+    def _error(self, name: str, reference: str) -> dict[str, Any]:
+        """The largest difference of any output from that of another program, over its range."""
+        pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
+        return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
+
+    def _race(self, names: list[str], rounds: int, round_seconds: float) -> dict[str, Any]:
+        """The median seconds of a run of each program, by round. The order rotates from round to round."""
+        medians: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(rounds):
+            shift = number % len(names)
+            for name in names[shift:] + names[:shift]:
+                time.sleep(PAUSE_SECONDS)
+                runs = runtime.measure(
+                    self._runs[name],
+                    [],
+                    warmup_seconds=round_seconds / 4,
+                    min_runs=3,
+                    min_seconds=round_seconds,
+                )
+                medians[name].append(statistics.median(runs))
+        return {"medians": medians}
+
+    def _ticks(self, name: str, gaps: int, rounds: int) -> dict[str, Any]:
+        """The median seconds between the ticks of a program that has them."""
+        return {"seconds": seconds_between(self._runs[name], gaps, rounds)}
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple, tvm_ffi.Array)):
+        return [tensor for part in value for tensor in _flat(part)]
+    return [value]
+
+
+def _relative(value: np.ndarray, right: np.ndarray) -> float:
+    value, right = value.astype(np.float64), right.astype(np.float64)
+    finite = np.isfinite(right)
+    if not np.array_equal(np.isfinite(value), finite):
+        return float("inf")
+    scale = max(float(np.max(np.abs(right), initial=0.0, where=finite)), 1e-30)
+    return float(np.max(np.abs(value - right), initial=0.0, where=finite)) / scale
+
+
+if __name__ == "__main__":
+    serve(lambda hello: Arena(hello["threads"], Path(hello["inputs"])).answer)

@@ -1,0 +1,192 @@
+"""Cost databases as text for a terminal: what is in one, how two differ, what was measured again."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ..cost.database import Price, Quarantined
+from ..cost.storage.compare import Comparison, Difference
+from ..cost.storage.exchange import Merged
+from ..cost.storage.prune import Doomed
+from ..cost.verify import Verified
+from .text import duration
+
+ROWS = 20
+"""So many rows of a long table are shown; the others are counted."""
+
+ALIKE = 0.1
+"""Two measurements of one kernel that are no further apart are said to agree."""
+
+
+def database_summary(
+    prices: Sequence[Price], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
+) -> RenderableType:
+    """What a database holds: counts, who has prices, who misbehaved."""
+    parts: list[RenderableType] = [_counts(prices, entries, facts)]
+    if prices:
+        parts += ["", _backend_table(prices)]
+    if entries:
+        parts += ["", _quarantine_table(entries)]
+    return Group(*parts)
+
+
+def circumstances(prices: Sequence[Price], texts: Mapping[str, str], here: frozenset[str]) -> RenderableType:
+    """One paragraph for each fingerprint: how many prices were measured so, and what is special about it.
+
+    What all have in common is said once, at the top. ``here``: digests of what this process would measure.
+    """
+    counts = Counter(price.fingerprint for price in prices)
+    lines = {name: texts.get(name, "its text is not kept").splitlines() for name in counts}
+    common = [
+        line for line in next(iter(lines.values()), []) if all(line in other for other in lines.values())
+    ]
+    parts: list[RenderableType] = []
+    if len(lines) > 1 and common:
+        parts += ["common to all:", *(f"  {escape(line)}" for line in common), ""]
+    for name, count in counts.most_common():
+        mark = ", as here and now" if name in here else ""
+        parts.append(f"[bold]{name}[/bold]: {_count(count, 'row')}{mark}")
+        own = lines[name] if len(lines) == 1 else [line for line in lines[name] if line not in common]
+        parts += [*(f"  {escape(line)}" for line in own)]
+    return Group(*parts)
+
+
+def merged_table(merged: Iterable[Merged]) -> Table:
+    """One row for each kind of content that was offered."""
+    figures = [_right(name) for name in ("offered", "added", "replaced", "kept as it was")]
+    table = Table(_left("content"), *figures, box=None)
+    for part in merged:
+        table.add_row(part.content, *map(str, (part.offered, part.added, part.replaced, part.kept)))
+    return table
+
+
+def comparison_table(comparison: Comparison, more_than: float) -> RenderableType:
+    """The prices that differ, the furthest apart first."""
+    apart = comparison.apart
+    verb = "differs" if len(apart) == 1 else "differ"
+    headline = f"{_count(len(apart), 'price')} {verb} by more than {more_than:.0%}, {comparison.alike} do not"
+    alone = f"{comparison.only_first} only in the first, {comparison.only_second} only in the second"
+    if not apart:
+        return Group(headline, alone)
+    figures = [_right(name) for name in ("first", "second", "ratio")]
+    table = Table(_kernel(), _left("backend"), *figures, box=None)
+    for pair in apart[:ROWS]:
+        table.add_row(escape(pair.first.label), pair.first.backend, *_pair(pair))
+    return Group(headline, alone, "", table, *_rest(len(apart)), *_reasons(apart[:ROWS]))
+
+
+def verified_table(verified: Sequence[Verified], of: int) -> RenderableType:
+    """Kept and new prices of a sample ``of`` so many, the furthest apart first, and what all ratios say."""
+    figures = [_right(name) for name in ("kept", "now", "ratio")]
+    table = Table(_kernel(), _left("backend"), *figures, box=None)
+    for one in sorted(verified, key=lambda one: -_distance(one)):
+        ratio = "-" if one.ratio is None else f"{one.ratio:.2f}x"
+        cells = (_time(one.kept.seconds), _time(one.now.seconds), ratio)
+        table.add_row(escape(one.kept.label), one.kept.backend, *cells)
+    ratios = [one.ratio for one in verified if one.ratio is not None]
+    headline = f"measured {_count(len(verified), 'kernel')} again, of {of} that this machine can"
+    return Group(
+        headline, "", table, "", *_verdict(ratios), *(_why_gone(one) for one in verified if one.ratio is None)
+    )
+
+
+def doomed_line(rows: Doomed, done: bool) -> str:
+    """What a prune takes out."""
+    verb = "removed" if done else "would remove"
+    refusals = sum(row["seconds"] is None for row in rows.costs)
+    parts = (_count(len(rows.costs) - refusals, "price"), _count(refusals, "refusal"))
+    return (
+        f"{verb} {', '.join(parts)}, {len(rows.quarantine)} in quarantine, {_count(len(rows.facts), 'fact')}"
+    )
+
+
+def _counts(
+    prices: Sequence[Price], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
+) -> str:
+    priced = sum(price.seconds is not None for price in prices)
+    parts = [_count(priced, "price"), _count(len(prices) - priced, "refusal")]
+    return ", ".join([*parts, f"{len(entries)} in quarantine", _count(len(facts), "fact")])
+
+
+def _backend_table(prices: Sequence[Price]) -> Table:
+    figures = [_right(name) for name in ("prices", "refusals")]
+    dates = [_right(name) for name in ("oldest", "newest")]
+    table = Table(_left("backend"), *figures, *dates, box=None)
+    for backend in sorted({price.backend for price in prices}):
+        of_it = [price for price in prices if price.backend == backend]
+        priced = sum(price.seconds is not None for price in of_it)
+        created = [price.created for price in of_it]
+        dates = (_day(min(created)), _day(max(created)))
+        table.add_row(backend or "(none)", str(priced), str(len(of_it) - priced), *dates)
+    return table
+
+
+def _quarantine_table(entries: Sequence[Quarantined]) -> RenderableType:
+    table = Table(_left("in quarantine"), _left("kind"), Column("why", overflow="ellipsis"), box=None)
+    for entry in entries[:ROWS]:
+        table.add_row(escape(f"{entry.backend} {entry.label}"), entry.kind.value, escape(entry.reason))
+    return Group(table, *_rest(len(entries)))
+
+
+def _pair(pair: Difference) -> tuple[str, str, str]:
+    ratio = "-" if pair.ratio is None else f"{pair.ratio:.2f}x"
+    return _time(pair.first.seconds), _time(pair.second.seconds), ratio
+
+
+def _reasons(pairs: Sequence[Difference]) -> list[str]:
+    refused = [price for pair in pairs for price in (pair.first, pair.second) if price.seconds is None]
+    reasons = dict.fromkeys(f"{price.backend} {price.label}: {price.reason}" for price in refused)
+    return ["", *map(escape, reasons)] if reasons else []
+
+
+def _verdict(ratios: Sequence[float]) -> list[str]:
+    if not ratios:
+        return ["none of these kernels has a price any more"]
+    near = sum(max(ratio, 1 / ratio) <= 1 + ALIKE for ratio in ratios)
+    ends = f"from {min(ratios):.2f}x to {max(ratios):.2f}x"
+    median = statistics.median(ratios)
+    return [f"median {median:.2f}x, {ends}; {near} of {len(ratios)} within {ALIKE:.0%}"]
+
+
+def _why_gone(one: Verified) -> str:
+    return escape(f"{one.kept.backend} {one.kept.label} has no price any more: {one.now.reason}")
+
+
+def _distance(one: Verified) -> float:
+    return float("inf") if one.ratio is None else max(one.ratio, 1 / one.ratio)
+
+
+def _rest(total: int) -> list[str]:
+    return [f"({total - ROWS} more)"] if total > ROWS else []
+
+
+def _time(seconds: float | None) -> str:
+    return "refused" if seconds is None else duration(seconds)
+
+
+def _day(created: float) -> str:
+    return datetime.fromtimestamp(created).strftime("%Y-%m-%d")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _kernel() -> Column:
+    return Column("kernel", overflow="ellipsis")
+
+
+def _left(title: str) -> Column:
+    return Column(title, no_wrap=True)
+
+
+def _right(title: str) -> Column:
+    return Column(title, justify="right", no_wrap=True)

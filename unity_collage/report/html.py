@@ -1,0 +1,40 @@
+"""An explanation as one HTML file that needs nothing else: no network, no server, no script of others."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from .explanation import Explanation, encode
+from .words import chances, proof_text, sentence, why_it_won
+
+
+def html_report(title: str, explanations: Mapping[str, Explanation]) -> str:
+    """The page; the data in it is JSON that its script only ever shows as text."""
+    data = json.dumps({name: told(explanation) for name, explanation in explanations.items()})
+    parts = {
+        "TITLE": html.escape(title),
+        "STYLE": _part("page.css"),
+        # Nothing in the data may end the element that it is in, or start a comment.
+        "DATA": data.replace("<", "\\u003c"),
+        "SCRIPT": _part("page.js"),
+    }
+    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("page.html"))
+
+
+def told(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as data, with its sentences."""
+    data = encode(explanation)
+    for kernel, item in zip(explanation.kernels, data.get("kernels", ()), strict=False):
+        item["why"] = sentence(why_it_won(explanation, kernel))
+    for bid, item in zip(explanation.bids, data.get("bids", ()), strict=False):
+        item["says"] = chances(bid)
+    return {**data, "says": sentence(proof_text(explanation))}
+
+
+def _part(name: str) -> str:
+    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")

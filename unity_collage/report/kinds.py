@@ -1,0 +1,94 @@
+"""The dearest kernels with their runners-up, for a terminal of 80 columns or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+
+from .explanation import Explanation, Kernel
+from .text import ROWS, duration
+from .words import percent, proof_text, sentence
+
+
+def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -> RenderableType:
+    """What the function ``name`` costs and why that is the least, and its dearest kinds of kernels."""
+    if not explanation.kernels:
+        return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is")
+    kernels, bids = len(explanation.kernels), len(explanation.bids)
+    return Group(
+        f"[bold]{name}[/bold]: {kernels} kernels out of {bids} candidates",
+        escape(sentence(proof_text(explanation))),
+        "",
+        kinds_table(explanation, rows),
+    )
+
+
+def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
+    """One row for each kind of equal kernels, the dearest first, and the one of them that is nearest to losing.
+
+    ``costs more``: the best plan without that kernel, in seconds and as a part of the kernel's own price.
+    """
+    kinds = _kinds(explanation)
+    table = Table(
+        Column("kernel", overflow="ellipsis", no_wrap=True, ratio=3),
+        Column("such as", overflow="ellipsis", no_wrap=True, ratio=2),
+        Column("backend", no_wrap=True),
+        Column("count", no_wrap=True, justify="right"),
+        Column("time", no_wrap=True, justify="right"),
+        Column("runner-up", overflow="ellipsis", no_wrap=True, ratio=3),
+        Column("costs more", no_wrap=True, justify="right"),
+        box=None,
+        expand=True,
+    )
+    for kind in kinds[:rows]:
+        table.add_row(*_row(explanation, kind))
+    rest = [kernel for kind in kinds[rows:] for kernel in kind]
+    if rest:
+        hidden = len(kinds) - rows
+        more = f"({hidden} more {'kind' if hidden == 1 else 'kinds'})"
+        table.add_row(more, "", "", str(len(rest)), duration(_seconds(explanation, rest)), "", "")
+    return table
+
+
+def _kinds(explanation: Explanation) -> list[list[Kernel]]:
+    """Kernels of equal price entries together, the dearest kind first."""
+    kinds: dict[int, list[Kernel]] = {}
+    for kernel in explanation.kernels:
+        kinds.setdefault(explanation.by_id[kernel.bid].price, []).append(kernel)
+    return sorted(kinds.values(), key=lambda kind: -_seconds(explanation, kind))
+
+
+def _row(explanation: Explanation, kind: list[Kernel]) -> Iterable[str]:
+    nearest = min(kind, key=_margin)
+    bid = explanation.by_id[nearest.bid]
+    yield escape(bid.label)
+    yield explanation.bindings[bid.bindings[-1]].name
+    yield bid.backend
+    yield str(len(kind))
+    yield duration(_seconds(explanation, kind))
+    if nearest.runner_up is None:
+        yield from ("none", "")
+        return
+    rival = explanation.by_id[nearest.runner_up]
+    yield rival.backend if rival.label == bid.label else escape(f"{rival.backend} {rival.label}")
+    yield _more(nearest, explanation.seconds(nearest))
+
+
+def _more(kernel: Kernel, seconds: float) -> str:
+    """The margin, and what part of the kernel's own price that is."""
+    if not kernel.margin:
+        return "equal" if kernel.exact else "unknown"
+    least = "" if kernel.exact else ">"
+    part = f" {percent(kernel.margin / seconds):>6}" if seconds else ""
+    return f"{least}{duration(kernel.margin)}{part}"
+
+
+def _margin(kernel: Kernel) -> float:
+    return float("inf") if kernel.margin is None else kernel.margin
+
+
+def _seconds(explanation: Explanation, kernels: list[Kernel]) -> float:
+    return sum(explanation.seconds(kernel) for kernel in kernels)

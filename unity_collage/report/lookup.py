@@ -1,0 +1,80 @@
+"""Which binding a name means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..errors import CollageError
+from ..graph.sub_graph import short_name
+from .explanation import Explanation
+
+SHOWN = 8
+"""So many names are listed where one is ambiguous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One binding of one function."""
+
+    function: str
+    index: int
+
+
+Known = dict[str, list[Place]]
+
+
+def find(
+    explanations: Mapping[str, Explanation], name: str, meanings: Iterable[str] = ()
+) -> tuple[Place, bool]:
+    """The binding that ``name`` means, and whether that is its own name rather than one of its ``meanings``.
+
+    Raises CollageError with one line: the bindings where there are several, the closest names where there is none.
+    """
+    known = _known(explanations)
+    if name in known:
+        return _single(explanations, name, known[name]), True
+    for meaning in meanings:
+        if len(known.get(meaning, ())) == 1:
+            return known[meaning][0], False
+    close = difflib.get_close_matches(name, known, n=5, cutoff=0.5)
+    hint = f"; the closest are {', '.join(close)}" if close else ""
+    raise CollageError(f"no binding, kernel or operator is called {name!r}{hint}")
+
+
+def _single(explanations: Mapping[str, Explanation], name: str, places: list[Place]) -> Place:
+    if len(places) == 1:
+        return places[0]
+    several = len({place.function for place in places}) > 1
+    names = [explanations[place.function].bindings[place.index].name for place in places]
+    shown = [f"{place.function}:{own}" if several else own for place, own in zip(places, names, strict=True)]
+    most = ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
+    raise CollageError(f"{name!r} is {len(shown)} bindings, name one of them: {most}")
+
+
+def _known(explanations: Mapping[str, Explanation]) -> Known:
+    """All names and what they mean; a binding's own name goes before what a kernel or an operator is called."""
+    own: dict[str, dict[Place, None]] = {}
+    shared: dict[str, dict[Place, None]] = {}
+    for function, explanation in explanations.items():
+        for index, binding in enumerate(explanation.bindings):
+            place = Place(function, index)
+            for name in (binding.name, f"{function}:{binding.name}"):
+                own.setdefault(name, {})[place] = None
+            for name in (binding.op, short_name(binding.op)):
+                shared.setdefault(name, {})[place] = None
+        for name, place in _kernel_names(function, explanation):
+            shared.setdefault(name, {})[place] = None
+    return {name: list(places) for name, places in (shared | own).items()}
+
+
+def _kernel_names(function: str, explanation: Explanation) -> Iterator[tuple[str, Place]]:
+    """The function and the label of each kernel, which stand for its last binding."""
+    for kernel in explanation.kernels:
+        bid = explanation.by_id[kernel.bid]
+        place = Place(function, bid.bindings[-1])
+        if kernel.function:
+            yield kernel.function, place
+        if len(bid.bindings) > 1:  # of a single operator the operator's name is the label
+            yield bid.label, place

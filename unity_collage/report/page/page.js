@@ -1,0 +1,244 @@
+"use strict";
+// The address behind # names a kernel by one of its bindings, main:lv3: a choice is a link, and a link can be sent.
+const all = JSON.parse(document.getElementById("data").textContent);
+const functions = Object.keys(all);
+const at = (id) => document.getElementById(id);
+let name, plan, bids, kernels;
+
+function el(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key === "style") made.style.cssText = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function duration(seconds) {
+  for (const [unit, factor] of [["s", 1], ["ms", 1e3], ["us", 1e6]]) {
+    const value = seconds * factor;
+    if (value >= 1) return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
+  }
+  return `${(seconds * 1e9).toFixed(0)} ns`;
+}
+
+const percent = (part) => (part > 0 && part < 0.001 ? "<0.1%" : `${(part * 100).toFixed(1)}%`);
+const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+const price = (bid) => plan.prices[bid.price];
+const address = (kernel) => `#${encodeURIComponent(name)}:${encodeURIComponent(plan.bindings[kernel.outlet].name)}`;
+const short = (op) => op.split(".").pop();
+const color = (backend) => `var(--c${plan.backends.indexOf(backend) % 6})`;
+const dot = (backend) => el("span", { class: "dot", style: `background:${color(backend)}` });
+const names = (indexes) => indexes.map((index) => plan.bindings[index].name).join(", ");
+
+function open(chosen) {
+  name = chosen;
+  plan = { kernels: [], bids: [], prices: [], declined: [], left_behind: [], bindings: [], ...all[chosen] };
+  bids = new Map(plan.bids.map((bid) => [bid.id, bid]));
+  kernels = plan.kernels.map((kernel, number) => {
+    const bid = bids.get(kernel.bid);
+    const hidden = new Set(bid.hidden || []);
+    const outlet = [...bid.bindings].reverse().find((index) => !hidden.has(index));
+    const seconds = price(bid).seconds;
+    const text = [bid.label, bid.backend, kernel.function || "", ...bid.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
+    const share = seconds / plan.proof.seconds;
+    return { reads: [], rivals: [], ...kernel, number, bid, outlet, seconds, share, text: text.join(" ").toLowerCase() };
+  });
+  plan.backends = [...new Set(plan.bids.map((bid) => bid.backend))].sort();
+  at("backend").replaceChildren(el("option", { value: "" }, "all"), ...plan.backends.map((b) => el("option", { value: b }, b)));
+  showHead();
+  showProof();
+  showRest();
+  showList();
+}
+
+function showHead() {
+  const priced = plan.bids.filter((bid) => price(bid).seconds !== undefined).length;
+  at("headline").textContent = `${name}: ${count(kernels.length, "kernel")} out of ${count(plan.bids.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
+  const dense = kernels.length > 150 ? "dense" : "";
+  at("strip").replaceChildren(...kernels.map((k) => el("a", {
+    href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
+    title: `${k.bid.backend} ${k.bid.label}: ${duration(k.seconds)}, ${percent(k.share)}`,
+    style: `width:${k.share * 100}%;background:${color(k.bid.backend)}`,
+  })));
+  at("legend").replaceChildren(...plan.backends.map((backend) => {
+    const own = kernels.filter((k) => k.bid.backend === backend);
+    const share = own.reduce((sum, k) => sum + k.share, 0);
+    return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, "kernel")}, ${percent(share)}`);
+  }));
+}
+
+function groups() {
+  const wanted = at("find").value.trim().toLowerCase(), backend = at("backend").value, equal = at("equal").checked;
+  const found = new Map();
+  for (const kernel of kernels) {
+    if ((backend && kernel.bid.backend !== backend) || !kernel.text.includes(wanted)) continue;
+    const key = equal ? kernel.bid.price : kernel.number;
+    found.set(key, [...(found.get(key) || []), kernel]);
+  }
+  const seconds = (group) => group.reduce((sum, k) => sum + k.seconds, 0);
+  const rows = [...found.values()].map((group) => ({ group, seconds: seconds(group) }));
+  return at("order").value === "time" ? rows.sort((a, b) => b.seconds - a.seconds) : rows;
+}
+
+function showList() {
+  const rows = groups(), most = Math.max(...rows.map((row) => row.seconds), 0);
+  const shown = rows.reduce((sum, row) => sum + row.group.length, 0);
+  const seconds = rows.reduce((sum, row) => sum + row.seconds, 0);
+  at("count").textContent = `${count(shown, "kernel")}, ${percent(plan.proof.seconds ? seconds / plan.proof.seconds : 0)} of the time`;
+  at("kernels").tBodies[0].replaceChildren(...rows.map(({ group, seconds }) => {
+    // Of equal kernels the one that is nearest to losing stands for all.
+    const first = group.reduce((a, b) => (margin(b) < margin(a) ? b : a));
+    const { backend, label } = first.bid;
+    const link = el("a", { href: address(first) }, label);
+    const bar = el("span", { class: "bar", style: `width:${(seconds / most) * 100}%;background:${color(backend)}` });
+    return el("tr", { "data-kernels": group.map((k) => k.number).join(" ") },
+      el("td", null, link, group.length > 1 ? el("span", { class: "quiet" }, ` x${group.length}`) : null),
+      el("td", null, dot(backend), backend), el("td", { class: "n" }, duration(seconds)),
+      el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), el("td", null, nextBest(first)));
+  }));
+  mark();
+}
+
+const margin = (kernel) => (kernel.margin === undefined ? Infinity : kernel.margin);
+
+function nextBest(kernel) {
+  if (kernel.runner_up === undefined) return "none";
+  const bid = bids.get(kernel.runner_up);
+  const least = kernel.exact === false ? ">" : "";
+  const more = kernel.margin ? `+${least}${duration(kernel.margin)}` : least ? "" : "equal";
+  return `${bid.backend}${bid.label === kernel.bid.label ? "" : ` ${bid.label}`} ${more}`;
+}
+
+function chosen() {
+  const [first, ...rest] = location.hash.slice(1).split(":");
+  const wanted = { function: decodeURIComponent(first), binding: decodeURIComponent(rest.join(":")) };
+  if (!functions.includes(wanted.function)) return null;
+  if (wanted.function !== name) {
+    at("function").value = wanted.function;
+    open(wanted.function);
+  }
+  const index = plan.bindings.findIndex((binding) => binding.name === wanted.binding);
+  const holders = kernels.filter((kernel) => kernel.bid.bindings.includes(index));
+  return holders.find((kernel) => kernel.outlet === index) || holders[0] || null;
+}
+
+function mark() {
+  const kernel = chosen(), number = kernel ? String(kernel.number) : "none";
+  for (const row of at("kernels").tBodies[0].rows) row.classList.toggle("here", row.dataset.kernels.split(" ").includes(number));
+  for (const part of at("strip").children) part.classList.toggle("here", part.dataset.kernel === number);
+  showKernel(kernel);
+}
+
+function showKernel(kernel) {
+  if (!kernel) {
+    at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel: why it won, by how much, and what would change the choice."));
+    return;
+  }
+  const { bid } = kernel, own = price(bid), equal = kernels.filter((k) => k.bid.price === bid.price);
+  const readers = kernels.filter((k) => k.reads.includes(kernel.number));
+  const alone = " What is said of prices is for this one alone.";
+  at("right").replaceChildren(...[
+    el("h2", null, dot(bid.backend), `${bid.backend} ${bid.label}`),
+    el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${bid.rule}`),
+    kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function)) : null,
+    equal.length > 1 ? el("p", { class: "quiet" }, `One of ${equal.length} equal kernels: `, ...links(equal), alone) : null,
+    el("h3", null, "Why it won, and by how much"), el("p", { class: "say" }, kernel.why),
+    el("h3", null, "What would change the choice"), rivals(kernel),
+    el("h3", null, "What it computes"), bindings(bid),
+    el("p", null, "Reads from: ", ...links(kernel.reads.map((number) => kernels[number]), "the inputs of the function")),
+    el("p", null, "Read by: ", ...links(readers, "nobody: it is a result")),
+    el("h3", null, "Never in"), never(bid),
+  ].filter((part) => part !== null));
+}
+
+const interval = (found) => (found.runs ? ` (${duration(found.low)} to ${duration(found.high)}, ${count(found.runs, "run")}, ${found.origin})` : "");
+
+function links(some, none) {
+  if (!some.length) return [none || ""];
+  const shown = some.slice(0, 12).flatMap((k) => [el("a", { href: address(k) }, plan.bindings[k.outlet].name), " "]);
+  return some.length > 12 ? [...shown, `and ${some.length - 12} more`] : shown;
+}
+
+function bindings(bid) {
+  const hidden = new Set(bid.hidden || []);
+  const rows = bid.bindings.map((index) => {
+    const { name: called, op, type } = plan.bindings[index];
+    return el("tr", null, el("td", null, called), el("td", null, short(op), hidden.has(index) ? " (computed again, not written)" : ""), el("td", null, type));
+  });
+  return el("table", null, el("tbody", null, ...rows));
+}
+
+function rivals(kernel) {
+  if (!kernel.rivals.length) return el("p", null, "Nothing: nobody else has a price for any of its bindings.");
+  const shown = [kernel.bid, ...kernel.rivals.slice(0, 40).map((id) => bids.get(id))];
+  const most = Math.max(...shown.map((bid) => price(bid).high || price(bid).seconds));
+  const rows = shown.map((bid, number) => {
+    const cost = price(bid), low = cost.low || cost.seconds, high = cost.high || cost.seconds;
+    const range = el("i", { style: `left:${(low / most) * 100}%;width:${((high - low) / most) * 100}%;background:${color(bid.backend)}` });
+    const scale = el("div", { class: "range", title: `${duration(low)} to ${duration(high)}` }, range);
+    const verdict = number ? `${bid.regret ? `+${duration(bid.regret)}: ` : ""}${bid.says}` : "chosen";
+    return el("tr", null, el("td", null, dot(bid.backend), `${bid.backend} ${bid.label}`, el("div", { class: "quiet" }, names(bid.bindings))),
+      el("td", { class: "n" }, duration(cost.seconds), scale), el("td", null, verdict));
+  });
+  const head = el("tr", null, ...["candidate", "price and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
+  const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} dearer ones, in the JSON report`) : null;
+  return el("div", null, el("table", null, el("thead", null, head), el("tbody", null, ...rows)), more || "");
+}
+
+function never(bid) {
+  const inside = new Set(bid.bindings), touches = (indexes) => indexes.some((index) => inside.has(index));
+  const refused = plan.declined.filter((d) => touches(d.bindings));
+  const found = [
+    ...refused.map((d) => [d.backend, `declined (${d.condition || "predicate"}): ${d.reason}`, d.bindings.filter((i) => inside.has(i))]),
+    ...plan.bids.filter((b) => price(b).seconds === undefined && touches(b.bindings)).map((b) => [b.backend, `${b.label}, ${b.verdict}: ${price(b).reason}`, b.bindings]),
+  ];
+  return found.length ? reasons(found) : el("p", { class: "quiet" }, "Nobody declined any of it.");
+}
+
+function reasons(found) {
+  const grouped = new Map();
+  for (const [backend, reason, indexes] of found) {
+    const key = `${backend} ${reason}`, known = grouped.get(key) || { backend, reason, all: new Set() };
+    indexes.forEach((index) => known.all.add(index));
+    grouped.set(key, known);
+  }
+  const rows = [...grouped.values()].sort((a, b) => b.all.size - a.all.size).map(({ backend, reason, all: inside }) => {
+    const shown = names([...inside].slice(0, 12)) + (inside.size > 12 ? `, and ${inside.size - 12} more` : "");
+    return el("tr", null, el("td", { class: "name" }, dot(backend), backend), el("td", null, reason, el("div", { class: "quiet" }, shown)));
+  });
+  return el("table", null, el("tbody", null, ...rows));
+}
+
+function showProof() {
+  const { proof } = plan, gap = proof.gap || 0;
+  const facts = [["cost", duration(proof.seconds)], ["lower bound", duration(proof.lower_bound)], ["gap", percent(gap)],
+    ["proof", proof.proved ? `optimal, by ${proof.algorithm} search` : `not proved; found by ${proof.algorithm} search`],
+    ["looked at", count(proof.visited || 0, "state")], ["each launch", duration(proof.launch_seconds || 0)]];
+  at("proof").replaceChildren(el("h2", null, "Certificate"), el("p", null, plan.says),
+    el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])));
+}
+
+function showRest() {
+  const left = new Map();
+  for (const index of plan.left_behind) {
+    const { op, host } = plan.bindings[index];
+    const key = `${short(op)}: ${host ? "the VM evaluates it for free" : "no backend has a price, TVM compiles it as it is"}`;
+    left.set(key, [...(left.get(key) || []), index]);
+  }
+  at("left-title").textContent = `${count(plan.left_behind.length, "binding")} in no kernel`;
+  at("left-behind").replaceChildren(el("ul", null, ...[...left].map(([why, indexes]) => el("li", null, `${why} (${indexes.length}) `, el("span", { class: "quiet" }, names(indexes.slice(0, 20)))))));
+  at("declined-title").textContent = `${count(plan.declined.length, "reason")} why a backend declined`;
+  at("declined").replaceChildren(reasons(plan.declined.map((d) => [d.backend, `${d.condition || "predicate"}: ${d.reason}`, d.bindings])));
+  const unpriced = plan.bids.filter((bid) => price(bid).seconds === undefined);
+  at("unpriced-title").textContent = `${count(unpriced.length, "candidate")} without a price`;
+  at("unpriced").replaceChildren(reasons(unpriced.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${price(bid).reason}`, bid.bindings])));
+}
+
+at("controls").addEventListener("input", (event) => (event.target.id === "function" ? (location.hash = `${event.target.value}:`) : showList()));
+at("controls").addEventListener("submit", (event) => event.preventDefault());
+window.addEventListener("hashchange", mark);
+at("functions").hidden = functions.length < 2;
+at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, each)));
+if (functions.length) open(functions[0]);

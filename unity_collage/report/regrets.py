@@ -1,0 +1,223 @@
+"""From a search and its plan to an explanation: verdicts, regrets and runners-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tvm import relax
+from tvm.tirx import IntImm
+
+from ..annotations import DECLINED, Candidate, Costs
+from ..graph import DataflowGraph, Node, index_set, members
+from ..index_set import EMPTY, IndexSet
+from ..search import Option, Problem, Solution, Through
+from .explanation import Bid, Binding, Declined, Explanation, Kernel, Price, Proof, Verdict
+from .names import binding_names
+
+ROUNDING = 1e-9
+"""Two plans whose costs differ by no more than this part are equally cheap: sums in another order differ so much."""
+
+
+def explanation_of(
+    graph: DataflowGraph,
+    problem: Problem,
+    solution: Solution,
+    candidates: Sequence[Candidate],
+    costs: Costs,
+    throughs: Mapping[int, Through],
+    withouts: Mapping[int, Through],
+    functions: Sequence[str] = (),
+) -> Explanation:
+    """Why ``solution`` is what it is. ``functions`` are the names of the chosen kernels' functions, in their order.
+
+    ``throughs`` and ``withouts`` are the costs of the cheapest plans with each candidate and without each
+    chosen one, as ``search.best_throughs`` and ``search.best_withouts`` find them.
+    """
+    numbers = {key: number for number, key in enumerate(costs.prices)}
+    prices = tuple(Price.of(key, cost) for key, cost in costs.prices.items())
+    bids = [_bid(c, numbers[costs.keys[c.id]], prices, solution, throughs.get(c.id)) for c in candidates]
+    bids = _with_noise(bids, prices, solution)
+    kernels = tuple(_kernels(problem, solution, bids, withouts, functions))
+    runners_up = {kernel.runner_up for kernel in kernels}
+    return Explanation(
+        proof=proof_of(solution, costs.launch_seconds),
+        bindings=tuple(map(_binding, graph.nodes, binding_names(graph))),
+        kernels=kernels,
+        bids=tuple(replace(b, verdict=Verdict.RUNNER_UP) if b.id in runners_up else b for b in bids),
+        prices=prices,
+        declined=tuple(declined_of(graph)),
+        left_behind=tuple(members(solution.left_behind)),
+    )
+
+
+def proof_of(solution: Solution, launch_seconds: float) -> Proof:
+    """What is known of the plan as a whole."""
+    return Proof(
+        solution.seconds,
+        solution.lower_bound,
+        solution.gap,
+        solution.proved,
+        solution.algorithm,
+        solution.visited,
+        launch_seconds,
+    )
+
+
+def declined_of(graph: DataflowGraph) -> Iterable[Declined]:
+    """Who refused which bindings, by reason."""
+    grouped: dict[tuple[str, str, str], list[int]] = {}
+    for refusal in DECLINED.read(graph.func) if DECLINED.on(graph.func) else ():
+        key = (refusal.backend, refusal.reason, refusal.condition)
+        grouped.setdefault(key, []).append(refusal.index)
+    for (backend, reason, condition), indexes in grouped.items():
+        yield Declined(backend, reason, tuple(indexes), condition)
+
+
+def _binding(node: Node, name: str) -> Binding:
+    return Binding(name, node.op, type_text(node.var.ty), node.is_host)
+
+
+def type_text(ty: object) -> str:
+    """``float32 (2, 4)`` for a tensor; other types as they print."""
+    if isinstance(ty, relax.TensorType):
+        values = ty.shape.values if isinstance(ty.shape, relax.ShapeExpr) else ()
+        known = (str(v.value) if isinstance(v, IntImm) else str(v) for v in values)
+        return f"{ty.dtype} ({', '.join(known)})" if values else str(ty.dtype)
+    return "tuple" if isinstance(ty, relax.TupleType) else type(ty).__name__
+
+
+def _bid(
+    candidate: Candidate,
+    number: int,
+    prices: Sequence[Price],
+    solution: Solution,
+    through: Through | None,
+) -> Bid:
+    bid = Bid(
+        id=candidate.id,
+        backend=candidate.backend,
+        rule=candidate.rule,
+        label=candidate.label,
+        bindings=candidate.indexes,
+        price=number,
+        verdict=Verdict.NO_PLAN,
+        hidden=candidate.hidden,
+    )
+    price = prices[number]
+    if any(option.id == candidate.id for option in solution.chosen):
+        return replace(bid, verdict=Verdict.CHOSEN, best_through=solution.seconds, regret=0.0)
+    if price.seconds is None:
+        return replace(bid, verdict=Verdict.NO_PRICE if price.bound is None else Verdict.NOT_MEASURED)
+    return bid if through is None else _judged(bid, price.seconds, solution, through)
+
+
+def _judged(bid: Bid, seconds: float, solution: Solution, through: Through) -> Bid:
+    """A priced candidate that a plan could contain."""
+    regret = _difference(through.seconds, solution.seconds)
+    return replace(
+        bid,
+        verdict=Verdict.DEARER,
+        best_through=through.seconds,
+        regret=regret,
+        exact=through.exact,
+        saved=regret / seconds if seconds else None,
+    )
+
+
+def _with_noise(bids: Sequence[Bid], prices: Sequence[Price], solution: Solution) -> list[Bid]:
+    """Bids whose regret is no more than what the intervals of the prices leave open."""
+    doubt = _doubt_by_binding(bids, prices)
+    found = []
+    for bid in bids:
+        price = prices[bid.price]
+        if bid.regret is None or bid.verdict is Verdict.CHOSEN or price.seconds is None:
+            found.append(bid)
+            continue
+        displaced = {id_: high for i in bid.bindings for id_, high in doubt.get(i, {}).items()}
+        open_seconds = max(0.0, price.seconds - price.low) + sum(displaced.values())
+        found.append(replace(bid, within_noise=bid.exact and bid.regret <= open_seconds))
+    return found
+
+
+def _doubt_by_binding(bids: Iterable[Bid], prices: Sequence[Price]) -> dict[int, dict[int, float]]:
+    """For each binding, by chosen bid that computes it, how much dearer that may really be."""
+    doubt: dict[int, dict[int, float]] = {}
+    for bid in bids:
+        price = prices[bid.price]
+        if bid.verdict is Verdict.CHOSEN and price.seconds is not None:
+            for index in bid.bindings:
+                doubt.setdefault(index, {})[bid.id] = max(0.0, price.high - price.seconds)
+    return doubt
+
+
+def _kernels(
+    problem: Problem,
+    solution: Solution,
+    bids: Sequence[Bid],
+    withouts: Mapping[int, Through],
+    functions: Sequence[str],
+) -> Iterable[Kernel]:
+    writer = _writers(problem, solution)
+    for number, rivals in enumerate(_rivals(solution.chosen, bids)):
+        option = solution.chosen[number]
+        reads = EMPTY
+        for source in members(problem.inputs(option.inside)):
+            reads |= writer[source]
+        kernel = Kernel(
+            bid=option.id,
+            function=functions[number] if functions else "",
+            reads=tuple(members(reads)),
+            rivals=tuple(bid.id for bid in rivals),
+        )
+        yield _with_margin(kernel, rivals, solution.seconds, withouts.get(option.id))
+
+
+def _with_margin(kernel: Kernel, rivals: Sequence[Bid], seconds: float, without: Through | None) -> Kernel:
+    """With what the cheapest plan ``without`` the kernel costs more, and a rival that is in it.
+
+    Some rival is in that plan, and no rival in it has more regret than the plan costs more.
+    """
+    if without is None:
+        return kernel
+    margin = _difference(without.seconds, seconds)
+    within = [bid for bid in rivals if bid.regret is not None and bid.regret <= margin + ROUNDING * seconds]
+    most = max((bid.regret or 0.0 for bid in within), default=0.0)
+    first = next((bid.id for bid in within if (bid.regret or 0.0) >= most - ROUNDING * seconds), None)
+    return replace(kernel, runner_up=first, margin=margin, exact=without.exact)
+
+
+def _difference(seconds: float, chosen: float) -> float:
+    """How much dearer than the plan chosen, 0 where only the order of summing differs."""
+    return 0.0 if abs(seconds - chosen) <= ROUNDING * chosen else seconds - chosen
+
+
+def _writers(problem: Problem, solution: Solution) -> list[IndexSet]:
+    """For each node, the kernels that write its value; for one left behind, those that it looks at."""
+    found = [EMPTY] * len(problem)
+    for number, option in enumerate(solution.chosen):
+        for index in members(problem.outputs(option)):
+            found[index] |= 1 << number
+    for index in members(solution.left_behind):
+        for source in problem.sources[index]:
+            found[index] |= found[source]
+    return found
+
+
+def _rivals(chosen: Sequence[Option], bids: Sequence[Bid]) -> list[list[Bid]]:
+    """For each chosen kernel, who else could compute some binding of it, the least regret first."""
+    owners: dict[int, IndexSet] = {}
+    for number, option in enumerate(chosen):
+        for index in members(option.inside):
+            owners[index] = owners.get(index, EMPTY) | 1 << number
+    found: list[list[tuple[tuple[float, bool, int], Bid]]] = [[] for _ in chosen]
+    for bid in bids:
+        if bid.regret is None or bid.verdict is Verdict.CHOSEN:
+            continue
+        shared = EMPTY
+        for index in bid.bindings:
+            shared |= owners.get(index, EMPTY)
+        for number in members(shared):
+            differs = index_set(bid.bindings) != chosen[number].inside
+            found[number].append(((bid.regret, differs, bid.id), bid))
+    return [[bid for _, bid in sorted(each, key=lambda item: item[0])] for each in found]

@@ -1,0 +1,218 @@
+// The three phases with the vectors of the including file; see winograd.h.
+#pragma once
+
+#include "kernels/vector_finish.h"
+#include "kernels/winograd.h"
+
+namespace collage::kernels {
+namespace {
+
+// A register tile is up to kRows tiles by kVectors vectors of output channels.
+constexpr int kVectors = 2, kPanel = kVectors * kLanes;
+// Rows of weights between the one that is multiplied and the one that is fetched: 16 KiB.
+constexpr int kAhead = 4096 / kPanel;
+constexpr int kRows = kLanes == 16 ? 14 : 6;
+
+// The transforms of one row or column: of a patch, and of a patch of products.
+template <int kTile>
+struct Transform;
+
+template <>
+struct Transform<2> {
+  static inline void Source(const Vector (&d)[4], Vector (&t)[4]) {
+    t[0] = d[0] - d[2];
+    t[1] = d[1] + d[2];
+    t[2] = d[2] - d[1];
+    t[3] = d[1] - d[3];
+  }
+  static inline void Result(const Vector (&m)[4], Vector (&y)[2]) {
+    y[0] = m[0] + m[1] + m[2];
+    y[1] = m[1] - m[2] - m[3];
+  }
+};
+
+template <>
+struct Transform<4> {
+  static inline void Source(const Vector (&d)[6], Vector (&t)[6]) {
+    const Vector a = d[4] - 4.0F * d[2], b = d[3] - 4.0F * d[1];
+    const Vector c = d[4] - d[2], e = 2.0F * (d[3] - d[1]);
+    t[0] = 4.0F * d[0] - 5.0F * d[2] + d[4];
+    t[1] = a + b;
+    t[2] = a - b;
+    t[3] = c + e;
+    t[4] = c - e;
+    t[5] = 4.0F * d[1] - 5.0F * d[3] + d[5];
+  }
+  static inline void Result(const Vector (&m)[6], Vector (&y)[4]) {
+    const Vector a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], e = m[3] - m[4];
+    y[0] = m[0] + a + c;
+    y[1] = b + 2.0F * e;
+    y[2] = a + 4.0F * c;
+    y[3] = b + 8.0F * e + m[5];
+  }
+};
+
+// Where a tile of the result begins.
+struct Corner {
+  int64_t image, y, x;
+};
+
+inline Corner CornerOf(const WinogradShape& shape, int64_t tile, int64_t edge) {
+  const int64_t row = tile / shape.tile_cols;
+  return {row / shape.tile_rows, row % shape.tile_rows * edge, tile % shape.tile_cols * edge};
+}
+
+template <int kTile>
+struct Winograd {
+  static constexpr int kEdge = kTile + 2, kPoints = kEdge * kEdge;
+
+  // Addresses of the pixels of a patch, of zeros where it reaches over the border.
+  static void Pixels(const WinogradShape& shape, int64_t tile, const float* source, const float* zeros,
+                     const float* (&pixels)[kPoints]) {
+    const Corner corner = CornerOf(shape, tile, kTile);
+    const int64_t top = corner.y - shape.pad_top, left = corner.x - shape.pad_left;
+    for (int64_t i = 0; i < kEdge; ++i) {
+      for (int64_t j = 0; j < kEdge; ++j) {
+        const int64_t y = top + i, x = left + j;
+        const bool inside = y >= 0 && y < shape.height && x >= 0 && x < shape.width;
+        pixels[i * kEdge + j] =
+            inside ? source + ((corner.image * shape.height + y) * shape.width + x) * shape.channels : zeros;
+      }
+    }
+  }
+
+  static inline void TransformPatch(const float* const (&pixels)[kPoints], int64_t channel, int64_t count,
+                                    float* to, int64_t point) {
+    Vector half[kPoints];
+    for (int j = 0; j < kEdge; ++j) {
+      Vector d[kEdge], t[kEdge];
+      for (int i = 0; i < kEdge; ++i) d[i] = LoadSome(pixels[i * kEdge + j] + channel, count);
+      Transform<kTile>::Source(d, t);
+      for (int i = 0; i < kEdge; ++i) half[i * kEdge + j] = t[i];
+    }
+    for (int i = 0; i < kEdge; ++i) {
+      Vector d[kEdge], t[kEdge];
+      for (int j = 0; j < kEdge; ++j) d[j] = half[i * kEdge + j];
+      Transform<kTile>::Source(d, t);
+      for (int j = 0; j < kEdge; ++j) Store(to + (i * kEdge + j) * point, t[j]);
+    }
+  }
+
+  static void TransformSource(const WinogradShape& shape, const TileBlock& block, const float* source,
+                              const float* zeros, int64_t from, int64_t to) {
+    const int64_t whole = Least(to, shape.channels / kLanes);
+    for (int64_t tile = 0; tile < block.count; ++tile) {
+      const float* pixels[kPoints];
+      Pixels(shape, block.first + tile, source, zeros, pixels);
+      float* row = block.patches + tile * block.row;
+      for (int64_t v = from; v < whole; ++v)
+        TransformPatch(pixels, v * kLanes, kLanes, row + v * kLanes, block.point);
+      for (int64_t c = (from > whole ? from : whole) * kLanes; c < Least(to * kLanes, shape.channels);
+           c += kLanes)
+        TransformPatch(pixels, c, shape.channels - c, row + c, block.point);
+    }
+  }
+
+  template <int kTileRows>
+  static void RegisterTile(const float* rows, int64_t stride, const float* weights, int64_t depth, float* to,
+                           int64_t next_vector) {
+    Vector sums[kTileRows][kVectors] = {};
+    for (int64_t c = 0; c < depth; ++c) {
+      Vector w[kVectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(weights + (c + kAhead) * kPanel + j * kLanes);
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) w[j] = Load(weights + c * kPanel + j * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < kTileRows; ++i) {
+        const Vector x = Every(rows[i * stride + c]);
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) sums[i][j] += x * w[j];
+      }
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) Store(to + j * next_vector + i * kPoints * kLanes, sums[i][j]);
+    }
+  }
+
+  using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t);
+
+  // Register tiles by their number of rows.
+  static RegisterTileOf RegisterTileFor(int64_t rows) {
+    static constexpr RegisterTileOf kTiles[] = {RegisterTile<1>,
+                                                RegisterTile<2>,
+                                                RegisterTile<3>,
+                                                RegisterTile<4>,
+                                                RegisterTile<5>,
+                                                RegisterTile<6>,
+                                                RegisterTile<(kRows < 7 ? 1 : 7)>,
+                                                RegisterTile<(kRows < 8 ? 1 : 8)>,
+                                                RegisterTile<(kRows < 9 ? 1 : 9)>,
+                                                RegisterTile<(kRows < 10 ? 1 : 10)>,
+                                                RegisterTile<(kRows < 11 ? 1 : 11)>,
+                                                RegisterTile<(kRows < 12 ? 1 : 12)>,
+                                                RegisterTile<(kRows < 13 ? 1 : 13)>,
+                                                RegisterTile<(kRows < 14 ? 1 : 14)>};
+    return kTiles[rows - 1];
+  }
+
+  static void Multiply(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
+                       int64_t to) {
+    const int64_t panels = (shape.out_channels + kPanel - 1) / kPanel;
+    const int64_t steps = (block.count + kRows - 1) / kRows, next_vector = block.count * kPoints * kLanes;
+    for (int64_t unit = from; unit < to; ++unit) {
+      const int64_t point = unit / panels, panel = unit % panels;
+      const float* patches = block.patches + point * block.point;
+      float* products = block.products + panel * kVectors * next_vector + point * kLanes;
+      for (int64_t step = 0; step < steps; ++step) {
+        const int64_t begin = step * block.count / steps, end = (step + 1) * block.count / steps;
+        RegisterTileFor(end - begin)(patches + begin * block.row, block.row,
+                                     weights + unit * shape.channels * kPanel, shape.channels,
+                                     products + begin * kPoints * kLanes, next_vector);
+      }
+    }
+  }
+
+  static inline void TransformProducts(const float* products, Vector (&pixels)[kTile * kTile]) {
+    Vector half[kTile * kEdge];
+    for (int j = 0; j < kEdge; ++j) {
+      Vector m[kEdge], y[kTile];
+      for (int i = 0; i < kEdge; ++i) m[i] = Load(products + (i * kEdge + j) * kLanes);
+      Transform<kTile>::Result(m, y);
+      for (int i = 0; i < kTile; ++i) half[i * kEdge + j] = y[i];
+    }
+    for (int i = 0; i < kTile; ++i) {
+      Vector m[kEdge], y[kTile];
+      for (int j = 0; j < kEdge; ++j) m[j] = half[i * kEdge + j];
+      Transform<kTile>::Result(m, y);
+      for (int j = 0; j < kTile; ++j) pixels[i * kTile + j] = y[j];
+    }
+  }
+
+  static void TransformResult(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
+                              float* result, int64_t from, int64_t to) {
+    for (int64_t tile = 0; tile < block.count; ++tile) {
+      const Corner corner = CornerOf(shape, block.first + tile, kTile);
+      const int64_t pixel = shape.out_channels, row = shape.out_width * pixel;
+      const int64_t at = (corner.image * shape.out_height + corner.y) * row + corner.x * pixel;
+      const int64_t rows = Least(kTile, shape.out_height - corner.y);
+      const int64_t cols = Least(kTile, shape.out_width - corner.x);
+      for (int64_t v = from; v < to; ++v) {
+        const int64_t channel = v * kLanes;
+        const Place place{at + channel, row, pixel, rows, cols, shape.out_channels - channel};
+        Vector pixels[kTile * kTile];
+        TransformProducts(block.products + (v * block.count + tile) * kPoints * kLanes, pixels);
+        FinishAndStore<kTile * kTile, kTile>(finish, place, channel, pixels, result);
+      }
+    }
+  }
+
+  static constexpr WinogradKernels Kernels() {
+    return {kTile, kLanes, kPanel, TransformSource, Multiply, TransformResult};
+  }
+};
+
+}  // namespace
+}  // namespace collage::kernels

@@ -1,0 +1,63 @@
+// Vectors of floats, as wide as the instruction set that the including file is compiled for.
+//
+// Everything here and in vector_winograd.h has internal linkage, and nothing of the standard library is
+// called: no function compiled for one processor can then be linked in place of the same function for
+// another.
+#pragma once
+
+#include <cstdint>
+
+namespace collage::kernels {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
+// A vector at the address of any float.
+using Loose = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+inline Vector Load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
+inline void Store(float* to, Vector value) { *reinterpret_cast<Loose*>(to) = value; }
+inline Vector Every(float value) { return value - Vector{}; }
+
+// The first `count` of a vector; the rest is zero.
+inline Vector LoadSome(const float* from, int64_t count) {
+  if (count >= kLanes) return Load(from);
+  Vector value{};
+  for (int64_t i = 0; i < count; ++i) value[i] = from[i];
+  return value;
+}
+
+inline void StoreSome(float* to, Vector value, int64_t count) {
+  if (count >= kLanes) return Store(to, value);
+  for (int64_t i = 0; i < count; ++i) to[i] = value[i];
+}
+
+inline Vector Clip(Vector x, float low, float high) {
+  const Vector raised = x < Every(low) ? Every(low) : x;
+  return raised > Every(high) ? Every(high) : raised;
+}
+
+// e^x as 2^n times the Taylor polynomial of what is left, which is within ln 2 / 2 of zero.
+inline Vector Exp(Vector x) {
+  x = Clip(x, -87.0F, 88.0F);
+  constexpr float kRounder = 12582912.0F;  // added, it leaves an integer in the last bits
+  const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
+  const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
+  Vector sum = Every(1.0F / 5040);
+  for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
+    sum = sum * rest + term;
+  return reinterpret_cast<Vector>(reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23));
+}
+
+inline Vector Sigmoid(Vector x) { return 1.0F / (1.0F + Exp(-x)); }
+
+}  // namespace
+}  // namespace collage::kernels

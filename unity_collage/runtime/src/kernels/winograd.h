@@ -1,0 +1,53 @@
+// Winograd convolutions F(2x2, 3x3) and F(4x4, 3x3) in three phases, as each instruction set does them.
+//
+// A tile of the result comes from a patch of the source that is two wider (Lavin and Gray, "Fast Algorithms
+// for Convolutional Neural Networks", 2015). All patches are transformed, multiplied with the transformed
+// weights, point by point of the patch a product of [tiles x channels] and [channels x out_channels], and
+// transformed back.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/finish.h"
+
+namespace collage::kernels {
+
+// One convolution. Sources and results are N, H, W, C, dense.
+struct WinogradShape {
+  int64_t height, width, channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t pad_top, pad_left;
+  // Tiles of a result: rows and columns of them.
+  int64_t tile_rows, tile_cols;
+};
+
+// Tiles [first, first + count) of all images, and the scratch that one block of so many tiles needs.
+struct TileBlock {
+  int64_t first, count;
+  // [points][count][channels], transformed patches; a row is `row` long, a point `point` long.
+  float* patches;
+  int64_t row, point;
+  // [vectors of out_channels][count][points][lanes], the products.
+  float* products;
+};
+
+// The phases for one tile size with one instruction set. Ranges are [from, to).
+struct WinogradKernels {
+  // Edge of a tile, floats in a vector, and output channels in a panel of weights.
+  int tile, lanes, panel;
+
+  int points() const { return (tile + 2) * (tile + 2); }
+
+  // Patches of a block, vectors [from, to) of the channels; `zeros` holds a vector more zeros than there are
+  // channels.
+  void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const float* source,
+                           const float* zeros, int64_t from, int64_t to);
+  // Products of a block; a unit is a panel of weights at one point, points outermost.
+  void (*multiply)(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
+                   int64_t to);
+  // Results of a block, vectors [from, to) of the output channels.
+  void (*transform_result)(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
+                           float* result, int64_t from, int64_t to);
+};
+
+}  // namespace collage::kernels

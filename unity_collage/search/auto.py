@@ -1,0 +1,97 @@
+"""One door to all searches, and the certificate beside their answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from math import fsum
+
+from .alternatives import evolutionary_cover
+from .bounds import lp_potentials, repaired
+from .certificate import Certificate, certificate_of
+from .exact import cheapest_cover
+from .greedy import greedy_cover
+from .milp import milp_cover
+from .potentials import potentials_of
+from .problem import NoCover, Problem, Solution
+
+ALGORITHMS = ("auto", "exact", "milp", "greedy", "evolutionary")
+
+_SHORT = 300_000
+"""States of a search that is over in a second or two."""
+
+
+def solve(
+    problem: Problem,
+    algorithm: str = "auto",
+    *,
+    max_states: int = 2_000_000,
+    seconds: float = 60.0,
+    priority: Sequence[str] = (),
+) -> Solution:
+    """A valid plan by the search of that name, within its budget; raises NoCover, or ValueError for a wrong name.
+
+    ``auto`` proves most plans by a short ``exact`` search. Where that is not enough it is run again with the best
+    potentials, then integer programming gets the rest of the time; the best plan and the best bound are the answer.
+    ``priority`` is the order of backends for ``greedy``.
+    """
+    if algorithm == "auto":
+        return _auto(problem, max_states, seconds)
+    if algorithm == "exact":
+        return cheapest_cover(problem, max_states=max_states, seconds=seconds)
+    if algorithm == "milp":
+        return milp_cover(problem, seconds)
+    if algorithm == "greedy":
+        return _bounded(problem, greedy_cover(problem, priority))
+    if algorithm == "evolutionary":
+        base = cheapest_cover(problem, max_states=max_states, seconds=seconds / 2)
+        return evolutionary_cover(problem, base, seconds=seconds / 2)
+    raise ValueError(f"no search algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+
+
+def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Certificate:
+    """The certificate of ``solution``, with potentials where they prove its bound and are found in that time."""
+    quick = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
+    if quick.potentials or seconds <= 0.0:
+        return quick
+    return certificate_of(problem, solution, lp_potentials(problem, seconds))
+
+
+def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
+    deadline = time.monotonic() + seconds
+    try:
+        found = cheapest_cover(problem, max_states=min(max_states, _SHORT), seconds=seconds / 4)
+    except NoCover as error:
+        return _second_opinion(problem, deadline - time.monotonic(), error)
+    if not found.proved and (left := deadline - time.monotonic()) > 0.0:
+        found = _best_of(found, _with_potentials(problem, max_states, left / 3))
+    if not found.proved and (left := deadline - time.monotonic()) > 0.0:
+        found = _best_of(found, milp_cover(problem, left, start=found))
+    return found
+
+
+def _with_potentials(problem: Problem, max_states: int, seconds: float) -> Solution:
+    """The exact search with the best potentials, which make it look at a fraction of the states."""
+    potentials = lp_potentials(problem, seconds / 2)
+    return cheapest_cover(problem, max_states=max_states, seconds=seconds / 2, potentials=potentials)
+
+
+def _best_of(one: Solution, other: Solution) -> Solution:
+    """The better plan, the first one of equals, with the better bound."""
+    better = min(one, other, key=lambda solution: solution.seconds)
+    bound = min(max(one.lower_bound, other.lower_bound), better.seconds)
+    return replace(better, lower_bound=bound, visited=one.visited + other.visited)
+
+
+def _second_opinion(problem: Problem, seconds: float, error: NoCover) -> Solution:
+    """A search whose budget ran out before its first plan finds no cover either: ask one that can tell."""
+    try:
+        return milp_cover(problem, seconds)
+    except (NoCover, TimeoutError):
+        raise error from None
+
+
+def _bounded(problem: Problem, solution: Solution) -> Solution:
+    bound = fsum(repaired(problem, potentials_of(problem)))
+    return replace(solution, lower_bound=min(max(0.0, bound), solution.seconds))

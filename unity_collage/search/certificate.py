@@ -1,0 +1,205 @@
+"""What a search claims, and an independent check of it.
+
+The check is written from the definition in ``problem`` alone and shares no code with any search: it reads only the
+fields of the problem. Whoever doubts a plan reads this file instead of the searches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from ..index_set import members
+from .problem import Option, Problem, Solution
+
+_ROUNDING = 1e-9
+"""How far two sums of the same prices may lie apart, as a part of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A claim about one plan, as plain data: ``dataclasses.asdict`` of it is JSON."""
+
+    chosen: tuple[int, ...]
+    """Ids of the options, in an order in which they can run."""
+    left_behind: tuple[int, ...]
+    """Nodes."""
+    seconds: float
+    """Prices, launches and transitions together."""
+    lower_bound: float
+    gap: float
+    proved: bool
+    """Whether no valid plan is cheaper, up to rounding."""
+    algorithm: str
+    potentials: tuple[float, ...] = ()
+    """Where given: seconds for each node, none above 0 at a node that is free (and none below 0 if nodes may be
+    computed twice), of which no option holds more than it costs. So each valid plan costs at least their sum."""
+
+
+def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[float] = ()) -> Certificate:
+    """What ``solution`` claims; ``potentials`` go with it if they reach its lower bound."""
+    reach = len(potentials) == len(problem) and not _below(fsum(potentials), solution.lower_bound)
+    return Certificate(
+        chosen=tuple(option.id for option in solution.chosen),
+        left_behind=tuple(members(solution.left_behind)),
+        seconds=solution.seconds,
+        lower_bound=solution.lower_bound,
+        gap=solution.gap,
+        proved=solution.proved,
+        algorithm=solution.algorithm,
+        potentials=tuple(potentials) if reach else (),
+    )
+
+
+def why_not(problem: Problem, certificate: Certificate) -> str | None:
+    """The first thing that is wrong with the claim, or None."""
+    by_id = {option.id: option for option in problem.options}
+    for identity in certificate.chosen:
+        if identity not in by_id:
+            return f"option {identity} does not exist"
+    kernels = _kernels(problem, [by_id[identity] for identity in certificate.chosen])
+    left = sorted(certificate.left_behind)
+    return (
+        _why_not_valid(problem, kernels, left)
+        or _why_wrong_cost(problem, kernels, left, certificate.seconds)
+        or _why_wrong_bound(problem, certificate)
+    )
+
+
+def why_not_valid(problem: Problem, chosen: Sequence[Option], left_behind: Iterable[int]) -> str | None:
+    """What keeps these options, in this order, and these nodes left behind from being a plan."""
+    return _why_not_valid(problem, _kernels(problem, chosen), sorted(left_behind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A chosen option with its border."""
+
+    option: Option
+    inside: set[int]
+    reads: set[int]
+    border: set[int]
+    """Inside nodes that are read outside or wanted by the caller."""
+    writes: set[int]
+
+
+def _kernels(problem: Problem, chosen: Sequence[Option]) -> list[_Kernel]:
+    readers: dict[int, set[int]] = {}
+    for node, sources in enumerate(problem.sources):
+        for source in sources:
+            readers.setdefault(source, set()).add(node)
+    kernels: list[_Kernel] = []
+    for option in chosen:
+        inside = set(members(option.inside))
+        reads = {source for node in inside for source in problem.sources[node]} - inside
+        border = {n for n in inside if n not in readers or readers[n] - inside or problem.results >> n & 1}
+        kernels.append(_Kernel(option, inside, reads, border, border - set(members(option.hidden))))
+    return kernels
+
+
+def _why_not_valid(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
+    return (
+        _why_not_alone(problem, kernels, left)
+        or _why_not_as_wanted(problem, kernels, left)
+        or _why_out_of_order(problem, kernels, left)
+    )
+
+
+def _why_not_alone(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
+    """What is wrong with single options and nodes, and with nodes in two of them."""
+    for node in left:
+        if not problem.free >> node & 1:
+            return f"node {node} must not be left behind"
+    for kernel in kernels:
+        if max(kernel.inside) not in kernel.writes:
+            return f"option {kernel.option.id} does not write its last node"
+        if kernel.border != kernel.writes and not problem.redundant:
+            return f"option {kernel.option.id} hides node {min(kernel.border - kernel.writes)}"
+    times = Counter(node for kernel in kernels for node in kernel.inside) + Counter(left)
+    for node in range(len(problem.sources)):
+        if times[node] != 1 and not problem.redundant:
+            return f"node {node} is covered {times[node]} times"
+    return None
+
+
+def _why_not_as_wanted(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
+    """Each wanted value is written once, and no other."""
+    read_by_nodes = {source for sources in problem.sources for source in sources}
+    wanted = set(range(len(problem.sources))) - read_by_nodes | set(members(problem.results))
+    wanted.update(source for node in left for source in problem.sources[node])
+    wanted.update(node for kernel in kernels for node in kernel.reads)
+    written = Counter(node for kernel in kernels for node in kernel.writes) + Counter(left)
+    for node in range(len(problem.sources)):
+        if node in wanted and written[node] != 1:
+            return f"node {node} is wanted and written {written[node]} times"
+        if node not in wanted and written[node]:
+            return f"node {node} is written and nobody wants it"
+    return None
+
+
+def _why_out_of_order(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
+    """A value comes with the kernel that writes it; a node left behind with the last of its sources."""
+    comes = {node: turn for turn, kernel in enumerate(kernels) for node in kernel.writes}
+    for node in left:
+        comes[node] = max((comes[source] for source in problem.sources[node]), default=-1)
+    for turn, kernel in enumerate(kernels):
+        for node in kernel.reads:
+            if comes[node] >= turn:
+                return f"option {kernel.option.id} runs before node {node}, which it reads, is there"
+    return None
+
+
+def _why_wrong_cost(
+    problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int], seconds: float
+) -> str | None:
+    writer = {node: kernel.option.backend for kernel in kernels for node in kernel.writes}
+    origins = {node: {node} for node in writer}
+    for node in left:
+        origins[node] = {origin for source in problem.sources[node] for origin in origins[source]}
+    read = {(o, k.option.backend) for k in kernels for node in k.reads for o in origins[node]}
+    crossings = [(writer[origin], reader) for origin, reader in read if writer[origin] != reader]
+    cost = fsum(
+        [kernel.option.seconds + _launch(problem, kernel.option) for kernel in kernels]
+        + [problem.transitions.get(crossing, 0.0) for crossing in crossings]
+    )
+    if not abs(cost - seconds) <= _ROUNDING * cost:
+        return f"it costs {cost} s, not {seconds} s"
+    return None
+
+
+def _why_wrong_bound(problem: Problem, claim: Certificate) -> str | None:
+    if not claim.lower_bound <= claim.seconds * (1 + _ROUNDING):
+        return f"lower bound {claim.lower_bound} s is above the cost {claim.seconds} s"
+    gap = max(0.0, claim.seconds - claim.lower_bound) / claim.seconds if claim.seconds else 0.0
+    if not abs(gap - claim.gap) <= _ROUNDING or claim.proved != (claim.gap <= _ROUNDING):
+        return f"gap {claim.gap}, proved {claim.proved}: the gap is {gap}"
+    return why_not_potentials(problem, claim.potentials, claim.lower_bound) if claim.potentials else None
+
+
+def why_not_potentials(problem: Problem, potentials: Sequence[float], lower_bound: float) -> str | None:
+    """Why these seconds for each node do not prove the bound. ``fsum`` rounds once, so its sign is exact."""
+    if len(potentials) != len(problem.sources):
+        return f"{len(potentials)} potentials for {len(problem.sources)} nodes"
+    for node, potential in enumerate(potentials):
+        if problem.free >> node & 1 and not potential <= 0:
+            return f"node {node} is free, its potential is {potential}"
+        if problem.redundant and not potential >= 0:
+            return f"node {node} may be computed twice, its potential is {potential}"
+    for option in problem.options:
+        held = [potentials[node] for node in members(option.inside)]
+        if not fsum([*held, -option.seconds, -_launch(problem, option)]) <= 0:
+            return f"option {option.id} holds {fsum(held)} s and costs less"
+    if _below(fsum(potentials), lower_bound):
+        return f"the potentials prove {fsum(potentials)} s, not {lower_bound} s"
+    return None
+
+
+def _launch(problem: Problem, option: Option) -> float:
+    return problem.launches.get(option.backend, problem.launch_seconds)
+
+
+def _below(small: float, large: float) -> bool:
+    """Whether it is less by more than rounding."""
+    return not small >= large - _ROUNDING * abs(large)

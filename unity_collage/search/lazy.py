@@ -1,0 +1,148 @@
+"""Lazy measurement: a proved cheapest plan without the price of every candidate.
+
+A price that is not known is replaced by a lower bound. Plans then cost no more than they really do, so if a plan
+that is cheapest under these prices contains only known ones, no plan is cheaper under the true prices: the search
+is done. Else those that promise most are measured, which raises their prices to the true ones, and the search is
+repeated. The scheme is that of lazy shortest paths (Dellin and Srinivasa, LazySP, 2016) with kernels for edges.
+
+Of the unknown ones in a plan only the dearest are measured in each round: as a rule they refute the plan alone, and
+the small ones beside them need never be measured.
+
+Option ids name candidates; *keys* name workloads, of which equal candidates share one. A key is measured once at most.
+
+Collage's second version measured only candidates that lie in no larger one of their backend, because ``cost(A + B)
+< cost(A) + cost(B)``. That is a guess: it fails for a kernel that is fused badly, and the best plan may give ``A``
+to one backend and ``B`` to another. ``assume_fusion_pays`` makes it, and keeps the lower bound that holds without
+it, so that the gap of the solution says what the guess may have cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..index_set import is_subset
+from .exact import cheapest_cover
+from .problem import NoCover, Option, Problem, Solution
+
+Price = float | str
+"""Seconds, or the reason why there is no price."""
+
+Measure = Callable[[Sequence[str]], Mapping[str, Price]]
+"""The prices of these keys."""
+
+_PART, _LEAST = 2, 8
+"""One in so many unknown keys of a plan is measured in each round, and at least so many: smaller parts save a few
+measurements more, and cost twice the rounds."""
+
+_CAUTION = 0.8
+"""A price below its bound proves the machine faster than was thought, and there may be more such prices."""
+
+
+@dataclass(frozen=True)
+class LazySolution:
+    """A plan, and what had to be known to prove it."""
+
+    solution: Solution
+    problem: Problem
+    """The last one: the true prices where they are known, lower bounds elsewhere."""
+    prices: Mapping[str, Price]
+    """What was measured, by key."""
+    bounds: Mapping[str, float]
+    """The lower bounds of the other keys."""
+    rounds: int
+    """How often a problem was solved."""
+    failed: tuple[str, ...]
+    """Keys whose price turned out to be lower than their bound: all bounds were lowered after that."""
+
+
+@dataclass
+class LazySearch:
+    """The search for one problem whose prices are not all known."""
+
+    keys: Mapping[int, str]
+    """The key of each candidate, by option id."""
+    bounds: Mapping[str, float]
+    """Seconds that each key costs at least; at least 0."""
+    make: Callable[[Mapping[str, Price]], Problem]
+    """The problem for given prices of all keys. Keys without a price are no options in it."""
+    measure: Measure
+    solve: Callable[[Problem], Solution] = cheapest_cover
+    assume_fusion_pays: bool = False
+    """Whether to measure nothing that lies in a larger priced candidate of its backend, unless nothing else is left."""
+    _prices: dict[str, Price] = field(default_factory=dict[str, Price], init=False)
+    _trust: float = field(default=1.0, init=False)
+    _failed: list[str] = field(default_factory=list[str], init=False)
+    _rounds: int = field(default=0, init=False)
+
+    def run(self) -> LazySolution:
+        """A plan as cheap as if all keys had been measured; raises NoCover if there is none."""
+        while True:
+            problem = self.make({**self._open(), **self._prices})
+            try:
+                solution = self._solved(self._considered(problem))
+            except NoCover as error:
+                wanted = self._that_could_help(problem, error)
+            else:
+                wanted = self._unknown(solution.chosen)
+                if not wanted:
+                    return self._finished(problem, solution)
+            self._learn(wanted)
+
+    def _solved(self, problem: Problem) -> Solution:
+        self._rounds += 1
+        return self.solve(problem)
+
+    def _finished(self, problem: Problem, solution: Solution) -> LazySolution:
+        if self.assume_fusion_pays:
+            bound = self._solved(problem).lower_bound
+            solution = replace(solution, lower_bound=min(bound, solution.lower_bound))
+        return LazySolution(solution, problem, self._prices, self._open(), self._rounds, tuple(self._failed))
+
+    def _open(self) -> dict[str, float]:
+        """The bounds of what is not known."""
+        return {key: bound * self._trust for key, bound in self.bounds.items() if key not in self._prices}
+
+    def _unknown(self, options: Iterable[Option]) -> list[str]:
+        """The keys of these options that are not known yet, each once."""
+        keys = (self.keys[option.id] for option in options)
+        return list(dict.fromkeys(key for key in keys if key not in self._prices))
+
+    def _considered(self, problem: Problem) -> Problem:
+        """The problem without the options that are assumed not to pay."""
+        if not self.assume_fusion_pays:
+            return problem
+        known = [option for option in problem.options if self.keys[option.id] in self._prices]
+        kept = tuple(
+            option
+            for option in problem.options
+            if self.keys[option.id] in self._prices or not any(_within(option, larger) for larger in known)
+        )
+        return replace(problem, options=kept)
+
+    def _that_could_help(self, problem: Problem, error: NoCover) -> list[str]:
+        """Unknown candidates of the node that cannot be computed, or else all.
+
+        They may be assumed not to pay, or turn out to have no price: then their nodes may perhaps be left behind.
+        """
+        there = self._unknown(option for option in problem.options if option.inside >> error.index & 1)
+        wanted = there or self._unknown(problem.options)
+        if not wanted:
+            raise error
+        return wanted
+
+    def _learn(self, wanted: Sequence[str]) -> None:
+        """Measure the dearest of ``wanted``; equally dear ones in the order in which they come."""
+        count = max(_LEAST, len(wanted) // _PART)
+        dearest = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
+        found = self.measure(dearest)
+        for key in dearest:
+            price = self._prices[key] = found[key]
+            if not isinstance(price, str) and price < self.bounds[key] * self._trust:
+                self._failed.append(key)
+                self._trust = _CAUTION * price / self.bounds[key]
+
+
+def _within(option: Option, larger: Option) -> bool:
+    same = option.backend == larger.backend
+    return same and option.inside != larger.inside and is_subset(option.inside, larger.inside)

@@ -1,0 +1,116 @@
+"""Linear and integer programs as lists, and the one door to HiGHS.
+
+Costs are scaled to a mean of 1 on the way in, since HiGHS works with absolute tolerances and prices are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+
+@dataclass(slots=True)
+class Model:
+    """Minimise the cost over columns ``0 <= x`` under rows ``lower <= sum of terms <= upper``."""
+
+    costs: list[float] = field(default_factory=list[float])
+    upper: list[float] = field(default_factory=list[float])
+    integer: list[bool] = field(default_factory=list[bool])
+    rows: list[tuple[float, float, list[tuple[int, float]]]] = field(
+        default_factory=list[tuple[float, float, list[tuple[int, float]]]]
+    )
+
+    def column(self, cost: float, upper: float = 1.0, integer: bool = False) -> int:
+        """A new column, by its number."""
+        self.costs.append(cost)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        return len(self.costs) - 1
+
+    def row(self, lower: float, terms: Iterable[tuple[int, float]], upper: float = float("inf")) -> int:
+        """A new row, by its number; each column may be named several times in ``terms``."""
+        summed: dict[int, float] = {}
+        for column, factor in terms:
+            summed[column] = summed.get(column, 0.0) + factor
+        self.rows.append((lower, upper, list(summed.items())))
+        return len(self.rows) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What HiGHS found."""
+
+    status: str
+    """``optimal``, ``infeasible`` or ``stopped``."""
+    values: list[float]
+    """Of the columns; empty without a feasible point."""
+    bound: float
+    """No integer point costs less."""
+    duals: list[float]
+    """Of the rows, where nothing is an integer."""
+    visited: int
+
+
+def minimise(model: Model, seconds: float, start: dict[int, float] | None = None) -> Outcome:
+    """Solve ``model`` on one thread, for at most so long; ``start`` is a feasible point, by integer column."""
+    scale = sum(model.costs) / max(1, sum(cost > 0.0 for cost in model.costs)) or 1.0
+    solver = highspy.Highs()
+    for option, value in _OPTIONS.items():
+        solver.setOptionValue(option, value)
+    solver.setOptionValue("time_limit", max(0.01, seconds))
+    solver.passModel(_program(model, scale))
+    if start:
+        columns = np.array(list(start), dtype=np.int32)
+        solver.setSolution(len(start), columns, np.array(list(start.values()), dtype=np.float64))
+    solver.run()
+    return _outcome(solver, any(model.integer), scale)
+
+
+_OPTIONS: dict[str, bool | int | float | str] = {
+    "output_flag": False,
+    "threads": 1,
+    "random_seed": 0,
+    "mip_rel_gap": 0.0,
+    "mip_abs_gap": 1e-7,
+}
+
+
+def _program(model: Model, scale: float) -> highspy.HighsLp:
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(model.costs), len(model.rows)
+    program.col_cost_ = np.array(model.costs) / scale
+    program.col_lower_, program.col_upper_ = np.zeros(len(model.costs)), np.array(model.upper)
+    program.row_lower_ = np.array([row[0] for row in model.rows])
+    program.row_upper_ = np.array([row[1] for row in model.rows])
+    matrix = program.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kRowwise
+    matrix.start_ = np.concatenate([[0], np.cumsum([len(row[2]) for row in model.rows])]).astype(np.int32)
+    matrix.index_ = np.array([column for row in model.rows for column, _ in row[2]], dtype=np.int32)
+    matrix.value_ = np.array([factor for row in model.rows for _, factor in row[2]], dtype=np.float64)
+    if any(model.integer):
+        kinds = highspy.HighsVarType
+        program.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in model.integer]
+    return program
+
+
+def _outcome(solver: highspy.Highs, integer: bool, scale: float) -> Outcome:
+    status, info, solution = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
+    name = "stopped"
+    if status == highspy.HighsModelStatus.kOptimal or status == highspy.HighsModelStatus.kModelEmpty:
+        name = "optimal"
+    elif status == highspy.HighsModelStatus.kInfeasible:
+        name = "infeasible"
+    feasible = name == "optimal" or info.primal_solution_status == int(
+        highspy.SolutionStatus.kSolutionStatusFeasible
+    )
+    bound = info.mip_dual_bound if integer else info.objective_function_value if name == "optimal" else 0.0
+    return Outcome(
+        status=name,
+        values=[float(value) for value in solution.col_value] if feasible else [],
+        bound=max(0.0, float(bound) * scale) if name != "infeasible" else 0.0,
+        duals=[float(dual) * scale for dual in solution.row_dual],
+        visited=max(0, int(info.mip_node_count)),
+    )

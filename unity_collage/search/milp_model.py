@@ -1,0 +1,176 @@
+"""The partitioning problem as an integer program, after the definition in ``problem``; cycles are not yet forbidden.
+
+A column for each option, taken or not, and for each free node, left behind or not. Where no node is computed
+twice, each node is covered once, and all else follows. Otherwise each wanted value is written once, an option needs its
+inputs, and what is written needs a reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..index_set import EMPTY, IndexSet, members
+from .linear import Model
+from .plans import is_usable
+from .problem import Option, Problem
+
+Terms = list[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanModel:
+    """The program, and what its columns mean."""
+
+    problem: Problem
+    model: Model
+    options: dict[int, Option]
+    """By column."""
+    columns: dict[int, int]
+    """Of the options, by id."""
+    left: dict[int, int]
+    """Columns of the free nodes."""
+    cover_rows: dict[int, int]
+    """The rows that say of a node that somebody makes it, with the node."""
+
+
+def plan_model(problem: Problem) -> PlanModel:
+    """The program of ``problem``."""
+    model = Model()
+    usable = [option for option in problem.options if is_usable(problem, option)]
+    columns = {option.id: model.column(problem.price(option), integer=True) for option in usable}
+    left = {index: model.column(0.0, integer=True) for index in members(problem.free)}
+    options = {columns[option.id]: option for option in usable}
+    cover = (_add_demand if problem.redundant else _add_cover)(problem, model, options, left)
+    if any(problem.transitions.values()):
+        _add_transitions(problem, model, options, left)
+    return PlanModel(problem, model, options, columns, left, cover)
+
+
+def _add_cover(
+    problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
+) -> dict[int, int]:
+    """Each node is in one kernel or left behind."""
+    holders: list[Terms] = [[] for _ in problem.sources]
+    for column, option in options.items():
+        for index in members(option.inside):
+            holders[index].append((column, 1.0))
+    for index, column in left.items():
+        holders[index].append((column, 1.0))
+    return {model.row(1.0, terms, 1.0): index for index, terms in enumerate(holders)}
+
+
+def _add_demand(
+    problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
+) -> dict[int, int]:
+    """What the caller wants is written once; inputs are written; what is written is read.
+
+    One of the options at most that write a node last is taken, so what any of them needs is asked for by their sum.
+    That each node is in some kernel follows from the rest, but makes the relaxed bound much better.
+    """
+    holders, writers, readers = _empty(problem), _empty(problem), _empty(problem)
+    asked: dict[tuple[int, int], Terms] = {}
+    made = [(column, option.inside, problem.outputs(option)) for column, option in options.items()]
+    made += [(column, 1 << index, 1 << index) for index, column in left.items()]
+    for column, inside, outputs in made:
+        for index in members(inside):
+            holders[index].append((column, 1.0))
+        for index in members(outputs):
+            writers[index].append((column, 1.0))
+        for index in members(problem.inputs(inside)):
+            readers[index].append((column, 1.0))
+            asked.setdefault((inside.bit_length() - 1, index), []).append((column, -1.0))
+    cover: dict[int, int] = {}
+    for index in members(problem.everything):
+        cover[model.row(1.0, holders[index])] = index
+        if problem.wanted >> index & 1:
+            cover[model.row(1.0, writers[index], 1.0)] = index
+        else:
+            model.row(-float("inf"), writers[index], 1.0)
+            model.row(0.0, readers[index] + _negative(writers[index]))
+    for (_, index), terms in asked.items():
+        model.row(0.0, writers[index] + terms)
+    return cover
+
+
+def _add_transitions(
+    problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
+) -> None:
+    """For each value and backend a column that says whether it is read there, through nodes left behind too."""
+    readers = _readers(problem, options)
+    backends = tuple(dict.fromkeys(option.backend for option in options.values()))
+    written: list[dict[str, Terms]] = [{} for _ in problem.sources]
+    for column, option in options.items():
+        for index in members(problem.outputs(option)):
+            written[index].setdefault(option.backend, []).append((column, 1.0))
+    read: dict[tuple[int, str], int] = {}
+    for index in range(len(problem) - 1, -1, -1):
+        for backend in backends:
+            tag = _tag(problem, model, read, left, index, backend, readers[index].get(backend, []))
+            if tag is None:
+                continue
+            for writer, terms in written[index].items():
+                seconds = 0.0 if writer == backend else problem.transitions.get((writer, backend), 0.0)
+                if seconds > 0.0:
+                    paid = model.column(seconds)
+                    model.row(-1.0, [(paid, 1.0), (tag, -1.0), *_negative(terms)])
+
+
+def _tag(
+    problem: Problem,
+    model: Model,
+    read: dict[tuple[int, str], int],
+    left: dict[int, int],
+    index: int,
+    backend: str,
+    readers: list[Terms],
+) -> int | None:
+    """The column of (value, backend), at least what each of its readers is; None if there are none."""
+    through = [
+        (read[after, backend], left[after])
+        for after in members(problem.readers[index] & problem.free)
+        if (after, backend) in read
+    ]
+    if not readers and not through:
+        return None
+    tag = read[index, backend] = model.column(0.0)
+    for terms in readers:
+        model.row(0.0, [(tag, 1.0), *_negative(terms)])
+    for after, behind in through:
+        model.row(-1.0, [(tag, 1.0), (after, -1.0), (behind, -1.0)])
+    return tag
+
+
+def _readers(problem: Problem, options: dict[int, Option]) -> list[dict[str, list[Terms]]]:
+    """For each value and backend the options that read it, in groups of which one at most is taken: those that
+    hold the same reader, or where options may overlap those that write the same node last.
+    """
+    found: list[dict[str, list[Terms]]] = [{} for _ in problem.sources]
+    grouped: dict[tuple[int, str, int], Terms] = {}
+    for column, option in options.items():
+        last = 1 << (option.inside.bit_length() - 1)
+        for index in members(problem.inputs(option.inside)):
+            groups = last if problem.redundant else problem.readers[index] & option.inside
+            for group in members(groups):
+                grouped.setdefault((index, option.backend, group), []).append((column, 1.0))
+    for (index, backend, _), terms in grouped.items():
+        found[index].setdefault(backend, []).append(terms)
+    return found
+
+
+def _empty(problem: Problem) -> list[Terms]:
+    return [[] for _ in problem.sources]
+
+
+def _negative(terms: Terms) -> Terms:
+    return [(column, -factor) for column, factor in terms]
+
+
+def chosen_in(plan: PlanModel, values: list[float]) -> list[Option]:
+    """The options that are taken at an integer point."""
+    return [option for column, option in plan.options.items() if values[column] > 0.5]
+
+
+def point_of(plan: PlanModel, chosen: tuple[Option, ...], left: IndexSet = EMPTY) -> dict[int, float]:
+    """The values of the integer columns in a plan."""
+    taken = {plan.columns[option.id] for option in chosen} | {plan.left[index] for index in members(left)}
+    return {column: float(column in taken) for column in [*plan.options, *plan.left.values()]}

@@ -1,0 +1,132 @@
+"""What the searches do with options that they have picked: see whether they are a plan, order and price them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from ..index_set import EMPTY, IndexSet, first_inside, members
+from .problem import Option, Problem, Solution
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A chosen option, or a node that is left behind."""
+
+    option: Option | None
+    first: int
+    inputs: IndexSet
+    outputs: IndexSet
+
+
+def is_usable(problem: Problem, option: Option) -> bool:
+    """Whether it can be in any valid plan by itself: it writes its last node and hides none that it must not."""
+    outputs = problem.outputs(option)
+    if not outputs >> (option.inside.bit_length() - 1) & 1:
+        return False
+    return problem.redundant or outputs == problem.outputs(Option(option.id, option.inside, option.seconds))
+
+
+def left_behind(problem: Problem, chosen: Sequence[Option]) -> IndexSet:
+    """The values that are wanted beside ``chosen`` and that none of them writes."""
+    wanted, written = problem.wanted, EMPTY
+    for option in chosen:
+        wanted |= problem.inputs(option.inside)
+        written |= problem.outputs(option)
+    left = waiting = wanted & ~written
+    while waiting:
+        last = waiting.bit_length() - 1
+        waiting ^= 1 << last
+        more = problem.inputs(1 << last) & ~written & ~left
+        left |= more
+        waiting |= more
+    return left
+
+
+def units_of(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list[Unit]:
+    """All that has a place in the order."""
+    kernels = [Unit(o, first_inside(o.inside), problem.inputs(o.inside), problem.outputs(o)) for o in chosen]
+    behind = [Unit(None, index, problem.inputs(1 << index), 1 << index) for index in members(left)]
+    return kernels + behind
+
+
+def dependencies(units: Sequence[Unit]) -> list[list[int]]:
+    """For each unit, the positions of those that write what it reads."""
+    writer = {index: position for position, unit in enumerate(units) for index in members(unit.outputs)}
+    return [sorted({writer[index] for index in members(unit.inputs)}) for unit in units]
+
+
+def order_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[int]:
+    """The positions of the units that can run, each as early as its first node allows; those of a cycle miss."""
+    waiting = [len(needed) for needed in needs]
+    readers: list[list[int]] = [[] for _ in units]
+    for position, needed in enumerate(needs):
+        for writer in needed:
+            readers[writer].append(position)
+    ready = [(unit.first, position) for position, unit in enumerate(units) if not waiting[position]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, position = heapq.heappop(ready)
+        order.append(position)
+        for reader in readers[position]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (units[reader].first, reader))
+    return order
+
+
+def cycles_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Some disjoint cycles of units that wait for each other, one at least if there are any."""
+    stuck = set(range(len(units))) - set(order_of(units, needs))
+    found: list[list[int]] = []
+    settled: set[int] = set()
+    for start in sorted(stuck):
+        path: list[int] = []
+        position = start
+        while position not in settled:
+            settled.add(position)
+            path.append(position)
+            position = next(needed for needed in needs[position] if needed in stuck)
+        if position in path:
+            found.append(path[path.index(position) :])
+    return found
+
+
+def plan_seconds(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> float:
+    """Prices, launches and transitions of ``units``, which can be put in an order."""
+    chosen = [unit.option for unit in units if unit.option is not None]
+    prices = [problem.price(option) for option in chosen]
+    return fsum(prices + _transitions(problem, units, needs)) if problem.transitions else fsum(prices)
+
+
+def _transitions(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[float]:
+    backend = {index: unit.option.backend for unit in units if unit.option for index in members(unit.outputs)}
+    behind: dict[int, frozenset[int]] = {index: frozenset((index,)) for index in backend}
+    for position in order_of(units, needs):
+        unit = units[position]
+        if unit.option is None:
+            behind[unit.first] = frozenset[int]().union(*(behind[index] for index in members(unit.inputs)))
+    reads = {
+        (origin, unit.option.backend)
+        for unit in units
+        if unit.option is not None
+        for index in members(unit.inputs)
+        for origin in behind[index]
+    }
+    crossings = ((backend[origin], reader) for origin, reader in sorted(reads) if backend[origin] != reader)
+    return [problem.transitions.get(crossing, 0.0) for crossing in crossings]
+
+
+def solution_of(
+    problem: Problem, chosen: Sequence[Option], algorithm: str, lower_bound: float = 0.0, visited: int = 0
+) -> Solution:
+    """``chosen``, known to be a valid plan, ordered and priced."""
+    left = left_behind(problem, chosen)
+    units = units_of(problem, chosen, left)
+    needs = dependencies(units)
+    ordered = tuple(o for position in order_of(units, needs) if (o := units[position].option) is not None)
+    seconds = plan_seconds(problem, units, needs)
+    return Solution(ordered, left, seconds, min(lower_bound, seconds), algorithm, visited)

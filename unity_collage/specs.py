@@ -1,0 +1,97 @@
+"""PartitionSpec: which rule proposes kernels of which backend for which target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tvm.target import Target
+
+from .backends import registry
+from .backends.base import Backend
+from .errors import CollageError
+from .graph import DataflowGraph, index_set
+from .index_set import first_inside
+from .placement import device_target, fields_of, why_not_refined
+from .rules import Declined, Found, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """``rule`` proposes kernels of ``backend`` for what runs on ``target``. Specs compare by value."""
+
+    name: str
+    target: Target = field(compare=False)
+    rule: Rule
+    backend: str
+    """The name of a backend, or of a code generator ``relax.ext.<name>`` in TVM."""
+    _fields: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_fields", json.dumps(fields_of(self.target), sort_keys=True))
+
+    def apply(self, graph: DataflowGraph, current: Target) -> Iterator[Found | Declined]:
+        """What the rule says with the spec's target in scope; what shall run on another target is declined.
+
+        A node runs on the target of its virtual device, or on ``current``.
+        """
+        with self.target:
+            answers = list(self.rule.apply(graph))
+        reasons = self._reasons(graph, current)
+        elsewhere = index_set(reasons)
+        for answer in answers:
+            if isinstance(answer, Found) and answer.inside & elsewhere:
+                first = first_inside(answer.inside & elsewhere)
+                yield Declined(first, answer.rule, reasons[first], "target")
+            else:
+                yield answer
+
+    def _reasons(self, graph: DataflowGraph, current: Target) -> dict[int, str]:
+        """Why the spec may not take a node, by index, for those that run on another target."""
+        by_target: dict[str, str | None] = {}
+        reasons: dict[int, str] = {}
+        for node in graph.nodes:
+            required = device_target(node.var.ty) or current
+            if str(required) not in by_target:
+                by_target[str(required)] = why_not_refined(self.target, required)
+            reason = by_target[str(required)]
+            if reason is not None:
+                reasons[node.index] = reason
+        return reasons
+
+
+def gathered(
+    backends: Iterable[Backend], given: Sequence[PartitionSpec], graph: DataflowGraph, current: Target
+) -> tuple[PartitionSpec, ...]:
+    """The specs for one function: ``given`` by the user, and one of each backend for each target in it.
+
+    Raises CollageError for two specs of one name, and where ``given`` names a backend that cannot be used.
+    """
+    found: dict[str, str] = {}
+    for spec in given:
+        if spec.name in found:
+            raise _conflict(spec.name, found[spec.name], "given by the caller too")
+        found[spec.name] = "given by the caller"
+        registry.usable(spec.backend)
+    specs = list(given)
+    for backend in backends:
+        if backend.name in found:
+            raise _conflict(backend.name, found[backend.name], f"that of backend {backend.name}")
+        for target in targets_of(graph, current):
+            specs.append(PartitionSpec(backend.name, target, backend.rule(target), backend.name))
+    return tuple(specs)
+
+
+def targets_of(graph: DataflowGraph, current: Target) -> list[Target]:
+    """``current``, and the targets of its kind that virtual devices in the function have."""
+    found = {json.dumps(fields_of(current)): current}
+    for node in graph.nodes:
+        target = device_target(node.var.ty)
+        if target is not None and target.kind.name == current.kind.name:
+            found.setdefault(json.dumps(fields_of(target)), target)
+    return list(found.values())
+
+
+def _conflict(name: str, first: str, second: str) -> CollageError:
+    return CollageError(f"two partition specs are named {name!r}: one {first}, one {second}")

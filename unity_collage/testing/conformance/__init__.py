@@ -1,0 +1,7 @@
+"""The conformance kit: does a backend keep what backends promise? One named check for each promise."""
+
+from .cases import CASES, Case, case
+from .examine import examine
+from .verdicts import CHECKS, Report, State, Verdict
+
+__all__ = ["CASES", "CHECKS", "Case", "Report", "State", "Verdict", "case", "examine"]

@@ -1,0 +1,184 @@
+"""Kernels of the backend under examination, inside a worker process: made, run, and compared with numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from ... import library_file, reference
+from ...backends.base import Backend
+from ...build import build
+from ...cost.compare import why_wrong
+from ...cost.guard import outputs_of
+from ...cost.inputs import random_inputs
+from ...cost.judge import Trial, outputs_or_refusal, outvoted, trials
+from ...cost.kernels import build_kernel, output_tensors
+from ...cost.refusal import Refusal, Refused, refusal_of
+from ...cost.storage.rows import Kind
+from ...cost.tolerance import tolerances
+from ...graph.extract import LIFTED
+from ...graph.outline import global_var
+from ...passes.fuse_remaining import FuseRemaining
+from ...passes.offload_byoc import OffloadBYOC
+from ...passes.outlined import external_function
+
+Stage = Callable[[str], None]
+Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""From the inputs of a kernel to its results."""
+
+
+def examined(func: relax.Function, backend: Backend, target: Target, stage: Stage) -> str | None:
+    """Make the kernel of ``func``, run it between guard pages on two sets of inputs, and on the first one again.
+
+    The result is how the second time differs, or None; raises Refused for all that is wrong otherwise.
+    """
+    stage("computing the reference")
+    asked, count = trials(func), _activations(func)
+    stage("building")
+    with compile_errors():
+        kernel, constants = build_kernel(func, asked[0].inputs, backend, target)
+    stage("running")
+    results = outputs_or_refusal(func, asked, kernel, constants)
+    for refusal in outvoted(func, asked, {backend.name: results}).values():
+        raise Refused(refusal)
+    stage("running again")
+    again = outputs_of(kernel, asked[0].inputs[:count], constants, func, at_end=True)
+    equal = all(one.tobytes() == other.tobytes() for one, other in zip(results[0], again, strict=True))
+    return None if equal else "two runs on equal inputs, with another between them, differ"
+
+
+@contextmanager
+def compile_errors() -> Iterator[None]:
+    """An exception inside is a refusal: the code generator could not."""
+    try:
+        yield
+    except Exception as error:  # a foreign compiler failed: that is the answer
+        raise Refused(refusal_of(error, Kind.COMPILE_ERROR)) from error
+
+
+def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
+    """One module of all ``funcs``, those with constants twice, with other constants; raises Refused."""
+    drawn = [(func, random_inputs(func)) for func in funcs]
+    drawn += [(func, random_inputs(func, seed=7)) for func in funcs if int(func.attrs[LIFTED])]
+    symbols = [f"kernel_{i}" for i in range(len(drawn))]
+    external = [
+        external_function(_bound(func, arrays), backend.name, "candidate", symbol)
+        for (func, arrays), symbol in zip(drawn, symbols, strict=True)
+    ]
+    assert backend.codegen is not None
+    with compile_errors():
+        modules = list(backend.codegen(external, {}, {}))
+    for (func, arrays), symbol in zip(drawn, symbols, strict=True):
+        kernel = _function(modules, symbol)
+        if kernel is None:
+            reason = f"of {len(drawn)} functions given at once {symbol} is in no module"
+            raise Refused(Refusal(reason, Kind.COMPILE_ERROR))
+        _verify(func, [_trial(func, arrays)], _destination_passing(func, kernel), symbol)
+
+
+def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, path: Path) -> None:
+    """Write a library with a function ``run_<i>`` for each of ``funcs``, as ``Program.save`` does."""
+    with target:
+        mod = FuseRemaining()(OffloadBYOC()(_program(funcs, backend)))
+    library_file.export(build(mod, target), path)
+
+
+def load(funcs: Sequence[relax.Function], path: Path) -> None:
+    """Run what :func:`export` wrote; raises Refused for numbers that are not those of numpy."""
+    machine = relax.VirtualMachine(library_file.read(path), tvm.cpu())
+    for number, func in enumerate(funcs):
+        _verify(func, trials(func), _returning(machine[f"run_{number}"]), f"function {number}")
+
+
+def _verify(func: relax.Function, asked: list[Trial], run: Run, name: str) -> None:
+    """Raises Refused unless ``run`` computes ``func``."""
+    results = [run(trial.inputs[: _activations(func)]) for trial in asked]
+    for trial, got in zip(asked, results, strict=True):
+        wrong = None if trial.expected is None else why_wrong(got, trial.expected, tolerances(func))
+        if wrong is not None:
+            raise Refused(Refusal(f"{name}: {wrong.reason}", wrong.kind))
+    for refusal in outvoted(func, asked, {name: results}).values():
+        raise Refused(refusal)
+
+
+def _trial(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
+    """Inputs and what numpy makes of them."""
+    bare = func.without_attr(LIFTED)
+    try:
+        return Trial(arrays, reference.run(bare, arrays))
+    except reference.Unsupported:
+        return Trial(arrays, None)
+
+
+def _activations(func: relax.Function) -> int:
+    return len(func.params) - int(func.attrs[LIFTED])
+
+
+def _bound(func: relax.Function, arrays: Sequence[np.ndarray]) -> relax.Function:
+    """``func`` with its lifted constants inside, as it is in a program."""
+    first = _activations(func)
+    values: Mapping[Any, Any] = {
+        var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])
+    }
+    bare = func.without_attr(LIFTED)
+    return bare.bind_params(values) if values else bare
+
+
+def _function(modules: Sequence[tvm.runtime.Module], symbol: str) -> Any:
+    """The function ``symbol`` of the first module that has one."""
+    for module in modules:
+        if module.implements_function(symbol, query_imports=True):
+            return module.get_function(symbol, query_imports=True)
+    return None
+
+
+def _destination_passing(func: relax.Function, kernel: Any) -> Run:
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        outputs = output_tensors(func)
+        kernel(*map(tvm.runtime.tensor, arrays), *outputs)
+        return [output.numpy() for output in outputs]
+
+    return run
+
+
+def _returning(function: Any) -> Run:
+    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        result = function(*map(tvm.runtime.tensor, arrays))
+        results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+        return [tensor.numpy() for tensor in results]
+
+    return run
+
+
+def _program(funcs: Sequence[relax.Function], backend: Backend) -> IRModule:
+    """A module as SearchPartition leaves it: ``run_<i>`` calls the kernel of ``funcs[i]``."""
+    functions: dict[relax.GlobalVar, relax.Function] = {}
+    for number, func in enumerate(funcs):
+        symbol, arrays, count = f"kernel_{number}", random_inputs(func), _activations(func)
+        constants: list[relax.Expr] = []
+        if backend.codegen is None:
+            kernel = func.without_attr(LIFTED).with_attr("Primitive", 1)
+            constants = [relax.const(array) for array in arrays[count:]]
+        else:
+            kernel = external_function(_bound(func, arrays), backend.name, "candidate", symbol)
+        callee = global_var(symbol, kernel)
+        functions[callee] = kernel
+        name = f"run_{number}"
+        params = [relax.Var(param.name, param.ty) for param in func.params[:count]]
+        builder = relax.BlockBuilder()
+        with builder.function(name, params):
+            with builder.dataflow():
+                call = relax.Call(callee, [*params, *constants], ret_ty=func.ret_ty)
+                result = builder.emit_output(call)
+            builder.emit_func_output(result)
+        caller = builder.get()[name]
+        functions[global_var(name, caller)] = caller
+    return relax.transform.Normalize()(IRModule(functions))

@@ -1,0 +1,125 @@
+"""What the kit checks, what it found, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+CHECKS: Mapping[str, str] = {
+    "value": "Make it a module-level unity_collage.Backend(...) whose name is an identifier.",
+    "rule": "Build the rule of frozen values: name predicates by functions of the module, not by lambdas made in it.",
+    "availability": "Return None or one sentence from why_unavailable; look for files or distributions, "
+    "and import or load the library in codegen.",
+    "fingerprint": "Return one line with the library's name, version and instruction set: prices are kept under it.",
+    "proposals": "Yield Found(inside, rule, label) for convex groups of one dataflow block, Declined for all else.",
+    "order": "Walk graph.nodes in order; never iterate over a set, and ask nothing that changes.",
+    "refusals": "Let every why_not return None or a sentence, never False or an empty text.",
+    "made": "Decline in the rule what the code generator cannot make, by the same condition.",
+    "runs": "A kernel takes its inputs, then its outputs, and returns: it raises for what it cannot compute, "
+    "and never ends the process.",
+    "numbers": "Compare with unity_collage.reference.run on the case that is named; mind odd extents, edge values "
+    "and every element of every output.",
+    "bounds": "Read and write inside of the tensors only, and never write to an input.",
+    "repeatable": "Keep no state between two calls of a kernel; write scratch memory before you read it.",
+    "outputs": "A tuple is one output tensor a field, behind the inputs, in its order.",
+    "constants": "Constants are inside the functions that codegen is given: keep their data in the module.",
+    "together": "Return modules with a function for the global_symbol of each function, with constants of its own.",
+    "exported": "Return modules that can be saved, and whose loader is there without your Python package: "
+    "generated code, or the compiled kernel itself.",
+    "pool": "Link the library against the OpenMP runtime that is loaded already (libgomp), or run it on one thread.",
+    "threads": "Start no threads: use the OpenMP pool as it is set, or one thread.",
+    "errors": "Let codegen raise an exception that says which operator it cannot make.",
+}
+"""By name what to do when a check fails, in the order of the report."""
+
+
+class State(Enum):
+    """How a check ended."""
+
+    PASSED = "ok"
+    FAILED = "FAILED"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One check in one line."""
+
+    check: str
+    state: State
+    line: str
+    findings: tuple[str, ...] = ()
+    """All that is wrong; the line names the first."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do; empty where nothing failed."""
+        return CHECKS[self.check] if self.state is State.FAILED else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdicts on one backend, in the order of ``CHECKS``."""
+
+    backend: str
+    verdicts: tuple[Verdict, ...]
+    unavailable: str | None = None
+    """Why the backend cannot run here; then only what needs no library was checked."""
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for verdict in self.verdicts if verdict.state is State.FAILED)
+
+    def __getitem__(self, check: str) -> Verdict:
+        return next(verdict for verdict in self.verdicts if verdict.check == check)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, findings: int = 4) -> Iterator[str]:
+        """A line a check; below one that failed so many more of its findings, and what to do."""
+        for verdict in self.verdicts:
+            yield f"{verdict.state.value:8}{verdict.check:14}{verdict.line}"
+            yield from (f"{'':22}{finding}" for finding in verdict.findings[1 : 1 + findings])
+            if verdict.remedy:
+                yield f"{'':22}-> {verdict.remedy}"
+
+
+def counted(count: int, what: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+class Notes:
+    """What is found while an examination runs."""
+
+    def __init__(self) -> None:
+        self._findings: dict[str, dict[str, None]] = {}
+        self._passed: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
+
+    def found(self, check: str, finding: str) -> None:
+        """Something is wrong."""
+        self._findings.setdefault(check, {})[finding] = None
+
+    def passed(self, check: str, line: str) -> None:
+        """Unless something was found, this is what holds."""
+        self._passed[check] = line
+
+    def skipped(self, reason: str, *checks: str) -> None:
+        """These were not examined, unless they were."""
+        for check in checks:
+            self._skipped.setdefault(check, reason)
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(self._verdict(check) for check in CHECKS)
+
+    def _verdict(self, check: str) -> Verdict:
+        findings = list(self._findings.get(check, {}))
+        if findings:
+            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+            return Verdict(check, State.FAILED, findings[0] + more, tuple(findings))
+        if check in self._passed:
+            return Verdict(check, State.PASSED, self._passed[check])
+        return Verdict(check, State.SKIPPED, self._skipped.get(check, "it was not reached"))

@@ -1,0 +1,182 @@
+"""The worker process of the conformance kit: a backend, its rule and its kernels can do no harm to the examiner.
+
+Started as ``python -m unity_collage.testing.conformance.worker FD``; requests and replies are JSON lines on a socket
+at file descriptor FD, as those of :mod:`unity_collage.cost.worker`. Each request is answered by any number of
+``{"stage": ...}``, then ``{"reply": {...}}`` or ``{"reason": ..., "kind": ...}``.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from ... import runtime
+from ...backends.base import Backend
+from ...cost import surroundings
+from ...cost.guard import READ_OUTSIDE, WROTE_INPUT, WROTE_OUTSIDE
+from ...cost.kernels import NoKernel
+from ...cost.refusal import Refusal, Refused, refusal_of
+from ...cost.storage.rows import Kind
+from ...errors import CollageError
+from ...graph import SubGraph, extract
+from ...passes.outlined import external_function
+from ...program import RUNTIMES
+from ...runtime.guards import watch_guards
+from ...target import host_target
+from .. import fake_backend
+from . import kernels
+from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
+
+Say = Callable[[Answer], None]
+
+
+class Worker:
+    """Answers requests about the backend that it meets first."""
+
+    def __init__(self, say: Say, scope: ExitStack):
+        self._say, self._scope = say, scope
+        self._target = host_target()
+        self._backend: Any = None
+        self._asked: dict[str, Asked] = {}
+        self._allowed_threads = _threads() + runtime.num_threads() - 1
+
+    def answer(self, request: Answer) -> None:
+        """Say all there is to say to one request; its other fields are the arguments of the method it asks for."""
+        arguments = dict(request)
+        method = getattr(self, arguments.pop("ask"))
+        try:
+            self._say({"reply": method(**arguments)})
+        except Refused as refused:
+            self._refuse(refused.refusal)
+        except (NoKernel, CollageError) as error:
+            self._refuse(Refusal(str(error), Kind.COMPILE_ERROR))
+        except Exception as error:  # foreign code failed: that is the answer
+            self._refuse(refusal_of(error, Kind.RUN_ERROR))
+
+    def meet(self, where: str) -> Answer:
+        """Import the backend and ask whether it can be used here; whoever loads something meanwhile is told on."""
+        watch = Watch()
+        self._backend = resolve(where)
+        answer: Answer = {"imported": watch.libraries(), "value": why_no_value(self._backend)}
+        if answer["value"] is None:
+            reason = self._backend.why_unavailable()
+            answer |= {"name": self._backend.name, "unavailable": reason, "asked": watch.everything()}
+            answer["stays_in_ir"] = self._backend.codegen is None
+            if ":" in where:
+                self._scope.enter_context(fake_backend.only_backends(self._backend))
+        return answer
+
+    def rule(self) -> Answer:
+        return {"problem": why_no_rule(self._backend, self._target)}
+
+    def fingerprint(self) -> Answer:
+        texts = [self._backend.fingerprint() for _ in range(2)]
+        return {"texts": [text if isinstance(text, str) else repr(text) for text in texts],
+                "is_text": isinstance(texts[0], str)}  # fmt: skip
+
+    def proposals(self, case: str, function: str) -> Answer:
+        return self._case(case, function).described()
+
+    def kernel(self, case: str, function: str, number: int, threads: int | None = None) -> Answer:
+        if threads is not None:
+            self._allowed_threads += threads - runtime.num_threads()
+            runtime.set_num_threads(threads)
+        func = self._case(case, function).kernel(number)
+        differs = kernels.examined(func, self._backend, self._target, self._stage)
+        surplus = max(0, _threads() - self._allowed_threads)
+        self._allowed_threads += surplus
+        return {"differs": differs, "surplus_threads": surplus, "conflict": runtime.why_pools_conflict(),
+                "function": tvm.ir.save_json(func)}  # fmt: skip
+
+    def declined(self, case: str, function: str, index: int) -> Answer:
+        """What the code generator does with a function that the rule has refused."""
+        func = extract(SubGraph(self._case(case, function).graph, 1 << index))
+        external = external_function(func, self._backend.name, "declined", "declined")
+        self._stage("building")
+        with kernels.compile_errors():
+            self._backend.codegen([external], {}, {})
+        return {}
+
+    def together(self, functions: list[str]) -> Answer:
+        self._stage("building")
+        kernels.together(_functions(functions), self._backend)
+        return {}
+
+    def export(self, functions: list[str], path: str) -> Answer:
+        self._stage("exporting")
+        kernels.export(_functions(functions), self._backend, self._target, Path(path))
+        return {}
+
+    def load(self, functions: list[str], path: str) -> Answer:
+        """Asked of a process that has not met the backend."""
+        self._stage("loading")
+        for name in RUNTIMES:
+            if runtime.why_unavailable(name) is None:
+                runtime.load(name)
+        kernels.load(_functions(functions), Path(path))
+        return {}
+
+    def _case(self, name: str, function: str) -> Asked:
+        if name not in self._asked:
+            assert isinstance(self._backend, Backend)
+            self._asked[name] = Asked(self._backend, tvm.ir.load_json(function), self._target)
+        return self._asked[name]
+
+    def _stage(self, name: str) -> None:
+        self._say({"stage": name})
+
+    def _refuse(self, refusal: Refusal) -> None:
+        kind = None if refusal.kind is None else refusal.kind.value
+        self._say({"reason": refusal.reason, "kind": kind})
+
+
+def _functions(texts: list[str]) -> list[relax.Function]:
+    return [tvm.ir.load_json(text) for text in texts]
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def _watch_guards(file: int) -> None:
+    """A touch of a guard page is said on the socket before the process ends."""
+
+    def line(reason: str) -> str:
+        return json.dumps({"reason": reason, "kind": Kind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
+
+    watch_guards(
+        file,
+        wrote_outside=line(WROTE_OUTSIDE),
+        read_outside=line(READ_OUTSIDE),
+        wrote_input=line(WROTE_INPUT),
+    )
+
+
+def main() -> None:
+    """Serve requests until the other end closes."""
+    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
+
+        def say(message: Answer) -> None:
+            connection.sendall(json.dumps(message).encode() + b"\n")
+
+        hello = json.loads(requests.readline())
+        sys.path += [folder for folder in hello["path"] if folder not in sys.path]
+        runtime.set_num_threads(hello["threads"])
+        _watch_guards(connection.fileno())
+        surroundings.limit_memory(hello["memory_bytes"])
+        with ExitStack() as scope:
+            worker = Worker(say, scope)
+            for line in requests:
+                worker.answer(json.loads(line))
+
+
+if __name__ == "__main__":
+    main()
