@@ -1,6 +1,6 @@
 """Accuracy over the model zoo: forced and odd mixed plans against ONNX Runtime, every tenth inner tensor too.
 
-usage: accuracy.py [MODEL ...]
+usage: accuracy.py [--unseen] [MODEL ...]
 
 Nothing is measured: prices are drawn by hash, so that plans mix backends in ways that true prices never would.
 Prints the largest error over the range of its tensor for each plan, and exits with 1 if any is above 1e-3.
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import networks
 import numpy as np
 import onnx
 import onnxruntime
@@ -57,10 +58,11 @@ class HashedCost:
         return Cost(seconds, seconds, seconds, 1, "formula")
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     worst = 0.0
-    for name in names or models.names():
-        model = tapped(models.load(name))
+    named = [argument for argument in arguments if argument != "--unseen"]
+    for name in named or networks.names("--unseen" in arguments):
+        model = tapped(networks.load(name))
         feeds = models.inputs(model, seed=3)
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         expected = [np.asarray(value) for value in session.run(None, feeds)]

@@ -21,8 +21,9 @@ from unity_collage.cost.database import CostDatabase
 from unity_collage.cost.measured import MeasuredCost
 from unity_collage.frontend import import_model
 from unity_collage.graph import DataflowGraph
-from unity_collage.passes import AnnotateCandidates, ChannelsLast, EstimateCosts, Prepare
+from unity_collage.passes import EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
+from unity_collage.passes.pipeline import annotating
 from unity_collage.passes.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
 from unity_collage.search.lazy import LazySearch, LazySolution, Price
@@ -75,7 +76,7 @@ def eager(name: str, model: MeasuredCost) -> Eager:
     """Everything of ``main`` in the zoo's model ``name`` measured."""
     mod: IRModule = import_model(models.load(name))[0]
     with host_target():
-        for step in (Prepare(), ChannelsLast(), AnnotateCandidates(), EstimateCosts(model)):
+        for step in (*annotating(), EstimateCosts(model)):
             mod = step(mod)
         func = mod["main"]
         assert isinstance(func, relax.Function)

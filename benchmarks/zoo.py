@@ -1,7 +1,9 @@
 """All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and float32.
 
-usage: zoo.py [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
+usage: zoo.py [--unseen] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
               [--database FILE] [--refine] [--json FILE] [--plot FILE.svg]
+
+``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them.
 
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor by arithmetic alone at the machine's measured
@@ -22,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import networks
 import numpy as np
 import onnx
 from rich.console import Console
@@ -53,7 +56,8 @@ def main(arguments: list[str]) -> None:
         "target": str(uc.host_target()),
         "peak_flops": peak.flops * peak.threads,
     }
-    for name in options.models or [name for name in models.names() if name not in known["models"]]:
+    every = networks.names(options.unseen)
+    for name in options.models or [name for name in every if name not in known["models"]]:
         known["models"][name] = _row(name, options, database)
         if options.json:
             Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
@@ -64,7 +68,7 @@ def main(arguments: list[str]) -> None:
 
 def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> dict[str, Any]:
     """Everything about one model."""
-    model = models.load(name)
+    model = networks.load(name)
     feeds = models.inputs(model)
     print(f"{name}: compiling", file=sys.stderr, flush=True)
     begin = time.perf_counter()
@@ -207,7 +211,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="+", choices=models.names(), metavar="NAME")
+    parser.add_argument("--unseen", action="store_true", help="the networks of unseen/ in place of the zoo")
+    everything = [*networks.names(False), *networks.names(True)]
+    parser.add_argument("--models", nargs="+", choices=everything, metavar="NAME")
     parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS), default=list(AGAINST))
     parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
     parser.add_argument("--rounds", type=int, default=7)

@@ -30,6 +30,12 @@ def test_names_are_the_models_of_the_benchmarks():
     assert models.names() == ALL
 
 
+def test_a_folder_of_other_graphs_has_its_own_names(tmp_path):
+    onnx.save(models.load("mnist_mlp"), tmp_path / "mine.onnx")
+    assert models.names(tmp_path) == ("mine",)
+    assert len(models.load("mine", tmp_path).graph.node) == len(models.load("mnist_mlp").graph.node)
+
+
 def test_weights_are_drawn_the_same_everywhere():
     first, second = models.load("mnist_mlp"), models.load("mnist_mlp")
     assert first.SerializeToString() == second.SerializeToString()

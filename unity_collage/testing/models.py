@@ -26,9 +26,9 @@ _FLAGS = 2
 """Integers that index nothing are flags: 0 or 1."""
 
 
-def names() -> tuple[str, ...]:
-    """Every model there is, in alphabetical order."""
-    return tuple(sorted(path.stem for path in _LIGHT.glob("*.onnx")))
+def names(folder: Path | None = None) -> tuple[str, ...]:
+    """Every built-in model, or every one in a ``folder`` of others, in alphabetical order."""
+    return tuple(sorted(path.stem for path in (folder or _LIGHT).glob("*.onnx")))
 
 
 def load(name: str, folder: Path | None = None) -> onnx.ModelProto:

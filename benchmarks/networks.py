@@ -1,0 +1,21 @@
+"""The networks that the benchmarks run: the zoo of the package, and those of ``unseen/`` that nothing was tuned for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+
+from unity_collage.testing import models
+
+UNSEEN = Path(__file__).resolve().parent / "unseen"
+
+
+def names(unseen: bool) -> tuple[str, ...]:
+    """All networks of one of the two kinds, in alphabetical order."""
+    return models.names(UNSEEN if unseen else None)
+
+
+def load(name: str) -> onnx.ModelProto:
+    """A network of either kind, with its weights drawn. Raises ModelError for a name that is not there."""
+    return models.load(name, UNSEEN if name in names(unseen=True) else None)

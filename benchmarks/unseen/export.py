@@ -1,0 +1,305 @@
+"""Make the light graphs of this folder: architectures that nothing here was tuned for, weights as notes to draw.
+
+usage: export.py OUT_FOLDER [NAME ...]
+
+Needs torch, timm, transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics
+of batch norms are those of one random batch, so that values neither vanish nor explode; then every weight of more than
+``INLINE`` elements becomes a note: name, shape, seed, mean and standard deviation, from which
+``unity_collage.testing.models.load(name, folder)`` draws it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import warnings
+import zlib
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+INLINE = 48
+"""Weights of so many elements are kept as they are; shapes and scalars are below."""
+
+IMAGE = (1, 3, 224, 224)
+SEQUENCE = 64
+
+
+class Nothing(type):
+    """A class that has every attribute, but dunders."""
+
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class NoTorchvision(MetaPathFinder, Loader):
+    """Empty modules in place of torchvision: timm imports names of it, and none of them runs here."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "torchvision":
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        def attribute(name: str) -> type:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return Nothing(name, (nn.Module,), {})
+
+        module.__getattr__ = attribute
+
+
+def timm_model(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """An image classifier of timm."""
+    if not any(isinstance(finder, NoTorchvision) for finder in sys.meta_path):
+        sys.meta_path.insert(0, NoTorchvision())
+    import timm  # pyright: ignore[reportMissingImports]
+
+    return timm.create_model(name, exportable=True), torch.randn(IMAGE)
+
+
+class ShuffleUnit(nn.Module):
+    """ShuffleNet V2 (Ma et al. 2018), figure 3 (c) and (d): half of the channels pass, then channels are shuffled."""
+
+    def __init__(self, channels: int, out: int, stride: int):
+        super().__init__()
+        self.stride = stride
+        half = out // 2
+        entry = channels if stride == 2 else half
+        self.main = nn.Sequential(
+            *_pointwise(entry, half), *_depthwise(half, stride), *_pointwise(half, half)
+        )
+        self.side = (
+            nn.Sequential(*_depthwise(channels, 2), *_pointwise(channels, half)) if stride == 2 else None
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.side is None:
+            kept, x = x.chunk(2, 1)
+        else:
+            kept = self.side(x)
+        both = torch.cat([kept, self.main(x)], 1)
+        n, c, h, w = both.shape
+        return both.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+
+def _pointwise(channels: int, out: int) -> list[nn.Module]:
+    return [nn.Conv2d(channels, out, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+
+
+def _depthwise(channels: int, stride: int) -> list[nn.Module]:
+    return [
+        nn.Conv2d(channels, channels, 3, stride, 1, groups=channels, bias=False),
+        nn.BatchNorm2d(channels),
+    ]
+
+
+def shufflenet_v2() -> tuple[nn.Module, torch.Tensor]:
+    """ShuffleNet V2, 1.0x."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 24, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(24),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]
+    channels = 24
+    for out, repeats in ((116, 4), (232, 8), (464, 4)):
+        for number in range(repeats):
+            layers.append(ShuffleUnit(channels, out, 2 if number == 0 else 1))
+            channels = out
+    layers += [*_pointwise(464, 1024), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000)]
+    return nn.Sequential(*layers), torch.randn(IMAGE)
+
+
+class UNet(nn.Module):
+    """U-Net (Ronneberger et al. 2015) with padding and batch norm, 32 channels at the top."""
+
+    def __init__(self, top: int = 32, depth: int = 4, classes: int = 2):
+        super().__init__()
+        widths = [top << level for level in range(depth + 1)]
+        ins = [3, *widths]
+        self.down = nn.ModuleList(self._double(i, o) for i, o in zip(ins, widths, strict=False))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(w, w // 2, 2, 2) for w in widths[:0:-1])
+        self.merge = nn.ModuleList(self._double(w, w // 2) for w in widths[:0:-1])
+        self.head = nn.Conv2d(top, classes, 1)
+
+    @staticmethod
+    def _double(channels: int, out: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(channels, out, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(out),
+            nn.ReLU(),
+            nn.Conv2d(out, out, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(out),
+            nn.ReLU(),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = []
+        for level, block in enumerate(self.down):
+            x = block(x if level == 0 else nn.functional.max_pool2d(x, 2))
+            kept.append(x)
+        for up, merge, skip in zip(self.up, self.merge, kept[-2::-1], strict=True):
+            x = merge(torch.cat([skip, up(x)], 1))
+        return self.head(x)
+
+
+def unet() -> tuple[nn.Module, torch.Tensor]:
+    return UNet(), torch.randn(1, 3, 256, 256)
+
+
+class Hidden(nn.Module):
+    """A language model of transformers from token ids to its first result."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model(input_ids=ids, use_cache=False, return_dict=False)[0]
+
+
+def distilgpt2() -> tuple[nn.Module, torch.Tensor]:
+    """DistilGPT2's decoder with its causal mask, prefill of 64 tokens; a table of 8,192 entries."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    config = transformers.GPT2Config(n_layer=6, vocab_size=8192, attn_implementation="eager")
+    return Hidden(transformers.GPT2LMHeadModel(config)), torch.randint(0, 8192, (1, SEQUENCE))
+
+
+def t5_small_encoder() -> tuple[nn.Module, torch.Tensor]:
+    """T5-small's encoder: RMS norm, relative position bias; a table of 8,192 entries."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = transformers.T5Config(vocab_size=8192, d_model=512, d_ff=2048, num_layers=6, num_heads=8)
+            self.model = transformers.T5EncoderModel(config)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.model(input_ids=ids, return_dict=False)[0]
+
+    return Encoder(), torch.randint(0, 8192, (1, SEQUENCE))
+
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
+    "convnext_tiny": lambda: timm_model("convnext_tiny"),
+    "densenet121": lambda: timm_model("densenet121"),
+    "distilgpt2": distilgpt2,
+    "efficientnet_b0": lambda: timm_model("efficientnet_b0"),
+    "mobilenetv3_large_100": lambda: timm_model("mobilenetv3_large_100"),
+    "regnety_008": lambda: timm_model("regnety_008"),
+    "shufflenet_v2": shufflenet_v2,
+    "t5_small_encoder": t5_small_encoder,
+    "unet": unet,
+}
+
+
+def exported(name: str) -> onnx.ModelProto:
+    """The whole ONNX model."""
+    torch.manual_seed(zlib.crc32(name.encode()))
+    model, value = MODELS[name]()
+    without_constants(model)
+    settled(model, value)
+    with TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            model.eval(),
+            (value,),
+            path,
+            opset_version=18,
+            input_names=["x"],
+            output_names=["y"],
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        return onnx.load(path)
+
+
+def without_constants(model: nn.Module) -> None:
+    """Biases of zeros, norms of ones and layer scales of 1e-6 become what training makes of them: all different.
+
+    Constants would be folded away, which a trained model does not allow.
+    """
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.numel() > 1 and float(parameter.detach().std()) == 0.0:
+                centre = 0.0 if name == "bias" else 0.1 if name == "gamma" else 1.0
+                parameter.data = centre + 0.05 * torch.randn_like(parameter)
+
+
+def settled(model: nn.Module, value: torch.Tensor) -> None:
+    """Batch norms take the statistics of one batch."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    model.eval()
+    for norm in norms:
+        norm.momentum = 1.0
+        norm.train()
+    with torch.no_grad():
+        model(torch.randn(4, *value.shape[1:]))
+
+
+def is_table(value: np.ndarray) -> bool:
+    """Whether values repeat, as in a mask: no weight that could be drawn."""
+    return 1 < len(np.unique(value)) < value.size // 4
+
+
+def lightened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with its float weights as notes; variances stay positive when they are drawn."""
+    variances = {node.input[4] for node in model.graph.node if node.op_type == "BatchNormalization"}
+    notes, kept = [], []
+    for tensor in model.graph.initializer:
+        value = numpy_helper.to_array(tensor)
+        if value.dtype != np.float32 or value.size <= INLINE or is_table(value):
+            kept.append(tensor)
+            continue
+        mean, std = float(value.mean()), float(value.std())
+        if tensor.name in variances:
+            std = min(std, mean / 8)
+        seed = zlib.crc32(tensor.name.encode())
+        notes.append(
+            {
+                "name": tensor.name,
+                "shape": list(value.shape),
+                "mean": round(mean, 9),
+                "std": round(std, 9),
+                "seed": seed,
+            }
+        )
+    del model.graph.initializer[:], model.graph.value_info[:], model.metadata_props[:]
+    model.graph.initializer.extend(kept)
+    for part in (*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    entry = model.metadata_props.add()
+    entry.key, entry.value = "weights", json.dumps(notes)
+    return model
+
+
+def main(arguments: list[str]) -> None:
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in arguments[1:] or MODELS:
+        path = folder / f"{name}.onnx"
+        onnx.save(lightened(exported(name)), path)
+        sys.stdout.write(f"{name:24s} {path.stat().st_size / 1e3:8.1f} kB\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
