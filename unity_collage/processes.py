@@ -1,4 +1,8 @@
-"""A child process that answers requests: JSON, a line each way, over a socket of its own."""
+"""Child processes that answer messages: JSON, a line each way, over a socket of their own.
+
+:class:`Process` is one process. :class:`Child` asks one, and starts another after it has ended. :func:`serve` is the
+other end of a child.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,136 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
-Reply = dict[str, Any]
+from .cost.surroundings import environment, on_usable_cores
+
+Message = dict[str, Any]
+
+Reply = Message
 """What a child answers; ``reason`` is there when it could not do what was asked."""
+
+STARTING_SECONDS = 300.0
+"""For the first answer besides what it takes itself: importing TVM takes seconds, on a busy machine many."""
+
+
+class Gone(Exception):
+    """The process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process has ended, as far as that can be seen from outside."""
+
+    code: int
+    """Its exit code; below 0 the signal that has ended it."""
+    peak_bytes: int
+    """The most memory that it had in use."""
+    last_words: str
+    """The last line of what it has written to standard error."""
+
+    @property
+    def signal_name(self) -> str:
+        """``SIGSEGV``; empty for a process that has ended by itself."""
+        return signal.Signals(-self.code).name if self.code < 0 else ""
+
+    def __str__(self) -> str:
+        how = f"crashed: {self.signal_name}" if self.code < 0 else f"ended with exit code {self.code}"
+        return f"the process {how}: {self.last_words}".rstrip(": ")
+
+
+class Process:
+    """A Python process, started when this is made. It gets ``hello`` first."""
+
+    def __init__(self, command: Sequence[str], hello: Mapping[str, Any]):
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
+        self._socket, theirs = socket.socketpair()
+        with theirs, on_usable_cores():
+            self._process = subprocess.Popen(
+                [sys.executable, *command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=self._said,
+                env=environment(),
+                # Python looks for packages in the working directory first: a checkout there has no native part.
+                cwd="/",
+                # Ctrl-C in a terminal reaches every process there; this one is for us to end.
+                start_new_session=True,
+            )
+        self._received = b""
+        with suppress(Gone):  # then the first question is told
+            self.send(hello)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Raises Gone when nobody is there to read it, TimeoutError when nobody does."""
+        try:
+            self._socket.settimeout(STARTING_SECONDS)
+            self._socket.sendall(json.dumps(dict(message)).encode() + b"\n")
+        except ConnectionError as error:
+            raise Gone from error
+
+    def receive(self, timeout_seconds: float) -> Message:
+        """The next message; raises TimeoutError after a silence of so long, Gone at the end."""
+        self._socket.settimeout(timeout_seconds)
+        while b"\n" not in self._received:
+            try:
+                chunk = self._socket.recv(1 << 16)
+            except ConnectionError as error:
+                raise Gone from error
+            if not chunk:
+                raise Gone
+            self._received += chunk
+        line, self._received = self._received.split(b"\n", 1)
+        return cast(Message, json.loads(line))
+
+    def ending(self) -> Ending:
+        """How the process has ended; waits for it, so ask after Gone. Call it once."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        code = self._process.returncode = os.waitstatus_to_exitcode(status)
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return Ending(code, usage.ru_maxrss * 1024, lines[-1] if lines else "")
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        self._said.close()
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.wait()
 
 
 class Child:
-    """A Python process, started when first asked, and again after it has ended. Use as a context manager."""
+    """A process with one reply to each request, started when first asked, and again after it has ended.
+
+    Use as a context manager.
+    """
 
     def __init__(self, command: Sequence[str], hello: Mapping[str, Any], timeout_seconds: float):
         self._command = tuple(command)
         self._hello = dict(hello)
         self._timeout_seconds = timeout_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
-        self._received = b""
+        self._process: Process | None = None
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """The child's reply; its end, or a silence longer than the limit, is a reply with a ``reason``."""
-        connection = self._connected()
+        seconds = self._timeout_seconds
+        if self._process is None:
+            self._process, seconds = Process(self._command, self._hello), seconds + STARTING_SECONDS
         try:
-            connection.sendall(json.dumps(dict(request)).encode() + b"\n")
-            return json.loads(self._line(connection))
+            self._process.send(request)
+            return self._process.receive(seconds)
         except TimeoutError:
-            self.close()
-            return {"reason": f"no answer within {self._timeout_seconds:g} s", "timeout": True}
-        except (ConnectionError, BrokenPipeError):
-            return {"reason": self._why_gone()}
+            reason = f"no answer within {seconds:g} s"
+        except Gone:
+            reason = str(self._process.ending())
+        self.close()
+        return {"reason": reason}
 
     @property
     def is_running(self) -> bool:
@@ -46,13 +150,9 @@ class Child:
 
     def close(self) -> None:
         """End the process."""
-        if self._socket is not None:
-            self._socket.close()
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._process = self._socket = None
-        self._received = b""
+            self._process.close()
+        self._process = None
 
     def __enter__(self) -> Child:
         return self
@@ -61,48 +161,6 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _connected(self) -> socket.socket:
-        if self._socket is not None:
-            return self._socket
-        ours, theirs = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, *self._command, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            env=child_environment(),
-            # Python looks for packages in the working directory first: a checkout there has no native part.
-            cwd="/",
-            # Ctrl-C in a terminal reaches every process there; this one is for us to end.
-            start_new_session=True,
-        )
-        theirs.close()
-        ours.settimeout(self._timeout_seconds)
-        ours.sendall(json.dumps(self._hello).encode() + b"\n")
-        self._socket = ours
-        return ours
-
-    def _line(self, connection: socket.socket) -> bytes:
-        while b"\n" not in self._received:
-            chunk = connection.recv(1 << 16)
-            if not chunk:
-                raise ConnectionResetError
-            self._received += chunk
-        line, self._received = self._received.split(b"\n", 1)
-        return line
-
-    def _why_gone(self) -> str:
-        assert self._process is not None
-        code = self._process.wait()
-        self.close()
-        if code < 0:
-            return f"the process crashed: {signal.Signals(-code).name}"
-        return f"the process ended with exit code {code}"
-
-
-def child_environment() -> dict[str, str]:
-    """This process's environment, with numpy's own BLAS on one thread: its pool would spin against ours."""
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def serve(make: Callable[[dict[str, Any]], Callable[[dict[str, Any]], Reply]]) -> None:

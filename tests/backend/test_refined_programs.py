@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.build import build, link, lower
-from unity_collage.errors import CollageError
-from unity_collage.refine import Refinement
+from unity_collage.cost.measured import MeasuredCost
+from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.refine import Refinement, loop, maker
 from unity_collage.refine.contest import Contest
 from unity_collage.refine.loop import STOCK
 from unity_collage.refine.ticks import InsertTicks, ticked_kernels
@@ -98,3 +100,73 @@ def _aborting() -> tvm.tirx.PrimFunc:
         T.evaluate(T.call_extern("void", "abort"))
 
     return aborting
+
+
+def patient(database: Path, locked: bool = False) -> MeasuredCost:
+    """Prices that a busy machine gets too: where a measurement is given up nothing is kept."""
+    return MeasuredCost(uc.CostDatabase(database), timeout_seconds=600.0, locked=locked)
+
+
+def test_a_second_compile_does_not_race_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "costs.sqlite"
+    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"]["refinement"]
+    monkeypatch.setattr(loop, "Contest", lambda *_: pytest.fail("raced again"))
+    program = uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
+    assert program.plan["main"]["refinement"] == {**first, "origin": "database"}
+    x = np.random.default_rng(0).standard_normal(graphs.SHAPE, dtype=np.float32)
+    np.testing.assert_allclose(
+        program(x).numpy(), np.exp(np.maximum(x, 0)) + np.tanh(np.maximum(x, 0)), rtol=1e-5
+    )
+
+
+def test_another_race_of_a_locked_database_is_an_error(tmp_path) -> None:
+    database = tmp_path / "costs.sqlite"
+    uc.compile(_module(), estimator=patient(database))
+    with pytest.raises(
+        MissingPrice, match=r"no race of these programs is in .*costs.sqlite, and it is locked"
+    ):
+        uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
+
+
+def test_stock_tvm_that_cannot_be_built_is_out_with_its_reason(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maker.Maker, "stock", _refuse)
+    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"]["refinement"]
+    reasons = {entry["name"]: entry.get("reason", "") for entry in report["programs"]}
+    assert reasons[STOCK] == "it cannot be built: ValueError: no such instruction"
+    assert report["winner"] != STOCK and reasons[report["winner"]] == ""
+
+
+def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maker.Maker, "planned", _refuse)
+    program = uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
+    report = program.plan["main"]["refinement"]
+    assert report["winner"] == STOCK
+    assert "no such instruction" in report["programs"][0]["reason"]
+    assert program(np.zeros(graphs.SHAPE, np.float32)).numpy().shape == graphs.SHAPE
+
+
+def test_when_no_program_runs_all_reasons_are_told(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("planned", "stock"):
+        monkeypatch.setattr(maker.Maker, name, _refuse)
+    with pytest.raises(
+        CollageError, match=r"no program runs: collage: it cannot be built: .*stock tvm: it cannot"
+    ):
+        uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
+
+
+def _refuse(*_: object) -> None:
+    raise ValueError("line one\nno such instruction")
+
+
+def test_on_a_spent_budget_nothing_is_learned_but_the_race_is_run(tmp_path) -> None:
+    told: list[str] = []
+    program = uc.compile(
+        _module(), database=tmp_path / "c.sqlite", refine=QUICK, budget_seconds=1e-9, tell=told.append
+    )
+    report = program.plan["main"]["refinement"]
+    assert report["iterations"] == [] and not any("timing" in what for what in told) and "racing" in told
+    assert report["winner"] in {entry["name"] for entry in report["programs"] if "seconds" in entry}

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from threading import Timer
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,9 @@ from unity_collage.passes import AnnotateCandidates, EstimateCosts
 
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.05, max_warmup_seconds=0.0)
 KEY = "test"
+
+PATIENCE = 300.0
+"""Seconds: how long anything may take on a busy machine."""
 
 without_rpc = pytest.mark.skipif(
     messages.why_unavailable() is not None, reason=str(messages.why_unavailable())
@@ -80,54 +85,57 @@ def priced(model: RemoteCost) -> dict[str, Cost]:
         return COSTS.read(EstimateCosts(model)(mod)["main"]).prices
 
 
-def measuring(running: list[subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], Any]:
-    """The server whose session has a worker process, and that process."""
+def end_all(server: subprocess.Popen[bytes]) -> None:
+    """End a server with the worker processes of its sessions, which have sessions of their own."""
     import psutil
 
-    for server in running:
-        for child in psutil.Process(server.pid).children(recursive=True):
-            if "unity_collage.cost.worker" in child.cmdline():
-                return server, child
-    raise AssertionError("no server measures")
-
-
-def end_both(server: subprocess.Popen[bytes], worker: Any) -> None:
+    inside = psutil.Process(server.pid).children(recursive=True)
     end(server)
-    worker.kill()
+    for process in inside:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @without_rpc
-def test_a_server_dies_in_mid_run_and_the_other_one_goes_on(
+def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     tracker: str,
     two_servers: list[subprocess.Popen[bytes]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The first two questions wait for each other, so both servers are in use; then one of them dies."""
+    await_both(tracker)
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
-    model = RemoteCost(database, method=QUICK, tracker=tracker, key=KEY)
     asked: list[frozenset[str]] = []
-    kept: dict[str, float] = {}
+    users: set[int] = set()
+    both = Barrier(2, action=lambda: end_all(two_servers[0]))
     ask = servers.Server.ask
 
     def watched(server: servers.Server, request: Any) -> Any:
         if request["ask"] == "race":
             asked.append(frozenset(request["candidates"]))
-            if len(asked) == 2:
-                kept.update({price.key: price.created for price in database.prices()})
-                server_in_use, worker = measuring(two_servers)
-                worker.suspend()  # so that the question is still open when the server dies
-                Timer(1.0, end_both, (server_in_use, worker)).start()
+            users.add(id(server))
+            if len(asked) <= 2:
+                both.wait(PATIENCE)
         return ask(server, request)
 
     monkeypatch.setattr(servers.Server, "ask", watched)
-    prices = priced(model)
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
+        prices = priced(model)
     assert {key.split(":")[0] for key in prices} == {"onednn", "openblas", "tvm"}
     assert {key: cost.reason for key, cost in prices.items() if cost.seconds is None} == {}
-    assert asked[1] == asked[2] and len(asked) == 4, "what was in flight is asked again, and nothing else"
-    after = {price.key: price.created for price in database.prices()}
-    assert kept and {key: after[key] for key in kept} == kept, "what was measured before is still there"
-    assert sum(server.poll() is None for server in two_servers) == 1
-    model.close()
+    assert len(users) == 2 and sorted(Counter(asked).values()) == [1, 1, 2], "one was lost and is asked again"
+    assert len(database) == len(prices)
+    assert [server.poll() is None for server in two_servers] == [False, True]
+
+
+def await_both(tracker: str) -> None:
+    """Until both servers have announced themselves: they import TVM, on a busy machine for long."""
+    pool = servers.Servers(messages.address(tracker), KEY, PATIENCE, PATIENCE)
+    end_of_patience = time.monotonic() + PATIENCE
+    while pool.free() < 2 and time.monotonic() < end_of_patience:
+        time.sleep(0.2)
+    assert pool.free() == 2
 
 
 @without_rpc
@@ -135,9 +143,13 @@ def test_prices_of_servers_are_kept_like_those_of_this_machine(
     tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
-    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY) as model:
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
         assert {cost.origin for cost in priced(model).values()} == {"measured"}
         assert {cost.origin for cost in priced(model).values()} == {"database"}
+        program = uc.compile(layer(), estimator=model)
+    x = np.random.default_rng(1).standard_normal((4, 32), dtype="float32")
+    weights = np.random.default_rng(0).standard_normal((32, 16), dtype="float32")
+    np.testing.assert_allclose(program(x).numpy(), np.maximum(x @ weights, 0), rtol=1e-4, atol=1e-4)
     texts = "\n".join(database.fingerprints().values())
     assert "cores" in texts and "threads: " in texts and "version: " in texts
 
@@ -150,7 +162,7 @@ def test_no_server_is_one_clear_line() -> None:
 @without_rpc
 def test_a_key_that_nobody_has_is_one_clear_line(tracker: str) -> None:
     with pytest.raises(CollageError, match=r"no server for 'other' .* none has announced itself"):
-        RemoteCost(tracker=tracker, key="other", wait_seconds=2.0).target()
+        RemoteCost(tracker=tracker, key="other", wait_seconds=10.0).target()
 
 
 class _Server:
@@ -196,7 +208,7 @@ def test_a_question_that_every_server_is_lost_over_is_given_up() -> None:
 
 def test_a_server_that_is_silent_is_lost() -> None:
     with pytest.raises(servers.Lost, match=r"no answer within 0\.1 s"):
-        servers.within(0.1, lambda: time.sleep(1))
+        servers.within(0.1, Event().wait)
 
 
 def test_tuning_needs_the_machine_itself() -> None:

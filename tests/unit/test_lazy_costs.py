@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
 from unity_collage.cost.workload import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
@@ -103,3 +103,25 @@ def test_what_an_assumption_leaves_open_is_in_the_lower_bound() -> None:
     lazy = lazy_costs(func, model, lambda costs: problem(func, costs), assume_fusion_pays=True)
     found = cheapest_cover(problem(func, lazy))
     assert lazy.lower_bound is not None and lazy.lower_bound < found.seconds
+
+
+@dataclass(frozen=True)
+class Hasty(Bounded):
+    """Has time for so many questions, then none."""
+
+    patience: int = 1
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        late = len(self.asked) >= self.patience
+        found = super().prices(workloads)
+        return {key: Cost(None, reason="too late", origin=UNKNOWN) for key in found} if late else found
+
+
+def test_when_the_time_is_over_nothing_is_searched_for_any_more() -> None:
+    """All that is open is asked for at once, since it may be known from before; what is not keeps its bound."""
+    model = Hasty({"slow": 9e-6, "tvm": 2e-6}, least={"slow": 5e-6, "tvm": 0.5e-6})
+    func = annotated()
+    lazy = costs_of(func, model)
+    late = {key: cost for key, cost in lazy.prices.items() if cost.origin == UNKNOWN}
+    assert late and all(cost.bound == model.least[key.split(":")[0]] for key, cost in late.items())
+    assert sorted(model.asked) == sorted(set(model.asked)), "nothing is asked twice"

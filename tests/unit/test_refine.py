@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tvm import relax
 from tvm.ir import IRModule
+from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Candidate, Cost, Costs
+from unity_collage.cost.database import CostDatabase
+from unity_collage.cost.workload import Workload
+from unity_collage.passes import AnnotateCandidates
+from unity_collage.refine import Refinement
 from unity_collage.refine.breeding import Breeding, bred
 from unity_collage.refine.entrants import GREEDY, OURS, alone, entrants
-from unity_collage.refine.loop import winner_of, with_observed
+from unity_collage.refine.loop import winner_of
+from unity_collage.refine.observed import with_observed
+from unity_collage.refine.pricing import EstimateCostsOfEntrants
+from unity_collage.refine.records import described, plan_of, records_of
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import Settings
+from unity_collage.target import host_target
 from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
 
 
 @pytest.mark.parametrize(
@@ -86,3 +102,82 @@ def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> Non
     assert learned.prices["a"].seconds == 2.5 and learned.prices["a"].origin == "in the program"
     assert learned.prices["b"].seconds == 5.0
     assert COSTS.read(priced["main"]).prices["a"].seconds == 1.0
+
+
+def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
+    """The same two kernels among candidates with other numbers; what is no candidate any more is no plan."""
+    func = graphs.chain()
+    kernels = [Candidate(n, b, "typed", "single", (i,)) for n, (b, i) in enumerate((("lib", 0), ("tvm", 1)))]
+    before = IRModule({"main": CANDIDATES.write(func, tuple(kernels))})
+    moved = tuple(replace(kernel, id=7 - kernel.id) for kernel in kernels)
+    now = IRModule({"main": CANDIDATES.write(func, moved)})
+    kept = json.loads(json.dumps(described(before, {"main": (0, 1)})))
+    assert plan_of(now, kept) == {"main": (6, 7)}
+    assert plan_of(IRModule({"main": CANDIDATES.write(func, moved[:1])}), kept) is None
+
+
+def test_a_race_is_named_by_model_weights_entrants_and_settings(tmp_path: Path) -> None:
+    def name(weight: float, plan: tuple[int, ...], settings: Refinement) -> str:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType((2, 2), "float32"))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                weights = relax.const(np.full((2, 2), weight, "float32"))
+                result = builder.emit_output(relax.op.add(x, weights))
+            builder.emit_func_output(result)
+        mod = builder.get()
+        kernels = tuple(Candidate(n, "tvm", "typed", f"{n}", (n,)) for n in range(2))
+        priced = IRModule({"main": CANDIDATES.write(graphs.chain(), kernels)})
+        with CostDatabase(tmp_path / "costs.sqlite") as database:
+            plans = {OURS: {"main": plan}}
+            return records_of(database, priced, mod, plans, settings, host_target()).name
+
+    one = name(1.0, (0, 1), Refinement())
+    assert one == name(1.0, (0, 1), Refinement())
+    others = [
+        name(2.0, (0, 1), Refinement()),
+        name(1.0, (0,), Refinement()),
+        name(1.0, (0, 1), Refinement(rounds=3)),
+    ]
+    assert len({one, *others}) == 4
+
+
+@dataclass(frozen=True)
+class Bounded(FixedCost):
+    """Prices typed by hand and a lower bound for all; remembers what it was asked, and stops when it is told to."""
+
+    asked: list[str] = field(default_factory=list)
+    most: int = 1000
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        if len(self.asked) >= self.most:
+            return {workload.key: Cost(None, reason="too late", origin=UNKNOWN) for workload in workloads}
+        self.asked.extend(workload.key for workload in workloads)
+        return super().prices(workloads)
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        return {workload.key: 1.0 if workload.backend == "tvm" else 4.0 for workload in workloads}
+
+
+SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
+
+
+def _priced_on_a_budget(model: Bounded) -> list[Cost]:
+    with only_backends(SLOW), Target("llvm"):
+        annotated = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
+        costs = COSTS.read(EstimateCostsOfEntrants(model, ("slow", "tvm"))(annotated)["main"])
+    return [cost for key, cost in costs.prices.items() if key.startswith("slow")]
+
+
+def test_on_a_budget_our_plan_is_measured_first_and_then_what_else_competes() -> None:
+    model = Bounded({"slow": 9.0, "tvm": 2.0})
+    slow = _priced_on_a_budget(model)
+    backends = [key.split(":")[0] for key in model.asked]
+    first = backends.index("slow")
+    assert first > 0 and set(backends[:first]) == {"tvm"}, "no plan of ours needs the slow ones"
+    assert [cost.seconds for cost in slow] == [9.0] * 3, "greedy and slow alone do"
+
+
+def test_when_the_budget_is_spent_on_our_plan_the_others_keep_their_bounds() -> None:
+    slow = _priced_on_a_budget(Bounded({"slow": 9.0, "tvm": 2.0}, most=1))
+    assert [(cost.seconds, cost.bound) for cost in slow] == [(None, 4.0)] * 3

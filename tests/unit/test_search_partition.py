@@ -112,6 +112,35 @@ def test_what_nobody_prices_is_left_to_tvm() -> None:
     assert plan["left_behind"] == ["b", "c"]
 
 
+@I.ir_module
+class TwoReaders:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")) -> R.Tuple(
+        R.Tensor((2, 4), "float32"), R.Tensor((2, 4), "float32")
+    ):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            c = R.nn.gelu(a)
+            R.output(b, c)
+        return (b, c)
+
+
+def test_a_value_that_priced_kernels_only_hold_inside_is_left_to_tvm() -> None:
+    """As a spent budget may leave it: relu+exp has a price, gelu has one, and relu alone, which it reads, has none."""
+    candidates = (
+        Candidate(0, "tvm", "cone", "relu+exp", (0, 1), hidden=(0,)),
+        Candidate(1, "tvm", "cone", "gelu", (2,)),
+        Candidate(2, "tvm", "cone", "relu", (0,)),
+    )
+    late = Cost(None, reason="the budget was spent", origin="unknown")
+    costs = Costs(keys={0: "a", 1: "b", 2: "c"}, prices={"a": Cost(1.0), "b": Cost(1.0), "c": late})
+    func = COSTS.write(CANDIDATES.write(TwoReaders["main"], candidates), costs)
+    plan = PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
+    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "gelu"]
+    assert plan["left_behind"] == ["a"]
+
+
 def test_an_operator_that_nobody_can_make_is_named() -> None:
     x = relax.Var("x", relax.TensorType((2,), "float32"))
     builder = relax.BlockBuilder()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 
 import pytest
 import tvm
+from rich.console import Console
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
@@ -17,6 +19,9 @@ from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
 from unity_collage.passes.check_plan import why_not_plan
+from unity_collage.report import plan_summary
+from unity_collage.report.explanation import EXPLANATION
+from unity_collage.report.words import proof_text, why_it_won
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -100,13 +105,76 @@ def test_a_plan_on_the_assumption_that_fusion_pays_is_not_called_proved() -> Non
     assert "tvm:relu+exp" not in counting.asked
 
 
-def test_a_plan_is_not_called_proved_while_prices_are_unknown_for_want_of_time() -> None:
+@pytest.mark.parametrize(("bound", "lower_bound"), [(None, 2.75), (0.5, 3.25), (5.0, 5.0)])
+def test_prices_that_are_unknown_for_want_of_time_are_a_gap_by_their_bounds(
+    bound: float | None, lower_bound: float
+) -> None:
+    """relu+exp has not been measured: without it the plan is four kernels for 5, with it three for 2.75 and that."""
     func = _recomputing()
     costs = COSTS.read(func)
-    prices = {**costs.prices, "0": Cost(None, reason="the budget was spent", origin=UNKNOWN)}
-    late = COSTS.write(func, replace(costs, prices=prices))
-    plan = PLAN.read(SearchPartition()(IRModule({"main": late}))["main"])
-    assert plan["lower_bound"] == 0.0 and not plan["proved"]
+    late = Cost(None, reason="the budget was spent", origin=UNKNOWN, bound=bound)
+    func = COSTS.write(func, replace(costs, prices={**costs.prices, "0": late}))
+    plan = PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
+    assert (plan["seconds"], plan["lower_bound"]) == (5.0, pytest.approx(lower_bound))
+    assert plan["gap"] == pytest.approx((5 - lower_bound) / 5)
+    assert plan["proved"] == (lower_bound == 5.0)
+
+
+def test_ties_are_in_the_plan_and_can_be_checked() -> None:
+    priced = _tying()
+    with only_backends(MERGING):
+        result = SearchPartition()(IRModule({"main": priced}))["main"]
+        noisy = SearchPartition(settle_ties=False)(IRModule({"main": priced}))["main"]
+    plan, cheapest = PLAN.read(result), PLAN.read(noisy)
+    assert [kernel["candidate"] for kernel in cheapest["kernels"]] == [4, 5, 3]
+    assert [kernel["candidate"] for kernel in plan["kernels"]] == [4, 5, 0]
+    assert plan["proved"] and plan["seconds"] == 10.125 and cheapest["seconds"] == 10.0
+    assert plan["tie_policy"]["swaps"] == [{"taken": 0, "instead": [3]}]
+    (tie,) = plan["kernels"][2]["ties"]
+    assert (tie[0]["backend"], tie[0]["seconds"], tie[0]["low"], tie[0]["high"]) == ("tvm", 4.0, 3.5, 4.5)
+    assert why_not_plan(priced, result) is None
+    assert "cost within 1.23% of the cheapest plan by tie policy: 1 kernels are ties" in plan["remarks"]
+
+
+def test_ties_are_shown_as_ties() -> None:
+    priced = _tying()
+    with only_backends(MERGING):
+        result = SearchPartition(explain=True)(IRModule({"main": priced}))["main"]
+    console = Console(width=150, record=True, file=StringIO())
+    console.print(plan_summary("main", PLAN.read(result)))
+    text = console.export_text()
+    assert "toy tanh: tie with tvm tanh, 4.12 s +- 250 ms against 4.00 s +- 500 ms" in text
+    assert "by the policy for ties the plan costs 1.23% more than the cheapest one" in text
+    found = EXPLANATION.read(result)
+    (kernel,) = (kernel for kernel in found.kernels if kernel.ties)
+    assert "tie with tvm tanh (" in why_it_won(found, kernel)
+    assert "4.12 s +- 250 ms against 4.00 s +- 500 ms: fewer transitions" in why_it_won(found, kernel)
+    assert (
+        "by ties that the policy has settled, and no valid plan is cheaper by more than ties"
+        in proof_text(found)
+    )
+    assert all(bid.regret is None or bid.regret >= 0 for bid in found.bids)
+
+
+def _tying() -> relax.Function:
+    """tanh by itself is a tie between the library, which is preferred, and TVM, which looks cheaper."""
+    func = graphs.chain()
+    backends = ("toy", "tvm", "tvm", "tvm", "toy", "toy")
+    candidates = tuple(
+        Candidate(n, backend, "typed", ("relu", "exp", "tanh")[i], (i,), composites=parts(backend, i))
+        for n, (backend, i) in enumerate(zip(backends, (2, 0, 1, 2, 0, 1), strict=True))
+    )
+    prices = {str(c.id): Cost(4.0, 3.5, 4.5, 9) for c in candidates} | {
+        "0": Cost(4.125, 3.875, 4.375, 9),
+        "4": Cost(3.0, 3.0, 3.0),
+        "5": Cost(3.0, 3.0, 3.0),
+    }
+    costs = Costs(prices, {c.id: str(c.id) for c in candidates})
+    return COSTS.write(CANDIDATES.write(func, candidates), costs)
+
+
+def parts(backend: str, index: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return ((f"toy.{index}", (index,)),) if backend == "toy" else ()
 
 
 def _recomputing() -> relax.Function:

@@ -11,17 +11,15 @@ from types import TracebackType
 from typing import Any
 
 from ..annotations import Cost
+from ..processes import STARTING_SECONDS, Gone, Process
 from .method import Method
-from .process import Gone, WorkerProcess
-from .refusal import Refusal
+from .refusal import Refusal, ended
 from .storage.rows import Kind
 from .surroundings import environment, half_of_memory
 
 Answer = Cost | Refusal
 
 _STARTING, _ASKED = "starting", "reading the question"
-_STARTING_SECONDS = 120.0
-"""Importing TVM takes seconds, on a busy machine many."""
 
 _TOGETHER = ("comparing", "timing")
 """Stages of all kernels of a question at once."""
@@ -44,13 +42,13 @@ class WorkerClient:
         command: tuple[str, ...] = ("-m", "unity_collage.cost.worker"),
     ):
         self._command = command
-        self._hello = {
+        self._hello: dict[str, Any] = {
             "threads": threads,
             "method": asdict(method),
             "memory_bytes": memory_bytes or half_of_memory(),
         }
         self._timeout_seconds = timeout_seconds
-        self._process: WorkerProcess | None = None
+        self._process: Process | None = None
         self._stage = _STARTING
         self._suspect: str | None = None
 
@@ -99,11 +97,11 @@ class WorkerClient:
     ) -> None:
         self.close()
 
-    def _connected(self) -> WorkerProcess:
+    def _connected(self) -> Process:
         self._stage, self._suspect = _STARTING, None
         if self._process is None:
-            self._process = WorkerProcess(self._command, self._hello)
-            self._process.receive(_STARTING_SECONDS)
+            self._process = Process(self._command, self._hello)
+            self._process.receive(STARTING_SECONDS)
         self._stage = _ASKED
         return self._process
 
@@ -142,15 +140,16 @@ class WorkerClient:
         assert process is not None
         try:
             if isinstance(error, Gone):
-                refusal = process.why_gone()
+                ending = process.ending()
+                refusal = ended(ending, int(self._hello["memory_bytes"]))
                 if self._stage != _STARTING:
                     return refusal
-                return Refusal(f"{refusal.reason}: {process.last_words()}".rstrip(": "), lasting=False)
+                return Refusal(f"{refusal.reason}: {ending.last_words}".rstrip(": "), lasting=False)
         finally:
             process.close()
         # A slow compiler may be a busy machine; a kernel that has not come back after so long never will.
         kind = Kind.HANG if self._stage in ("running", "timing") else None
-        seconds = _STARTING_SECONDS if self._stage == _STARTING else self._timeout_seconds
+        seconds = STARTING_SECONDS if self._stage == _STARTING else self._timeout_seconds
         reason = f"no answer within {seconds:g} s while {self._stage}"
         return Refusal(reason, kind, lasting=kind is not None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -64,16 +64,18 @@ class MeasuredCost:
         missing = [workload for key, workload in distinct.items() if key not in known]
         if missing and self.locked:
             raise MissingPrice(missing_prices(database, missing, here.fingerprint))
-        done, hits = 0, len(known)
-        for group in rivals(missing):
+        answered: list[Workload] = []
+        hits = len(known)
+
+        def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
             what = f"{', '.join(w.backend for w in group)} {group[0].label}"
-            self.progress(done, len(missing), f"{what} ({hits} known before)")
-            if self._is_budget_spent():
-                reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
-                known |= {workload.key: Cost(None, reason=reason, origin=UNKNOWN) for workload in group}
-            else:
-                known |= measured_costs(self._client(), database, group, here)
-            done += len(group)
+            self.progress(len(answered), len(missing), f"{what} ({hits} known before)")
+            found = self._not_now(group) or measured_costs(client, database, group, here)
+            answered.extend(group)
+            return found
+
+        for found in self._spread(rivals(missing), work):
+            known |= found
         self.progress(len(missing), len(missing), "")
         return known
 
@@ -116,7 +118,7 @@ class MeasuredCost:
         from .tuning.tuner import Tuner
 
         folder = self.tuning_folder or tuning_folder(self._opened())
-        tuner, ended = Tuner(folder, trials), self._is_budget_spent
+        tuner, ended = Tuner(folder, trials), self.is_budget_spent
         return Tuning(tuner, current_target(), self.raced, self.locked, ended, self.progress)
 
     def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
@@ -128,7 +130,10 @@ class MeasuredCost:
             return known
         if self.locked:
             raise MissingPrice(missing_prices(database, missing, here.fingerprint))
-        return measured_costs(self._client(), database, workloads, here)
+        (found,) = self._spread(
+            [list(workloads)], lambda client, group: measured_costs(client, database, group, here)
+        )
+        return found
 
     def close(self) -> None:
         """End the worker process; the next question that needs one starts another."""
@@ -142,8 +147,29 @@ class MeasuredCost:
     ) -> None:
         self.close()
 
-    def _is_budget_spent(self) -> bool:
+    def is_budget_spent(self) -> bool:
+        """Whether nothing more is measured."""
         return self._session.seconds_since_start() > (self.budget_seconds or math.inf)
+
+    def _spread(
+        self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
+    ) -> Iterable[dict[str, Cost]]:
+        """What ``work`` finds out about each group, one after the other."""
+        return (work(self._client(), group) for group in groups)
+
+    def _not_now(self, group: Sequence[Workload]) -> dict[str, Cost]:
+        """The costs of what is not measured any more, for want of time; empty while there is some."""
+        if not self.is_budget_spent():
+            return {}
+        reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
+        bounds = self._bounds_if_known(group)
+        return {key: Cost(None, reason=reason, origin=UNKNOWN, bound=bounds[key]) for key in bounds}
+
+    def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Lower bounds by key; 0 where measuring the machine for them would take more time."""
+        if known_machine(self._opened()) is None:
+            return {workload.key: 0.0 for workload in workloads}
+        return self.lower_bounds(workloads)
 
     def _opened(self) -> CostDatabase:
         return CostDatabase() if self.database is None else self.database

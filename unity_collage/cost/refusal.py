@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from ..errors import first_line
+from ..processes import Ending
 from .storage.rows import Kind
+
+_NEARLY = 0.8
+"""A process that ended with so much of its memory in use has ended for want of more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +43,12 @@ def refusal_of(error: Exception, kind: Kind) -> Refusal:
     if isinstance(error, MemoryError) or "bad_alloc" in text:
         return Refusal("memory ran out", Kind.OUT_OF_MEMORY)
     return Refusal(text, kind)
+
+
+def ended(ending: Ending, memory_bytes: int) -> Refusal:
+    """What the end of a worker process, which might use so much memory, says of the kernel that it was busy with."""
+    if ending.code == -signal.SIGKILL or ending.peak_bytes > _NEARLY * memory_bytes:
+        return Refusal(f"the process ended with {ending.peak_bytes >> 20} MiB in use", Kind.OUT_OF_MEMORY)
+    if ending.code < 0:
+        return Refusal(f"it crashed the process: {ending.signal_name}", Kind.CRASH)
+    return Refusal(f"it ended the process with exit code {ending.code}", Kind.EXITED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
-from .calls import operators
+from .calls import calls, operators
 
 _MOVING = frozenset(
     f"relax.{name}"
@@ -17,7 +17,7 @@ _MOVING = frozenset(
 )  # fmt: skip
 """Their results are elements of their operands, or those without the sign: there is nothing to round."""
 
-_ROUNDING = _MOVING | {"relax.add", "relax.subtract", "relax.multiply"}
+_ROUNDING = _MOVING | {"relax.add", "relax.subtract", "relax.multiply", "relax.astype"}
 """Each rounds once an element."""
 
 _ALLOWED = {
@@ -29,16 +29,33 @@ _ALLOWED = {
 """For a few roundings an element, and for sums, quotients and functions: the largest error of an output over its
 range. Other types are exact."""
 
+_FLUSHED = 1e-38
+"""Units that read bfloat16 take denormal numbers, which are smaller than this, for zeros."""
+
 
 def tolerances(func: relax.Function) -> list[float]:
-    """The largest error of each output of ``func`` over the output's range."""
+    """The largest error of each output of ``func`` over the output's range.
+
+    A value that is rounded to a narrow type inside may be rounded otherwise, or not at all: primitives keep what is
+    between two of their operations in float32. Then results are as uncertain as that type, whatever theirs is.
+    """
     names = operators(func)
     types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    return [_tolerance(names, str(ty.dtype)) for ty in types]
+    inside = [_tolerance(names, dtype) for dtype in _rounded_to(func)]
+    return [
+        max([_tolerance(names, str(ty.dtype)), *(inside if str(ty.dtype) in _ALLOWED else [])])
+        for ty in types
+    ]
+
+
+def _rounded_to(func: relax.Function) -> list[str]:
+    """The types of what casts make inside of a function."""
+    casts = [call for call in calls(func) if call.op.name == "relax.astype"]
+    return [dtype for call in casts if (dtype := str(call.ty.dtype)) in _ALLOWED]
 
 
 def _tolerance(names: frozenset[str], dtype: str) -> float:
     few, many = _ALLOWED.get(dtype, (0.0, 0.0))
     if names <= _MOVING:
-        return 0.0
+        return _FLUSHED if dtype == "bfloat16" else 0.0
     return few if names <= _ROUNDING else many

@@ -24,6 +24,7 @@ from ..graph import DataflowGraph, Signatures, outside_vars
 from ..graph.extract import large_constants
 from ..graph.outline import Group, NameSupply, global_var, outline
 from ..search.plans import solution_of
+from ..search.ties import tied_with
 from .outlined import external_function, kernel_function, primitive_function
 from .plan import plan_of
 from .problem import problem_of
@@ -67,7 +68,8 @@ class ApplyPlan:
         solution = solution_of(problem, [o for o in problem.options if o.id in ids], self.origin)
         ordered = [candidates[option.id] for option in solution.chosen]
         result, groups, outlined = applied(graph, ordered, names)
-        return PLAN.write(result, plan_of(graph, solution, candidates, costs, groups)), outlined
+        plan = plan_of(graph, solution, candidates, costs, groups, ties=tied_with(problem, solution))
+        return PLAN.write(result, plan), outlined
 
     def _candidates(self, gvar: relax.GlobalVar, func: relax.Function) -> list[Candidate]:
         by_id = {candidate.id: candidate for candidate in CANDIDATES.read(func)}

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from tvm import relax
 
-from ..annotations import Cost, Costs
+from ..annotations import UNKNOWN, Cost, Costs
 from ..cost.workload import CostModel, Workload, overheads_of
 from ..search.exact import Through, best_throughs, cheapest_cover
 from ..search.lazy import LazySearch, LazySolution, Price
@@ -57,8 +57,14 @@ def lazy_costs(
     measured: dict[str, Cost] = {}
 
     def measure(wanted: Sequence[str]) -> dict[str, Price]:
-        measured.update(model.prices([by_key[key] for key in wanted]))
-        return {key: _price(measured[key]) for key in wanted}
+        found = model.prices([by_key[key] for key in wanted])
+        if any(
+            cost.origin == UNKNOWN for cost in found.values()
+        ):  # the time is over: what else is known, at once
+            found |= model.prices([by_key[key] for key in by_key if key not in measured | found])
+        for key, cost in found.items():
+            measured[key] = replace(cost, bound=bounds[key]) if cost.origin == UNKNOWN else cost
+        return {key: _price(cost) for key, cost in found.items()}
 
     def problem(prices: Mapping[str, Price]) -> Problem:
         return make(costs_of({key: _assumed(price) for key, price in prices.items()}, keys, charged))
@@ -67,6 +73,8 @@ def lazy_costs(
     found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
     through = throughs(found.problem, found.solution.seconds) if throughs and found.bounds else {}
     open_costs = {key: _not_measured(key, keys, found, through) for key in found.bounds}
+    if found.failed:  # then no bound is sure
+        measured = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in measured.items()}
     prices = {key: measured.get(key) or open_costs[key] for key in by_key}
     return replace(costs_of(prices, keys, charged), lower_bound=found.solution.lower_bound)
 

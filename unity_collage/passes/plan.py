@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..annotations import Candidate, Costs
+from ..annotations import Candidate, Cost, Costs
 from ..graph import DataflowGraph, index_set, members
 from ..graph.outline import Group
 from ..index_set import IndexSet
@@ -36,31 +36,28 @@ def plan_of(
     groups: list[Group],
     explanation: Explanation | None = None,
     certificate: Certificate | None = None,
+    ties: Mapping[int, Sequence[Sequence[int]]] | None = None,
 ) -> dict[str, Any]:
     """The plan as data: what was chosen at what price, and who else bid for exactly the same operators.
 
     With an ``explanation`` every kernel also has its runner-up: the candidate in the cheapest plan without the
     kernel, and by how much that plan is dearer. The ``certificate`` is what
-    :func:`unity_collage.search.certificate.why_not` checks.
+    :func:`unity_collage.search.certificate.why_not` checks: it is about the cheapest plan, ``tie_policy`` about what
+    the policy has swapped in it. ``ties`` are the candidates that tie with each chosen one, by id, as
+    :func:`unity_collage.search.ties.tied_with` finds them.
     """
     names = binding_names(graph)
     rivals: dict[IndexSet, list[Candidate]] = {}
     for candidate in candidates.values():
         rivals.setdefault(index_set(candidate.indexes), []).append(candidate)
-    kernels = []
+    kernels: list[dict[str, Any]] = []
     for option, group in zip(solution.chosen, groups, strict=True):
         candidate = candidates[option.id]
-        kernels.append(
-            {
-                "candidate": candidate.id,
-                "backend": candidate.backend,
-                "label": candidate.label,
-                "function": group.callee.name_hint,
-                "bindings": [names[i] for i in candidate.indexes],
-                "seconds": option.seconds,
-                "others": [_bid(c, costs) for c in rivals[option.inside] if c.id != candidate.id],
-            }
-        )
+        kernel = _kernel(candidate, group, costs, names)
+        kernel["others"] = [_bid(c, costs) for c in rivals[option.inside] if c.id != candidate.id]
+        if tied := (ties or {}).get(candidate.id):
+            kernel["ties"] = [[_tied(candidates[i], costs, names) for i in ids] for ids in tied]
+        kernels.append(kernel)
     for kernel, runner_up in zip(kernels, _runners_up(explanation), strict=False):
         if runner_up is not None:
             kernel["runner_up"] = runner_up
@@ -73,6 +70,7 @@ def plan_of(
         "declined": _declined(graph, names),
         "remarks": list(_remarks(solution, unpriced)),
         **({} if certificate is None else {"certificate": _plain(certificate)}),
+        **({"tie_policy": _policy(solution)} if solution.swaps else {}),
     }
 
 
@@ -92,6 +90,49 @@ def _proof(solution: Solution, costs: Costs) -> dict[str, Any]:
         "algorithm": solution.algorithm,
         "visited_states": solution.visited,
         "launch_seconds": costs.launch_seconds,
+    }
+
+
+def _kernel(candidate: Candidate, group: Group, costs: Costs, names: Sequence[str]) -> dict[str, Any]:
+    """What was chosen, and its price."""
+    cost = costs.prices[costs.keys[candidate.id]]
+    return {
+        "candidate": candidate.id,
+        "backend": candidate.backend,
+        "label": candidate.label,
+        "function": group.callee.name_hint,
+        "bindings": [names[i] for i in candidate.indexes],
+        "seconds": cost.seconds,
+        **_interval(cost),
+    }
+
+
+def _tied(candidate: Candidate, costs: Costs, names: Sequence[str]) -> dict[str, Any]:
+    """A candidate that is as cheap as a kernel of the plan as far as anybody knows."""
+    cost = costs.prices[costs.keys[candidate.id]]
+    return {
+        "backend": candidate.backend,
+        "label": candidate.label,
+        "bindings": [names[i] for i in candidate.indexes],
+        "seconds": cost.seconds,
+        **_interval(cost),
+    }
+
+
+def _interval(cost: Cost) -> dict[str, float]:
+    """The interval of a price that was measured."""
+    known = cost.seconds is not None and cost.low <= cost.seconds <= cost.high
+    return {"low": cost.low, "high": cost.high} if known else {}
+
+
+def _policy(solution: Solution) -> dict[str, Any]:
+    """What the policy has swapped; what :func:`unity_collage.search.certificate.why_not_ties` checks."""
+    return {
+        "chosen": [option.id for option in solution.chosen],
+        "left_behind": list(members(solution.left_behind)),
+        "seconds": solution.seconds,
+        "more_than_cheapest": solution.tie_seconds,
+        "swaps": [{"taken": swap.taken, "instead": list(swap.instead)} for swap in solution.swaps],
     }
 
 
@@ -119,6 +160,9 @@ def _remarks(solution: Solution, unpriced: list[dict[str, str]]) -> Iterator[str
     """What a reader should know besides the figures."""
     if not solution.proved:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
+    if solution.swaps:
+        part = solution.tie_seconds / solution.seconds if solution.seconds else 0.0
+        yield f"cost within {part:.2%} of the cheapest plan by tie policy: {len(solution.swaps)} kernels are ties"
     if unpriced:
         yield f"{len(unpriced)} distinct candidates have no price"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ..annotations import Candidate, Costs
-from ..graph import DataflowGraph, Node, index_set
+from ..annotations import UNKNOWN, Candidate, Cost, Costs
+from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
+from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 
 
@@ -15,25 +17,17 @@ def problem_of(
 ) -> Problem:
     """The search problem: priced candidates, and what may be left behind.
 
-    That is what the VM evaluates for free, and operators for which nobody has a price but TVM has a kernel.
+    That is what the VM evaluates for free, operators for which nobody has a price but TVM has a kernel, and such ones
+    without which the priced candidates make no plan: a spent budget may leave a value only inside of kernels.
     """
     options: list[Option] = []
     for candidate in candidates:
-        seconds = costs.prices[costs.keys[candidate.id]].seconds
-        if seconds is not None:
-            sub = candidate.sub_graph(graph)
-            options.append(Option(candidate.id, sub.inside, seconds, sub.hidden, candidate.backend))
-    priced = 0
-    for option in options:
-        priced |= option.inside
-    free = index_set(
-        node.index
-        for node in graph.nodes
-        if node.is_host or (not priced >> node.index & 1 and _tvm_can(node))
-    )
+        cost = costs.prices[costs.keys[candidate.id]]
+        if cost.seconds is not None:
+            options.append(_option(candidate, candidate.sub_graph(graph), cost, cost.seconds))
     return Problem(
         sources=tuple(node.inputs for node in graph.nodes),
-        free=free,
+        free=_free(graph, options),
         options=tuple(options),
         launch_seconds=costs.launch_seconds,
         launches=costs.launches,
@@ -41,6 +35,77 @@ def problem_of(
         results=graph.results,
         redundant=redundant,
     )
+
+
+def optimistic(
+    graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, problem: Problem
+) -> Problem:
+    """``problem`` with what was not measured at its lower bounds, 0 where there is none.
+
+    No plan of ``problem`` is cheaper than the cheapest one of this, whatever the prices turn out to be.
+    """
+    options = list(problem.options)
+    for candidate in candidates:
+        cost = costs.prices[costs.keys[candidate.id]]
+        if cost.seconds is None and (cost.origin == UNKNOWN or cost.bound is not None):
+            sub = candidate.sub_graph(graph)
+            least = cost.bound or 0.0
+            options.append(Option(candidate.id, sub.inside, least, sub.hidden, candidate.backend))
+    return replace(problem, options=tuple(options))
+
+
+def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
+    """What may be left behind, so that there is a plan if TVM has the kernels for one."""
+    priced = EMPTY
+    for option in options:
+        priced |= option.inside
+    free = index_set(
+        node.index
+        for node in graph.nodes
+        if node.is_host or (not priced >> node.index & 1 and _tvm_can(node))
+    )
+    makers = _makers(graph, options, free)
+    made = _made(makers)
+    wanted = list(members(graph.results & ~made))
+    while wanted:
+        index = wanted.pop()
+        if made >> index & 1:
+            continue
+        made |= 1 << index  # asked for once
+        reads = min(makers[index], key=lambda reads: (reads & ~made).bit_count(), default=EMPTY)
+        if not makers[index] and _tvm_can(graph.nodes[index]):
+            free |= 1 << index
+            reads = index_set(graph.nodes[index].inputs)
+        wanted += members(reads & ~made)
+    return free
+
+
+def _makers(graph: DataflowGraph, options: Sequence[Option], free: IndexSet) -> list[list[IndexSet]]:
+    """By value, what is read by each way to have it: by the options that make it for others, or by itself."""
+    makers = [[index_set(node.inputs)] if free >> node.index & 1 else [] for node in graph.nodes]
+    for option in options:
+        reads = EMPTY
+        for index in members(option.inside):
+            reads |= index_set(graph.nodes[index].inputs)
+        for index in members(option.inside & ~option.hidden):
+            makers[index].append(reads & ~option.inside)
+    return makers
+
+
+def _made(makers: Sequence[Sequence[IndexSet]]) -> IndexSet:
+    """The values that can be had: those with a way that reads only such."""
+    made, before = EMPTY, None
+    while made != before:
+        before = made
+        for index, ways in enumerate(makers):
+            if not made >> index & 1 and any(not reads & ~made for reads in ways):
+                made |= 1 << index
+    return made
+
+
+def _option(candidate: Candidate, sub: SubGraph, cost: Cost, seconds: float) -> Option:
+    interval = (cost.low, cost.high) if cost.low <= seconds <= cost.high else (None, None)
+    return Option(candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, *interval)
 
 
 _VM_PREFIXES = (

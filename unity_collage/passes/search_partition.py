@@ -8,14 +8,14 @@ Keeps    what the program computes; bindings that are left behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Costs
+from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Costs
 from ..backends.registry import known
 from ..cost.workload import CostModel
 from ..errors import NoPlan
@@ -25,12 +25,13 @@ from ..report.explanation import EXPLANATION
 from ..report.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.auto import certified, solve
+from ..search.ties import settled, tied_with
 from .apply_plan import Functions, applied
 from .estimate_costs import workloads
 from .lazy_costs import lazy_costs
 from .merge import merged_candidates
 from .plan import plan_of
-from .problem import problem_of, why_no_cover
+from .problem import optimistic, problem_of, why_no_cover
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
@@ -52,6 +53,9 @@ class SearchPartition:
     assume_fusion_pays: bool = False
     """Measure far less by assuming that one kernel costs less than its parts, as Relay Collage's pruning did. It is not
     always so: the plan is then not proved, and its gap says what is known."""
+    settle_ties: bool = True
+    """Whether kernels whose intervals overlap count as equally fast: the plan with the fewest transitions, kernels, and
+    then the backends whose candidates come first is taken. Not with ``greedy``, which looks at preference alone."""
     merge: bool = True
     """Whether touching kernels of one backend are tried as one, if the backend can and there is an ``estimator``."""
     explain: bool = False
@@ -73,28 +77,42 @@ class SearchPartition:
         """``func`` with its cheapest cover outlined, and the new functions."""
         graph = DataflowGraph(func)
         func = self._priced(graph)
-        problem, solution = self._searched(graph, func)
+        problem, cheapest = self._searched(graph, func)
         if self.merge and self.estimator is not None:
-            more = self._with_merged(graph, func, solution)
+            more = self._with_merged(graph, func, cheapest)
             if more is not None:
                 func = more
-                problem, solution = self._searched(graph, func)
+                problem, cheapest = self._searched(graph, func)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
         costs = COSTS.read(func)
-        chosen = [candidates[option.id] for option in solution.chosen]
-        result, groups, outlined = applied(graph, chosen, names)
-        explanation = None
+        solution = self._settled(problem, cheapest, list(candidates.values()))
+        result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
+        explanation, ties = None, tied_with(problem, solution)
         if self.explain:
-            throughs = best_throughs(problem, solution.seconds)
-            withouts = best_withouts(problem, solution)
+            throughs = best_throughs(problem, cheapest.seconds)
+            withouts = best_withouts(problem, replace(solution, seconds=cheapest.seconds))
             functions = [group.callee.name_hint for group in groups]
             explanation = explanation_of(
-                graph, problem, solution, list(candidates.values()), costs, throughs, withouts, functions
+                graph,
+                problem,
+                solution,
+                list(candidates.values()),
+                costs,
+                throughs,
+                withouts,
+                functions,
+                ties,
             )
             result = EXPLANATION.write(result, explanation)
-        certificate = certified(problem, solution)
-        plan = plan_of(graph, solution, candidates, costs, groups, explanation, certificate)
+        certificate = certified(problem, cheapest)
+        plan = plan_of(graph, solution, candidates, costs, groups, explanation, certificate, ties)
         return PLAN.write(result, plan), outlined
+
+    def _settled(self, problem: Problem, cheapest: Solution, candidates: Sequence[Candidate]) -> Solution:
+        """The plan among those that tie with the cheapest; backends are preferred in the order of their candidates."""
+        if not self.settle_ties or self.algorithm == "greedy":
+            return cheapest
+        return settled(problem, cheapest, [candidate.backend for candidate in candidates])
 
     def _priced(self, graph: DataflowGraph) -> relax.Function:
         """The function with costs: those that are there, or what the search asks the estimator for."""
@@ -125,13 +143,14 @@ class SearchPartition:
             solution = self._solved(problem)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
-        if (
+        bound = solution.lower_bound
+        if any(cost.origin == UNKNOWN for cost in costs.prices.values()):  # for want of time
+            bound = self._solved(optimistic(graph, candidates, costs, problem)).lower_bound
+        elif (
             costs.lower_bound is not None
-        ):  # the problem has only what was measured; plans without that may be cheaper
-            solution = replace(solution, lower_bound=min(solution.lower_bound, costs.lower_bound))
-        if any(cost.origin == UNKNOWN for cost in costs.prices.values()):
-            solution = replace(solution, lower_bound=0.0)
-        return problem, solution
+        ):  # what was not measured is no option here: plans with it may be cheaper
+            bound = min(bound, costs.lower_bound)
+        return problem, replace(solution, lower_bound=min(bound, solution.seconds))
 
     def _with_merged(
         self, graph: DataflowGraph, func: relax.Function, solution: Solution

@@ -14,6 +14,7 @@ from ..index_set import EMPTY
 from ..passes.problem import problem_of
 from ..search import NoCover, Problem, Solution, cheapest_cover
 from ..search.auto import solve
+from ..search.ties import settled
 
 Plan = dict[str, tuple[int, ...]]
 """Ids of the chosen candidates, by the name of their function."""
@@ -54,7 +55,7 @@ def ids_of(solution: Solution) -> tuple[int, ...]:
 
 def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
     if name == OURS:
-        return solve(problem)
+        return settled(problem, solve(problem), priority)
     if name == GREEDY:
         return solve(problem, "greedy", priority=priority)
     return cheapest_cover(alone(problem, name))

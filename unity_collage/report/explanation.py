@@ -27,7 +27,7 @@ class Verdict(str, Enum):
     """It has a price, but no valid plan contains it."""
     NO_PRICE = "no price"
     NOT_MEASURED = "not measured"
-    """A lower bound of its price showed that it cannot matter."""
+    """A lower bound of its price showed that it cannot matter, or the budget was spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ class Kernel:
     """False: the margin is at least that much."""
     rivals: tuple[int, ...] = ()
     """All priced bids that share a binding with it, by regret."""
+    ties: tuple[tuple[int, ...], ...] = ()
+    """Bids that are as cheap as far as the measurements tell, each with those that stand in its place together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ class Proof:
     visited: int = 0
     launch_seconds: float = 0.0
     """Charged for every kernel."""
+    tie_seconds: float = 0.0
+    """By so much the plan is dearer than the cheapest one, by ties that the policy has settled."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,7 @@ def _items(kind: Any, data: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 def _decoded(key: str, value: Any) -> Any:
     if key == "verdict":
         return Verdict(value)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_decoded(key, item) for item in value) if isinstance(value, list) else value
 
 
 EXPLANATION: Annotation[Explanation] = Annotation(

@@ -79,6 +79,8 @@ def _row(explanation: Explanation, kind: list[Kernel]) -> Iterable[str]:
 
 def _more(kernel: Kernel, seconds: float) -> str:
     """The margin, and what part of the kernel's own price that is."""
+    if kernel.ties:
+        return "tie"
     if not kernel.margin:
         return "equal" if kernel.exact else "unknown"
     least = "" if kernel.exact else ">"

@@ -28,17 +28,19 @@ def explanation_of(
     throughs: Mapping[int, Through],
     withouts: Mapping[int, Through],
     functions: Sequence[str] = (),
+    ties: Mapping[int, tuple[tuple[int, ...], ...]] | None = None,
 ) -> Explanation:
     """Why ``solution`` is what it is. ``functions`` are the names of the chosen kernels' functions, in their order.
 
     ``throughs`` and ``withouts`` are the costs of the cheapest plans with each candidate and without each
-    chosen one, as ``search.best_throughs`` and ``search.best_withouts`` find them.
+    chosen one, as ``search.best_throughs`` and ``search.best_withouts`` find them; ``ties``, by chosen one, those
+    that :func:`unity_collage.search.ties.tied_with` finds. Regrets are over the cheapest plan, ties aside.
     """
     numbers = {key: number for number, key in enumerate(costs.prices)}
     prices = tuple(Price.of(key, cost) for key, cost in costs.prices.items())
     bids = [_bid(c, numbers[costs.keys[c.id]], prices, solution, throughs.get(c.id)) for c in candidates]
     bids = _with_noise(bids, prices, solution)
-    kernels = tuple(_kernels(problem, solution, bids, withouts, functions))
+    kernels = tuple(_kernels(problem, solution, bids, withouts, functions, ties or {}))
     runners_up = {kernel.runner_up for kernel in kernels}
     return Explanation(
         proof=proof_of(solution, costs.launch_seconds),
@@ -61,6 +63,7 @@ def proof_of(solution: Solution, launch_seconds: float) -> Proof:
         solution.algorithm,
         solution.visited,
         launch_seconds,
+        solution.tie_seconds,
     )
 
 
@@ -114,7 +117,7 @@ def _bid(
 
 def _judged(bid: Bid, seconds: float, solution: Solution, through: Through) -> Bid:
     """A priced candidate that a plan could contain."""
-    regret = _difference(through.seconds, solution.seconds)
+    regret = _difference(through.seconds, _cheapest(solution))
     return replace(
         bid,
         verdict=Verdict.DEARER,
@@ -157,6 +160,7 @@ def _kernels(
     bids: Sequence[Bid],
     withouts: Mapping[int, Through],
     functions: Sequence[str],
+    ties: Mapping[int, tuple[tuple[int, ...], ...]],
 ) -> Iterable[Kernel]:
     writer = _writers(problem, solution)
     for number, rivals in enumerate(_rivals(solution.chosen, bids)):
@@ -169,8 +173,9 @@ def _kernels(
             function=functions[number] if functions else "",
             reads=tuple(members(reads)),
             rivals=tuple(bid.id for bid in rivals),
+            ties=ties.get(option.id, ()),
         )
-        yield _with_margin(kernel, rivals, solution.seconds, withouts.get(option.id))
+        yield _with_margin(kernel, rivals, _cheapest(solution), withouts.get(option.id))
 
 
 def _with_margin(kernel: Kernel, rivals: Sequence[Bid], seconds: float, without: Through | None) -> Kernel:
@@ -185,6 +190,11 @@ def _with_margin(kernel: Kernel, rivals: Sequence[Bid], seconds: float, without:
     most = max((bid.regret or 0.0 for bid in within), default=0.0)
     first = next((bid.id for bid in within if (bid.regret or 0.0) >= most - ROUNDING * seconds), None)
     return replace(kernel, runner_up=first, margin=margin, exact=without.exact)
+
+
+def _cheapest(solution: Solution) -> float:
+    """What the cheapest plan costs: the one that was chosen, before ties were settled."""
+    return solution.seconds - solution.tie_seconds
 
 
 def _difference(seconds: float, chosen: float) -> float:

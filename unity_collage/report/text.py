@@ -76,11 +76,14 @@ def refinement_table(report: Mapping[str, Any]) -> RenderableType:
             table.add_row(name, duration(seconds[name]), f"{seconds[name] / best:.2f}x", chosen)
         else:
             table.add_row(name, "", "", escape(program["reason"]))
-    if "additive_error" not in report:
-        return table
-    error = float(report["additive_error"]) / float(report["measured"])
-    times = f"predicted {duration(report['predicted'])}, measured {duration(report['measured'])}"
-    return Group(table, "", f"{times}: additive error {error:+.0%}")
+    lines: list[RenderableType] = []
+    if "additive_error" in report:
+        error = float(report["additive_error"]) / float(report["measured"])
+        times = f"predicted {duration(report['predicted'])}, measured {duration(report['measured'])}"
+        lines.append(f"{times}: additive error {error:+.0%}")
+    if report.get("origin") == "database":
+        lines.append("raced before: equal programs on an equal machine, their times are in the database")
+    return Group(table, "", *lines) if lines else table
 
 
 def backend_table(backends: Iterable[Backend]) -> RenderableType:
@@ -114,18 +117,55 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def plus_minus(seconds: float, low: float, high: float) -> str:
+    """A price with half the width of its interval: ``41.2 us +- 0.9 us``."""
+    half = (high - low) / 2 if low <= seconds <= high else 0.0
+    return f"{duration(seconds)} +- {duration(half)}" if half else duration(seconds)
+
+
 def _remarks(plan: Mapping[str, Any]) -> list[RenderableType]:
-    """What a reader should know besides: candidates that could not be priced."""
+    """What a reader should know besides: ties, how far the plan is proved, candidates that could not be priced."""
+    lines = _ties(plan)
+    if "certificate" in plan and not plan["proved"]:  # a plan that was given has no proof
+        lines.append(f"not proved: a plan up to {float(plan['gap']):.1%} cheaper may exist")
     unpriced = plan["unpriced"]
-    if not unpriced:
+    if unpriced:
+        first = unpriced[0]
+        example = f"{first['backend']} {first['label']}: {first['reason']}"
+        lines.append(f"{_count(len(unpriced), 'candidate')} without a price, such as {example}")
+    return ["", *map(escape, lines)] if lines else []
+
+
+def _ties(plan: Mapping[str, Any], most: int = 3) -> list[str]:
+    """The dearest kernels that tie with others, and what the policy has cost."""
+    tied = [kernel for kernel in plan["kernels"] if kernel.get("ties")]
+    if not tied:
         return []
-    first = unpriced[0]
-    example = f"{first['backend']} {first['label']}: {first['reason']}"
-    return ["", escape(f"{_count(len(unpriced), 'candidate')} without a price, such as {example}")]
+    texts = (_tie(kernel) for kernel in sorted(tied, key=lambda kernel: -float(kernel["seconds"])))
+    policy = plan.get("tie_policy")
+    more = float(policy["more_than_cheapest"]) / float(plan["seconds"]) if policy else 0.0
+    over = f"; by the policy for ties the plan costs {more:.2%} more than the cheapest one" if policy else ""
+    return [*list(dict.fromkeys(texts))[:most], f"{_count(len(tied), 'kernel')} in ties{over}"]
+
+
+def _tie(kernel: Mapping[str, Any]) -> str:
+    """``onednn conv2d: tie with tvm cone, 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``."""
+    parts = kernel["ties"][0]
+    names = " and ".join(f"{part['backend']} {part['label']}" for part in parts)
+    prices = " and ".join(map(_noisy, parts))
+    return f"{kernel['backend']} {kernel['label']}: tie with {names}, {_noisy(kernel)} against {prices}"
+
+
+def _noisy(price: Mapping[str, Any]) -> str:
+    seconds = float(price["seconds"])
+    return plus_minus(seconds, float(price.get("low", seconds)), float(price.get("high", seconds)))
 
 
 def _next_best(kernels: Kernels) -> str:
-    """The cheapest rival for the same operators, and how many times dearer it is."""
+    """Whom the kernels tie with; else the cheapest rival for the same operators, and how many times dearer it is."""
+    tied = [kernel["ties"][0][0]["backend"] for kernel in kernels if kernel.get("ties")]
+    if tied:
+        return f"tie with {tied[0]}"
     ratios: dict[str, tuple[float, float]] = {}
     for kernel in kernels:
         for bid in kernel["others"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..graph.sub_graph import short_name
 from .explanation import Bid, Explanation, Kernel, Price, Verdict
-from .text import duration
+from .text import duration, plus_minus
 
 
 def chances(bid: Bid) -> str:
@@ -47,6 +47,25 @@ def priced(price: Price) -> str:
     return f"{duration(price.seconds)} ({duration(price.low)} to {duration(price.high)})"
 
 
+def tie_text(explanation: Explanation, kernel: Kernel) -> str:
+    """``tie with tvm conv2d (lv3), 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``; empty where there is none."""
+    if not kernel.ties:
+        return ""
+    own = noisy(explanation.price(explanation.by_id[kernel.bid]))
+    tied: list[str] = []
+    for ids in kernel.ties[:2]:
+        bids = [explanation.by_id[id_] for id_ in ids]
+        names = " and ".join(titled(explanation, bid) for bid in bids)
+        tied.append(f"{names}, {own} against {' and '.join(noisy(explanation.price(bid)) for bid in bids)}")
+    more = f" and {len(kernel.ties) - 2} more" if len(kernel.ties) > 2 else ""
+    return f"tie with {'; with '.join(tied)}{more}"
+
+
+def noisy(price: Price) -> str:
+    """``41.2 us +- 0.9 us``."""
+    return "unknown" if price.seconds is None else plus_minus(price.seconds, price.low, price.high)
+
+
 def titled(explanation: Explanation, bid: Bid) -> str:
     """``onednn conv2d+relu (lv3, lv4)``."""
     return f"{bid.backend} {bid.label} ({some(explanation, bid.bindings)})"
@@ -61,7 +80,10 @@ def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> s
 
 
 def why_it_won(explanation: Explanation, kernel: Kernel) -> str:
-    """By how much, against whom, and how much dearer the kernel may become."""
+    """By how much, against whom, and how much dearer the kernel may become; or whom it ties with."""
+    if kernel.ties:
+        policy = "fewer transitions, fewer kernels, then the preferred backend decide"
+        return f"{tie_text(explanation, kernel)}: {policy}"
     if kernel.margin is None:
         return "no other candidate for all of its bindings is in a plan"
     if kernel.runner_up is None:
@@ -96,9 +118,14 @@ def proof_text(explanation: Explanation) -> str:
         if unpriced
         else ""
     )
-    cost = f"the whole plan costs {duration(proof.seconds)}{besides}"
+    over = (
+        f", {duration(proof.tie_seconds)} of it by ties that the policy has settled"
+        if proof.tie_seconds
+        else ""
+    )
+    cost = f"the whole plan costs {duration(proof.seconds)}{besides}{over}"
     if proof.proved:
-        return f"{cost}, and no valid plan is cheaper ({proof.algorithm} search)"
+        return f"{cost}, and no valid plan is cheaper{' by more than ties' if over else ''} ({proof.algorithm} search)"
     return (
         f"{cost}, not proved: a plan up to {percent(proof.gap)} cheaper may exist ({proof.algorithm} search)"
     )

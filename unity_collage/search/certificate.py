@@ -38,6 +38,52 @@ class Certificate:
     computed twice), of which no option holds more than it costs. So each valid plan costs at least their sum."""
 
 
+@dataclass(frozen=True, slots=True)
+class TieClaim:
+    """A claim about the plan that a policy has made of a certified one by swapping kernels that tie."""
+
+    chosen: tuple[int, ...]
+    """Ids of the options, in an order in which they can run."""
+    left_behind: tuple[int, ...]
+    seconds: float
+    swaps: tuple[tuple[int, tuple[int, ...]], ...]
+    """The option that was taken, and those of the certified plan that have gone for it."""
+
+
+def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) -> str | None:
+    """What is wrong with the claim that the plan differs from the certified one by ties alone, or None."""
+    by_id = {option.id: option for option in problem.options}
+    for identity in (*claim.chosen, *(taken for taken, _ in claim.swaps)):
+        if identity not in by_id:
+            return f"option {identity} does not exist"
+    expected = Counter(certificate.chosen)
+    for taken, instead in claim.swaps:
+        if Counter(instead) - expected:
+            return f"option {taken} is there for others than the certified plan has"
+        expected = expected - Counter(instead) + Counter([taken])
+    if Counter(claim.chosen) != expected:
+        return "the plans differ by more than the swaps"
+    for taken, instead in claim.swaps:
+        reason = _why_no_tie(problem, by_id[taken], [by_id[identity] for identity in instead])
+        if reason is not None:
+            return reason
+    kernels, left = _kernels(problem, [by_id[i] for i in claim.chosen]), sorted(claim.left_behind)
+    return _why_not_valid(problem, kernels, left) or _why_wrong_cost(problem, kernels, left, claim.seconds)
+
+
+def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
+    """Why the intervals of one option and of those in whose place it stands have no point in common."""
+    nodes = set(members(taken.inside))
+    if not all(nodes.issuperset(members(option.inside)) for option in instead):
+        return f"option {taken.id} does not make all that it stands for"
+    low, high = (end + _launch(problem, taken) for end in taken.interval)
+    least = fsum(option.interval[0] + _launch(problem, option) for option in instead)
+    most = fsum(option.interval[1] + _launch(problem, option) for option in instead)
+    if low > most * (1 + _ROUNDING) or least > high * (1 + _ROUNDING):
+        return f"option {taken.id} is no tie: {low} s to {high} s against {least} s to {most} s"
+    return None
+
+
 def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[float] = ()) -> Certificate:
     """What ``solution`` claims; ``potentials`` go with it if they reach its lower bound."""
     reach = len(potentials) == len(problem) and not _below(fsum(potentials), solution.lower_bound)

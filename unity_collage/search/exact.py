@@ -68,17 +68,19 @@ def cheapest_cover(
     max_states: int = 2_000_000,
     seconds: float = 60.0,
     potentials: Sequence[float] | None = None,
+    beam: int = BEAM,
 ) -> Solution:
     """A cheapest valid plan, or the best one found within the budget, with a lower bound; raises NoCover.
 
-    Better ``potentials`` than the quick ones make it look at fewer states. Equal costs are resolved towards the
+    Better ``potentials`` than the quick ones make it look at fewer states; the first pass is ``beam`` wide, and only
+    finds a good plan. Equal costs are resolved towards the
     option with the smaller id, so equal input gives equal output as long as no budget of time runs out.
     """
     known = potentials_of(problem) if potentials is None else potentials
     bound = sum(known)
     space = space_of(problem, known)
     budget = _Budget(max_states, time.monotonic() + seconds)
-    best, _ = _walk(space, bound, INFINITE, budget, width=BEAM)
+    best, _ = _walk(space, bound, INFINITE, budget, width=beam)
     budget = _Budget(max_states, budget.deadline)
     dearest = _ceiling(best)
     for ceiling in _ceilings(bound, dearest):

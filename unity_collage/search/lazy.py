@@ -29,7 +29,7 @@ Price = float | str
 """Seconds, or the reason why there is no price."""
 
 Measure = Callable[[Sequence[str]], Mapping[str, Price]]
-"""The prices of these keys."""
+"""The prices of these keys; of others too where they are known now, or known to stay unknown."""
 
 _PART, _LEAST = 2, 8
 """One in so many unknown keys of a plan is measured in each round, and at least so many: smaller parts save a few
@@ -136,8 +136,8 @@ class LazySearch:
         count = max(_LEAST, len(wanted) // _PART)
         dearest = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
         found = self.measure(dearest)
-        for key in dearest:
-            price = self._prices[key] = found[key]
+        for key, price in found.items():
+            self._prices[key] = price
             if not isinstance(price, str) and price < self.bounds[key] * self._trust:
                 self._failed.append(key)
                 self._trust = _CAUTION * price / self.bounds[key]

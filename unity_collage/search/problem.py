@@ -34,6 +34,27 @@ class Option:
     """Inside nodes that are read outside too, but that this kernel does not write."""
     backend: str = ""
     """Whose kernel it is: what transitions go by."""
+    low: float | None = None
+    """Where the true price begins, as far as measuring tells; None: at ``seconds``."""
+    high: float | None = None
+    """Where it ends."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which the true price lies; it holds ``seconds``."""
+        low = self.seconds if self.low is None else self.low
+        high = self.seconds if self.high is None else self.high
+        return min(low, self.seconds), max(high, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A tie that the policy has settled against the estimates (:mod:`.ties`)."""
+
+    taken: int
+    """Id of the option in the plan."""
+    instead: tuple[int, ...]
+    """Ids of those that the cheapest plan has in its place."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +153,20 @@ class Solution:
     """What found it: ``exact``, ``milp``, ``greedy``, ..."""
     visited: int = 0
     """How many states or nodes the search has looked at."""
+    tie_seconds: float = 0.0
+    """By so much it is dearer than the cheapest plan that was found, all of it within the noise of the prices."""
+    swaps: tuple[Swap, ...] = ()
+    """What it has in place of that plan's kernels."""
 
     @property
     def gap(self) -> float:
-        """How much dearer than the lower bound it is at most, as a part of the cost."""
-        return max(0.0, self.seconds - self.lower_bound) / self.seconds if self.seconds else 0.0
+        """How much dearer than the lower bound it is at most, ties aside, as a part of the cost."""
+        more = self.seconds - self.tie_seconds - self.lower_bound
+        return max(0.0, more) / self.seconds if self.seconds else 0.0
 
     @property
     def proved(self) -> bool:
-        """Whether no valid plan is cheaper, up to rounding."""
+        """Whether no valid plan is cheaper, up to rounding and ties."""
         return self.gap <= 1e-9
 
 

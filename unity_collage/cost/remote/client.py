@@ -9,34 +9,41 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from ...errors import CollageError
-from ...processes import Child
 from ..client import Answer
 from ..method import Method
 from ..refusal import Refusal
 from ..storage.rows import Kind
+from .builder_pool import BuilderPool
 from .messages import decoded
 from .servers import Lost, Server, Servers
 
 T = TypeVar("T")
 
-_BUILDER = ("-m", "unity_collage.cost.remote.builder")
-
-_ATTEMPTS = 3
+ATTEMPTS = 3
 """A question that so many servers were lost over is not asked again in this run."""
 
 
 class RemoteClient:
     """Makes kernels here, and asks a server for their prices.
 
-    A server that is lost is replaced, and what it was asked is asked again.
+    It has one server at a time. One that is lost over a question is replaced, and :meth:`ask` asks another one; over a
+    race it is for :class:`.fleet.Fleet` to do so.
     """
 
-    def __init__(self, servers: Servers, method: Method, timeout_seconds: float, memory_bytes: int | None):
+    def __init__(
+        self,
+        servers: Servers,
+        method: Method,
+        timeout_seconds: float,
+        memory_bytes: int | None,
+        first: RemoteClient | None = None,
+    ):
+        """``first`` has asked other servers: this one has to be like them, and shares its processes."""
         self._servers = servers
         self._method = method
         self._limits = {"timeout_seconds": timeout_seconds, "memory_bytes": memory_bytes}
-        self._builder = Child(_BUILDER, {}, timeout_seconds)
-        self._facts: dict[tuple[str, str], dict[str, Any]] = {}
+        self._builders = first._builders if first else BuilderPool(timeout_seconds)
+        self._facts: dict[tuple[str, str], dict[str, Any]] = first._facts if first else {}
         self._checked: Server | None = None
 
     def facts(self, target: str, backend: str) -> dict[str, Any]:
@@ -52,7 +59,7 @@ class RemoteClient:
     def race(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
-        """A price or a refusal for each of ``candidates``, which are timed together on one server."""
+        """A price or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
         answers: dict[str, Answer] = {}
         with TemporaryDirectory() as folder:
             files: dict[str, Path] = {}
@@ -73,9 +80,26 @@ class RemoteClient:
                 answers |= self._timed(request, asked, files)
         return answers
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a server."""
+        return self._servers.is_open
+
+    def open(self) -> None:
+        """Wait for a server, if it has none; raises NoServer."""
+        self._servers.current()
+
+    def free_servers(self) -> int:
+        """How many servers nobody has."""
+        return self._servers.free()
+
+    def drop(self) -> None:
+        """End the session: the next question goes to whichever server is free."""
+        self._servers.drop()
+
     def close(self) -> None:
-        """End the session and the process that makes kernels."""
-        self._builder.close()
+        """End the session and the processes that make kernels."""
+        self._builders.close()
         self._servers.drop()
 
     def _made(
@@ -86,7 +110,7 @@ class RemoteClient:
         if reason is not None:
             return Refusal(reason, lasting=False)
         paths = {"library": str(library), "constants": str(constants)}
-        reply = self._builder.ask({**candidate, "target": target, **paths})
+        reply = self._builders.ask({**candidate, "target": target, **paths})
         return Refusal(reply["reason"], Kind.COMPILE_ERROR) if "reason" in reply else None
 
     def _timed(
@@ -101,11 +125,7 @@ class RemoteClient:
             server.remove(files)
             return reply
 
-        try:
-            reply = self._on_some(work)
-        except Lost as error:
-            refusal = Refusal(f"{_ATTEMPTS} servers were lost, the last one so: {error}", lasting=False)
-            return dict.fromkeys(asked, refusal)
+        reply = work(self._servers.current())
         if "reason" in reply:
             return dict.fromkeys(asked, Refusal(f"the server failed: {reply['reason']}", lasting=False))
         return {key: decoded(found) for key, found in reply.items()}
@@ -114,12 +134,12 @@ class RemoteClient:
         try:
             return self._on_some(lambda server: server.ask(request))
         except Lost as error:
-            raise CollageError(f"{_ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
+            raise CollageError(f"{ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
 
     def _on_some(self, work: Callable[[Server], T]) -> T:
         """What ``work`` makes of a server; of another one if that is lost meanwhile."""
         problem = Lost()
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             try:
                 return work(self._servers.current())
             except Lost as error:
@@ -131,7 +151,7 @@ class RemoteClient:
         """Raises CollageError for a server that is another kind of machine than the first one."""
         if server is self._checked:
             return
-        for (target, backend), known in self._facts.items():
+        for (target, backend), known in list(self._facts.items()):
             if server.ask(self._question(target, backend)) != known:
                 raise CollageError(
                     f"two servers for {self._servers.name} differ: machines of two kinds need two keys"

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
 from tvm.target import Target
 
+from ...annotations import Cost
 from ...errors import CollageError
 from ...target import current_target
 from ..fingerprint import parts, price_fingerprint
 from ..measured import MeasuredCost
-from ..questions import Circumstances
+from ..questions import Circumstances, Client
 from ..session import Session
 from ..workload import Workload
-from .client import RemoteClient
+from .client import ATTEMPTS, RemoteClient
+from .fleet import Fleet
 from .messages import address
-from .servers import Servers
+from .servers import Lost, Servers
 
 _SLACK = 10.0
 """A server answers for several kernels at once, each of which may need all the time it has."""
 
 
 class _RemoteSession(Session):
-    """The client of one RemoteCost, made when first needed."""
+    """The servers of one RemoteCost, asked for when first needed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.remote: RemoteClient | None = None
+        self.remote: Fleet | None = None
 
     def close(self) -> None:
-        """End the session."""
+        """End the sessions."""
         if self.remote is not None:
             self.remote.close()
         self.remote = None
@@ -43,7 +45,8 @@ class _RemoteSession(Session):
 class RemoteCost(MeasuredCost):
     """As MeasuredCost, but kernels are made here and checked and timed by a server; compile for its :meth:`target`.
 
-    All servers of a key have to be alike. One that is lost in the middle of a question is replaced by another one.
+    Questions are spread over all servers that are free, which have to be alike. One that is lost in the middle of a
+    question is replaced by another one.
     """
 
     tracker: str = "127.0.0.1:9190"
@@ -65,13 +68,25 @@ class RemoteCost(MeasuredCost):
     def tuning(self, trials: int) -> Any:
         raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
 
+    def _spread(
+        self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
+    ) -> Iterable[dict[str, Cost]]:
+        """What ``work`` finds out about each group, on all servers that are free at once."""
+        answers = self._fleet().spread(groups, work)
+        for group, answer in zip(groups, answers, strict=True):
+            yield _given_up(group, answer) if isinstance(answer, Lost) else answer
+
     def _client(self) -> RemoteClient:
+        return self._fleet().client
+
+    def _fleet(self) -> Fleet:
         if self._session.remote is None:
-            servers = Servers(
-                address(self.tracker), self.key, self.wait_seconds, _SLACK * self.timeout_seconds
-            )
-            self._session.remote = RemoteClient(servers, self.method, self.timeout_seconds, self.memory_bytes)
+            self._session.remote = Fleet(self._made)
         return self._session.remote
+
+    def _made(self, first: RemoteClient | None) -> RemoteClient:
+        servers = Servers(address(self.tracker), self.key, self.wait_seconds, _SLACK * self.timeout_seconds)
+        return RemoteClient(servers, self.method, self.timeout_seconds, self.memory_bytes, first)
 
     def _circumstances(self) -> Circumstances:
         target = current_target()
@@ -92,3 +107,9 @@ def _made_here(there: str, target: Target, model: MeasuredCost) -> str:
     if all(ours[name] == theirs[name] for name in ("tvm", "makers")):
         return there
     return f"{there}\nmade by: tvm {tvm.__version__}, makers {ours['makers']}"
+
+
+def _given_up(group: Sequence[Workload], lost: Lost) -> dict[str, Cost]:
+    """Costs in this run; nothing is kept about the kernels."""
+    reason = f"not measured: {ATTEMPTS} servers were lost over it, the last one so: {lost}"
+    return {workload.key: Cost(None, reason=reason) for workload in group}

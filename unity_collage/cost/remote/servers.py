@@ -1,4 +1,4 @@
-"""Servers: sessions on machines of one key, one after the other; a machine that is lost is replaced by another."""
+"""Servers: one session at a time on the machines of a key; a machine that is lost is replaced by another."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _POLL_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
 
+class NoServer(CollageError):
+    """No server is free."""
+
+
 class Lost(Exception):
     """The server, or the way to it, is gone."""
 
@@ -32,8 +36,10 @@ class Server:
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a request."""
-        function = self._session.get_function(FUNCTION)
-        return json.loads(within(self._timeout_seconds, lambda: str(function(json.dumps(request)))))
+        text = json.dumps(request)
+        return json.loads(
+            within(self._timeout_seconds, lambda: str(self._session.get_function(FUNCTION)(text)))
+        )
 
     def upload(self, files: Mapping[str, Path]) -> None:
         """Send ``files``; they have these names there."""
@@ -57,7 +63,7 @@ class Servers:
         self._server: Server | None = None
 
     def current(self) -> Server:
-        """The server in use, or another one; raises CollageError when there is none for so long."""
+        """The server in use, or another one; raises NoServer when there is none for so long."""
         if self._server is None:
             self._server = Server(self._requested(), self._timeout_seconds)
         return self._server
@@ -65,6 +71,18 @@ class Servers:
     def drop(self) -> None:
         """End the session; the next question goes to whichever server is free."""
         self._server = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session."""
+        return self._server is not None
+
+    def free(self) -> int:
+        """How many machines are idle now; 0 where the tracker does not answer."""
+        try:
+            return within(_CONNECT_SECONDS, self._count)
+        except Lost:
+            return 0
 
     @property
     def name(self) -> str:
@@ -82,7 +100,7 @@ class Servers:
             except Lost as error:
                 reason = str(error)
             time.sleep(_POLL_SECONDS)
-        raise CollageError(f"no server for {self.name} within {self._wait_seconds:g} s: {reason}")
+        raise NoServer(f"no server for {self.name} within {self._wait_seconds:g} s: {reason}")
 
     def _free(self, rpc: Any) -> Any:
         # TVM's client would go on trying for a minute.
@@ -92,6 +110,12 @@ class Servers:
         if f"server:{self._key}" not in known:
             raise RuntimeError("none has announced itself")
         return tracker.request(self._key, max_retry=1)
+
+    def _count(self) -> int:
+        from tvm import rpc
+
+        queues = rpc.connect_tracker(*self._tracker).summary()["queue_info"]
+        return int(queues.get(self._key, {"free": 0})["free"])
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:

@@ -14,7 +14,6 @@ from ... import runtime
 from ...errors import CollageError
 from ...processes import Child
 from ...schedule.tuned import kernel_name
-from ..surroundings import on_usable_cores
 from .meta_schedule import why_unavailable
 from .records import Tuned, TuningRecords
 
@@ -72,8 +71,7 @@ class Tuner:
         before = known or Tuned(kernel_name(kernel), str(target), tvm.__version__, 0)
         more = self._trials - before.trials
         request = {"kernel": tvm.ir.save_json(kernel), "target": str(target), "trials": more}
-        with on_usable_cores():
-            reply = self._running().ask(request)
+        reply = self._running().ask(request)
         if "reason" in reply:
             raise CollageError(
                 f"MetaSchedule has failed: {reply['reason']}; see {self._records.folder}/tuner.log"

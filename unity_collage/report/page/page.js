@@ -104,6 +104,7 @@ function showList() {
 const margin = (kernel) => (kernel.margin === undefined ? Infinity : kernel.margin);
 
 function nextBest(kernel) {
+  if (kernel.ties) return `tie with ${bids.get(kernel.ties[0][0]).backend}`;
   if (kernel.runner_up === undefined) return "none";
   const bid = bids.get(kernel.runner_up);
   const least = kernel.exact === false ? ">" : "";

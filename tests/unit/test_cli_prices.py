@@ -1,0 +1,51 @@
+"""Whose prices a command goes by: ``--rpc`` and ``--rpc-key``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import pytest
+from tvm.ir import IRModule
+
+import unity_collage as uc
+from unity_collage.cli_prices import add_options, prices
+from unity_collage.cost.measured import MeasuredCost
+from unity_collage.cost.remote import RemoteCost
+from unity_collage.errors import CollageError
+from unity_collage.target import host_target
+from unity_collage.testing import graphs
+
+
+def options(tmp_path: Path, *arguments: str) -> Namespace:
+    parser = ArgumentParser()
+    add_options(parser)
+    asked = parser.parse_args(arguments)
+    return Namespace(database=str(tmp_path / "costs.sqlite"), locked=False, budget=30.0, **vars(asked))
+
+
+def test_without_rpc_this_machine_measures(tmp_path: Path) -> None:
+    model = prices(options(tmp_path), lambda *_: None)
+    assert type(model) is MeasuredCost and model.budget_seconds == 30.0
+
+
+def test_with_rpc_the_servers_of_the_key_measure(tmp_path: Path) -> None:
+    model = prices(options(tmp_path, "--rpc", "farm:9190", "--rpc-key", "board"), lambda *_: None)
+    assert isinstance(model, RemoteCost) and (model.tracker, model.key) == ("farm:9190", "board")
+    assert model.budget_seconds == 30.0 and model.database is not None
+    assert model.database.path == tmp_path / "costs.sqlite"
+
+
+def test_an_address_without_a_port_shows_the_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(tmp_path, "--rpc", "farm")
+    assert "it is written host:port" in capsys.readouterr().err
+
+
+def test_prices_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteCost, "target", lambda _: host_target())
+    model = RemoteCost(uc.CostDatabase(tmp_path / "costs.sqlite"))
+    with pytest.raises(CollageError, match="prices of another one cannot be refined"):
+        uc.compile(IRModule({"main": graphs.chain()}), estimator=model, refine=uc.Refinement())

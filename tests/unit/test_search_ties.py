@@ -1,0 +1,158 @@
+"""Ties: the policy decides where intervals overlap, and nowhere else; what it did is a claim that can be checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_problems import ids, problems
+
+from unity_collage.index_set import members
+from unity_collage.search import Option, Problem, Solution, cheapest_cover
+from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
+from unity_collage.search.problem import NoCover
+from unity_collage.search.ties import settled, tied_with
+
+CHAIN = ((), (0,), (1,))
+
+
+def option(id_: int, inside: int, seconds: float, noise: float, backend: str) -> Option:
+    return Option(id_, inside, seconds, 0, backend, seconds - noise, seconds + noise)
+
+
+def plan(
+    options: tuple[Option, ...], preference: tuple[str, ...] = ("lib", "tvm")
+) -> tuple[Problem, Solution]:
+    problem = Problem(CHAIN, 0, options)
+    return problem, settled(problem, cheapest_cover(problem), preference)
+
+
+def test_the_preferred_backend_wins_a_tie() -> None:
+    options = tuple(
+        option(2 * node + turn, 1 << node, 10.0 - 0.1 * turn, 0.2, backend)
+        for node in range(3)
+        for turn, backend in enumerate(("lib", "tvm"))
+    )
+    problem, found = plan(options)
+    assert ids(cheapest_cover(problem)) == [1, 3, 5] and ids(found) == [0, 2, 4]
+    assert found.tie_seconds == pytest.approx(0.3) and found.proved
+    assert ids(plan(options, ("tvm", "lib"))[1]) == [1, 3, 5]
+
+
+def test_what_is_really_faster_stays() -> None:
+    options = (
+        option(0, 0b111, 10.0, 0.2, "lib"),
+        option(1, 0b111, 9.0, 0.2, "tvm"),
+    )
+    problem, found = plan(options)
+    assert ids(found) == [1] and not found.swaps and tied_with(problem, found) == {}
+
+
+def test_fewer_transitions_count_more_than_preference() -> None:
+    """The outer two are TVM's beyond doubt; between them the library would be preferred."""
+    options = (
+        option(0, 0b001, 1.0, 0.0, "tvm"),
+        option(1, 0b010, 5.0, 0.2, "lib"),
+        option(2, 0b010, 5.1, 0.2, "tvm"),
+        option(3, 0b100, 1.0, 0.0, "tvm"),
+    )
+    problem, found = plan(options)
+    assert ids(cheapest_cover(problem)) == [0, 1, 3] and ids(found) == [0, 2, 3]
+
+
+def test_one_kernel_is_preferred_to_two_that_tie_with_it() -> None:
+    options = (
+        option(0, 0b011, 6.1, 0.1, "tvm"),
+        option(1, 0b001, 3.0, 0.1, "tvm"),
+        option(2, 0b010, 3.0, 0.1, "tvm"),
+        option(3, 0b100, 1.0, 0.0, "tvm"),
+    )
+    problem, found = plan(options)
+    assert ids(found) == [0, 3]
+    assert [(swap.taken, sorted(swap.instead)) for swap in found.swaps] == [(0, [1, 2])]
+    assert sorted(tied_with(problem, found)[0][0]) == [1, 2]
+
+
+def test_a_tie_that_changes_nothing_is_still_told() -> None:
+    options = (option(0, 0b111, 10.0, 0.2, "lib"), option(1, 0b111, 10.1, 0.2, "tvm"))
+    problem, found = plan(options)
+    assert ids(found) == [0] and tied_with(problem, found) == {0: ((1,),)}
+
+
+def test_two_runs_with_other_noise_end_with_one_plan() -> None:
+    """Prices drawn from the intervals of each other: the cheapest plans differ, the settled ones do not."""
+    one = tuple(
+        option(2 * n + t, 1 << n, 10 + 0.1 * ((n + t) % 2), 0.2, b)
+        for n in range(3)
+        for t, b in enumerate(("lib", "tvm"))
+    )
+    other = tuple(
+        replace(o, seconds=20.1 - o.seconds, low=19.9 - o.seconds, high=20.3 - o.seconds) for o in one
+    )
+    (first, a), (second, b) = plan(one), plan(other)
+    assert ids(cheapest_cover(first)) != ids(cheapest_cover(second)) and ids(a) == ids(b)
+
+
+def claim_of(solution: Solution) -> TieClaim:
+    return TieClaim(
+        tuple(option.id for option in solution.chosen),
+        tuple(members(solution.left_behind)),
+        solution.seconds,
+        tuple((swap.taken, swap.instead) for swap in solution.swaps),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"chosen": (7,)}, "option 7 does not exist"),
+        ({"chosen": (1, 2, 3)}, "the plans differ by more than the swaps"),
+        ({"swaps": ()}, "the plans differ by more than the swaps"),
+        ({"swaps": ((0, (1, 9)),)}, "option 0 is there for others than the certified plan has"),
+        ({"seconds": 7.0}, "it costs 7.1 s, not 7.0 s"),
+        ({"left_behind": (2,)}, "node 2 must not be left behind"),
+    ],
+)
+def test_a_wrong_claim_is_named(change: dict[str, object], reason: str) -> None:
+    options = (
+        option(0, 0b011, 6.1, 0.1, "tvm"),
+        option(1, 0b001, 3.0, 0.1, "tvm"),
+        option(2, 0b010, 3.0, 0.1, "tvm"),
+        option(3, 0b100, 1.0, 0.0, "tvm"),
+    )
+    problem, found = plan(options)
+    certificate = certificate_of(problem, cheapest_cover(problem))
+    assert why_not_ties(problem, certificate, claim_of(found)) is None
+    why = why_not_ties(problem, certificate, replace(claim_of(found), **change))
+    assert why is not None and reason in why
+
+
+def test_what_is_no_tie_is_no_claim() -> None:
+    options = (option(0, 0b111, 10.0, 0.2, "lib"), option(1, 0b111, 9.0, 0.2, "tvm"))
+    problem = Problem(CHAIN, 0, options)
+    certificate = certificate_of(problem, cheapest_cover(problem))
+    why = why_not_ties(problem, certificate, TieClaim((0,), (), 10.0, ((0, (1,)),)))
+    assert why is not None and "option 0 is no tie" in why
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20))
+def test_whatever_is_settled_can_be_checked(problem: Problem, noise: list[int]) -> None:
+    options = tuple(
+        replace(o, low=o.seconds - noise[n % len(noise)] / 2, high=o.seconds + noise[n % len(noise)] / 2)
+        for n, o in enumerate(problem.options)
+    )
+    problem = replace(problem, options=options)
+    try:
+        cheapest = cheapest_cover(problem)
+    except NoCover:
+        return
+    found = settled(problem, cheapest, ("two", "one"))
+    certificate = certificate_of(problem, cheapest)
+    assert why_not(problem, certificate) is None
+    assert why_not_ties(problem, certificate, claim_of(found)) is None
+    assert found.seconds - cheapest.seconds <= found.tie_seconds + 1e-9
+    assert found.proved == cheapest.proved
+    assert settled(problem, cheapest, ("two", "one")) == found

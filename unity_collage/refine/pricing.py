@@ -1,0 +1,82 @@
+"""Prices for a refinement on a budget: what matters most is measured first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
+from ..cost.workload import CostModel
+from ..errors import NoPlan
+from ..graph import DataflowGraph
+from ..passes.lazy_costs import lazy_costs
+from ..passes.problem import problem_of, why_no_cover
+from ..search import NoCover, Problem
+from ..search.auto import solve
+from .entrants import alone
+
+Make = Callable[[Costs], Problem]
+
+
+@tvm.transform.module_pass(opt_level=0, name="refine.EstimateCostsOfEntrants")
+class EstimateCostsOfEntrants:
+    """Price the kernels that can be in our plan, then those of the greedy one, then those of each backend alone.
+
+    In place of EstimateCosts where time is short: each step is a lazy search, and what it leaves open has no price.
+    """
+
+    def __init__(self, model: CostModel, priority: Sequence[str]):
+        self.model = model
+        self.priority = tuple(priority)
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {
+            gvar: COSTS.write(func, self._costs(func))
+            if isinstance(func, relax.Function) and CANDIDATES.on(func)
+            else func
+            for gvar, func in mod.functions_items()
+        }
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _costs(self, func: relax.Function) -> Costs:
+        graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
+
+        def make(costs: Costs) -> Problem:
+            return problem_of(graph, candidates, costs)
+
+        try:
+            costs = lazy_costs(func, self.model, make, solve)
+        except NoCover as error:
+            raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
+        for more in self._of_others(func, make):
+            costs = replace(
+                costs, prices={key: _better(cost, more.prices[key]) for key, cost in costs.prices.items()}
+            )
+        return costs
+
+    def _of_others(self, func: relax.Function, make: Make) -> list[Costs]:
+        """Costs with the kernels of what else competes, as far as there is a plan and time."""
+
+        def greedy(problem: Problem):
+            return solve(problem, "greedy", priority=self.priority)
+
+        found: list[Costs] = []
+        searches = [(make, greedy)]
+        searches += [(lambda costs, name=name: alone(make(costs), name), solve) for name in self.priority]
+        for variant, search in searches:
+            try:
+                found.append(lazy_costs(func, self.model, variant, search, throughs=None))
+            except NoCover:
+                continue
+        return found
+
+
+def _better(one: Cost, other: Cost) -> Cost:
+    """The one that says more: a price, then a reason that is no want of time, then a bound."""
+    return min(
+        one, other, key=lambda cost: (cost.seconds is None, cost.bound is not None, cost.origin == UNKNOWN)
+    )

@@ -1,0 +1,163 @@
+"""Ties: where measured intervals overlap a policy decides, not the noise.
+
+A cheapest plan is found by the estimates alone. Each of its kernels, or several, may then give way to an option
+that does the same and whose price is a tie with theirs: the intervals overlap. Of all plans that such swaps make, that
+one is taken which has the fewest transitions (values that change hands between backends), then the fewest kernels, then
+the backends that come first in the user's preference. Two runs whose noise differs mostly end with one plan so.
+
+The policy is a second, lexicographic cost: the exact search is asked again, over the kernels of the cheapest plan and
+those they tie with, with counts for prices. The proof of the first search stays as it is; that the plan differs from
+the proved one by ties alone is a claim of its own (:class:`.certificate.TieClaim`), which anybody can check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..index_set import EMPTY, IndexSet, members
+from .exact import cheapest_cover
+from .plans import is_usable, solution_of
+from .problem import NoCover, Option, Problem, Solution, Swap
+
+_MAX_STATES, _BEAM = 2_000, 12
+"""Of the second search, which must not take as long as the first: beyond that the best plan found by then is taken."""
+
+_PREFERENCE = 1e-6
+"""What a step down in the order of preference weighs, in kernels: all steps of a plan weigh less than one kernel."""
+
+
+def settled(problem: Problem, cheapest: Solution, preference: Sequence[str] = ()) -> Solution:
+    """The plan that the policy prefers among those that tie with ``cheapest``; itself if there is none.
+
+    ``preference``: the backends, preferred ones first.
+    """
+    ties = list(_ties(problem, cheapest))
+    if not ties:
+        return cheapest
+    policy = _policy(problem, cheapest, [option for option, _ in ties], preference)
+    try:
+        found = cheapest_cover(policy, max_states=_MAX_STATES, seconds=float("inf"), beam=_BEAM)
+    except NoCover:  # the beam may lose what a budget cuts short: the cheapest plan is one
+        return cheapest
+    by_id = {option.id: option for option in problem.options}
+    chosen = [by_id[option.id] for option in found.chosen]
+    taken = {option.id for option in chosen} - {option.id for option in cheapest.chosen}
+    swaps = tuple(Swap(option.id, ids) for option, ids in ties if option.id in taken)
+    plan = solution_of(problem, chosen, cheapest.algorithm, cheapest.lower_bound, cheapest.visited)
+    return _swapped(problem, cheapest, plan, swaps)
+
+
+def _swapped(problem: Problem, cheapest: Solution, plan: Solution, swaps: tuple[Swap, ...]) -> Solution:
+    """``plan``, if it differs from ``cheapest`` by ``swaps`` alone and costs no more than they leave open."""
+    gone = [identity for swap in swaps for identity in swap.instead]
+    expected = {o.id for o in cheapest.chosen}.difference(gone) | {swap.taken for swap in swaps}
+    more = plan.seconds - cheapest.seconds
+    if not swaps or {option.id for option in plan.chosen} != expected or more > doubt(problem, swaps):
+        return cheapest
+    return replace(plan, tie_seconds=max(0.0, more), swaps=swaps, lower_bound=cheapest.lower_bound)
+
+
+def tied_with(problem: Problem, solution: Solution) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """By id of a chosen option, the ids of those that tie with it, each as what would stand in its place.
+
+    One option in place of several is told of each of them; several in place of one where the policy has swapped.
+    """
+    found: dict[int, list[tuple[int, ...]]] = {swap.taken: [swap.instead] for swap in solution.swaps}
+    for option, replaced in _ties(problem, solution):
+        for identity in replaced:
+            known = found.setdefault(identity, [])
+            if (option.id,) not in known:
+                known.append((option.id,))
+    return {identity: tuple(instead) for identity, instead in found.items()}
+
+
+def doubt(problem: Problem, swaps: Sequence[Swap]) -> float:
+    """The seconds by which a plan with ``swaps`` may look dearer, though the intervals overlap."""
+    by_id = {option.id: option for option in problem.options}
+    taken = (by_id[swap.taken] for swap in swaps)
+    gone = (by_id[identity] for swap in swaps for identity in swap.instead)
+    return sum(o.seconds - o.interval[0] for o in taken) + sum(o.interval[1] - o.seconds for o in gone)
+
+
+def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int, ...]]]:
+    """Options that could stand in the place of kernels of ``plan`` and whose price is a tie, with the kernels' ids."""
+    owners: dict[int, Option] = {}
+    shared = EMPTY
+    for option in plan.chosen:
+        for index in members(option.inside):
+            shared |= 1 << index if index in owners else EMPTY
+            owners[index] = option
+    same = {(option.inside, option.hidden): option for option in plan.chosen}
+    chosen = {option.id for option in plan.chosen}
+    for option in problem.options:
+        if option.id in chosen:
+            continue
+        equal = same.get((option.inside, option.hidden))
+        group = [equal] if equal else _group(option, owners, shared)
+        if group and _overlap(problem, option, group) and _does_the_same(problem, plan, option, group):
+            yield option, tuple(kernel.id for kernel in group)
+
+
+def _group(option: Option, owners: dict[int, Option], shared: IndexSet) -> list[Option]:
+    """The kernels that lie in ``option``, if no other one touches it."""
+    group: dict[int, Option] = {}
+    rest = option.inside
+    if rest & shared:
+        return []
+    while rest:
+        index = rest.bit_length() - 1
+        owner = owners.get(index)
+        if owner is None:  # left behind
+            rest ^= 1 << index
+            continue
+        if owner.inside & ~option.inside:
+            return []
+        group[owner.id] = owner
+        rest &= ~owner.inside
+    return list(group.values())
+
+
+def _overlap(problem: Problem, option: Option, group: Sequence[Option]) -> bool:
+    """Whether the intervals of what is paid have a point in common, launches included."""
+    low = problem.launch(option) + option.interval[0]
+    high = problem.launch(option) + option.interval[1]
+    least = sum(problem.launch(kernel) + kernel.interval[0] for kernel in group)
+    most = sum(problem.launch(kernel) + kernel.interval[1] for kernel in group)
+    return low <= most and least <= high
+
+
+def _does_the_same(problem: Problem, plan: Solution, option: Option, group: Sequence[Option]) -> bool:
+    """Whether others find the values that ``group`` writes for them, and no more."""
+    if not is_usable(problem, option):
+        return False
+    written = plan.left_behind & option.inside
+    for kernel in group:
+        written |= problem.outputs(kernel)
+    seen = EMPTY
+    for index in members(written):
+        if problem.readers[index] & ~option.inside or problem.wanted >> index & 1:
+            seen |= 1 << index
+    return problem.outputs(option) == seen
+
+
+def _policy(problem: Problem, plan: Solution, tied: Sequence[Option], preference: Sequence[str]) -> Problem:
+    """The problem of which a cheapest plan is the one that the policy prefers: a kernel costs 1, all else is scaled."""
+    order = {name: turn for turn, name in enumerate(dict.fromkeys(preference))}
+    options = [*plan.chosen, *tied]
+    names = dict.fromkeys(option.backend for option in options)
+    more_than_all_kernels = float(len(plan.chosen) + 1)
+    counted = tuple(
+        replace(
+            option, seconds=1.0 + _PREFERENCE * order.get(option.backend, len(order)), low=None, high=None
+        )
+        for option in sorted(options, key=lambda option: option.id)
+    )
+    return replace(
+        problem,
+        free=plan.left_behind,
+        options=counted,
+        launch_seconds=0.0,
+        launches={},
+        transitions={(a, b): more_than_all_kernels for a in names for b in names if a != b},
+    )
