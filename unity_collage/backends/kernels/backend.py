@@ -2,7 +2,8 @@
 
 Takes     convolutions of 3x3 with constant weights, bias, residual and activation behind them: with a stride of 1
           and one group as Winograd's algorithm with tiles of 2x2 and with tiles of 4x4, two candidates with a price
-          each; with groups of few channels vectorised over the groups.
+          each; with groups of few channels vectorised over the groups. Attention: two products and the softmax
+          between them, with a factor and a mask.
 Declines  other dtypes than float32, dynamic shapes, dilation, channels that are not innermost.
 Needs     nothing.
 """
@@ -15,21 +16,24 @@ from ... import runtime
 from ...rules import Composite, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.codegen import native_codegen
-from .lowering import ALGORITHMS, Entry, absorbed_input, absorbed_output, grown, lower
+from .lowering import ALGORITHMS, Algorithm, absorbed_input, absorbed_output, grown, is_whole, join, lower
 
 
 def _rule(_target: Target) -> Rule:
     return Union(tuple(Composite(label, _chain(label, entry)) for label, entry in ALGORITHMS.items()))
 
 
-def _chain(label: str, entry: Entry) -> Rule:
+def _chain(label: str, algorithm: Algorithm) -> Rule:
     return PrimitiveChain(
         label.removeprefix("kernels."),
-        anchors=frozenset({"relax.nn.conv2d"}),
-        step=entry,
+        anchors=frozenset({algorithm.anchor}),
+        step=algorithm.step,
         fused=grown,
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
+        joined=join,
+        is_whole=is_whole,
+        casts=algorithm.taken_in,
     )
 
 

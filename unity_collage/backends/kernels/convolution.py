@@ -8,7 +8,7 @@ from tvm import ir, relax
 
 from ..native.program import PostOp, Step, View
 from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
-from ..native.views import broadcast, is_channels_last, remap, same_strides
+from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
 from ..onednn.windows import by_letters, window_of
 from .functions import function_of
 
@@ -62,10 +62,13 @@ def checked(step: Step | str) -> Step | str:
     """The step if its tensors lie as the kernel reads and writes them, or why not."""
     if isinstance(step, str):
         return step
-    images = {"source": step.arg("src"), "result": step.result}
-    for what, view in images.items():
-        if view is None or not is_channels_last(view):
-            return f"the {what} is not dense with channels innermost"
+    source = step.arg("src")
+    if source is None or not is_channels_last(source):
+        return "the source is not dense with channels innermost"
+    if pixel_stride(step.result) is None:
+        return "the result is no image with channels innermost"
+    if any(name.startswith("beside") and view.strides[1] != 1 for name, view in step.args):
+        return "what lies beside the result has no contiguous rows"
     if any(post.arg is not None and not same_strides(post.arg, step.result) for post in step.post_ops):
         return "an operand does not lie as the result does"
     return step

@@ -3,40 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from tvm import relax
 
-from ..native.absorb import read_through, write_through
+from ..native.absorb import LAYOUT_CHANGES, read_through, write_through
+from ..native.joining import is_joined, joined
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, Step, programs_json
-from .convolution import checked, fused
+from . import attention, convolution
 from .grouped import grouped
 from .winograd import TILES, winograd
 
-Entry = Callable[[relax.Call], Step | str]
+_JOINED = "the result is a slice of a concat already"
 
 
-ALGORITHMS: Mapping[str, Entry] = {
-    **{f"kernels.winograd{tile}": partial(winograd, tile=tile) for tile in TILES},
-    "kernels.grouped": grouped,
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """How steps begin: with which operator, and what makes it one."""
+
+    step: Callable[[relax.Call], Step | str]
+    anchor: str = "relax.nn.conv2d"
+    taken_in: frozenset[str] = frozenset()
+    """Operators before it that are never worth a kernel of their own."""
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    **{f"kernels.winograd{tile}": Algorithm(partial(winograd, tile=tile)) for tile in TILES},
+    "kernels.grouped": Algorithm(grouped),
+    "kernels.attention": Algorithm(attention.attention, "relax.matmul", LAYOUT_CHANGES),
 }
-"""By label: what makes one operator a step. What may stand behind and before it is the same for all."""
+"""By label. What may stand behind and before a step follows from its primitive."""
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
     """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
-    return checked(read_through(step, value, producer))
+    return _checked(read_through(step, value, producer))
 
 
 def absorbed_output(step: Step, call: relax.Call) -> Step | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
-    return checked(write_through(step, call))
+    return _JOINED if is_joined(step) else _checked(write_through(step, call))
+
+
+def join(step: Step, call: relax.Call, field: int) -> Step | str:
+    """The step that writes field ``field`` of a concat into its place and copies the other fields, or why not."""
+    if step.primitive == attention.PRIMITIVE:
+        return "attention writes no slices"
+    return _JOINED if is_joined(step) else _checked(joined(step, call, field))
 
 
 def grown(step: Step, call: relax.Call, operand: int) -> Step | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or why not."""
-    return checked(fused(step, call, operand))
+    """The step with ``call``, whose ``args[operand]`` is its result, as the next part of it, or why not."""
+    if is_joined(step):
+        return _JOINED
+    family = attention if step.primitive == attention.PRIMITIVE else convolution
+    return _checked(family.fused(step, call, operand))
+
+
+def is_whole(step: Step) -> bool:
+    """Whether the step can run: some primitives begin with one operator and need others."""
+    return _why_partial(step) is None
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
@@ -48,7 +76,19 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
     programs = [
         lower_function(f, name, _tables(f, name), blob) for f, name in zip(functions, names, strict=True)
     ]
+    for program in programs:
+        for reason in filter(None, map(_why_partial, program.steps)):
+            raise NotLowerable(f"{program.name}: {reason}")
     return programs_json(programs), bytes(blob.content)
+
+
+def _why_partial(step: Step) -> str | None:
+    return attention.why_partial(step) if step.primitive == attention.PRIMITIVE else None
+
+
+def _checked(step: Step | str) -> Step | str:
+    is_attention = isinstance(step, Step) and step.primitive == attention.PRIMITIVE
+    return attention.checked(step) if is_attention else convolution.checked(step)
 
 
 def _tables(func: relax.Function, name: str) -> Tables:
@@ -57,7 +97,7 @@ def _tables(func: relax.Function, name: str) -> Tables:
         raise NotLowerable(
             f"{name}: it has {len(labels)} composite functions with a label of {', '.join(ALGORITHMS)}"
         )
-    return Tables(ALGORITHMS[labels[0]], grown, absorbed_input, absorbed_output, _no_copy)
+    return Tables(ALGORITHMS[labels[0]].step, grown, absorbed_input, absorbed_output, _no_copy, joined=join)
 
 
 def _labels(func: relax.Function) -> Iterator[str]:

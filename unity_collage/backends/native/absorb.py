@@ -25,6 +25,9 @@ RESHAPES = frozenset(
 LAYOUT_CHANGES = RESHAPES | {"relax.permute_dims", "relax.strided_slice"}
 """Operators whose result is their operand seen with other strides. A part of a ``relax.split`` is one too."""
 
+CAST = "relax.astype"
+"""The operator that changes the element type: a library may do it while it reads or writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

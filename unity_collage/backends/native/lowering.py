@@ -9,11 +9,11 @@ from itertools import groupby
 
 from tvm import ir, relax
 
-from .absorb import LAYOUT_CHANGES
+from .absorb import CAST, LAYOUT_CHANGES
 from .assemble import assemble
 from .flatten import Binding, Flat, NotFlat, flatten
 from .program import Blob, Program, Step, programs_json
-from .values import op_name
+from .values import op_name, tensors
 
 
 class NotLowerable(Exception):
@@ -32,6 +32,8 @@ class Tables:
     """A value that a layout change makes, as a copy."""
     region: Callable[[Sequence[relax.Call]], Step | str] | None = None
     """All calls of an inner function as one primitive."""
+    joined: Callable[[Step, relax.Call, int], Step | str] | None = None
+    """The step with a concat, of which field ``i`` is its result."""
 
 
 def lower_functions(
@@ -109,15 +111,31 @@ class _Lowering:
     def _lower(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> None:
         if not isinstance(call.op, ir.Op):
             raise NotLowerable(f"{self.name}: a call of {call.op}, which is no operator")
-        if op_name(call) == "relax.split" or self._as_growth(var, call, reads):
+        if op_name(call) == "relax.split" or self._grows(var, call, reads):
             return
-        if op_name(call) in LAYOUT_CHANGES:
+        if op_name(call) in LAYOUT_CHANGES or op_name(call) == CAST:
             self.changes[var] = call
             return
         step = self.tables.step(call)
         if isinstance(step, str):
             raise self._refusal(call, step)
         self._keep(var, call, step)
+
+    def _grows(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
+        return self._as_join(var, call, reads) or self._as_growth(var, call, reads)
+
+    def _as_join(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
+        """Whether the call, a concat, could be written by the step of a field that nothing else reads."""
+        if self.tables.joined is None or op_name(call) != "relax.concat":
+            return False
+        for number, value in enumerate(tensors(call)):
+            if value in self.made and reads[value] == 1:
+                whole = self.tables.joined(self.made[value], call, number)
+                if isinstance(whole, Step):
+                    del self.made[value]
+                    self._keep(var, call, whole)
+                    return True
+        return False
 
     def _as_growth(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
         """Whether the call could be put behind the step of an operand that nothing else reads."""

@@ -109,6 +109,21 @@ def is_channels_last(view: View) -> bool:
     return is_dense(view, (0, *range(2, len(view.dims)), 1))
 
 
+def pixel_stride(view: View) -> int | None:
+    """Elements from one pixel to the next, where channels are innermost and all pixels are equally far apart.
+
+    For a dense image that is the number of channels, for a slice of a wider one more; None for any other layout.
+    """
+    channels, *spatial = view.dims[1:]
+    extents, strides = (view.dims[0], *spatial), (view.strides[0], *view.strides[2:])
+    moving = [(extent, stride) for extent, stride in zip(extents, strides, strict=True) if extent != 1]
+    if channels != 1 and view.strides[1] != 1:
+        return None
+    pixel = moving[-1][1] if moving else channels
+    nested = all(outer == inner * extent for (_, outer), (extent, inner) in pairwise(moving))
+    return pixel if nested and pixel >= channels else None
+
+
 def _digits(address: int, radix: Sequence[int]) -> list[int]:
     digits = []
     for weight in radix:

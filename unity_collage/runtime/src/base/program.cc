@@ -95,9 +95,9 @@ void CheckBounds(Program* program, const View& view) {
   }
 }
 
-// Results go to "dst", in BLAS's words to "c".
+// Results go to "dst" and what begins so, in BLAS's words to "c".
 void CheckWritable(const std::string& name, const Buffer& buffer) {
-  if (name != "dst" && name != "c") return;
+  if (name.rfind("dst", 0) != 0 && name != "c") return;
   if (buffer.place == Place::kInput) TVM_FFI_THROW(ValueError) << "'" << name << "' is an input";
   if (buffer.place == Place::kConstant) TVM_FFI_THROW(ValueError) << "'" << name << "' is a constant";
 }

@@ -27,7 +27,7 @@ class KernelProgram final : public Executable {
       : program_(program), constants_(constants) {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(Within(program.name + ", " + StepName(program, i), [&] {
-        return MakeConvolution(program, program.steps[i], constants, NumThreads());
+        return MakeStep(program, program.steps[i], constants, NumThreads());
       }));
     }
   }
@@ -68,7 +68,7 @@ class KernelProgram final : public Executable {
 
   const Program& program_;
   const std::byte* constants_;
-  std::vector<std::unique_ptr<Convolution>> steps_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_;
   ContextPool<Context> contexts_;
 };
 

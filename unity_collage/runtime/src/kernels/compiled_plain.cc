@@ -1,9 +1,13 @@
 #include "kernels/isa.h"
+#include "kernels/vector_attention.h"
 #include "kernels/vector_grouped.h"
 #include "kernels/vector_winograd.h"
 
 namespace collage::kernels {
 
-constexpr Kernels kPlain = {"plain", {Winograd<2>::Kernels(), Winograd<4>::Kernels()}, {kLanes, GroupedRows}};
+constexpr Kernels kPlain = {"plain",
+                         {Winograd<2>::Kernels(), Winograd<4>::Kernels()},
+                         {kLanes, GroupedRows},
+                         Attention::Kernels()};
 
 }  // namespace collage::kernels

@@ -11,30 +11,26 @@
 namespace collage::kernels {
 namespace {
 
-const View& Need(const Step& step, const std::string& name) {
-  const auto found = step.args.find(name);
-  if (found == step.args.end()) TVM_FFI_THROW(ValueError) << "argument '" << name << "' is missing";
-  if (DTypeName(found->second.dtype) != "float32") {
-    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(found->second.dtype)
-                              << ", the kernels take float32";
-  }
-  return found->second;
+// Floats from one pixel of N, C, H, W to the next: the channels, or more in a slice of a wider tensor.
+int64_t PixelOf(const View& view) {
+  if (view.dims.size() != 4) return 0;
+  const int64_t width = view.dims[3], height = view.dims[2];
+  if (width > 1) return view.strides[3];
+  if (height > 1) return view.strides[2];
+  return view.dims[0] > 1 ? view.strides[0] : view.dims[1];
 }
 
-// Checks that dims N, C, H, W lie as N, H, W, C without gaps.
-void CheckImages(const std::string& name, const View& view) {
+// Checks that dims N, C, H, W lie as N, H, W, C without gaps but between the pixels, which are `pixel` apart.
+void CheckImages(const std::string& name, const View& view, int64_t pixel) {
   if (view.dims.size() != 4) TVM_FFI_THROW(ValueError) << "'" << name << "' has not four dims";
+  if (pixel < view.dims[1]) TVM_FFI_THROW(ValueError) << "the pixels of '" << name << "' overlap";
   int64_t stride = 1;
   for (const int axis : {1, 3, 2, 0}) {
     if (view.dims[axis] < 1) TVM_FFI_THROW(ValueError) << "'" << name << "' is empty";
     if (view.dims[axis] != 1 && view.strides[axis] != stride)
       TVM_FFI_THROW(ValueError) << "'" << name << "' is not dense with channels innermost";
-    stride *= view.dims[axis];
+    stride = axis == 1 ? pixel : stride * view.dims[axis];
   }
-}
-
-float* At(const View& view, std::byte* const* buffers) {
-  return reinterpret_cast<float*>(buffers[view.buffer] + view.offset);
 }
 
 PostOpCode CodeOf(const PostOp& post_op) {
@@ -54,10 +50,14 @@ PostOpCode CodeOf(const PostOp& post_op) {
 
 }  // namespace
 
-Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants)
-    : source_(Need(step, "src")), result_(Need(step, "dst")), weights_view_(Need(step, "weights")) {
-  CheckImages("src", source_);
-  CheckImages("dst", result_);
+Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
+    : source_(NeedFloats(step, "src")),
+      result_(NeedFloats(step, "dst")),
+      weights_view_(NeedFloats(step, "weights")),
+      result_pixel_(PixelOf(result_)),
+      beside_(step, threads) {
+  CheckImages("src", source_, source_.dims.size() == 4 ? source_.dims[1] : 0);
+  CheckImages("dst", result_, result_pixel_);
   const std::vector<int64_t> padding = step.attrs.Ints("padding_l"), &filters = weights_view_.dims;
   if (padding.size() != 2) TVM_FFI_THROW(ValueError) << "'padding_l' has not two numbers";
   pad_top_ = padding[0];
@@ -74,7 +74,7 @@ Convolution::Convolution(const Program& program, const Step& step, const std::by
 
 void Convolution::ReadBias(const Step& step) {
   if (step.args.count("bias") == 0) return;
-  bias_ = Need(step, "bias");
+  bias_ = NeedFloats(step, "bias");
   const int64_t channels = result_.dims[1];
   if (bias_->dims != std::vector<int64_t>{channels} || (channels > 1 && bias_->strides[0] != 1))
     TVM_FFI_THROW(ValueError) << "'bias' is not one number for each channel";
@@ -87,7 +87,7 @@ void Convolution::ReadPostOps(const Step& step) {
     post_ops_.push_back(CodeOf(post_op));
     operands_.push_back(post_op.arg.value_or(result_));
     if (!post_op.arg.has_value()) continue;
-    CheckImages("operand", *post_op.arg);
+    CheckImages("operand", *post_op.arg, result_pixel_);
     if (post_op.arg->dims != result_.dims || !SameDType(post_op.arg->dtype, result_.dtype))
       TVM_FFI_THROW(ValueError) << "an operand is not like the result";
   }
@@ -95,23 +95,16 @@ void Convolution::ReadPostOps(const Step& step) {
 
 void Convolution::Run(std::byte* const* buffers, std::byte* scratch) const {
   Call call;
-  call.source = At(source_, buffers);
-  call.result = At(result_, buffers);
+  call.source = FloatsAt(source_, buffers);
+  call.result = FloatsAt(result_, buffers);
   for (size_t i = 0; i < post_ops_.size(); ++i) {
     call.post_ops[i] = post_ops_[i];
-    call.post_ops[i].operand = At(operands_[i], buffers);
+    call.post_ops[i].operand = FloatsAt(operands_[i], buffers);
   }
-  call.finish = {bias_.has_value() ? At(*bias_, buffers) : nullptr, call.post_ops,
+  call.finish = {bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr, call.post_ops,
                  static_cast<int64_t>(post_ops_.size())};
   Compute(call, reinterpret_cast<float*>(scratch));
-}
-
-std::unique_ptr<Convolution> MakeConvolution(const Program& program, const Step& step,
-                                             const std::byte* constants, int threads) {
-  if (step.primitive == "winograd") return MakeWinograd(program, step, constants, threads);
-  if (step.primitive == "grouped") return MakeGrouped(program, step, constants, threads);
-  TVM_FFI_THROW(ValueError) << "there is no primitive '" << step.primitive << "' here";
-  TVM_FFI_UNREACHABLE();
+  beside_.Run(buffers);
 }
 
 AlignedBuffer Zeros(int64_t count) {

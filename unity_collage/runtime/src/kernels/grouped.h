@@ -8,13 +8,16 @@
 
 namespace collage::kernels {
 
-// One convolution, of as many output channels as input channels. Sources and results are N, H, W, C, dense.
+// One convolution, of as many output channels as input channels. Sources are N, H, W, C, dense; so are
+// results, but for what may lie between their pixels.
 struct GroupedShape {
   int64_t height, width, channels;
   int64_t out_height, out_width;
   int64_t pad_top, pad_left;
   // Channels in a group: 2, 4, 8 or a multiple of 16.
   int64_t group;
+  // Floats from one pixel of the result to the next.
+  int64_t result_pixel;
 };
 
 struct GroupedKernels {

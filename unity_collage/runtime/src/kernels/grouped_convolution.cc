@@ -40,13 +40,13 @@ class GroupedConvolution final : public Convolution {
 
 GroupedConvolution::GroupedConvolution(const Program& program, const Step& step, const std::byte* constants,
                                        int threads)
-    : Convolution(program, step, constants), stride_(step.attrs.Int("stride")) {
+    : Convolution(program, step, constants, threads), stride_(step.attrs.Int("stride")) {
   const Kernels& kernels = FindKernels(step.attrs.TextOr("isa", ""));
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   isa_ = kernels.isa;
   lanes_ = kernels.grouped.lanes;
   shape_ = {source[2], source[3], source[1], result[2],
-            result[3], pad_top_,  pad_left_, weights_view_.dims[1]};
+            result[3], pad_top_,  pad_left_, weights_view_.dims[1], result_pixel_};
   CheckShape();
   rows_ = kernels.grouped.rows(shape_.group, stride_);
   vectors_ = shape_.channels / lanes_;
@@ -99,8 +99,8 @@ void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeGrouped(const Program& program, const Step& step, const std::byte* constants,
-                                         int threads) {
+std::unique_ptr<PreparedStep> MakeGrouped(const Program& program, const Step& step,
+                                          const std::byte* constants, int threads) {
   return std::make_unique<GroupedConvolution>(program, step, constants, threads);
 }
 

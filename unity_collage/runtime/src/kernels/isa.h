@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "kernels/grouped.h"
 #include "kernels/winograd.h"
 
@@ -15,6 +16,7 @@ struct Kernels {
   // For tiles of 2 and of 4.
   WinogradKernels winograd[2];
   GroupedKernels grouped;
+  AttentionKernels attention;
 };
 
 extern const Kernels kPlain;

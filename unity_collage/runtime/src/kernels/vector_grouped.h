@@ -92,9 +92,9 @@ struct Grouped {
     for (int64_t v = from; v < to; ++v) {
       Vector sums[kPixels] = {};
       Convolve(window, shape, v, weights, sums);
-      const Place place{(row * shape.out_width + column) * shape.channels + v * kLanes,
+      const Place place{(row * shape.out_width + column) * shape.result_pixel + v * kLanes,
                         0,
-                        shape.channels,
+                        shape.result_pixel,
                         1,
                         Least(kPixels, shape.out_width - column),
                         kLanes};

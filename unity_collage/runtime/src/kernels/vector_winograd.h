@@ -195,7 +195,7 @@ struct Winograd {
                               float* result, int64_t from, int64_t to) {
     for (int64_t tile = 0; tile < block.count; ++tile) {
       const Corner corner = CornerOf(shape, block.first + tile, kTile);
-      const int64_t pixel = shape.out_channels, row = shape.out_width * pixel;
+      const int64_t pixel = shape.result_pixel, row = shape.out_width * pixel;
       const int64_t at = (corner.image * shape.out_height + corner.y) * row + corner.x * pixel;
       const int64_t rows = Least(kTile, shape.out_height - corner.y);
       const int64_t cols = Least(kTile, shape.out_width - corner.x);

@@ -5,7 +5,12 @@
 // another.
 #pragma once
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
+#include <initializer_list>
 
 namespace collage::kernels {
 namespace {
@@ -30,19 +35,36 @@ inline Vector Every(float value) { return value - Vector{}; }
 // The first `count` of a vector; the rest is zero.
 inline Vector LoadSome(const float* from, int64_t count) {
   if (count >= kLanes) return Load(from);
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vector>(_mm512_maskz_loadu_ps((1U << count) - 1, from));
+#else
   Vector value{};
   for (int64_t i = 0; i < count; ++i) value[i] = from[i];
   return value;
+#endif
 }
 
 inline void StoreSome(float* to, Vector value, int64_t count) {
   if (count >= kLanes) return Store(to, value);
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, (1U << count) - 1, reinterpret_cast<__m512>(value));
+#else
   for (int64_t i = 0; i < count; ++i) to[i] = value[i];
+#endif
 }
 
+// NaN stays NaN: the instructions give their second operand then. Of comparisons a compiler makes two for each.
 inline Vector Clip(Vector x, float low, float high) {
+#if defined(__AVX512F__)
+  // The plain forms pass on an undefined vector, of which GCC 12 warns.
+  const __m512 raised = _mm512_maskz_max_ps(0xFFFF, _mm512_set1_ps(low), x);
+  return reinterpret_cast<Vector>(_mm512_maskz_min_ps(0xFFFF, _mm512_set1_ps(high), raised));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vector>(_mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), x)));
+#else
   const Vector raised = x < Every(low) ? Every(low) : x;
   return raised > Every(high) ? Every(high) : raised;
+#endif
 }
 
 // e^x as 2^n times the Taylor polynomial of what is left, which is within ln 2 / 2 of zero.

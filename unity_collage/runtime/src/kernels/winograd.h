@@ -12,13 +12,15 @@
 
 namespace collage::kernels {
 
-// One convolution. Sources and results are N, H, W, C, dense.
+// One convolution. Sources are N, H, W, C, dense; so are results, but for what may lie between their pixels.
 struct WinogradShape {
   int64_t height, width, channels;
   int64_t out_height, out_width, out_channels;
   int64_t pad_top, pad_left;
   // Tiles of a result: rows and columns of them.
   int64_t tile_rows, tile_cols;
+  // Floats from one pixel of the result to the next: out_channels, or more in a slice of a wider tensor.
+  int64_t result_pixel;
 };
 
 // Tiles [first, first + count) of all images, and the scratch that one block of so many tiles needs.

@@ -52,7 +52,7 @@ class WinogradConvolution final : public Convolution {
 
 WinogradConvolution::WinogradConvolution(const Program& program, const Step& step, const std::byte* constants,
                                          int threads)
-    : Convolution(program, step, constants),
+    : Convolution(program, step, constants, threads),
       isa_(FindKernels(step.attrs.TextOr("isa", "")).isa),
       kernels_(WinogradOf(FindKernels(step.attrs.TextOr("isa", "")), step.attrs.Int("tile"))) {
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
@@ -67,7 +67,8 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
             pad_top_,
             pad_left_,
             Ceil(result[2], kernels_.tile),
-            Ceil(result[3], kernels_.tile)};
+            Ceil(result[3], kernels_.tile),
+            result_pixel_};
   panels_ = Ceil(shape_.out_channels, kernels_.panel);
   ShareWork(threads);
   weights_ = PackWinogradWeights(filters_, weights_view_, kernels_, threads_);
@@ -147,8 +148,8 @@ std::string WinogradConvolution::Description() const {
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeWinograd(const Program& program, const Step& step,
-                                          const std::byte* constants, int threads) {
+std::unique_ptr<PreparedStep> MakeWinograd(const Program& program, const Step& step,
+                                           const std::byte* constants, int threads) {
   return std::make_unique<WinogradConvolution>(program, step, constants, threads);
 }
 

@@ -1,0 +1,135 @@
+"""Attention: two products with a softmax between them, one kernel for all heads.
+
+softmax(query @ key * scale + mask) @ value, where the factor and the mask may be missing. It begins as the product of
+query and key, which is no kernel alone, and grows by what stands behind it until the values are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm import ir, relax
+
+from ..native.program import Step, View
+from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_static
+from ..native.views import broadcast
+
+PRIMITIVE = "attention"
+
+
+def attention(call: relax.Call) -> Step | str:
+    """The product of queries and keys as the beginning of an attention, or the reason why it is none."""
+    query, key = call.args
+    if reason := _why_not("query", query) or _why_not("key", key) or _why_not("product", call):
+        return reason
+    if isinstance(query, ir.GenericConst) or isinstance(key, ir.GenericConst):
+        return "a factor is constant, an attention's are queries and keys"
+    *batch, rows, keys = static_shape(call)
+    size = static_shape(query)[-1]
+    args = (
+        ("query", _repeated(query, (*batch, rows, size))),
+        ("key", _repeated(key, (*batch, size, keys))),
+        ("dst", _repeated(call, (*batch, rows, keys))),
+    )
+    return checked(Step(PRIMITIVE, args, (("scale", 1.0), ("softmax", False))))
+
+
+def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+    """The attention with its scale, mask, softmax or values, ``call``, whose ``args[operand]`` is its result so far."""
+    make = _PARTS.get(op_name(call))
+    if make is None or step.arg("value") is not None:
+        return f"attention has no {op_name(call).removeprefix('relax.')} there"
+    if dtype_of(call) != "float32":
+        return "the operator changes the dtype"
+    return make(step, call, operand)
+
+
+def why_partial(step: Step) -> str | None:
+    """Why an attention cannot run as it is, or None when it can."""
+    return None if step.arg("value") is not None else "the product of queries and keys meets no values"
+
+
+def checked(step: Step | str) -> Step | str:
+    """The step if its tensors lie as the kernel reads and writes them, or why not."""
+    if isinstance(step, str):
+        return step
+    for name, view in step.args:
+        columns = _are_neighbours(view, -1)
+        if not columns and not (name == "key" and _are_neighbours(view, -2)):
+            return f"the numbers of a row of {name} are not neighbours"
+    return step
+
+
+def _scaled(step: Step, call: relax.Call, operand: int) -> Step | str:
+    factor = scalar_of(call.args[1 - operand])
+    if factor is None or shape_of(call) != step.result.dims:
+        return "the scores are multiplied by something else than one number"
+    if step.attr("softmax") or step.arg("mask") is not None:
+        return "the factor comes behind the mask or the softmax"
+    return replace(step.with_attrs(scale=step.attr("scale") * factor), args=_made_by(step, call))
+
+
+def _masked(step: Step, call: relax.Call, operand: int) -> Step | str:
+    mask = call.args[1 - operand]
+    if reason := _why_not("mask", mask, least=0):
+        return reason
+    if step.attr("softmax") or step.arg("mask") is not None:
+        return "there is one sum before the softmax"
+    if mask == call.args[operand] or shape_of(call) != step.result.dims:
+        return "the mask changes the shape of the scores"
+    return replace(step, args=_made_by(step, call)).with_arg("mask", _repeated(mask, static_shape(call)))
+
+
+def _normalized(step: Step, call: relax.Call, _operand: int) -> Step | str:
+    if step.attr("softmax"):
+        return "there is one softmax"
+    if int(attrs_of(call).axis) not in (-1, len(step.result.dims) - 1):
+        return "the softmax is not over the keys"
+    return replace(step.with_attrs(softmax=True), args=_made_by(step, call))
+
+
+def _with_values(step: Step, call: relax.Call, operand: int) -> Step | str:
+    value = call.args[1]
+    if operand != 0 or not step.attr("softmax"):
+        return "the second product is not of a softmax and values"
+    if reason := _why_not("value", value):
+        return reason
+    *batch, _rows, keys = step.result.dims
+    if shape_of(call) is None or static_shape(call)[:-1] != step.result.dims[:-1]:
+        return "the values have more batches than the scores"
+    size = static_shape(value)[-1]
+    args = dict(step.args) | {"value": _repeated(value, (*batch, keys, size))}
+    args["dst"] = _repeated(call, static_shape(call))
+    return Step(PRIMITIVE, tuple(args.items()), (("scale", step.attr("scale")),))
+
+
+_PARTS = {
+    "relax.multiply": _scaled,
+    "relax.add": _masked,
+    "relax.nn.softmax": _normalized,
+    "relax.matmul": _with_values,
+}
+
+
+def _made_by(step: Step, call: relax.Call) -> tuple[tuple[str, View], ...]:
+    """The arguments of a step whose result is now that of ``call``, of the same shape."""
+    return step.with_result(replace(step.result, buffer=call)).args
+
+
+def _repeated(value: relax.Expr, wanted: tuple[int, ...]) -> View:
+    """A tensor as a view of shape ``wanted``, to which it can be broadcast."""
+    strides = broadcast(static_shape(value), wanted)
+    assert strides is not None
+    return View(value, wanted, strides, "float32")
+
+
+def _are_neighbours(view: View, axis: int) -> bool:
+    return view.dims[axis] == 1 or view.strides[axis] == 1
+
+
+def _why_not(what: str, value: relax.Expr, least: int = 2) -> str | None:
+    if dtype_of(value) != "float32":
+        return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
+    if reason := why_not_static(what, value):
+        return reason
+    return f"{what} is a vector" if len(static_shape(value)) < least else None

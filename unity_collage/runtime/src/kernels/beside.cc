@@ -1,0 +1,59 @@
+#include "kernels/beside.h"
+
+#include <tvm/ffi/error.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/pool.h"
+
+namespace collage::kernels {
+namespace {
+
+// Fewer bytes than this take less time than waking a second thread.
+constexpr int64_t kWorthSharing = 64 << 10;
+
+void CheckRows(const std::string& name, const View& view) {
+  const bool matrix = DTypeName(view.dtype) == "float32" && view.dims.size() == 2;
+  if (!matrix || (view.dims[1] > 1 && view.strides[1] != 1))
+    TVM_FFI_THROW(ValueError) << "'" << name << "' is no matrix of float32 with contiguous rows";
+}
+
+std::byte* Row(const View& view, std::byte* const* buffers, int64_t row) {
+  return buffers[view.buffer] + view.offset + row * view.strides[0] * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+Beside::Beside(const Step& step, int threads) : threads_(1) {
+  int64_t nbytes = 0;
+  for (;;) {
+    const std::string name = "beside" + std::to_string(copies_.size());
+    const auto source = step.args.find(name), result = step.args.find("dst_" + name);
+    if (source == step.args.end() && result == step.args.end()) break;
+    if (source == step.args.end() || result == step.args.end())
+      TVM_FFI_THROW(ValueError) << "'" << name << "' or its result is missing";
+    CheckRows(name, source->second);
+    CheckRows("dst_" + name, result->second);
+    if (source->second.dims != result->second.dims)
+      TVM_FFI_THROW(ValueError) << "'" << name << "' and its result have different dims";
+    nbytes += source->second.dims[0] * source->second.dims[1] * static_cast<int64_t>(sizeof(float));
+    copies_.push_back({source->second, result->second});
+  }
+  if (nbytes >= kWorthSharing) threads_ = threads;
+}
+
+// Every thread takes as many rows of each tensor: those of one row of the whole lie side by side.
+void Beside::Run(std::byte* const* buffers) const {
+  if (copies_.empty()) return;
+  ParallelFor(threads_, threads_, [&](int64_t thread) {
+    for (const auto& [source, result] : copies_) {
+      const int64_t rows = source.dims[0];
+      for (int64_t row = rows * thread / threads_; row < rows * (thread + 1) / threads_; ++row)
+        std::memcpy(Row(result, buffers, row), Row(source, buffers, row), source.dims[1] * sizeof(float));
+    }
+  });
+}
+
+}  // namespace collage::kernels

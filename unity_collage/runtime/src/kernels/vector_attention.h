@@ -1,0 +1,260 @@
+// Attention with the vectors of the including file; see attention.h.
+//
+// Scores are made transposed, [keys][rows of a block]: maxima and sums then run from vector to vector, and both
+// products read their left factor as neighbouring numbers.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/vectors.h"
+
+namespace collage::kernels {
+namespace {
+
+using Square = Vector[kLanes];
+
+// Exchanges the off-diagonal quarters of each square of 2 * kHalf vectors, down to single numbers.
+template <int kHalf>
+inline void TransposeSteps(Square& rows) {
+  if constexpr (kHalf > 0) {
+    Bits upper, lower;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      upper[lane] = (lane & kHalf) != 0 ? kLanes + lane - kHalf : lane;
+      lower[lane] = (lane & kHalf) != 0 ? kLanes + lane : lane + kHalf;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & kHalf) != 0) continue;
+      const Vector a = rows[i], b = rows[i + kHalf];
+      rows[i] = __builtin_shuffle(a, b, upper);
+      rows[i + kHalf] = __builtin_shuffle(a, b, lower);
+    }
+    TransposeSteps<kHalf / 2>(rows);
+  }
+}
+
+// The square at `from`, of which `rows` and `cols` exist, with rows and columns exchanged; the rest is zero.
+inline void LoadTransposed(const float* from, int64_t row, int64_t rows, int64_t cols, Square& square) {
+  if (rows >= kLanes && cols >= kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) square[i] = Load(from + i * row);
+  } else {
+    for (int i = 0; i < kLanes; ++i) square[i] = i < rows ? LoadSome(from + i * row, cols) : Vector{};
+  }
+  TransposeSteps<kLanes / 2>(square);
+}
+
+// to[j][i] = from[i][j] * factor; rows of `to` are filled up with zeros to a whole vector.
+inline void Transpose(const float* from, int64_t from_row, int64_t rows, int64_t cols, float factor, float* to,
+                      int64_t to_row) {
+  for (int64_t i = 0; i < rows; i += kLanes) {
+    for (int64_t j = 0; j < cols; j += kLanes) {
+      Square square;
+      LoadTransposed(from + i * from_row + j, from_row, rows - i, cols - j, square);
+#pragma GCC unroll 16
+      for (int k = 0; k < kLanes; ++k) {
+        if (j + k < cols) Store(to + (j + k) * to_row + i, square[k] * factor);
+      }
+    }
+  }
+}
+
+// to[i] = from[i], filled up with zeros to whole vectors.
+inline void CopyRows(const float* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
+                     int64_t to_row) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; j += kLanes)
+      Store(to + i * to_row + j, LoadSome(from + i * from_row + j, cols - j));
+  }
+}
+
+// e^x for x up to 0, as Exp makes it; nothing at all where a float has no such number: -infinity masks a key.
+inline Vector ExpOrZero(Vector x) {
+  constexpr float kRounder = 12582912.0F;
+  const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
+  const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
+  Vector sum = Every(1.0F / 5040);
+  for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
+    sum = sum * rest + term;
+  const Bits bits = reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23);
+  return x < Every(-87.0F) ? Vector{} : reinterpret_cast<Vector>(bits);
+}
+
+struct Attention {
+  static constexpr int kRows = kLanes == 16 ? 14 : 6;
+  static constexpr int kBlock = 2 * kLanes;
+
+  // to = left^T right [+ to * factors, row by row]; left is [depth][rows], right [depth][kVectors vectors].
+  template <int kTileRows, int kVectors>
+  static void RegisterTile(int64_t depth, const float* left, int64_t left_row, const float* right,
+                           int64_t right_row, const float* factors, float* to, int64_t to_row) {
+    Vector sums[kTileRows][kVectors] = {};
+    if (factors != nullptr) {
+#pragma GCC unroll 14
+      for (int i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) sums[i][j] = Load(to + i * to_row + j * kLanes) * factors[i];
+      }
+    }
+    for (int64_t d = 0; d < depth; ++d, left += left_row, right += right_row) {
+      Vector y[kVectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) y[j] = Load(right + j * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < kTileRows; ++i) {
+        const Vector x = Every(left[i]);
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) sums[i][j] += x * y[j];
+      }
+    }
+#pragma GCC unroll 14
+    for (int i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) Store(to + i * to_row + j * kLanes, sums[i][j]);
+    }
+  }
+
+  using RegisterTileOf = void (*)(int64_t, const float*, int64_t, const float*, int64_t, const float*, float*,
+                                  int64_t);
+
+  template <int kVectors>
+  static RegisterTileOf RegisterTileFor(int64_t rows) {
+    static constexpr RegisterTileOf kTiles[] = {RegisterTile<1, kVectors>,
+                                                RegisterTile<2, kVectors>,
+                                                RegisterTile<3, kVectors>,
+                                                RegisterTile<4, kVectors>,
+                                                RegisterTile<5, kVectors>,
+                                                RegisterTile<6, kVectors>,
+                                                RegisterTile<(kRows < 7 ? 1 : 7), kVectors>,
+                                                RegisterTile<(kRows < 8 ? 1 : 8), kVectors>,
+                                                RegisterTile<(kRows < 9 ? 1 : 9), kVectors>,
+                                                RegisterTile<(kRows < 10 ? 1 : 10), kVectors>,
+                                                RegisterTile<(kRows < 11 ? 1 : 11), kVectors>,
+                                                RegisterTile<(kRows < 12 ? 1 : 12), kVectors>,
+                                                RegisterTile<(kRows < 13 ? 1 : 13), kVectors>,
+                                                RegisterTile<(kRows < 14 ? 1 : 14), kVectors>};
+    return kTiles[rows - 1];
+  }
+
+  // The same product for any number of rows, in tiles that are as even as it allows.
+  template <int kVectors>
+  static void Product(int64_t rows, int64_t depth, const float* left, int64_t left_row, const float* right,
+                      int64_t right_row, const float* factors, float* to, int64_t to_row) {
+    const int64_t tiles = (rows + kRows - 1) / kRows;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t i = tile * rows / tiles, end = (tile + 1) * rows / tiles;
+      RegisterTileFor<kVectors>(end - i)(depth, left + i, left_row, right, right_row,
+                                         factors == nullptr ? nullptr : factors + i, to + i * to_row, to_row);
+    }
+  }
+
+  static void AddMask(const float* mask, int64_t mask_row, int64_t rows, int64_t keys, int64_t width,
+                      float* scores) {
+    for (int64_t key = 0; key < keys; key += kLanes) {
+      for (int64_t i = 0; i < rows; i += kLanes) {
+        Square square;
+        LoadTransposed(mask + i * mask_row + key, mask_row, rows - i, keys - key, square);
+        for (int64_t k = 0; k < Least(kLanes, keys - key); ++k) {
+          float* at = scores + (key + k) * width + i;
+          Store(at, Load(at) + square[k]);
+        }
+      }
+    }
+  }
+
+  static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+  static Vector Most(Vector a, Vector b) { return a > b ? a : b; }
+
+  static Vector Top(const float* scores, int64_t keys, int64_t width) {
+    constexpr int kChains = 4;
+    Vector tops[kChains];
+    for (Vector& top : tops) top = Load(scores);
+    int64_t key = 0;
+    for (; key + kChains <= keys; key += kChains) {
+      for (int k = 0; k < kChains; ++k) tops[k] = Most(tops[k], Load(scores + (key + k) * width));
+    }
+    for (; key < keys; ++key) tops[0] = Most(tops[0], Load(scores + key * width));
+    return Most(Most(tops[0], tops[1]), Most(tops[2], tops[3]));
+  }
+
+  // Maximum, sum and the factor for earlier results of the rows of a block.
+  struct Rows {
+    float tops[kBlock], sums[kBlock], factors[kBlock];
+  };
+
+  // Scores to e^(score - top), one vector of rows.
+  static void Exponentials(float* scores, int64_t keys, int64_t width, bool first, int64_t at, Rows& rows) {
+    const Vector infinity = Every(__builtin_inff());
+    Vector top = Top(scores, keys, width), sum{};
+    if (!first) {
+      const Vector before = Load(rows.tops + at);
+      top = Most(top, before);
+      const Vector factor = before == top ? Every(1.0F) : ExpOrZero(before - top);
+      Store(rows.factors + at, factor);
+      sum = Load(rows.sums + at) * factor;
+    }
+    Store(rows.tops + at, top);
+    // A row whose keys are all masked so far has no difference to subtract.
+    const Vector base = top == -infinity ? Vector{} : top;
+    for (int64_t key = 0; key < keys; ++key) {
+      const Vector e = ExpOrZero(Load(scores + key * width) - base);
+      Store(scores + key * width, e);
+      sum += e;
+    }
+    Store(rows.sums + at, sum);
+  }
+
+  template <int kVectors>
+  static void AttendBlock(const AttentionShape& shape, const AttentionHead& head, const float* keys,
+                          const float* values, float* scratch, int64_t row, int64_t last) {
+    constexpr int64_t kWidth = kVectors * kLanes;
+    const int64_t count = last - row, columns = shape.value_pitch;
+    float *queries = scratch, *scores = queries + shape.size * kWidth,
+          *results = scores + shape.key_block * kWidth;
+    Rows rows;
+    for (int64_t i = row; i < last; ++i) {
+      for (int64_t c = 0; c < shape.value_size; c += 16)
+        __builtin_prefetch(head.result + i * shape.result_row + c, 1);
+    }
+    Transpose(head.query + row * shape.query_row, shape.query_row, count, shape.size, shape.scale, queries,
+              kWidth);
+    for (int64_t key = 0; key < shape.keys; key += shape.key_block) {
+      const int64_t some = Least(shape.key_block, shape.keys - key);
+      Product<kVectors>(some, shape.size, keys + key, shape.key_pitch, queries, kWidth, nullptr, scores,
+                        kWidth);
+      if (head.mask != nullptr)
+        AddMask(head.mask + row * shape.mask_row + key, shape.mask_row, count, some, kWidth, scores);
+      for (int64_t j = 0; j < kVectors; ++j)
+        Exponentials(scores + j * kLanes, some, kWidth, key == 0, j * kLanes, rows);
+      const float *factors = key == 0 ? nullptr : rows.factors, *from = values + key * columns;
+      int64_t c = 0;
+      for (; c + 2 * kLanes <= columns; c += 2 * kLanes)
+        Product<2>(count, some, scores, kWidth, from + c, columns, factors, results + c, columns);
+      if (c < columns)
+        Product<1>(count, some, scores, kWidth, from + c, columns, factors, results + c, columns);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const float factor = 1.0F / rows.sums[i];
+      for (int64_t c = 0; c < shape.value_size; c += kLanes)
+        StoreSome(head.result + (row + i) * shape.result_row + c, Load(results + i * columns + c) * factor,
+                  shape.value_size - c);
+    }
+  }
+
+  static void Attend(const AttentionShape& shape, const AttentionHead& head, const float* keys,
+                     const float* values, float* scratch, int64_t row, int64_t last) {
+    (last - row > kLanes ? AttendBlock<2> : AttendBlock<1>)(shape, head, keys, values, scratch, row, last);
+  }
+
+  static void Pack(const AttentionShape& shape, const AttentionHead& head, float* keys, float* values) {
+    if (shape.key_step == 1)
+      Transpose(head.key, shape.key_row, shape.keys, shape.size, 1.0F, keys, shape.key_pitch);
+    else
+      CopyRows(head.key, shape.key_step, shape.size, shape.keys, keys, shape.key_pitch);
+    CopyRows(head.value, shape.value_row, shape.keys, shape.value_size, values, shape.value_pitch);
+  }
+
+  static constexpr AttentionKernels Kernels() { return {kLanes, kBlock, Pack, Attend}; }
+};
+
+}  // namespace
+}  // namespace collage::kernels
