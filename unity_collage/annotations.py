@@ -65,7 +65,7 @@ class Cost:
     reason: str = ""
     """Why there is no price; empty where there is one."""
     bound: float | None = None
-    """Seconds that it costs at least, where a lazy search has not measured it because it cannot matter."""
+    """Seconds that it costs at least, where it was not measured: it cannot matter, or there was no time."""
 
 
 UNKNOWN = "unknown"

@@ -18,16 +18,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from . import __version__, bench, cli_check, cli_db, cli_explain, runtime
+from . import __version__, bench, cli_check, cli_db, cli_explain, cli_prices, runtime
+from .accuracy import deviations
 from .backends.registry import known
 from .bench import OURS
 from .compiler import compile as compile_model
-from .compiler import open_database
 from .cost.workload import Progress as Report
 from .errors import CollageError
 from .explain import why_no_report, write_report
 from .frontend import read_onnx
 from .library_file import why_no_library
+from .passes.pipeline import FLOAT32, PRECISIONS
 from .program import Program
 from .refine import Refinement
 from .report import backend_table, bench_table, plan_summary, refinement_table
@@ -62,12 +63,26 @@ def _compile(options: argparse.Namespace) -> None:
         console.print(plan_summary(name, plan), "")
         if "refinement" in plan:
             console.print(refinement_table(plan["refinement"]), "")
+    _tell_accuracy(options, program, console)
     if options.report:
         write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
         console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
     if options.output:
         program.save(options.output)
         console.print(f"wrote {options.output}", soft_wrap=True, highlight=False)
+
+
+def _tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:
+    """How far the numbers of a program in less than float32 are from those in float32, a line a result."""
+    if options.precision == FLOAT32:
+        return
+    try:
+        lines = [str(found) for found in deviations(program, options.model)]
+    except CollageError as error:
+        lines = [f"not known: {error}"]
+    for number, line in enumerate(lines):
+        result = f"result {number} " if len(lines) > 1 else ""
+        console.print(f"{options.precision} against float32, random inputs: {result}{line}", soft_wrap=True)
 
 
 def _check(option: str, path: str | None, reason: str | None) -> None:
@@ -77,9 +92,11 @@ def _check(option: str, path: str | None, reason: str | None) -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     model = read_onnx(Path(options.model))
-    medians = bench.race(model, _program(options), dict.fromkeys(options.against), options.rounds)
+    program, console = _program(options), Console()
+    medians = bench.race(model, program, dict.fromkeys(options.against), options.rounds)
     ratios = {name: bench.speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
-    Console().print(bench_table(medians, OURS, ratios))
+    console.print(bench_table(medians, OURS, ratios))
+    _tell_accuracy(options, program, console)
 
 
 def _backends(_options: argparse.Namespace) -> None:
@@ -87,19 +104,16 @@ def _backends(_options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> Program:
-    database = open_database(options.database, options.locked)
     with _progress() as report:
         return compile_model(
             options.model,
             backends=options.backends,
-            database=database,
-            progress=report,
-            locked=options.locked,
-            budget_seconds=options.budget,
+            estimator=cli_prices.prices(options, report),
             explain=getattr(options, "report", None) is not None,
             allow_winograd=not options.no_winograd,
             tune_trials=options.tune or 0,
             refine=Refinement() if options.refine else None,
+            precision=options.precision,
             tell=lambda what: report(0, 0, what),
         )
 
@@ -163,6 +177,13 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         help="what may make kernels, in preference order (default: all); TVM does what they do not take",
     )
     command.add_argument(
+        "--precision",
+        choices=list(PRECISIONS),
+        default=FLOAT32,
+        help="what convolutions and products read and what is stored between them (default: f32); with bf16 the error "
+        "against float32 is shown",
+    )
+    command.add_argument(
         "--budget",
         type=_duration,
         metavar="TIME",
@@ -194,6 +215,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure nothing: a price that is not in the database is an error",
     )
+    cli_prices.add_options(command)
 
 
 def _duration(text: str) -> float:

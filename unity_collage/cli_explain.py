@@ -11,7 +11,8 @@ from typing import Any
 import tvm
 from rich.console import Console
 
-from .compiler import cost_model
+from .cli_prices import prices
+from .compiler import Elsewhere
 from .cost.workload import Progress
 from .explain import explain_with
 from .frontend import read_onnx
@@ -44,11 +45,16 @@ def add_command(
 def _explain(options: argparse.Namespace, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
     console, model = Console(), read_onnx(Path(options.model))
     with progress() as report:
-        costs = cost_model(options.database, report, options.locked)
+        costs = prices(options, report)
         passes = tvm.transform.Sequential(
-            [*annotating(options.backends), EstimateCosts(model=costs), SearchPartition(explain=True)]
+            [
+                *annotating(options.backends, precision=options.precision),
+                EstimateCosts(model=costs),
+                SearchPartition(explain=True),
+            ]
         )
-        found: dict[str, Explanation] = explain_with(passes, model)
+        target = costs.target() if isinstance(costs, Elsewhere) else None
+        found: dict[str, Explanation] = explain_with(passes, model, target)
     if options.node is None:
         for name, explanation in found.items():
             console.print(explanation_summary(name, explanation), "")

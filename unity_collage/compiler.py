@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import tvm
@@ -26,16 +27,20 @@ from .explain import explanations
 from .frontend import Model, import_model
 from .passes.annotate_candidates import WINOGRAD
 from .passes.estimate_costs import EstimateCosts
-from .passes.pipeline import annotating, collage
+from .passes.pipeline import FLOAT32, annotating, collage
 from .passes.plan import EMPTY_PLAN
 from .passes.search_partition import SearchPartition
 from .program import Program
 from .refine import Refinement, refined
-from .refine.loop import Tell
+from .refine.pricing import EstimateCostsOfEntrants
+from .refine.settings import Tell
 from .report.explanation import encode
 from .rules.base import why_not_static
 from .specs import PartitionSpec
 from .target import host_target
+
+NARROW_TOLERANCE = 5e-2
+"""How far outputs of whole programs may differ, over their range, where one of them rounds to 8 bits."""
 
 
 def compile(
@@ -53,10 +58,12 @@ def compile(
     tune_trials: int = 0,
     refine: Refinement | None = None,
     tell: Tell = lambda _: None,
+    precision: str = FLOAT32,
+    estimator: CostModel | None = None,
 ) -> Program:
     """The fastest program for ``model`` that the ``backends`` make together, by measured cost.
 
-    * ``target``: the host by default.
+    * ``target``: the host by default, or the machine that the ``estimator`` has prices of.
     * ``backends``: names in preference order, by default all that are available; without ``"tvm"`` among them
       TVM gets only what no other takes.
     * ``database``: where prices are kept, a path or a ``postgresql://`` URL, by default in the user's cache
@@ -70,10 +77,16 @@ def compile(
     * ``tune_trials``: so many schedules MetaSchedule tries for each kernel of TVM that could still win.
     * ``refine``: whole programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
       the fastest is the result, and the plan of ``main`` has the report as ``refinement``.
+    * ``precision``: ``"bf16"`` lets convolutions and products read bfloat16, and stores in it what lies between them;
+      inputs, outputs and all other arithmetic stay float32.
+    * ``estimator``: where prices come from, such as :class:`unity_collage.cost.remote.RemoteCost`; it has its own
+      database, progress and budget, and those given here are not used.
     """
     backends = (backends,) if isinstance(backends, str) else backends
-    costs = cost_model(database, progress, locked, budget_seconds)
+    costs = estimator or cost_model(database, progress, locked, budget_seconds)
+    target = target or (costs.target() if isinstance(costs, Elsewhere) else None)
     without = () if allow_winograd else WINOGRAD
+    on_budget = _budget_of(costs) is not None and not tune_trials
     if refine is None:
         passes = collage(
             backends,
@@ -81,22 +94,52 @@ def compile(
             explain=explain,
             specs=specs,
             without=without,
-            lazy=budget_seconds is not None and not tune_trials,
+            lazy=on_budget,
             tune_trials=tune_trials,
+            precision=precision,
         )
         return compile_with(passes, model, target, keep_names=explain)
+    if isinstance(costs, Elsewhere):
+        raise CollageError("whole programs run on this machine, so prices of another one cannot be refined")
+    if precision != FLOAT32:
+        refine = replace(refine, tolerance=max(refine.tolerance, NARROW_TOLERANCE))
     imported, names, scope = _checked(model, target, keep_names=explain)
     inputs = refinement_inputs(imported["main"])  # before anything is measured: it may not be possible
     with scope:
-        pricing = [*annotating(backends, specs, without), EstimateCosts(costs, tune_trials)]
-        priced = tvm.transform.Sequential(pricing)(imported)
         priority = [backend.name for backend in select(backends, scope)]
+        pricing = EstimateCostsOfEntrants(costs, priority) if on_budget else EstimateCosts(costs, tune_trials)
+        passes = tvm.transform.Sequential([*annotating(backends, specs, without, precision), pricing])
+        priced = passes(imported)
         searched = SearchPartition(explain=True)(priced) if explain else None
-    best = refined(priced, imported, inputs, priority, scope, refine, tell)
+        best = refined(priced, imported, inputs, priority, scope, refine, tell, **_kept_by(costs))
     program = _program(best.executable, names, imported, best.mod, {"refinement": best.report})
     if searched is not None:
         program.explanation = explained(searched)
     return program
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A cost model with the prices of another machine."""
+
+    def target(self) -> Target:
+        """What programs for that machine are compiled for."""
+        ...
+
+
+def _budget_of(costs: CostModel) -> float | None:
+    return costs.budget_seconds if isinstance(costs, MeasuredCost) else None
+
+
+def _kept_by(costs: CostModel) -> dict[str, Any]:
+    """Where races are kept, and until when anything is measured."""
+    if not isinstance(costs, MeasuredCost):
+        return {}
+    return {
+        "database": costs.database,
+        "locked": costs.locked,
+        "is_budget_spent": costs.is_budget_spent,
+    }
 
 
 def compile_with(

@@ -82,7 +82,7 @@ def shown(browser: str, folder: Path, page: str, where: str = "", act: str = "")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
     address = f"{(folder / 'page.html').as_uri()}{where}"
     command = [browser, *options, f"--user-data-dir={folder / 'profile'}", address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     root = done.stdout[done.stdout.index("<html") :].split(">")[0]
     assert "data-errors" not in root, root
     return done.stdout

@@ -66,6 +66,7 @@ MODELS = {"convolutions": (Convolutions, random(1, 3, 8, 8)), "attention": (Atte
 
 STAGES = (
     passes.Prepare(),
+    passes.StackProducts(),
     passes.ChannelsLast(),
     passes.AnnotateCandidates(("onednn", "tvm")),
     passes.EstimateCosts(FixedCost({"onednn": 1.0, "tvm": 1.2}, launch=0.1)),

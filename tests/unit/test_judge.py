@@ -56,11 +56,15 @@ def test_integers_are_exact() -> None:
     [
         (lambda x: R.nn.relu(x), "float32", 0.0),
         (lambda x: R.permute_dims(x), "float16", 0.0),
+        (lambda x: R.nn.max_pool2d(R.reshape(x, (1, 1, 4, 4))), "bfloat16", 1e-38),
         (lambda x: R.add(x, x), "float32", 5e-6),
         (lambda x: R.exp(x), "float32", 1e-4),
         (lambda x: R.nn.softmax(x), "float16", 1e-2),
         (lambda x: R.exp(x), "bfloat16", 5e-2),
         (lambda x: R.argmax(x), "float32", 0.0),
+        (lambda x: R.astype(x, "bfloat16"), "float32", 4e-2),
+        (lambda x: R.exp(R.astype(R.astype(x, "bfloat16"), "float32")), "float32", 5e-2),
+        (lambda x: R.exp(R.astype(x, "float32")), "bfloat16", 1e-4),
     ],
 )
 def test_a_tolerance_depends_on_dtype_and_operators(

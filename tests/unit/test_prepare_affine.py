@@ -106,6 +106,36 @@ def test_a_divisor_goes_into_a_product():
     assert_becomes(before, after, a.SCALE_INTO_WEIGHTS)
 
 
+def test_a_factor_behind_a_permutation_goes_into_a_product_and_its_bias():
+    @R.function
+    def before(x: R.Tensor((2, 5, 3), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, R.const(values(3, 4)))
+            b = R.add(a, R.const(B))
+            c = R.permute_dims(b, axes=[0, 2, 1])
+            y = R.multiply(c, R.const(S.reshape(4, 1)))
+            R.output(y)
+        return y
+
+    @R.function
+    def after(x: R.Tensor((2, 5, 3), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, R.const(values(3, 4) * S))
+            b = R.add(a, R.const(B * S))
+            y = R.permute_dims(b, axes=[0, 2, 1])
+            R.output(y)
+        return y
+
+    assert_becomes(before, after, a.SCALE_BEFORE_PERMUTE, a.SCALE_INTO_WEIGHTS)
+
+
+@pytest.mark.parametrize("factor", [values(5), values(2, 1, 1), values(7, 2, 4, 5)])
+def test_a_factor_behind_a_permutation_stays_where_it_is_none_per_channel(factor):
+    weights = relax.const(values(3, 4))
+    func = scaled(lambda x: relax.op.permute_dims(relax.op.matmul(x, weights), [0, 2, 1]), [2, 5, 3], factor)
+    assert_stays(func, a.SCALE_BEFORE_PERMUTE)
+
+
 def test_a_factor_stays_where_others_read_the_convolution():
     @R.function
     def func(x: R.Tensor((1, 3, 8, 8), "float32")):

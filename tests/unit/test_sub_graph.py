@@ -138,6 +138,20 @@ def test_a_sub_graph_is_found_again_in_the_graph_after_outlining() -> None:
     assert isinstance(lost, str) and "(relax.nn.relu) has no counterpart in the other graph" in lost
 
 
+def test_what_a_part_keeps_to_itself_stays_for_others_that_read_it() -> None:
+    """relu is inside the first part, which writes exp alone; the second reads relu, and nobody else makes it."""
+    graph = DataflowGraph(graphs.diamond())
+    parts = SubGraph(graph, 0b0011, hidden=0b0001), SubGraph(graph, 0b0100)
+    groups = [
+        Group(sub, global_var(name, extract(sub)), tuple(outside_vars(sub)))
+        for name, sub in zip(("first", "second"), parts, strict=True)
+    ]
+    block = outline(graph, groups).body.blocks[0]
+    relu = graph.nodes[0].binding.value
+    assert sum(binding.value.same_as(relu) for binding in block.bindings) == 1
+    assert len(block.bindings) == 4
+
+
 def test_several_nodes_may_become_one() -> None:
     graph, there = DataflowGraph(graphs.chain()), DataflowGraph(graphs.chain())
     moved = substituted(SubGraph(graph, 0b011), there, {0: 1, 1: 1})

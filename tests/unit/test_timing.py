@@ -67,7 +67,7 @@ def test_rivals_run_in_turn_and_the_order_is_reversed_each_round() -> None:
 
 def test_one_that_has_lost_stops_and_the_other_goes_on() -> None:
     fast, slow = runtime.race(
-        [runner(lambda: time.sleep(0.0001)), runner(lambda: time.sleep(0.02))],
+        [runner(lambda: time.sleep(0.0001)), runner(lambda: time.sleep(0.1))],
         min_runs=3, max_runs=40, tolerance=0.0, max_seconds=60.0, max_warmup_seconds=0.0,
     )  # fmt: skip
     assert len(slow) < len(fast) == 40

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..index_set import EMPTY, first_inside, index_set, members
+from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
 from .dataflow import DataflowGraph
 from .sub_graph import SubGraph
 
@@ -81,11 +81,8 @@ class _Unit:
 def _units(graph: DataflowGraph, block: int, groups: Sequence[Group]) -> list[_Unit]:
     """The units of one block in an order that respects all reads, each as early as the old order allows."""
     nodes = index_set(node.index for node in graph.nodes if node.block == block)
-    grouped = EMPTY
-    for group in groups:
-        grouped |= group.sub.inside
     pending = [_Unit(group.sub, group) for group in groups if group.sub.inside & nodes]
-    pending += [_Unit(SubGraph(graph, 1 << i), None) for i in members(nodes & ~grouped)]
+    pending += [_Unit(SubGraph(graph, 1 << i), None) for i in members(nodes & _alone(graph, groups))]
     pending.sort(key=lambda unit: first_inside(unit.sub.inside))
     made = ~nodes
     ordered: list[_Unit] = []
@@ -95,6 +92,22 @@ def _units(graph: DataflowGraph, block: int, groups: Sequence[Group]) -> list[_U
         ordered.append(ready)
         made |= ready.sub.inside if ready.group is None else ready.sub.exit
     return ordered
+
+
+def _alone(graph: DataflowGraph, groups: Sequence[Group]) -> IndexSet:
+    """The bindings that stay: those in no group, and those that a group keeps to itself while others read them."""
+    grouped, written, wanted = EMPTY, EMPTY, graph.results
+    for group in groups:
+        grouped |= group.sub.inside
+        written |= group.sub.exit
+        wanted |= group.sub.input
+    alone = waiting = index_set(range(len(graph.nodes))) & ~grouped | wanted & ~written
+    while waiting:
+        last = waiting.bit_length() - 1
+        more = SubGraph(graph, 1 << last).input & ~written & ~alone
+        alone |= more
+        waiting = (waiting & ~(1 << last)) | more
+    return alone
 
 
 def _call(graph: DataflowGraph, group: Group) -> Iterable[relax.Binding]:

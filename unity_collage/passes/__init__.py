@@ -10,6 +10,8 @@ from .offload_byoc import OffloadBYOC
 from .pipeline import collage
 from .prepare import Prepare
 from .search_partition import SearchPartition
+from .stack_products import StackProducts
+from .to_precision import ToPrecision
 
 __all__ = [
     "AnnotateCandidates",
@@ -20,6 +22,8 @@ __all__ = [
     "OffloadBYOC",
     "Prepare",
     "SearchPartition",
+    "StackProducts",
+    "ToPrecision",
     "collage",
     "why_not_plan",
 ]

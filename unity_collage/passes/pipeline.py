@@ -8,6 +8,7 @@ import tvm
 
 from ..cost.measured import MeasuredCost
 from ..cost.workload import CostModel
+from ..errors import CollageError
 from ..specs import PartitionSpec
 from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast
@@ -16,6 +17,20 @@ from .fuse_remaining import FuseRemaining
 from .offload_byoc import OffloadBYOC
 from .prepare import Prepare
 from .search_partition import SearchPartition
+from .stack_products import StackProducts
+from .to_precision import ToPrecision
+
+FLOAT32 = "f32"
+PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
+"""What users call the precision of a program: the type that products read and values are stored in."""
+
+
+def narrowing(precision: str) -> list[tvm.transform.Pass]:
+    """The pass for a precision, none for float32; raises CollageError for one that is not in ``PRECISIONS``."""
+    if precision not in PRECISIONS:
+        raise CollageError(f"there is no precision {precision!r}: {' and '.join(PRECISIONS)} are")
+    dtype = PRECISIONS[precision]
+    return [] if dtype is None else [ToPrecision(dtype)]
 
 
 def collage(
@@ -27,18 +42,20 @@ def collage(
     without: Sequence[str] = (),
     lazy: bool = False,
     tune_trials: int = 0,
+    precision: str = FLOAT32,
 ) -> tvm.transform.Sequential:
     """An imported model to a module that ``relax.build`` turns into a program; run it under a target.
 
     ``explain``: ``collage.explanation`` says of every candidate why it was chosen or not. ``specs``: partition rules
     of your own, beside those of the backends; ``without``: names of rules to leave out. ``lazy``: measure only what
     can still change the plan, while the search runs. ``tune_trials``: so many schedules MetaSchedule tries for each
-    kernel of TVM that could still win.
+    kernel of TVM that could still win. ``precision``: of products and of what is stored between them, ``f32`` or
+    ``bf16``; parameters and results keep their types.
     """
     model = model or MeasuredCost()
     return tvm.transform.Sequential(
         [
-            *annotating(backends, specs, without),
+            *annotating(backends, specs, without, precision),
             *([] if lazy else [EstimateCosts(model=model, tune_trials=tune_trials)]),
             SearchPartition(estimator=model, explain=explain),
             OffloadBYOC(),
@@ -52,11 +69,14 @@ def annotating(
     backends: Sequence[str] | None = None,
     specs: Sequence[PartitionSpec] = (),
     without: Sequence[str] = (),
+    precision: str = FLOAT32,
 ) -> list[tvm.transform.Pass]:
     """The passes before any price is asked: after them every candidate is known."""
     named = None if backends is None else tuple(backends)
     return [
         Prepare(),
+        StackProducts(),
         ChannelsLast(),
+        *narrowing(precision),
         AnnotateCandidates(backends=named, specs=tuple(specs), without=tuple(without)),
     ]

@@ -20,7 +20,8 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 * ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``; hard-sigmoid is
   ``clip(add(multiply(x, a), b), 0, 1)``, hard-swish ``multiply(x, hard-sigmoid of x)``.
 * ``reductions``: axes from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
-  ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand.
+  ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand;
+  ``rms_norm``: ``nn.rms_norm`` with its factor.
 * ``attention``, ``split``: a factor on scores is in the weights, else ``multiply(matmul(q, k), number)``;
   query, key and value are products of their own.
 

@@ -4,7 +4,7 @@ A rule is a frozen value; :data:`DEFAULT_RULES` is all of them in the order in w
 """
 
 from .activations import GELU_FORM, HARD_SIGMOID_FORM, HARD_SWISH_FORM, SIGMOID_FORM, SILU_FORM
-from .affine import BIAS_SHAPE, SCALE_INTO_WEIGHTS
+from .affine import BIAS_SHAPE, SCALE_BEFORE_PERMUTE, SCALE_INTO_WEIGHTS
 from .arithmetic import (
     CONSTANT_RIGHT,
     DIVIDE_EXACTLY,
@@ -42,6 +42,7 @@ from .indexing import BOUNDED_TAKE
 from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
 from .padding import PAD_FORM, PAD_INTO_WINDOW
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
+from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
 from .rule import ANY_OP, RewriteError, Rule
 from .scope import Scope
 from .slices import MERGE_SLICES, POOL_OF_ONE, SLICE_INTO_CONVOLUTION, SLICE_OF_PAD, TAKE_AS_SLICE
@@ -111,6 +112,8 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     LAYER_NORM_FORM,
     SCALE_INTO_LAYER_NORM,
     SHIFT_INTO_LAYER_NORM,
+    RMS_NORM_FORM,
+    SCALE_INTO_RMS_NORM,
     # Products.
     SPLIT_INTO_WEIGHTS,
     ABSORB_FACTOR,
@@ -119,6 +122,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     # Arithmetic.
     UNSTACK_REDUCTION,
     BATCH_NORM_FORM,
+    SCALE_BEFORE_PERMUTE,
     SCALE_INTO_WEIGHTS,
     BIAS_SHAPE,
     SUBTRACT_CONSTANT,

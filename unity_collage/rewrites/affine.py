@@ -15,6 +15,7 @@ from tvm_ffi import structural_equal
 from .constants import constant
 from .rule import Rule
 from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .views import permutation
 from .windows import CONVOLUTIONS
 
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
@@ -118,6 +119,23 @@ def _scale(call: Expr, scope: Scope) -> Expr | None:
     return op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
 
 
+def _before_permute(call: Expr, scope: Scope) -> Expr | None:
+    """permute(y) * s -> permute(y * s), where y is conv(x, w) + b or the like and s one factor per channel of it."""
+    moved, factor = scope.own_call(call.args[0], "relax.permute_dims"), scope.array(call.args[1])
+    if moved is None or factor is None or factor.ndim > moved.ty.ndim:
+        return None
+    source = moved.args[0]
+    summed = scope.own_call(source, "relax.add")
+    linear = linear_of(scope.own_call(source if summed is None else summed.args[0], *LINEAR_OPS), scope)
+    if linear is None or (summed is not None and scope.array(summed.args[1]) is None):
+        return None
+    shape = (1,) * (linear.rank - factor.ndim) + factor.shape
+    factor = factor.reshape(shape).transpose(np.argsort(permutation(moved)))
+    if per_channel(factor, linear) is None:
+        return None
+    return relax.Call(moved.op, [op.multiply(source, constant(factor))], moved.attrs)
+
+
 def _factors(call: Call, scope: Scope) -> np.ndarray | None:
     """What the left operand is multiplied by, if that is known and finite."""
     array = scope.array(call.args[1])
@@ -140,5 +158,6 @@ def _bias_shape(call: Expr, scope: Scope) -> Expr | None:
     return None if bias is None else op.add(call.args[0], constant(bias.reshape(linear.bias_shape())))
 
 
+SCALE_BEFORE_PERMUTE = Rule("scale_before_permute", ("relax.multiply",), _before_permute)
 SCALE_INTO_WEIGHTS = Rule("scale_into_weights", ("relax.multiply", "relax.divide"), _scale)
 BIAS_SHAPE = Rule("bias_shape", ("relax.add",), _bias_shape)

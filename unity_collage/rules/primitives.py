@@ -35,6 +35,13 @@ class PrimitiveChain(Printed):
     """The step that reads an operand through the layout change that makes it, or the reason why not."""
     absorbed_output: Callable[[Step, relax.Call], Step | str]
     """The step that writes its result through a layout change, or the reason why not."""
+    joined: Callable[[Step, relax.Call, int], Step | str] | None = None
+    """The step with a concat, of which field ``i`` is its result, or the reason why not; None: it never takes one."""
+    is_whole: Callable[[Step], bool] = bool
+    """Whether a step is a kernel as it is. A primitive of several anchors grows from the first to the last of them."""
+    casts: frozenset[str] = frozenset()
+    """Operators that a primitive computes while it reads an operand of what stands behind its anchor: always taken
+    in, and so are those before them."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         for node in graph.nodes:
@@ -46,7 +53,8 @@ class PrimitiveChain(Printed):
                 yield Declined(node.index, self.name, step)
                 continue
             for inside, begun in self._with_inputs(graph, node, step):
-                yield self._found(graph, inside)
+                if self.is_whole(begun):
+                    yield self._found(graph, inside)
                 yield from self._behind(graph, inside, node, begun)
 
     def _with_inputs(self, graph: DataflowGraph, anchor: Node, step: Step) -> Iterator[tuple[IndexSet, Step]]:
@@ -74,6 +82,9 @@ class PrimitiveChain(Printed):
         reader = only_reader(graph, tail)
         if reader is None or reader.call is None:
             return
+        if self.joined is not None and reader.op == "relax.concat":
+            yield self._joining(graph, inside, tail, reader, step)
+            return
         operands = [i for i, arg in enumerate(reader.call.args) if tail.var.same_as(arg)]
         grown = self.absorbed_output(step, reader.call)
         through = not isinstance(grown, str)
@@ -82,10 +93,35 @@ class PrimitiveChain(Printed):
         if isinstance(grown, str):
             yield Declined(reader.index, self.name, f"not behind {tail.op}: {grown}")
             return
-        wider = inside | 1 << reader.index
+        wider, grown = self._with_casts(graph, inside | 1 << reader.index, grown)
         if SubGraph(graph, wider).why_not_convex() is None:
-            yield self._found(graph, wider)
+            if self.is_whole(grown):
+                yield self._found(graph, wider)
             yield from self._behind(graph, wider, reader, grown, writes_through=through)
+
+    def _with_casts(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> tuple[IndexSet, Step]:
+        """The kernel that also reads through the casts of its operands, where nobody else needs their results."""
+        for source in [node for node in _sole_producers(graph, inside) if node.op in self.casts]:
+            assert source.call is not None
+            grown = self.absorbed_input(step, source.var, source.call)
+            if not isinstance(grown, str):
+                return self._with_casts(graph, inside | 1 << source.index, grown)
+        return inside, step
+
+    def _joining(
+        self, graph: DataflowGraph, inside: IndexSet, tail: Node, reader: Node, step: Step
+    ) -> Found | Declined:
+        """The kernel with the concat behind it, which ends the chain."""
+        assert reader.call is not None and self.joined is not None
+        whole = reader.call.args[0]
+        fields = whole.fields if isinstance(whole, relax.Tuple) else []
+        places = [i for i, field in enumerate(fields) if tail.var.same_as(field)]
+        wider = inside | 1 << reader.index
+        grown = self.joined(step, reader.call, places[0]) if len(places) == 1 else "it reads the result twice"
+        reason = grown if isinstance(grown, str) else SubGraph(graph, wider).why_not_convex()
+        if reason is not None:
+            return Declined(reader.index, self.name, f"not behind {tail.op}: {reason}")
+        return self._found(graph, wider)
 
     def _found(self, graph: DataflowGraph, inside: IndexSet) -> Found:
         return Found(inside, self.name, SubGraph(graph, inside).label)

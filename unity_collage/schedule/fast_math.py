@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
+from tvm.tirx.stmt import Stmt
 
-from .stage import Expr, Func, op_name
+from .stage import Expr, Func, nodes, op_name
 
 _EXP = (
     0.4999999403953552,
@@ -53,8 +54,39 @@ _MAX_QUARTERS = 16
 
 def rewritten(func: Func) -> Func:
     """``func`` with the calls above replaced; others, and other types, are left."""
-    body = tvm_ffi.structural_map(func.body, (Call, _replacement))
+    body = tvm_ffi.structural_map(func.body, ((Call, _replacement), (tirx.BufferStore, _with_casts_by_bits)))
     return func if body.same_as(func.body) else func.with_body(body)
+
+
+def _with_casts_by_bits(store: Stmt) -> Stmt:
+    """A store whose value binds variables, with its casts as :func:`_converted` writes them."""
+    return tvm_ffi.structural_map(store, (tirx.Cast, _converted)) if nodes(store.value, tirx.Let) else store
+
+
+def _converted(cast: Expr) -> Expr:
+    """Casts between float32 and bfloat16 by the bits: the upper half of a float32 is a bfloat16.
+
+    TVM does the same, but not within a Let, where it takes the bits for an integer; and it writes what is rounded
+    three times, so that variables of a Let in it are bound three times. Rounded is to the nearest, of two the one
+    whose last bit is 0; a NaN stays one unless only its lower half says so.
+    """
+    types = (str(cast.value.ty.dtype), str(cast.ty.dtype))
+    if types == ("bfloat16", "float32"):
+        bits = tirx.Cast("uint32", tirx.reinterpret("uint16", cast.value))
+        return tirx.reinterpret("float32", tirx.shift_left(bits, _u32(16)))
+    if types != ("float32", "bfloat16"):
+        return cast
+
+    def upper_half(bits: Expr) -> Expr:
+        odd = tirx.bitwise_and(tirx.shift_right(bits, _u32(16)), _u32(1))
+        return tirx.shift_right(bits + (odd + _u32(0x7FFF)), _u32(16))
+
+    bits = _let(tirx.reinterpret("uint32", cast.value), upper_half)
+    return tirx.reinterpret("bfloat16", tirx.Cast("uint16", bits))
+
+
+def _u32(value: int) -> Expr:
+    return tirx.const(value, "uint32")
 
 
 def _replacement(call: Expr) -> Expr:

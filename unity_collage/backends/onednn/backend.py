@@ -3,7 +3,8 @@
 Takes     what its primitives compute: convolutions, products, pooling, norms, softmax, element-wise and binary
           operators, concatenation, reductions, resampling, layout changes, LRN; each with bias and
           post-operations behind it and layout changes of operands and result read and written through strides.
-Declines  other dtypes than float32, dynamic shapes, and what the tables name.
+          bfloat16 as well as float32 where ``limits`` says so: rounded and widened while it is stored and read.
+Declines  other dtypes, dynamic shapes, and what the tables name.
 Needs     ``onednn-cpu-gomp``: the build on GNU OpenMP, whose pool is ours.
 """
 
@@ -14,6 +15,7 @@ from tvm.target import Target
 from ... import runtime
 from ...rules import DFPattern, PrimitiveChain, Rule, Union
 from ..base import Backend
+from ..native.absorb import CAST
 from ..native.codegen import native_codegen
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
 from .lrn import lrn_pattern, why_not_lrn
@@ -27,6 +29,7 @@ def _rule(_target: Target) -> Rule:
         fused=fused,
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
+        casts=frozenset({CAST}),
     )
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
 

@@ -25,7 +25,7 @@ def _step(call: relax.Call, primitive: str, channels: str) -> Step | str:
     reason = why_not_operand(primitive, "data", data) or why_not_operand(primitive, "weights", kernel)
     if reason is not None:
         return reason
-    if shape_of(call) is None or dtype_of(call) != dtype_of(data):
+    if shape_of(call) is None or dtype_of(call) not in (dtype_of(data), "float32"):
         return f"the result is {dtype_of(call)} or has no static shape"
     attrs, rank = attrs_of(call), len(static_shape(data))
     source = by_letters(data, attrs.data_layout, "NC", rank)

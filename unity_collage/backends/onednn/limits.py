@@ -13,21 +13,22 @@ from ..native.values import dtype_of, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
 
 FLOAT32 = frozenset({"float32"})
+FLOATS = frozenset({"bfloat16", "float32"})
 
 TYPES: dict[str, frozenset[str]] = {
-    "convolution": FLOAT32,
+    "convolution": FLOATS,
     "deconvolution": FLOAT32,
-    "matmul": FLOAT32,
-    "pooling": FLOAT32,
+    "matmul": FLOATS,
+    "pooling": FLOATS,
     "batch_normalization": FLOAT32,
-    "layer_normalization": FLOAT32,
-    "softmax": FLOAT32,
-    "eltwise": FLOAT32,
-    "binary": FLOAT32,
-    "concat": FLOAT32,
-    "reduction": FLOAT32,
+    "layer_normalization": FLOATS,
+    "softmax": FLOATS,
+    "eltwise": FLOATS,
+    "binary": FLOATS,
+    "concat": FLOATS,
+    "reduction": FLOATS,
     "resampling": FLOAT32,
-    "reorder": FLOAT32,
+    "reorder": FLOATS,
     "lrn": FLOAT32,
     "prelu": FLOAT32,
 }
@@ -40,6 +41,33 @@ def why_not_operand(primitive: str, what: str, value: object) -> str | None:
     if dtype not in TYPES[primitive]:
         return f"{what} is {dtype or 'of unknown dtype'}, {primitive} takes {' or '.join(sorted(TYPES[primitive]))}"
     return why_not_static(what, value)
+
+
+def why_not_types(step: Step) -> str | None:
+    """Why a step's operands and result do not go together, or None: each type alone is in ``TYPES``."""
+    check = _TOGETHER.get(step.primitive)
+    return None if check is None else check(step)
+
+
+def _product_types(step: Step) -> str | None:
+    source, weights, result = (
+        view.dtype for view in (_view(step, "src"), _view(step, "weights"), step.result)
+    )
+    if source != weights:
+        return f"src is {source}, weights are {weights}"
+    return None if result in (source, "float32") else f"src is {source}, the result {result}"
+
+
+def _one_type(step: Step) -> str | None:
+    source = _view(step, "src0" if step.arg("src0") is not None else "src")
+    if source.dtype == step.result.dtype or step.result.dtype not in FLOATS:
+        return None
+    return f"{step.primitive} writes what it reads, not {source.dtype} as {step.result.dtype}"
+
+
+def _affine_types(step: Step) -> str | None:
+    views = (step.arg("scale"), step.arg("shift"))
+    return None if all(v is None or v.dtype == "float32" for v in views) else "scale and shift are float32"
 
 
 def why_not_layout(step: Step) -> str | None:
@@ -95,6 +123,17 @@ def _view(step: Step, name: str) -> View:
     assert view is not None, name
     return view
 
+
+_TOGETHER: dict[str, Callable[[Step], str | None]] = {
+    "convolution": _product_types,
+    "matmul": _product_types,
+    "pooling": _one_type,
+    "eltwise": _one_type,
+    "binary": _one_type,
+    "concat": _one_type,
+    "layer_normalization": _affine_types,
+}
+"""Others read and write any of their types."""
 
 _LAYOUTS: dict[str, Callable[[Step], str | None]] = {
     "convolution": _images,

@@ -12,6 +12,7 @@ from ..native.program import Step
 from ..native.values import op_name
 from . import (
     binary,
+    casts,
     convolution,
     eltwise,
     matmul,
@@ -22,7 +23,7 @@ from . import (
     resize,
     shape,
 )
-from .limits import why_not_layout
+from .limits import why_not_layout, why_not_types
 from .lrn import lrn
 
 ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
@@ -35,6 +36,7 @@ ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
     **shape.ENTRIES,
     **reduction.ENTRIES,
     **resize.ENTRIES,
+    **casts.ENTRIES,
 }
 
 ANCHORS = frozenset(ENTRIES) - RESHAPES
@@ -50,13 +52,19 @@ def step(call: relax.Call) -> Step | str:
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or why not."""
-    return _checked(post_ops.fused(step, call, operand))
+    """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or why not."""
+    return _checked(
+        casts.write_narrowed(step, call) if casts.is_cast(call) else post_ops.fused(step, call, operand)
+    )
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
-    """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
-    return _checked(read_through(step, value, producer))
+    """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
+    return _checked(
+        casts.read_widened(step, value, producer)
+        if casts.is_cast(producer)
+        else read_through(step, value, producer)
+    )
 
 
 def absorbed_output(step: Step, call: relax.Call) -> Step | str:
@@ -76,7 +84,11 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
 def _checked(made: Step | str) -> Step | str:
     if isinstance(made, str):
         return made
-    return why_not_layout(made) or post_ops.why_not_operands(made) or made
+    return why_not_types(made) or why_not_layout(made) or post_ops.why_not_operands(made) or made
 
 
-_TABLES = Tables(step, fused, absorbed_input, absorbed_output, copy=shape.copy, region=lrn)
+def _copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
+    return casts.copy(value, producer) if casts.is_cast(producer) else shape.copy(value, producer)
+
+
+_TABLES = Tables(step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn)

@@ -17,7 +17,7 @@ def step(call: relax.Call) -> Step | str:
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("matmul", side, value):
             return reason
-    if shape_of(call) is None or dtype_of(call) != dtype_of(call.args[0]):
+    if shape_of(call) is None or dtype_of(call) not in (dtype_of(call.args[0]), "float32"):
         return f"the result is {dtype_of(call)} or has no static shape"
     views = product_views(call)
     if math.prod(views.result.dims) == 0:

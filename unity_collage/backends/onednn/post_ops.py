@@ -51,6 +51,8 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     result = call.args[operand]
     if dtype_of(call) != dtype_of(result):
         return f"the result is {dtype_of(call)}"
+    if dtype_of(result) != "float32":
+        return f"post-operations compute in float32, and the result is {dtype_of(result)}"
     functions = eltwise.functions_of(call, operand)
     if isinstance(functions, str) and op_name(call) in ALGORITHMS:
         grown = _with_operand(step, call, operand)

@@ -110,6 +110,7 @@ RULES = dict.fromkeys(_REDUCTIONS.split(), reduction) | {
     "nn.prelu": keeping("axis"),
     "nn.batch_norm": keeping("axis"),
     "nn.layer_norm": keeping("axes"),
+    "nn.rms_norm": keeping("axes"),
     "nn.group_norm": keeping("channel_axis", "axes"),
     "nn.instance_norm": keeping("channel_axis", "axes"),
     "cumsum": keeping("axis"),

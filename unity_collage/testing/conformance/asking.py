@@ -7,14 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...cost.process import Gone, WorkerProcess
-from ...cost.refusal import Refusal
+from ...cost.refusal import Refusal, ended
 from ...cost.storage.rows import Kind
 from ...cost.surroundings import half_of_memory
+from ...processes import STARTING_SECONDS, Gone, Process
 
 _COMMAND = ("-m", "unity_collage.testing.conformance.worker")
-_STARTING_SECONDS = 120.0
-"""Importing TVM takes seconds, on a busy machine many."""
 
 Answer = dict[str, Any]
 
@@ -39,10 +37,14 @@ class Subject:
     ):
         # A module in the working directory may be named too; installed packages come first.
         path = [*(str(Path(folder).absolute()) for folder in sys.path if folder), str(Path.cwd())]
-        self._hello = {"path": path, "threads": threads, "memory_bytes": memory_bytes or half_of_memory()}
+        self._hello: dict[str, Any] = {
+            "path": path,
+            "threads": threads,
+            "memory_bytes": memory_bytes or half_of_memory(),
+        }
         self._where = where
         self._timeout_seconds = timeout_seconds
-        self._process: WorkerProcess | None = None
+        self._process: Process | None = None
         self._is_new = True
         self._stage = ""
         self.ended = 0
@@ -53,7 +55,7 @@ class Subject:
         self._stage = "answering"
         try:
             if self._process is None:
-                self._process, self._is_new = WorkerProcess(_COMMAND, self._hello), True
+                self._process, self._is_new = Process(_COMMAND, self._hello), True
             if self._is_new and self._where is not None and ask != "meet":
                 self._send("meet", {"where": self._where})
             return self._send(ask, arguments)
@@ -68,7 +70,7 @@ class Subject:
 
     def __enter__(self) -> Subject:
         """The process is started: it imports while others are asked."""
-        self._process = WorkerProcess(_COMMAND, self._hello)
+        self._process = Process(_COMMAND, self._hello)
         return self
 
     def __exit__(
@@ -78,7 +80,7 @@ class Subject:
 
     def _send(self, ask: str, arguments: Answer) -> Answer:
         assert self._process is not None
-        seconds = _STARTING_SECONDS if self._is_new else self._timeout_seconds
+        seconds = STARTING_SECONDS if self._is_new else self._timeout_seconds
         self._process.send({"ask": ask, **arguments})
         while True:
             message = self._process.receive(seconds)
@@ -100,7 +102,7 @@ class Subject:
     def _why_no_answer(self, error: Exception) -> Failure:
         assert self._process is not None
         if isinstance(error, Gone):
-            refusal = self._process.why_gone()
+            refusal = ended(self._process.ending(), int(self._hello["memory_bytes"]))
         else:
             refusal = Refusal(
                 f"no answer within {self._timeout_seconds:g} s while {self._stage or 'starting'}", Kind.HANG

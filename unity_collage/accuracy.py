@@ -1,0 +1,74 @@
+"""How far a program's results are from the same model computed in float32 by numpy, on random inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import reference
+from .cost.inputs import random_inputs
+from .errors import CollageError
+from .frontend import Model, import_model
+from .program import Program
+from .rules.base import why_not_static
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One result against its reference. All three are plain numbers, without a unit."""
+
+    largest: float
+    """The largest error of an element, over the largest magnitude in the reference."""
+    relative: float
+    """The length of the difference over the length of the reference, as vectors (relative L2 error)."""
+    cosine: float
+    """Of the angle between the two vectors: 1 when they point the same way."""
+
+    def __str__(self) -> str:
+        return f"relative error {self.relative:.1e}, largest {self.largest:.1e} of the range, cosine {self.cosine:.6f}"
+
+
+def deviations(program: Program, model: Model, seed: int = 0) -> list[Deviation]:
+    """Of each result of ``program``, which was compiled from ``model``; tuples are flattened.
+
+    Raises CollageError with the reason where numpy cannot compute the model.
+    """
+    mod, _ = import_model(model)
+    main = mod["main"]
+    reason = next((r for param in main.params if (r := why_not_static(param))), None)
+    if reason is not None:
+        raise CollageError(f"there are no random inputs to compare on: {reason}")
+    inputs = random_inputs(main, seed)
+    try:
+        expected = reference.run(main, inputs, mod)
+    except reference.Unsupported as error:
+        raise CollageError(f"numpy cannot compute the model: {error}") from error
+    got = _flat(program(*inputs))
+    return [deviation(value, right) for value, right in zip(got, expected, strict=True)]
+
+
+def deviation(value: np.ndarray, right: np.ndarray) -> Deviation:
+    """Of one tensor from another of its shape; a tensor of zeros is as far from one of zeros as can be: not at all."""
+    value, right = value.astype(np.float64).ravel(), right.astype(np.float64).ravel()
+    difference, length = value - right, float(np.linalg.norm(right))
+    lengths = length * float(np.linalg.norm(value))
+    if not np.any(difference):
+        return Deviation(0.0, 0.0, 1.0)
+    return Deviation(
+        _ratio(float(np.max(np.abs(difference))), float(np.max(np.abs(right)))),
+        _ratio(float(np.linalg.norm(difference)), length),
+        float(value @ right) / lengths if lengths else 0.0,
+    )
+
+
+def _ratio(error: float, scale: float) -> float:
+    return error / scale if scale else float("inf")
+
+
+def _flat(result: object) -> list[np.ndarray]:
+    if hasattr(result, "numpy"):
+        return [result.numpy()]  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(result, Sequence) or hasattr(result, "__iter__")
+    return [array for part in result for array in _flat(part)]  # pyright: ignore[reportGeneralTypeIssues]

@@ -1,0 +1,52 @@
+"""ToPrecision: products of 16-bit operands, and 16-bit storage of what lies between them.
+
+Reads    the operators, best in normal form (Prepare) and in their final layout (ChannelsLast).
+Writes   ``astype`` where a value is stored or read back, for kernels to take in and the costs to see; products of
+         narrow operands with a float32 result (``out_dtype``); narrow constants.
+Keeps    parameters and results of every function, float32 or not; float32 arithmetic of all but the products'
+         factors; every function that :func:`~.channels_last.why_left_alone` names a reason for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..errors import CollageError
+from ..precision.rewrite import rewritten
+from .channels_last import why_left_alone
+
+NARROW = ("bfloat16",)
+"""What values can be stored in. float16 has not the range of float32: models would need to be looked at first."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ToPrecision")
+@dataclass(frozen=True)
+class ToPrecision:
+    """Convolutions and matrix products read ``dtype``, add up in float32, and hand on ``dtype``.
+
+    conv(x, w) + b -> relu -> conv    becomes    astype(relu(conv(x', w') + b)) -> conv, with x', w' in ``dtype``
+
+    A value that is computed from one product and read by another is rounded once, where it is stored: what only an
+    element-wise operator reads is expected to stay in a register. Softmax, normalizations and reductions read
+    narrow values and compute in float32. Nothing else is touched: a model without two products in a row keeps all
+    its results in float32.
+    """
+
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in NARROW:
+            raise CollageError(f"values cannot be stored in {self.dtype}, only in {', '.join(NARROW)}")
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {gvar: self._narrowed(func) for gvar, func in mod.functions_items()}
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _narrowed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+        if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
+            return func
+        return rewritten(func, self.dtype)
