@@ -23,9 +23,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
-from torch import nn
+from torch import nn  # pyright: ignore[reportMissingImports]
 
 INLINE = 48
 """Weights of so many elements are kept as they are; shapes and scalars are below."""
