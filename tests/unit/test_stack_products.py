@@ -88,10 +88,11 @@ def test_each_weight_has_a_product_of_its_own_over_rows_that_are_read_once():
         [step(0, 1), step(2, 3)],  # a row that nobody reads lies between them
         [step(0, 1), step(1, 2, U)],
         [step(0, 1), step(0, 1)],  # one product already holds all rows
+        [step(0, 1), lambda x: op.matmul(op.reshape(rows(x, 1, 2), [1, WIDTH]), W, out_dtype="float64")],
         [lambda x, i=i: op.matmul(op.reshape(rows(x, i, i + 1, axis=2), [1, 4]), TALL) for i in (0, 1)],
         [lambda x, i=i: op.matmul(op.reshape(rows(x, i, i + 3, step=2), [2, WIDTH]), W) for i in (0, 1)],
     ],
-    ids=["gap", "other weights", "same rows", "columns", "every second row"],
+    ids=["gap", "other weights", "same rows", "other sums", "columns", "every second row"],
 )  # fmt: skip
 def test_other_products_stay(made: list):
     before = built((1, 4, WIDTH), *made)

@@ -68,9 +68,8 @@ def _stacked(func: ir.BaseFunc) -> ir.BaseFunc:
         return func
     body = relax.SeqExpr(blocks, whole.body.body)
     new: Node = relax.Function(whole.params, body, whole.ret_ty, whole.is_pure, whole.attrs, whole.span)
-    return rewrite_function(
-        relax.BlockBuilder().normalize(new), ()
-    )  # equal rows are read once, dead ones not
+    # Equal rows are read once, dead ones not.
+    return rewrite_function(relax.BlockBuilder().normalize(new), ())
 
 
 def _of_block(block: Node) -> Node:
@@ -114,7 +113,8 @@ def _groups(block: Node) -> list[Mapping[relax.Var, _Product]]:
     for var, value in values.items():
         product = _product(value, values)
         if product is not None:
-            found[product.rows.source, product.axis, product.call.args[1]][var] = product
+            key = (product.rows.source, product.axis, product.call.args[1], str(product.call.ty.dtype))
+            found[key][var] = product
     return [group for group in found.values() if len(group) > 1 and _without_gaps(list(group.values()))]
 
 
