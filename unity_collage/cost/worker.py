@@ -25,11 +25,10 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import get
 from ..errors import first_line
-from ..runtime.guards import watch_guards
 from ..runtime.timing import Runner
 from . import kernel_library, surroundings
 from .caches import evict_bytes
-from .guard import READ_OUTSIDE, WROTE_INPUT, WROTE_OUTSIDE
+from .guard import watch
 from .judge import Trial, outputs_or_refusal, outvoted, trials
 from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
 from .launch import overheads
@@ -151,18 +150,9 @@ def _built(func: relax.Function, trial: Trial, asked: Message, target: Target) -
         raise Refused(refusal_of(error, Kind.COMPILE_ERROR)) from error
 
 
-def _watch_guards(file: int) -> None:
-    """A touch of a guard page is said on the socket before the process ends."""
-
-    def line(reason: str) -> str:
-        return json.dumps({"fault": reason, "kind": Kind.WROTE_OUTSIDE.value}) + "\n"
-
-    watch_guards(
-        file,
-        wrote_outside=line(WROTE_OUTSIDE),
-        read_outside=line(READ_OUTSIDE),
-        wrote_input=line(WROTE_INPUT),
-    )
+def _watched_line(reason: str) -> str:
+    """What is said of a touch of a guard page."""
+    return json.dumps({"fault": reason, "kind": Kind.WROTE_OUTSIDE.value}) + "\n"
 
 
 def main() -> None:
@@ -174,7 +164,7 @@ def main() -> None:
 
         hello = json.loads(requests.readline())
         worker = Worker(hello["threads"], Method(**hello["method"]), say)
-        _watch_guards(connection.fileno())
+        watch(connection.fileno(), _watched_line)
         surroundings.limit_memory(hello["memory_bytes"])
         say({"ready": True})
         for line in requests:

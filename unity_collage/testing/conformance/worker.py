@@ -21,7 +21,7 @@ from tvm import relax
 from ... import runtime
 from ...backends.base import Backend
 from ...cost import surroundings
-from ...cost.guard import READ_OUTSIDE, WROTE_INPUT, WROTE_OUTSIDE
+from ...cost.guard import watch
 from ...cost.kernels import NoKernel
 from ...cost.refusal import Refusal, Refused, refusal_of
 from ...cost.storage.rows import Kind
@@ -29,7 +29,6 @@ from ...errors import CollageError
 from ...graph import SubGraph, extract
 from ...passes.outlined import external_function
 from ...program import RUNTIMES
-from ...runtime.guards import watch_guards
 from ...target import host_target
 from .. import fake_backend
 from . import kernels
@@ -146,18 +145,9 @@ def _threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def _watch_guards(file: int) -> None:
-    """A touch of a guard page is said on the socket before the process ends."""
-
-    def line(reason: str) -> str:
-        return json.dumps({"reason": reason, "kind": Kind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
-
-    watch_guards(
-        file,
-        wrote_outside=line(WROTE_OUTSIDE),
-        read_outside=line(READ_OUTSIDE),
-        wrote_input=line(WROTE_INPUT),
-    )
+def _watched_line(reason: str) -> str:
+    """What is said of a touch of a guard page."""
+    return json.dumps({"reason": reason, "kind": Kind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
 
 
 def main() -> None:
@@ -170,7 +160,7 @@ def main() -> None:
         hello = json.loads(requests.readline())
         sys.path += [folder for folder in hello["path"] if folder not in sys.path]
         runtime.set_num_threads(hello["threads"])
-        _watch_guards(connection.fileno())
+        watch(connection.fileno(), _watched_line)
         surroundings.limit_memory(hello["memory_bytes"])
         with ExitStack() as scope:
             worker = Worker(say, scope)
