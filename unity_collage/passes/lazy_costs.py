@@ -58,9 +58,8 @@ def lazy_costs(
 
     def measure(wanted: Sequence[str]) -> dict[str, Price]:
         found = model.prices([by_key[key] for key in wanted])
-        if any(
-            cost.origin == UNKNOWN for cost in found.values()
-        ):  # the time is over: what else is known, at once
+        if any(cost.origin == UNKNOWN for cost in found.values()):
+            # The time is over: what else is known is asked for at once.
             found |= model.prices([by_key[key] for key in by_key if key not in measured | found])
         for key, cost in found.items():
             measured[key] = replace(cost, bound=bounds[key]) if cost.origin == UNKNOWN else cost

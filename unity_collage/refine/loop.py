@@ -172,23 +172,31 @@ class _Race:
         if entry is None or entry.made is None or entry.reason or "main" not in (entry.plan or {}):
             return None
         self.tell(f"timing the kernels of {name}")
-        mod, ticking = entry.made[0], f"{name}, with ticks"
-        try:
-            kernels, executable = self.maker.ticking(mod)
-            if self.contest.enter(ticking, executable) is not None:
-                return None
-        except Exception:  # a compiler failed: then nothing is learned
+        mod = entry.made[0]
+        timed = self._timed_in_place(name, mod)
+        if isinstance(timed, str):
+            self.tell(f"the kernels of {name} are not timed: {timed}")
             return None
-        medians = self._raced([name], 1)
-        if name not in medians:
-            return None
-        seconds = self.contest.ticks(ticking, len(kernels), rounds=_rounds(medians[name]))
-        self.contest.leave(ticking)
-        if isinstance(seconds, str):
-            return None
+        kernels, seconds = timed
         plan = PLAN.read(mod["main"])
         self.iterations.append({"plan": name, "predicted": plan["seconds"], "kernels_in_place": sum(seconds)})
         return by_candidate(plan, kernels, seconds)
+
+    def _timed_in_place(self, name: str, mod: IRModule) -> tuple[list[str], list[float]] | str:
+        """The kernels that a program calls and the seconds of each call, or why there are none."""
+        ticking = f"{name}, with ticks"
+        try:
+            kernels, executable = self.maker.ticking(mod)
+        except Exception as error:  # a compiler failed: then nothing is learned
+            return f"{type(error).__name__}: {last_line(error)}"
+        if (reason := self.contest.enter(ticking, executable)) is not None:
+            return reason
+        medians = self._raced([name], 1)
+        if name not in medians:
+            return self.entries[name].reason
+        seconds = self.contest.ticks(ticking, len(kernels), rounds=_rounds(medians[name]))
+        self.contest.leave(ticking)
+        return seconds if isinstance(seconds, str) else (kernels, seconds)
 
     def breed(self, breeding: Breeding) -> None:
         """Enter the best plan that breeding finds by measured time."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import CollageError
+from ...processes import last_line
 from .messages import FUNCTION
 
 T = TypeVar("T")
@@ -136,6 +137,5 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     thread.start()
     thread.join(seconds)
     if not found:
-        why = str(failed[0]).strip().splitlines()[-1:] if failed else [f"no answer within {seconds:g} s"]
-        raise Lost(*why)
+        raise Lost(last_line(failed[0]) if failed else f"no answer within {seconds:g} s")
     return found[0]
