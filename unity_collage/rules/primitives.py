@@ -39,7 +39,7 @@ class PrimitiveChain(Printed):
     """The step with a concat, of which field ``i`` is its result, or the reason why not; None: it never takes one."""
     is_whole: Callable[[Step], bool] = bool
     """Whether a step is a kernel as it is. A primitive of several anchors grows from the first to the last of them."""
-    casts: frozenset[str] = frozenset()
+    taken_in: frozenset[str] = frozenset()
     """Operators that a primitive computes while it reads an operand of what stands behind its anchor: always taken
     in, and so are those before them."""
 
@@ -93,19 +93,19 @@ class PrimitiveChain(Printed):
         if isinstance(grown, str):
             yield Declined(reader.index, self.name, f"not behind {tail.op}: {grown}")
             return
-        wider, grown = self._with_casts(graph, inside | 1 << reader.index, grown)
+        wider, grown = self._taking_in(graph, inside | 1 << reader.index, grown)
         if SubGraph(graph, wider).why_not_convex() is None:
             if self.is_whole(grown):
                 yield self._found(graph, wider)
             yield from self._behind(graph, wider, reader, grown, writes_through=through)
 
-    def _with_casts(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> tuple[IndexSet, Step]:
-        """The kernel that also reads through the casts of its operands, where nobody else needs their results."""
-        for source in [node for node in _sole_producers(graph, inside) if node.op in self.casts]:
+    def _taking_in(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> tuple[IndexSet, Step]:
+        """The kernel with the operators ``taken_in`` before its operands, where nobody else needs their results."""
+        for source in [node for node in _sole_producers(graph, inside) if node.op in self.taken_in]:
             assert source.call is not None
             grown = self.absorbed_input(step, source.var, source.call)
             if not isinstance(grown, str):
-                return self._with_casts(graph, inside | 1 << source.index, grown)
+                return self._taking_in(graph, inside | 1 << source.index, grown)
         return inside, step
 
     def _joining(

@@ -33,7 +33,7 @@ def _chain(label: str, algorithm: Algorithm) -> Rule:
         absorbed_output=absorbed_output,
         joined=join,
         is_whole=is_whole,
-        casts=algorithm.taken_in,
+        taken_in=algorithm.taken_in,
     )
 
 

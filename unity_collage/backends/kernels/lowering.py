@@ -34,7 +34,31 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "kernels.grouped": Algorithm(grouped),
     "kernels.attention": Algorithm(attention.attention, "relax.matmul", LAYOUT_CHANGES),
 }
-"""By label. What may stand behind and before a step follows from its primitive."""
+"""By label. What may stand behind and before a step follows from its family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Steps that grow in one way."""
+
+    fused: Callable[[Step, relax.Call, int], Step | str]
+    checked: Callable[[Step | str], Step | str]
+    why_partial: Callable[[Step], str | None]
+    """Why a step cannot run yet: some primitives begin with one operator and need others."""
+    joined: Callable[[Step, relax.Call, int], Step | str]
+
+
+_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined)
+_ATTENTION = Family(
+    attention.fused,
+    attention.checked,
+    attention.why_partial,
+    lambda _step, _call, _field: "attention writes no slices",
+)
+
+
+def _family(step: Step) -> Family:
+    return _ATTENTION if step.primitive == attention.PRIMITIVE else _CONVOLUTIONS
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
@@ -49,22 +73,17 @@ def absorbed_output(step: Step, call: relax.Call) -> Step | str:
 
 def join(step: Step, call: relax.Call, field: int) -> Step | str:
     """The step that writes field ``field`` of a concat into its place and copies the other fields, or why not."""
-    if step.primitive == attention.PRIMITIVE:
-        return "attention writes no slices"
-    return _JOINED if is_joined(step) else _checked(joined(step, call, field))
+    return _JOINED if is_joined(step) else _checked(_family(step).joined(step, call, field))
 
 
 def grown(step: Step, call: relax.Call, operand: int) -> Step | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as the next part of it, or why not."""
-    if is_joined(step):
-        return _JOINED
-    family = attention if step.primitive == attention.PRIMITIVE else convolution
-    return _checked(family.fused(step, call, operand))
+    return _JOINED if is_joined(step) else _checked(_family(step).fused(step, call, operand))
 
 
 def is_whole(step: Step) -> bool:
-    """Whether the step can run: some primitives begin with one operator and need others."""
-    return _why_partial(step) is None
+    """Whether the step can run."""
+    return _family(step).why_partial(step) is None
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
@@ -77,18 +96,14 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
         lower_function(f, name, _tables(f, name), blob) for f, name in zip(functions, names, strict=True)
     ]
     for program in programs:
-        for reason in filter(None, map(_why_partial, program.steps)):
-            raise NotLowerable(f"{program.name}: {reason}")
+        for step in program.steps:
+            if (reason := _family(step).why_partial(step)) is not None:
+                raise NotLowerable(f"{program.name}: {reason}")
     return programs_json(programs), bytes(blob.content)
 
 
-def _why_partial(step: Step) -> str | None:
-    return attention.why_partial(step) if step.primitive == attention.PRIMITIVE else None
-
-
 def _checked(step: Step | str) -> Step | str:
-    is_attention = isinstance(step, Step) and step.primitive == attention.PRIMITIVE
-    return attention.checked(step) if is_attention else convolution.checked(step)
+    return step if isinstance(step, str) else _family(step).checked(step)
 
 
 def _tables(func: relax.Function, name: str) -> Tables:

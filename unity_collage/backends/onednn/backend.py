@@ -29,7 +29,7 @@ def _rule(_target: Target) -> Rule:
         fused=fused,
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
-        casts=frozenset({CAST}),
+        taken_in=frozenset({CAST}),
     )
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
 
