@@ -8,6 +8,7 @@ Prints the largest error over the range of its tensor for each plan, and exits w
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import sys
 from collections import Counter
@@ -59,9 +60,9 @@ class HashedCost:
 
 
 def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
     worst = 0.0
-    named = [argument for argument in arguments if argument != "--unseen"]
-    for name in named or networks.names("--unseen" in arguments):
+    for name in options.models or networks.names(options.unseen):
         model = tapped(networks.load(name))
         feeds = models.inputs(model, seed=3)
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -88,11 +89,31 @@ def tapped(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def error_of(got: np.ndarray, right: np.ndarray) -> float:
-    """The largest error over the range of ``right``; infinite for another shape or dtype."""
+    """The largest error over the range of ``right``; infinite for another shape or dtype, or NaN where it has none."""
     if got.shape != right.shape or got.dtype != right.dtype:
         return float("inf")
+    finite = np.isfinite(right)
+    if not np.array_equal(got[~finite], right[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
+        return float("inf")
+    got, right = got[finite].astype(np.float64), right[finite].astype(np.float64)
+    if not right.size:
+        return 0.0
     span = float(np.ptp(right)) or float(np.abs(right).max()) or 1.0
-    return float(np.abs(got.astype(np.float64) - right).max()) / span
+    return float(np.abs(got - right).max()) / span
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--unseen", action="store_true", help="the networks of unseen/ in place of the zoo")
+    everything = [*networks.names(False), *networks.names(True)]
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(everything))
+    options = parser.parse_args(arguments)
+    for name in options.models:
+        if name not in everything:
+            parser.error(f"there is no model {name}; there are {', '.join(everything)}")
+    return options
 
 
 if __name__ == "__main__":
