@@ -104,7 +104,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
         outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
     if "onnxruntime" in outputs:
         pairs = zip(outputs[OURS], outputs["onnxruntime"], strict=True)
-        row["error"] = max(_error(got, expected) for got, expected in pairs)
+        row["error"] = float(np.max([_error(got, expected) for got, expected in pairs]))  # NaN stays one
     return row
 
 
