@@ -1,4 +1,4 @@
-"""TVM's parallel loops run on the OpenMP pool of the runtime, and nothing else makes a pool."""
+"""TVM's parallel loops and OpenMP regions of libraries run on the one pool, and nothing else makes a pool."""
 
 import ctypes
 import os
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -79,17 +80,89 @@ def double(library: Path) -> Iterator[tvm_ffi.Function]:
     runtime.set_num_threads(before)
 
 
-def openmp_region(count: int, body: Callable[[], object]) -> None:
-    """Run ``body`` on each of ``count`` threads that libgomp itself gives to a region started here."""
-    (path,) = runtime.openmp_runtimes()
-    region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _data: body() and None)
-    ctypes.CDLL(path).GOMP_parallel(region, None, count, 0)
+OPENMP = """
+#include <omp.h>
+typedef void (*Body)(int place, int size);
+void region(int threads, Body body) {
+#pragma omp parallel num_threads(threads)
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
+void region_of_all(Body body) {
+#pragma omp parallel
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
+void twice(int threads, Body body) {
+#pragma omp parallel num_threads(threads)
+  {
+    body(0, 0);
+#pragma omp barrier
+    body(1, 1);
+  }
+}
+int max_threads(void) { return omp_get_max_threads(); }
+// GCC calls these for some static loops and does others itself.
+_Bool GOMP_loop_static_start(long, long, long, long, long*, long*);
+_Bool GOMP_loop_static_next(long*, long*);
+void GOMP_loop_end_nowait(void);
+void shares(int threads, long start, long end, long step, long chunk, int* owner) {
+#pragma omp parallel num_threads(threads)
+  {
+    long from, to;
+    if (GOMP_loop_static_start(start, end, step, chunk, &from, &to)) {
+      do {
+        for (long i = from; step > 0 ? i < to : i > to; i += step) owner[i] += omp_get_thread_num() + 1;
+      } while (GOMP_loop_static_next(&from, &to));
+    }
+    GOMP_loop_end_nowait();
+  }
+}
+"""
+
+DYNAMIC = """
+void dynamic(int n, int* to) {
+#pragma omp parallel for schedule(dynamic)
+  for (int i = 0; i < n; ++i) to[i] = i;
+}
+"""
+
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int)
 
 
-def openmp_threads(count: int) -> set[int]:
-    seen: set[int] = set()
-    openmp_region(count, lambda: seen.add(threading.get_native_id()))
-    return seen
+def compiled(source: str, folder: Path) -> str:
+    """A library made of C with OpenMP."""
+    (folder / "source.c").write_text(source)
+    command = ["gcc", "-shared", "-fPIC", "-fopenmp", "-O2", "-o", "openmp.so", "source.c"]
+    subprocess.run(command, cwd=folder, check=True)
+    return str(folder / "openmp.so")
+
+
+@pytest.fixture(scope="module")
+def adopted(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    path = compiled(OPENMP, tmp_path_factory.mktemp("openmp"))
+    library = ctypes.CDLL(path)
+    runtime.adopt_openmp(path)
+    return library
+
+
+class Team:
+    """Notes who runs a region of a library."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int, int]] = []
+        self.body = BODY(
+            lambda place, size: self.seen.append((place, size, threading.get_native_id())) and None
+        )
+
+    def places(self) -> list[tuple[int, int]]:
+        return sorted((place, size) for place, size, _thread in self.seen)
+
+    def threads(self) -> set[int]:
+        return {thread for _place, _size, thread in self.seen}
+
+
+@pytest.fixture
+def team() -> Team:
+    return Team()
 
 
 def call(kernel: tvm_ffi.Function) -> None:
@@ -100,12 +173,95 @@ def call(kernel: tvm_ffi.Function) -> None:
     np.testing.assert_array_equal(b.numpy(), 2 * a.numpy())
 
 
-def test_a_parallel_loop_runs_on_the_threads_of_openmp(double, visitor):
-    team = openmp_threads(2)
+def test_a_parallel_loop_and_the_regions_of_a_library_share_threads(double, visitor, adopted, team):
+    adopted.region(2, team.body)
     call(double)
     assert visitor.rows() == list(range(ROWS))
-    assert visitor.threads() == team
-    assert len(team) == 2
+    assert visitor.threads() == team.threads()
+    assert team.places() == [(0, 2), (1, 2)]
+
+
+def test_a_region_that_names_no_number_gets_all_threads(double, adopted, team):
+    runtime.set_num_threads(3)
+    adopted.region_of_all(team.body)
+    assert adopted.max_threads() == 3
+    assert team.places() == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_a_barrier_waits_for_all(adopted, team):
+    for _ in range(200):
+        team.seen.clear()
+        adopted.twice(3, team.body)
+        assert [place for place, _size, _thread in team.seen] == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("loop", "owners"),
+    [
+        ((0, 7, 1, 0), [1, 1, 1, 2, 2, 3, 3]),
+        ((0, 2, 1, 0), [1, 2, 0]),
+        ((3, 3, 1, 0), [0, 0, 0]),
+        ((0, 8, 1, 2), [1, 1, 2, 2, 3, 3, 1, 1]),
+        ((1, 8, 3, 0), [0, 1, 0, 0, 2, 0, 0, 3]),
+        ((6, 0, -1, 2), [0, 3, 3, 2, 2, 1, 1]),
+    ],
+)
+def test_static_loops_are_divided_as_libgomp_divides_them(adopted, loop, owners):
+    found = (ctypes.c_int * len(owners))()
+    adopted.shares(3, *map(ctypes.c_long, loop), found)
+    assert list(found) == owners
+
+
+def test_a_region_inside_a_region_has_one_thread(adopted, team):
+    adopted.region(2, BODY(lambda _place, _size: adopted.region(2, team.body)))
+    assert team.places() == [(0, 1), (0, 1)]
+    assert len(team.threads()) == 2
+    adopted.region(2, team.body)  # and the region around it has ended
+    assert team.places() == [(0, 1), (0, 1), (0, 2), (1, 2)]
+
+
+def test_sleeping_workers_wake(adopted, team):
+    for _ in range(3):
+        time.sleep(0.02)  # they spin for a millisecond
+        team.seen.clear()
+        adopted.region(2, team.body)
+        assert team.places() == [(0, 2), (1, 2)]
+
+
+def test_regions_of_several_callers_come_one_after_the_other(adopted):
+    inside, most = 0, 0
+    lock = threading.Lock()
+
+    def body(_place: int, _size: int) -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.001)
+        with lock:
+            inside -= 1
+
+    callback = BODY(body)
+    callers = [
+        threading.Thread(target=lambda: [adopted.region(2, callback) for _ in range(5)]) for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert (inside, most) == (0, 2)
+
+
+def test_a_library_whose_loops_are_dealt_out_as_they_go_is_refused(tmp_path):
+    path = compiled(DYNAMIC, tmp_path)
+    ctypes.CDLL(path)
+    with pytest.raises(RuntimeError, match="openmp.so needs GOMP_.*, which the one thread pool does not have"):
+        runtime.adopt_openmp(path)
+
+
+def test_a_library_that_is_not_loaded_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="nowhere.so is not loaded: load it first"):
+        runtime.adopt_openmp(str(tmp_path / "nowhere.so"))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -128,8 +284,8 @@ def test_an_error_in_a_worker_reaches_the_caller(double, visitor):
     assert visitor.rows() == list(range(ROWS))
 
 
-def test_a_loop_inside_a_parallel_region_is_serial(double, visitor):
-    openmp_region(2, lambda: call(double))
+def test_a_loop_inside_a_parallel_region_is_serial(double, visitor, adopted):
+    adopted.region(2, BODY(lambda _place, _size: call(double)))
     by_thread = {thread: [row for row, at in visitor.visits if at == thread] for thread in visitor.threads()}
     assert list(by_thread.values()) == [list(range(ROWS))] * 2
 
@@ -174,6 +330,27 @@ def test_the_number_of_threads_is_at_first_the_cores_this_process_may_use():
     assert python(ONE_CORE) == "1"
 
 
+FORK = """
+import os, tvm_ffi
+from unity_collage import runtime
+runtime.set_num_threads(2)
+write = tvm_ffi.get_global_func("collage.runtime.nothing")
+import numpy as np
+def busy():
+    x = tvm_ffi.from_dlpack(np.zeros(1024, "float32"))
+    return len(runtime.measure(write, [], warm=[x], warmup_seconds=0.0, min_runs=2, max_runs=2))
+before = busy()
+child = os.fork()
+if child == 0:
+    os._exit(busy())
+print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_has_a_team_of_its_own():
+    assert python(FORK).split() == ["2", "2"]
+
+
 TWO = """
 import ctypes, sys
 from unity_collage import runtime
@@ -209,7 +386,7 @@ print(added, len({thread for _row, thread in rows}), b.numpy().sum() == 1024, co
 
 
 def test_an_exported_kernel_uses_the_pool_in_a_fresh_process(library):
-    # One thread more than before the first call is OpenMP's; a pool of TVM's would have added its own.
+    # One thread more than before the first call is the pool's; a pool of TVM's would have added its own.
     assert python(FRESH, str(library)).split() == ["1", "2", "True", "[]", "None"]
 
 

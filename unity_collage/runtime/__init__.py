@@ -5,11 +5,18 @@ the compiler. Nothing native is loaded by the import: ``load("onednn")`` does th
 """
 
 from unity_collage.runtime.libraries import describe, library_version, load, why_unavailable
-from unity_collage.runtime.threads import num_threads, openmp_runtimes, set_num_threads, why_pools_conflict
+from unity_collage.runtime.threads import (
+    adopt_openmp,
+    num_threads,
+    openmp_runtimes,
+    set_num_threads,
+    why_pools_conflict,
+)
 from unity_collage.runtime.timing import Runner, interval, measure, race
 
 __all__ = [
     "Runner",
+    "adopt_openmp",
     "describe",
     "interval",
     "library_version",

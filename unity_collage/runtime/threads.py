@@ -1,4 +1,4 @@
-"""The one thread pool: OpenMP's, shared by the vendor libraries and the kernels that TVM generates."""
+"""The one thread pool, shared by the vendor libraries and the kernels that TVM generates."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +18,16 @@ def set_num_threads(count: int) -> None:
     """Let kernels use ``count`` threads from their next call on; raises ValueError below one."""
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
+
+
+def adopt_openmp(library: str | Path) -> None:
+    """Let the OpenMP regions of a loaded library, compiled by GCC, run on the pool; call it before anything of the library.
+
+    Raises ValueError when no library was loaded from there, and RuntimeError, naming the function, when the library
+    needs something of OpenMP that the pool does not have (loops that are dealt out as they go, tasks).
+    """
+    claim_parallel_loops()
+    tvm_ffi.get_global_func("collage.runtime.adopt_openmp")(str(library))
 
 
 def openmp_runtimes() -> list[str]:

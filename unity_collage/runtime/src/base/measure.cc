@@ -17,7 +17,6 @@ using tvm::ffi::Tensor;
 Array<double> Measure(Function function, Array<Any> args, Array<Tensor> warm, double warmup_seconds,
                       int64_t min_runs, int64_t max_runs, double min_seconds, int64_t calls_per_run,
                       int64_t evict_bytes) {
-  AdoptNumThreads();
   Call call(std::move(function), args);
   Neighbours neighbours(evict_bytes);
   const Clock::time_point begin = Clock::now();

@@ -26,7 +26,6 @@ void NativeFunction::Call(tvm::ffi::PackedArgs args) {
 std::string NativeFunction::Implementations() { return ForCurrentThreads()->Implementations(); }
 
 Executable* NativeFunction::ForCurrentThreads() {
-  AdoptNumThreads();
   const int threads = NumThreads();
   const Ready* ready = last_used_.load(std::memory_order_acquire);
   if (ready->threads != threads) ready = Prepare(threads);
@@ -40,7 +39,6 @@ const NativeFunction::Ready* NativeFunction::Prepare(int threads) {
     if (ready->threads == threads) found = ready.get();
   }
   if (found == nullptr) {
-    AdoptNumThreads();
     ready_.push_back(
         std::make_unique<const Ready>(Ready{threads, backend_->compile(program_, constants_->data())}));
     found = ready_.back().get();

@@ -1,6 +1,5 @@
 #include "base/parallel_loops.h"
 
-#include <omp.h>
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -10,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/pool.h"
@@ -40,8 +38,9 @@ class Barrier {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
     }
+    Patience patience;
     while (round_.load(std::memory_order_acquire) == round && !broken_.load(std::memory_order_relaxed)) {
-      std::this_thread::yield();
+      patience.Wait();
     }
     return !broken_.load(std::memory_order_relaxed);
   }
@@ -110,12 +109,7 @@ class Launch {
 int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
   Launch launch(lambda, data);
   const int threads = tasks == 0 ? NumThreads() : std::min(tasks, NumThreads());
-  if (threads <= 1 || omp_in_parallel()) {
-    launch.RunShare(0, 1, tasks);
-    return launch.Finish();
-  }
-#pragma omp parallel num_threads(threads)
-  launch.RunShare(omp_get_thread_num(), omp_get_num_threads(), tasks);
+  OnTeam(threads, [&](TeamPlace place) { launch.RunShare(place.index, place.size, tasks); });
   return launch.Finish();
 }
 

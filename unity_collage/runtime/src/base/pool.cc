@@ -1,16 +1,30 @@
 #include "base/pool.h"
 
-#include <omp.h>
+#include <sched.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <thread>
 
 namespace collage {
 namespace {
 
+int UsableCores() {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) == 0) return std::max(CPU_COUNT(&usable), 1);
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
+
+int FirstNumThreads() {
+  const char* wanted = std::getenv("OMP_NUM_THREADS");  // a list of numbers, one a level of nesting
+  const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
+  return threads >= 1 ? threads : UsableCores();
+}
+
 std::atomic<int>& Wanted() {
-  static std::atomic<int> wanted{omp_get_max_threads()};
+  static std::atomic<int> wanted{FirstNumThreads()};
   return wanted;
 }
 
@@ -21,18 +35,10 @@ int NumThreads() { return Wanted().load(std::memory_order_relaxed); }
 void SetNumThreads(int n) {
   if (n < 1) TVM_FFI_THROW(ValueError) << "the number of threads must be at least 1, not " << n;
   Wanted().store(n, std::memory_order_relaxed);
-  AdoptNumThreads();
 }
-
-void AdoptNumThreads() {
-  const int wanted = NumThreads();
-  if (omp_get_max_threads() != wanted && !omp_in_parallel()) omp_set_num_threads(wanted);
-}
-
-bool InParallelRegion() { return omp_in_parallel() != 0; }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  Wanted();  // asked while the library is loaded, before anybody changes OpenMP's own setting
+  Wanted();  // asked while the library is loaded, before anybody changes the environment or the affinity
   tvm::ffi::reflection::GlobalDef()
       .def("collage.runtime.num_threads", NumThreads)
       .def("collage.runtime.set_num_threads", SetNumThreads);

@@ -154,7 +154,6 @@ Array<Array<double>> RunRace(Array<Function> functions, Array<Array<Any>> args, 
                              double percentile, double confidence, double tolerance, int64_t min_runs,
                              int64_t max_runs, double max_seconds, double max_warmup_seconds,
                              int64_t evict_bytes) {
-  AdoptNumThreads();
   const Limits limits{percentile, confidence, tolerance, static_cast<size_t>(min_runs),
                       static_cast<size_t>(max_runs), max_seconds, max_warmup_seconds};
   std::vector<Runner> runners;

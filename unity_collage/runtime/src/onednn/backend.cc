@@ -2,6 +2,7 @@
 #include <dnnl_debug.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include "base/adopt_openmp.h"
 #include "base/context_pool.h"
 #include "base/error.h"
 #include "base/executable.h"
@@ -51,12 +52,20 @@ class OneDnnProgram final : public Executable {
   ContextPool<Context> contexts_;
 };
 
+// Before the library runs anything.
+void PutOnPool() {
+  static const bool done = (AdoptOpenMP(reinterpret_cast<const void*>(&dnnl_version)), true);
+  static_cast<void>(done);
+}
+
 std::unique_ptr<Executable> Compile(const Program& program, const std::byte* constants) {
+  PutOnPool();
   return std::make_unique<OneDnnProgram>(program, constants);
 }
 
 // What decides how fast the library is, for the key of a measured price.
 tvm::ffi::String DescribeLibrary() {
+  PutOnPool();
   const dnnl_version_t* version = dnnl_version();
   return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
          std::to_string(version->patch) + " " + dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
