@@ -22,6 +22,9 @@ from unity_collage.runtime.threads import why_runtimes_conflict
 
 ROWS = 8
 
+WAKING = 0.002
+"""Seconds in which a worker wakes: whoever is done before takes its share over."""
+
 
 @I.ir_module
 class Kernels:
@@ -44,6 +47,7 @@ class Visitor:
         self.visit: Callable[[int], None] = self.note
 
     def note(self, row: int) -> None:
+        time.sleep(WAKING)
         self.visits.append((row, threading.get_native_id()))
 
     def rows(self) -> list[int]:
@@ -149,9 +153,11 @@ class Team:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int, int]] = []
-        self.body = BODY(
-            lambda place, size: self.seen.append((place, size, threading.get_native_id())) and None
-        )
+        self.body = BODY(self.note)
+
+    def note(self, place: int, size: int) -> None:
+        time.sleep(WAKING)
+        self.seen.append((place, size, threading.get_native_id()))
 
     def places(self) -> list[tuple[int, int]]:
         return sorted((place, size) for place, size, _thread in self.seen)
@@ -228,6 +234,15 @@ def test_sleeping_workers_wake(adopted, team):
         assert team.places() == [(0, 2), (1, 2)]
 
 
+def test_a_share_that_its_worker_has_not_begun_is_taken_over(adopted):
+    places: list[tuple[int, int]] = []
+    for _ in range(50):
+        time.sleep(0.005)  # the worker sleeps, and has not woken when the caller is done
+        adopted.region(2, BODY(lambda place, _size: places.append((place, threading.get_native_id()))))
+    assert sorted(place for place, _thread in places) == [0] * 50 + [1] * 50
+    assert (1, threading.get_native_id()) in places
+
+
 def test_regions_of_several_callers_come_one_after_the_other(adopted):
     inside, most = 0, 0
     lock = threading.Lock()
@@ -277,8 +292,9 @@ def test_an_error_in_a_worker_reaches_the_caller(double, visitor):
             raise ValueError(f"row {row} is refused")
 
     visitor.visit = refuse
-    with pytest.raises(ValueError, match="row 7 is refused"):
-        call(double)
+    for _ in range(5):  # the loop is new at first, then known to be long and cut into pieces
+        with pytest.raises(ValueError, match="row 7 is refused"):
+            call(double)
     visitor.visit = visitor.note
     call(double)
     assert visitor.rows() == list(range(ROWS))
@@ -288,6 +304,26 @@ def test_a_loop_inside_a_parallel_region_is_serial(double, visitor, adopted):
     adopted.region(2, BODY(lambda _place, _size: call(double)))
     by_thread = {thread: [row for row, at in visitor.visits if at == thread] for thread in visitor.threads()}
     assert list(by_thread.values()) == [list(range(ROWS))] * 2
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_long_loop_is_done_by_whoever_is_free(double, visitor, count):
+    runtime.set_num_threads(count)
+    for _ in range(4):  # by now the loop is known to be long
+        call(double)
+    visitor.visits.clear()
+    first = threading.get_native_id()
+
+    def held_up(row: int) -> None:
+        visitor.note(row)
+        if threading.get_native_id() != first:
+            time.sleep(0.1)
+
+    visitor.visit = held_up
+    call(double)
+    assert visitor.rows() == list(range(ROWS))
+    by_first = [row for row, thread in visitor.visits if thread == first]
+    assert len(by_first) == ROWS - (count - 1)  # each other thread was held up in its first row
 
 
 def test_threads_must_be_at_least_one():
@@ -367,13 +403,16 @@ def test_a_copy_of_libgomp_in_the_process_is_found(tmp_path):
 
 
 FRESH = """
-import os, sys, threading
+import os, sys, threading, time
 import numpy as np, tvm, tvm_ffi
 from unity_collage import runtime
 runtime.load("onednn")
 runtime.set_num_threads(2)
 rows = []
-tvm_ffi.register_global_func("collage.test.visit", lambda row: rows.append((int(row), threading.get_native_id())))
+def visit(row):
+    time.sleep(0.002)
+    rows.append((int(row), threading.get_native_id()))
+tvm_ffi.register_global_func("collage.test.visit", visit)
 kernel = tvm.runtime.load_module(sys.argv[1])["double"]
 a, b = tvm.runtime.tensor(np.ones((8, 64), "float32")), tvm.runtime.empty((8, 64), "float32")
 before = len(os.listdir("/proc/self/task"))

@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 // Between two kernels of a program lie microseconds. A worker that was not called for longer frees its core.
 constexpr std::chrono::milliseconds kSpin{1};
 constexpr int kSpinsPerLook = 64;  // at the clock
+constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
 constexpr size_t kCacheLine = 64;
 
@@ -43,9 +44,11 @@ struct Standing {
 };
 thread_local Standing standing;
 
+// Runs one share of each region, unless the caller was faster: a worker that sleeps, or whose core is taken by another
+// process, holds nobody up before it has begun.
 class Worker {
  public:
-  explicit Worker(int index) : thread_([this, index] { Serve(index); }) { thread_.detach(); }
+  explicit Worker(int index) : index_(index), thread_([this] { Serve(); }) { thread_.detach(); }
 
   void Call(Region region, void* data, int size) {
     region_ = region;
@@ -55,8 +58,18 @@ class Worker {
     WakeIfAsleep();
   }
 
-  bool HasEnded() const {
-    return ended_.load(std::memory_order_acquire) == called_.load(std::memory_order_relaxed);
+  // For the caller, when its own share is done: until the worker's is done too, by whomever.
+  void Finish() {
+    const uint64_t call = called_.load(std::memory_order_relaxed);
+    Patience patience;
+    for (int spins = 0; ended_.load(std::memory_order_acquire) != call; ++spins) {
+      // Not at once: the line of the claim stays with a worker that is on its way.
+      if (spins >= kSpinsBeforeClaim && claimed_.load(std::memory_order_relaxed) != call && Claim(call)) {
+        Run(call);
+        return;
+      }
+      patience.Wait();
+    }
   }
 
   // Without a fence between the call and this look, a worker that falls asleep just now can be missed: so whoever waits
@@ -68,32 +81,44 @@ class Worker {
   }
 
  private:
-  [[noreturn]] void Serve(int index) {
-    for (uint64_t call = 1;; ++call) {
-      Await(call);
-      standing = {{index, size_}, true, true};
-      region_(data_);
-      standing = {};
-      ended_.store(call, std::memory_order_release);
+  [[noreturn]] void Serve() {
+    for (uint64_t known = 0;;) {
+      known = AwaitCallAfter(known);
+      if (Claim(known)) Run(known);
     }
   }
 
-  bool IsCalled(uint64_t call) const { return called_.load(std::memory_order_acquire) >= call; }
+  // Each call is claimed once, and before the next one is made.
+  bool Claim(uint64_t call) {
+    uint64_t before = call - 1;
+    return claimed_.compare_exchange_strong(before, call, std::memory_order_acq_rel);
+  }
 
-  void Await(uint64_t call) {
+  void Run(uint64_t call) {
+    const Standing own = standing;
+    standing = {{index_, size_}, true, true};
+    region_(data_);
+    standing = own;
+    ended_.store(call, std::memory_order_release);
+  }
+
+  uint64_t AwaitCallAfter(uint64_t known) {
+    const auto called = [&] { return called_.load(std::memory_order_acquire); };
     const Clock::time_point begin = Clock::now();
     do {
       for (int i = 0; i < kSpinsPerLook; ++i) {
-        if (IsCalled(call)) return;
+        if (called() != known) return called();
         Pause();
       }
     } while (Clock::now() - begin < kSpin);
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
-    wake_.wait(lock, [&] { return IsCalled(call); });
+    wake_.wait(lock, [&] { return called() != known; });
     asleep_.store(false);
+    return called();
   }
 
+  const int index_;
   // Written by the caller, one line.
   alignas(kCacheLine) std::atomic<uint64_t> called_{0};
   Region region_ = nullptr;
@@ -101,6 +126,7 @@ class Worker {
   int size_ = 1;
   // Written by the worker.
   alignas(kCacheLine) std::atomic<uint64_t> ended_{0};
+  alignas(kCacheLine) std::atomic<uint64_t> claimed_{0};
   alignas(kCacheLine) std::atomic<bool> asleep_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -136,10 +162,7 @@ class Team {
   }
 
   void End() {
-    for (int i = 0; i < size_ - 1; ++i) {
-      Patience patience;
-      while (!workers_[i].HasEnded()) patience.Wait();
-    }
+    for (int i = 0; i < size_ - 1; ++i) workers_[i].Finish();
     leading_.unlock();
   }
 
