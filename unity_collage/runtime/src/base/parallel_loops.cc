@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/pool.h"
+#include "base/shares.h"
 
 namespace collage {
 namespace {
@@ -77,38 +78,6 @@ KnownLoop& Known(ParallelLambda loop) {
   return entry;
 }
 
-// The pieces of one thread's share that nobody has begun: it takes them from the front, others from the back.
-class alignas(64) Share {
- public:
-  void Fill(int begin, int end) { left_.store(Packed(begin, end), std::memory_order_relaxed); }
-
-  // The next piece, or -1 when none is left.
-  int TakeFirst() {
-    return Take([](uint32_t* begin, uint32_t* /*end*/) { return (*begin)++; });
-  }
-  int TakeLast() {
-    return Take([](uint32_t* /*begin*/, uint32_t* end) { return --*end; });
-  }
-
- private:
-  static uint64_t Packed(uint32_t begin, uint32_t end) { return uint64_t{begin} << 32 | end; }
-
-  template <typename Choose>
-  int Take(const Choose& choose) {
-    uint64_t left = left_.load(std::memory_order_relaxed);
-    for (;;) {
-      auto begin = static_cast<uint32_t>(left >> 32), end = static_cast<uint32_t>(left);
-      if (begin >= end) return -1;
-      const uint32_t taken = choose(&begin, &end);
-      if (left_.compare_exchange_weak(left, Packed(begin, end), std::memory_order_relaxed)) {
-        return static_cast<int>(taken);
-      }
-    }
-  }
-
-  std::atomic<uint64_t> left_{0};
-};
-
 // Where all tasks of a group wait for each other; reusable, because the round counts up.
 class Barrier {
  public:
@@ -169,14 +138,9 @@ class Launch {
     for (int task = first; task < tasks; task += team) RunTask(task, &group);
   }
 
-  // The pieces of one's own share, then those that others have not begun.
-  void RunPieces(int own, Share* shares, int team, int pieces) {
-    ParallelGroup group{nullptr, team * pieces};
-    for (int piece; (piece = shares[own].TakeFirst()) >= 0;) RunTask(piece, &group);
-    for (int next = 1; next < team; ++next) {
-      Share& other = shares[(own + next) % team];
-      for (int piece; (piece = other.TakeLast()) >= 0;) RunTask(piece, &group);
-    }
+  void RunPieces(int threads, int pieces) {
+    ParallelGroup group{nullptr, threads * pieces};
+    ParallelPieces(group.num_task, threads, [&](int piece, TeamPlace) { RunTask(piece, &group); });
   }
 
   int Finish() const { return errors_.Raise(); }
@@ -200,21 +164,13 @@ class Launch {
   FirstError errors_;
 };
 
-constexpr int kMostShares = 64;
-
-void RunOnTeam(Launch* launch, int threads, int pieces) {
-  std::array<Share, kMostShares> shares;
-  for (int i = 0; i < threads; ++i) shares[i].Fill(i * pieces, (i + 1) * pieces);
-  OnTeam(threads, [&](TeamPlace place) { launch->RunPieces(place.index, shares.data(), place.size, pieces); });
-}
-
 int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
   const int threads = InParallelRegion() ? 1 : tasks == 0 ? NumThreads() : std::min(tasks, NumThreads());
   KnownLoop& known = Known(lambda);
   Launch launch(lambda, data, &known);
-  const int pieces = tasks == 0 && threads > 1 && threads <= kMostShares ? known.Pieces() : 1;
+  const int pieces = tasks == 0 && threads > 1 ? known.Pieces() : 1;
   if (pieces > 1) {
-    RunOnTeam(&launch, threads, pieces);
+    launch.RunPieces(threads, pieces);
     return launch.Finish();
   }
   const auto run = [&] {

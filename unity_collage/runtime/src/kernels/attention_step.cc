@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/aligned_buffer.h"
-#include "base/pool.h"
+#include "base/shares.h"
 #include "kernels/isa.h"
 #include "kernels/step.h"
 
@@ -36,7 +36,7 @@ class AttentionStep final : public PreparedStep {
   void CheckStrides() const;
   void ReadShape(float scale);
   AttentionHead Head(std::byte* const* buffers, int64_t head) const;
-  void Share(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const;
+  void Attend(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const;
 
   View query_, key_, value_, result_;
   std::optional<View> mask_;
@@ -140,7 +140,7 @@ AttentionHead AttentionStep::Head(std::byte* const* buffers, int64_t head) const
 }
 
 // Blocks of rows [from, to), counted through all heads.
-void AttentionStep::Share(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const {
+void AttentionStep::Attend(std::byte* const* buffers, float* scratch, int64_t from, int64_t to) const {
   float *keys = scratch, *values = keys + shape_.size * shape_.key_pitch,
         *block = values + shape_.keys * shape_.value_pitch;
   for (int64_t at = from; at < to;) {
@@ -154,10 +154,10 @@ void AttentionStep::Share(std::byte* const* buffers, float* scratch, int64_t fro
 }
 
 void AttentionStep::Run(std::byte* const* buffers, std::byte* scratch) const {
-  const int64_t all = heads_ * blocks_;
-  ParallelFor(threads_, threads_, [&](int64_t thread) {
-    Share(buffers, reinterpret_cast<float*>(scratch) + thread * thread_floats_, all * thread / threads_,
-          all * (thread + 1) / threads_);
+  // Whole heads, if there are enough: their keys and values are packed for each range.
+  const int64_t unit = heads_ >= 2 * threads_ ? blocks_ : 1;
+  ParallelRanges(heads_ * blocks_ / unit, threads_, [&](int64_t from, int64_t to, TeamPlace place) {
+    Attend(buffers, reinterpret_cast<float*>(scratch) + place.index * thread_floats_, from * unit, to * unit);
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/pool.h"
+#include "base/shares.h"
 #include "kernels/convolution.h"
 #include "kernels/isa.h"
 
@@ -81,14 +81,13 @@ void GroupedConvolution::PackWeights() {
   }
 }
 
-// Every thread takes as many rows, counted through all chunks of channels.
+// Rows are counted through all chunks of channels.
 void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
   const int64_t rows = result_.dims[0] * shape_.out_height, all = rows * Ceil(vectors_, chunk_);
   const float* weights = reinterpret_cast<const float*>(weights_.data());
   const float* zeros = reinterpret_cast<const float*>(zeros_.data());
-  ParallelFor(threads_, threads_, [&](int64_t thread) {
-    const int64_t end = all * (thread + 1) / threads_;
-    for (int64_t at = all * thread / threads_; at < end;) {
+  ParallelRanges(all, threads_, [&](int64_t at, int64_t end, TeamPlace) {
+    while (at < end) {
       const int64_t first = at / rows * chunk_, row = at % rows, last = std::min(rows, row + end - at);
       rows_(shape_, call.source, weights, zeros, call.finish, call.result, row, last, first,
             std::min(vectors_, first + chunk_));

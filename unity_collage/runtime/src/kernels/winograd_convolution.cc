@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/pool.h"
+#include "base/shares.h"
 #include "kernels/isa.h"
 #include "kernels/winograd_weights.h"
 
@@ -109,14 +109,12 @@ void WinogradConvolution::RunBlocks(const Call& call, float* scratch) const {
   const int64_t each = static_cast<int64_t>(ScratchBytes() / sizeof(float)) / threads_;
   const float* weights = Floats(weights_);
   const float* zeros = Floats(zeros_);
-  ParallelFor(threads_, threads_, [&](int64_t thread) {
-    for (int64_t i = blocks_ * thread / threads_; i < blocks_ * (thread + 1) / threads_; ++i) {
-      const TileBlock block =
-          BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, scratch + thread * each);
-      kernels_.transform_source(shape_, block, call.source, zeros, 0, sources);
-      kernels_.multiply(shape_, block, weights, 0, kernels_.points() * panels_);
-      kernels_.transform_result(shape_, block, call.finish, call.result, 0, results);
-    }
+  ParallelPieces(static_cast<int>(blocks_), threads_, [&](int64_t i, TeamPlace place) {
+    const TileBlock block =
+        BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, scratch + place.index * each);
+    kernels_.transform_source(shape_, block, call.source, zeros, 0, sources);
+    kernels_.multiply(shape_, block, weights, 0, kernels_.points() * panels_);
+    kernels_.transform_result(shape_, block, call.finish, call.result, 0, results);
   });
 }
 
@@ -124,8 +122,7 @@ void WinogradConvolution::RunPhases(const Call& call, float* scratch) const {
   const float* weights = Floats(weights_);
   const float* zeros = Floats(zeros_);
   const auto share = [&](int64_t count, const auto& phase) {
-    ParallelFor(threads_, threads_,
-                [&](int64_t i) { phase(count * i / threads_, count * (i + 1) / threads_); });
+    ParallelRanges(count, threads_, [&](int64_t from, int64_t to, TeamPlace) { phase(from, to); });
   };
   for (int64_t i = 0; i < blocks_; ++i) {
     const TileBlock block = BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, scratch);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "base/pool.h"
+#include "base/shares.h"
 
 namespace collage::openblas {
 namespace {
@@ -112,8 +112,8 @@ void Gemm::MakeTasks(int threads) {
 }
 
 void Gemm::RunTasks(const Operands& operands) const {
-  ParallelFor(static_cast<int64_t>(tasks_.size()), threads_,
-              [&](int64_t task) { RunTask(tasks_[task], operands); });
+  ParallelPieces(static_cast<int>(tasks_.size()), threads_,
+                 [&](int task, TeamPlace) { RunTask(tasks_[task], operands); });
 }
 
 void Gemm::RunTask(const Task& task, const Operands& operands) const {
