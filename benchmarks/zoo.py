@@ -1,14 +1,15 @@
 """All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and float32.
 
 usage: zoo.py [--unseen] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
-              [--database FILE] [--refine] [--json FILE] [--plot FILE.svg]
+              [--database FILE] [--refine] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
 
 ``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them.
 
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
-ratios within a round, with the spread of the middle half), the floor by arithmetic alone at the machine's measured
-peak, and the largest difference to ONNX Runtime's outputs over their range. Results are added to the JSON file model
-by model: what is there already is not run again unless it is named.
+ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
+arithmetic, or each weight, input and output moved once), and the largest difference to ONNX Runtime's outputs over
+their range. Results are added to the JSON file model by model: what is there already is not run again unless it is
+named.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 import networks
 import numpy as np
 import onnx
+import roofline
 from rich.console import Console
 from rich.table import Table
 
@@ -55,6 +57,7 @@ def main(arguments: list[str]) -> None:
         "threads": uc.num_threads(),
         "target": str(uc.host_target()),
         "peak_flops": peak.flops * peak.threads,
+        "peak_bandwidth": roofline.bandwidths_of(peak),
     }
     every = networks.names(options.unseen)
     for name in options.models or [name for name in every if name not in known["models"]]:
@@ -64,6 +67,8 @@ def main(arguments: list[str]) -> None:
     Console(width=160).print(table_of(known))
     if options.plot:
         _plot(known, options.plot)
+    if options.roofline:
+        roofline.plot(known, PEERS_F32, options.roofline)
 
 
 def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     row["predicted_seconds"] = sum(plan["seconds"] for plan in plans)
     kernels = [kernel["backend"] for plan in plans for kernel in plan["kernels"]]
     row["kernels"] = {backend: kernels.count(backend) for backend in dict.fromkeys(kernels)}
-    row["flops"] = _flops(model)
+    row |= {"flops": roofline.flops_of(model), "bytes": roofline.bytes_of(model)}
     with TemporaryDirectory(prefix="collage-zoo-") as folder, ExitStack() as stack:
         source, ours = Path(folder) / "model.onnx", Path(folder) / "model.so"
         onnx.save(model, source)
@@ -110,24 +115,6 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
 
 def _error(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got - expected).max() / max(float(np.ptp(expected)), 1e-30))
-
-
-def _flops(model: onnx.ModelProto) -> float:
-    """Multiplications and additions of the direct algorithm, of all convolutions and products."""
-    inferred = onnx.shape_inference.infer_shapes(model)
-    shapes = {
-        v.name: [d.dim_value or 1 for d in v.type.tensor_type.shape.dim]
-        for v in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
-    }
-    shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
-    total = 0.0
-    for node in model.graph.node:
-        if node.op_type == "Conv" and node.output[0] in shapes and node.input[1] in shapes:
-            total += 2.0 * math.prod(shapes[node.output[0]]) * math.prod(shapes[node.input[1]][1:])
-        elif node.op_type in ("MatMul", "Gemm") and node.output[0] in shapes and node.input[0] in shapes:
-            transposed = any(a.name == "transA" and a.i for a in node.attribute)
-            total += 2.0 * math.prod(shapes[node.output[0]]) * shapes[node.input[0]][0 if transposed else -1]
-    return total
 
 
 def ratios_of(row: dict[str, Any]) -> dict[str, list[float]]:
@@ -163,7 +150,7 @@ def table_of(known: dict[str, Any]) -> Table:
         ]
         cells += [
             duration(statistics.median(row["seconds"][OURS])),
-            duration(row["flops"] / known["peak_flops"]),
+            duration(roofline.floor_of(row, known)),
         ]
         for peer in peers:
             found = row["seconds"].get(peer)
@@ -223,7 +210,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--refine", action="store_true", help="let whole programs compete before ours is saved"
     )
     parser.add_argument("--json")
-    parser.add_argument("--plot")
+    parser.add_argument("--plot", metavar="FILE.svg", help="how many times faster, by model and peer")
+    parser.add_argument("--roofline", metavar="FILE.svg", help="rates under the roofs of the machine")
     return parser.parse_args(arguments)
 
 

@@ -270,12 +270,14 @@ def test_regions_of_several_callers_come_one_after_the_other(adopted):
 def test_a_library_whose_loops_are_dealt_out_as_they_go_is_refused(tmp_path):
     path = compiled(DYNAMIC, tmp_path)
     ctypes.CDLL(path)
-    with pytest.raises(RuntimeError, match="openmp.so needs GOMP_.*, which the one thread pool does not have"):
+    with pytest.raises(
+        RuntimeError, match=r"openmp\.so needs GOMP_.*, which the one thread pool does not have"
+    ):
         runtime.adopt_openmp(path)
 
 
 def test_a_library_that_is_not_loaded_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="nowhere.so is not loaded: load it first"):
+    with pytest.raises(ValueError, match=r"nowhere\.so is not loaded: load it first"):
         runtime.adopt_openmp(str(tmp_path / "nowhere.so"))
 
 

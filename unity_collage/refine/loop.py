@@ -1,9 +1,10 @@
 """The loop: plan, run the whole program, learn from its clock, plan again; the fastest program wins.
 
-Prices are measured kernel by kernel, and programs are not sums. So the plan of the search is built with a clock between
-its kernels; what they take there replaces their prices, and the search is asked again, until it answers
-with a plan that is known. In the end that plan, greedy, each backend alone and stock TVM run in turns. The user
-gets the winner, whoever it is. Whoever cannot be built or run is out, with its reason; the others go on.
+Prices are measured kernel by kernel, and programs are not sums. So the plan of the search, and what a user would have
+picked instead, are built with a clock between their kernels and run in turns; what kernels take there replaces their
+prices, and the search is asked again, until it answers with a plan that is known. In the end these plans, greedy, each
+backend alone and stock TVM run in turns. The user gets the winner, whoever it is. Whoever cannot be built or run is
+out, with its reason; the others go on.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from ..search.ties import settled
 from .breeding import Breeding, bred
 from .contest import Contest
 from .entrants import OURS, Plan, entrants, ids_of, problems_of
+from .in_place import InPlace
 from .maker import Made, Maker
-from .observed import by_candidate, with_observed
+from .observed import with_observed
 from .records import Records, described, plan_of, records_of
 from .settings import Refined, Refinement, Tell
 
@@ -149,54 +151,52 @@ class _Race:
         return ""
 
     def learn(self) -> None:
-        """Ask the search again with prices from the running program, as long as it has a new answer."""
-        priced, name = self.maker.priced, OURS
-        for number in range(1, self.settings.feedback + 1):
-            observed = self._observed(name)
-            if observed is None:
-                return
-            priced = with_observed(priced, observed)
-            plan = {
-                key: ids_of(settled(problem, solve(problem), self.priority))
-                for key, problem in problems_of(priced).items()
-            }
-            if any(entry.plan == plan for entry in self.entries.values()):
-                return
-            name = f"{OURS}, informed {number}"
-            if not self.enter(name, plan):
-                return
+        """Ask the search again with prices from the running programs, as long as it has a new answer."""
+        with InPlace(self.maker, self.contest) as in_place:
+            fresh = self._hopeful()
+            for number in range(1, self.settings.feedback + 1):
+                if not self._observe(in_place, fresh):
+                    return
+                priced = with_observed(self.maker.priced, in_place.by_candidate())
+                plan = {
+                    key: ids_of(settled(problem, solve(problem), self.priority))
+                    for key, problem in problems_of(priced).items()
+                }
+                name = f"{OURS}, informed {number}"
+                if any(entry.plan == plan for entry in self.entries.values()) or not self.enter(name, plan):
+                    return
+                fresh = [name]
 
-    def _observed(self, name: str) -> dict[int, float] | None:
-        """Seconds of each kernel of ``main`` where it stands, by candidate; None if they cannot be had."""
-        entry = self.entries.get(name)
-        if entry is None or entry.made is None or entry.reason or "main" not in (entry.plan or {}):
-            return None
-        self.tell(f"timing the kernels of {name}")
-        mod = entry.made[0]
-        timed = self._timed_in_place(name, mod)
-        if isinstance(timed, str):
-            self.tell(f"the kernels of {name} are not timed: {timed}")
-            return None
-        kernels, seconds = timed
-        plan = PLAN.read(mod["main"])
-        self.iterations.append({"plan": name, "predicted": plan["seconds"], "kernels_in_place": sum(seconds)})
-        return by_candidate(plan, kernels, seconds)
+    def _hopeful(self) -> list[str]:
+        """The programs of plans that are not much slower than the fastest: what they do well is worth knowing."""
+        medians = self._raced(
+            [name for name, entry in self.entries.items() if "main" in (entry.plan or {})], 1
+        )
+        best = min((min(seconds) for seconds in medians.values()), default=0.0)
+        return [name for name, seconds in medians.items() if min(seconds) < HOPELESS * best]
 
-    def _timed_in_place(self, name: str, mod: IRModule) -> tuple[list[str], list[float]] | str:
-        """The kernels that a program calls and the seconds of each call, or why there are none."""
-        ticking = f"{name}, with ticks"
-        try:
-            kernels, executable = self.maker.ticking(mod)
-        except Exception as error:  # a compiler failed: then nothing is learned
-            return f"{type(error).__name__}: {last_line(error)}"
-        if (reason := self.contest.enter(ticking, executable)) is not None:
-            return reason
-        medians = self._raced([name], 1)
-        if name not in medians:
-            return self.entries[name].reason
-        seconds = self.contest.ticks(ticking, len(kernels), rounds=_rounds(medians[name]))
-        self.contest.leave(ticking)
-        return seconds if isinstance(seconds, str) else (kernels, seconds)
+    def _observe(self, in_place: InPlace, names: Sequence[str]) -> bool:
+        """Time the kernels of these programs and of those before, in turns; whether anything was timed."""
+        for name in names:
+            self.tell(f"timing the kernels of {name}")
+            made = self.entries[name].made
+            assert made is not None
+            if (reason := in_place.add(name, made[0])) is not None:
+                self.tell(f"the kernels of {name} are not timed: {reason}")
+        paces = {
+            name: statistics.median(seconds)
+            for name, seconds in self._raced(list(in_place.programs), 1).items()
+        }
+        for name, reason in in_place.run(paces).items():
+            self.tell(f"the kernels of {name} are not timed: {reason}")
+        for name in names:
+            made = self.entries[name].made
+            if name in in_place.programs and made is not None:
+                predicted = PLAN.read(made[0]["main"])["seconds"]
+                self.iterations.append(
+                    {"plan": name, "predicted": predicted, "kernels_in_place": in_place.total(name)}
+                )
+        return bool(in_place.programs)
 
     def breed(self, breeding: Breeding) -> None:
         """Enter the best plan that breeding finds by measured time."""
@@ -285,8 +285,3 @@ def winner_of(medians: Mapping[str, Sequence[float]], margin: float) -> str:
         return min(medians, key=lambda name: statistics.median(medians[name]))
     best = min(medians, key=ratio)
     return best if ratio(best) < 1 - margin else OURS
-
-
-def _rounds(medians: Sequence[float]) -> int:
-    """Runs with ticks: a fifth of a second, five at least and some hundred at most."""
-    return max(5, min(300, int(0.2 / statistics.median(medians))))

@@ -1,49 +1,59 @@
-"""What kernels take where they stand in a running program, in place of their prices."""
+"""Prices for the next search: what kernels took in running programs, in place of what they took alone."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, Cost
+from ..annotations import CANDIDATES, COSTS, Cost, Costs
 
 LEAST_PRICE = 1e-9
 """Seconds: what a kernel costs at least when its launch is taken off its time in the program."""
 
 
-def by_candidate(
-    plan: Mapping[str, Any], kernels: Sequence[str], seconds: Sequence[float]
-) -> dict[int, float]:
-    """Seconds of each kernel of a plan, by candidate, from those of the ``kernels`` that the program calls in order."""
-    by_function: dict[str, list[float]] = {}
-    for kernel, value in zip(kernels, seconds, strict=True):
-        by_function.setdefault(kernel, []).append(value)
-    return {
-        int(kernel["candidate"]): statistics.mean(by_function[kernel["function"]])
-        for kernel in plan["kernels"]
-        if kernel["function"] in by_function
-    }
+def with_observed(priced: IRModule, observed: Mapping[int, Sequence[float]]) -> IRModule:
+    """``priced`` with the prices of ``main`` replaced by what its kernels took in programs, launch taken off.
 
-
-def with_observed(priced: IRModule, observed: Mapping[int, float]) -> IRModule:
-    """``priced`` with the prices of ``main`` replaced by what its kernels took in the program, launch taken off."""
+    A kernel that was in none of them keeps its price, times what those of its backend took in place over their
+    prices: else whatever was not tried would look better than what was.
+    """
     gvar = priced.get_global_var("main")
     func = priced["main"]
     costs = COSTS.read(func)
     backends = {candidate.id: candidate.backend for candidate in CANDIDATES.read(func)}
-    found: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     for candidate, seconds in observed.items():
-        found.setdefault(costs.keys[candidate], []).append(
-            seconds - costs.launches.get(backends[candidate], costs.launch_seconds)
-        )
-    prices = dict(costs.prices)
-    for key, values in found.items():
-        seconds = max(statistics.mean(values), LEAST_PRICE)
-        prices[key] = Cost(seconds, seconds, seconds, len(values), "in the program")
+        launch = costs.launches.get(backends[candidate], costs.launch_seconds)
+        samples.setdefault(costs.keys[candidate], []).extend(value - launch for value in seconds)
+    found = {key: max(statistics.median(values), LEAST_PRICE) for key, values in samples.items()}
+    ratios = _ratios(costs, backends, found)
+    backend_of = {key: backends[candidate] for candidate, key in costs.keys.items()}
+    prices = {
+        key: Cost(found[key], found[key], found[key], len(samples[key]), "in the program")
+        if key in found
+        else _scaled(cost, ratios.get(backend_of.get(key, ""), 1.0))
+        for key, cost in costs.prices.items()
+    }
     functions = dict(priced.functions_items())
     functions[gvar] = COSTS.write(func, replace(costs, prices=prices))
     return IRModule(functions, attrs=priced.attrs, global_infos=priced.global_infos)
+
+
+def _ratios(costs: Costs, backends: Mapping[int, str], found: Mapping[str, float]) -> dict[str, float]:
+    """For each backend, what its kernels took in place over their prices, all together."""
+    sums: dict[str, tuple[float, float]] = {}
+    for key, backend in {(key, backends[candidate]) for candidate, key in costs.keys.items() if key in found}:
+        price = costs.prices[key].seconds
+        if price is not None:
+            observed, alone = sums.get(backend, (0.0, 0.0))
+            sums[backend] = (observed + found[key], alone + price)
+    return {backend: observed / alone for backend, (observed, alone) in sums.items() if alone > 0}
+
+
+def _scaled(cost: Cost, ratio: float) -> Cost:
+    if cost.seconds is None:
+        return cost
+    return replace(cost, seconds=cost.seconds * ratio, low=cost.low * ratio, high=cost.high * ratio)

@@ -21,7 +21,7 @@ def set_num_threads(count: int) -> None:
 
 
 def adopt_openmp(library: str | Path) -> None:
-    """Let the OpenMP regions of a loaded library, compiled by GCC, run on the pool; call it before anything of the library.
+    """Let the OpenMP regions of a loaded library, compiled by GCC, run on the pool. Call it before the library runs.
 
     Raises ValueError when no library was loaded from there, and RuntimeError, naming the function, when the library
     needs something of OpenMP that the pool does not have (loops that are dealt out as they go, tasks).
@@ -47,9 +47,9 @@ def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
     if len(distinct) < 2:
         return None
     return (
-        f"{len(distinct)} OpenMP runtimes are in this process ({', '.join(distinct)}): their threads spin against "
-        "each other and kernels become many times slower; import unity_collage.runtime first, or run the "
-        "other library in a process of its own"
+        f"{len(distinct)} OpenMP runtimes are in this process ({', '.join(distinct)}): the threads of one that runs "
+        "regions spin against the pool's and kernels become many times slower; let the library that brings it run on "
+        "the pool (unity_collage.runtime.adopt_openmp), or in a process of its own"
     )
 
 

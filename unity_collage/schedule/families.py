@@ -11,6 +11,10 @@ from . import build, injective, lanes, rows, tile
 from .machine import Machine
 from .stage import Expr, Stage, Var
 
+_TILED_IN_ONE = 8
+"""Steps of a reduction in register tiles that take as long as one element-wise operation, with what it reads and
+writes: products of 32k and 64k steps are faster on one core and as fast on two."""
+
 Rule = Callable[[Sequence[Stage], Machine], "tuple[Stmt, int] | str"]
 """Takes the stages that are still to be written; gives loops for the first few of them and how many
 these are, or the reason why it does not apply."""
@@ -66,7 +70,7 @@ def _element_by_element(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt
 
 def _tile_by_tile(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
     """A product, a convolution, a pooling; with what follows it where that reads nothing else of it."""
-    threads = _threads(stages[:1], machine)
+    threads = _threads(stages[:1], machine, _TILED_IN_ONE)
     if why_not_epilogue(stages) is None:
         found = tile.emit(stages[0], stages[1], machine, threads)
         if not isinstance(found, str):
@@ -116,9 +120,12 @@ def _as_written(stage: Stage) -> Stmt:
     return build.nest(stage.spatial, body)
 
 
-def _threads(stages: Sequence[Stage], machine: Machine) -> bool:
+def _threads(stages: Sequence[Stage], machine: Machine, in_one: int = 1) -> bool:
+    """Whether so much work is worth a parallel loop; ``in_one`` operations take as long as one element-wise."""
     works = [stage.work for stage in stages]
-    return injective.worth_threads(None if None in works else sum(work or 0 for work in works), machine)
+    return injective.worth_threads(
+        None if None in works else sum(work or 0 for work in works) // in_one, machine
+    )
 
 
 RULES: tuple[Rule, ...] = (_row_by_row, _element_by_element, _tile_by_tile, _one_reduction, _one_number)

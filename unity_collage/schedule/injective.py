@@ -18,9 +18,12 @@ from .axes import axis, flattened
 from .machine import Machine
 from .stage import Expr, Iter, Stage, Var, static, stride
 
-PARALLEL_WORK = 131_072
-"""Element operations below which starting the threads costs more than they save: a core does
-sixteen simple ones in a cycle, a parallel loop starts in some thousand cycles."""
+PARALLEL_WORK = 8_192
+"""Element operations below which a parallel loop costs more than it saves.
+
+Measured on two cores of a Zen 4, inputs written by both: a ReLU of so many elements takes 0.93 us on one core and 0.81
+on both, of half as many 0.42 and 0.50. A region of the pool costs 0.2 us.
+"""
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 _TRANSPOSE_TILE = 16

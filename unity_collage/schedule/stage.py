@@ -21,7 +21,7 @@ Func: TypeAlias = Any
 declares of these types knows neither their operators nor their fields."""
 
 _EXPENSIVE = ("exp", "erf", "tanh", "sigmoid", "pow", "log", "sin", "cos", "sqrt", "rsqrt")
-_COST_OF_EXPENSIVE = 10
+_COST_OF_EXPENSIVE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Stage:
 
     @property
     def work(self) -> int | None:
-        """Element operations (a transcendental counts for ten), or None when a shape is symbolic."""
+        """Element operations (a transcendental counts for three), or None when a shape is symbolic."""
         total = 1 + _COST_OF_EXPENSIVE * len(expensive_calls(self.body))
         for it in self.iters:
             if it.size is None:

@@ -5,7 +5,7 @@ Takes     what its primitives compute: convolutions, products, pooling, norms, s
           post-operations behind it and layout changes of operands and result read and written through strides.
           bfloat16 as well as float32 where ``limits`` says so: rounded and widened while it is stored and read.
 Declines  other dtypes, dynamic shapes, and what the tables name.
-Needs     ``onednn-cpu-gomp``: the build on GNU OpenMP, whose pool is ours.
+Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose regions run on our pool.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ CHECKS: Mapping[str, str] = {
     "together": "Return modules with a function for the global_symbol of each function, with constants of its own.",
     "exported": "Return modules that can be saved, and whose loader is there without your Python package: "
     "generated code, or the compiled kernel itself.",
-    "pool": "Link the library against the OpenMP runtime that is loaded already (libgomp), or run it on one thread.",
-    "threads": "Start no threads: use the OpenMP pool as it is set, or one thread.",
+    "pool": "Link the library against libgomp and give it to unity_collage.runtime.adopt_openmp, or run it on one "
+    "thread.",
+    "threads": "Start no threads: give the library to unity_collage.runtime.adopt_openmp, or run it on one thread.",
     "errors": "Let codegen raise an exception that says which operator it cannot make.",
 }
 """By name what to do when a check fails, in the order of the report."""

@@ -12,7 +12,7 @@ namespace collage::kernels {
 namespace {
 
 // Fewer bytes than this take less time than waking a second thread.
-constexpr int64_t kWorthSharing = 64 << 10;
+constexpr int64_t kWorthSharing = 16 << 10;
 
 void CheckRows(const std::string& name, const View& view) {
   const bool matrix = DTypeName(view.dtype) == "float32" && view.dims.size() == 2;

@@ -9,7 +9,7 @@
 namespace collage::kernels {
 
 // Steps with fewer multiplications than this take less time than waking a second thread.
-constexpr int64_t kWorthSharing = 1 << 18;
+constexpr int64_t kWorthSharing = 1 << 16;
 
 inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

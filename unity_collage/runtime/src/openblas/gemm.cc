@@ -13,8 +13,8 @@ namespace {
 
 // Products with fewer multiplications than this take less time than waking a second thread. A vector product
 // waits for memory, so it is worth sharing earlier.
-constexpr int64_t kSharedMatrixProduct = 1 << 18;
-constexpr int64_t kSharedVectorProduct = 1 << 16;
+constexpr int64_t kSharedMatrixProduct = 1 << 16;
+constexpr int64_t kSharedVectorProduct = 1 << 15;
 
 // Blocks are multiples of the register tile of the kernels.
 constexpr int64_t kBlock = 16;

@@ -1,0 +1,98 @@
+"""Roofline: what a network must compute and move, and how near to the machine's limits programs come.
+
+After Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009. The roof is the lower of the machine's arithmetic and
+of its bandwidth times the intensity, operations per byte.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import onnx
+
+from unity_collage.bench import OURS
+from unity_collage.cost.caches import weights_in
+from unity_collage.cost.machine import Machine
+
+
+def flops_of(model: onnx.ModelProto) -> float:
+    """Multiplications and additions of the direct algorithm, of all convolutions and products."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    shapes = {
+        v.name: [d.dim_value or 1 for d in v.type.tensor_type.shape.dim]
+        for v in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)
+    }
+    shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+    total = 0.0
+    for node in model.graph.node:
+        if node.op_type == "Conv" and node.output[0] in shapes and node.input[1] in shapes:
+            total += 2.0 * math.prod(shapes[node.output[0]]) * math.prod(shapes[node.input[1]][1:])
+        elif node.op_type in ("MatMul", "Gemm") and node.output[0] in shapes and node.input[0] in shapes:
+            transposed = any(a.name == "transA" and a.i for a in node.attribute)
+            total += 2.0 * math.prod(shapes[node.output[0]]) * shapes[node.input[0]][0 if transposed else -1]
+    return total
+
+
+def bytes_of(model: onnx.ModelProto) -> int:
+    """What every run must move however well kernels are fused: each weight, input and output once."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    total = sum(_nbytes(tensor.data_type, tensor.dims) for tensor in model.graph.initializer)
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name not in weights:
+            kind = value.type.tensor_type
+            total += _nbytes(kind.elem_type, [dim.dim_value or 1 for dim in kind.shape.dim])
+    return total
+
+
+def _nbytes(elem_type: int, dims: Any) -> int:
+    return math.prod(dims) * np.dtype(onnx.helper.tensor_dtype_to_np_dtype(elem_type)).itemsize
+
+
+def bandwidths_of(machine: Machine) -> dict[str, float]:
+    """Bytes a second that all threads together read of what lies in ``L2``, ``L3`` and ``memory``."""
+    near = next((rate for size, rate in reversed(machine.reads) if size <= 1 << 20), machine.reads[0][1])
+    rates = {"L2": near} | machine.weights
+    return {place: rate * machine.threads for place, rate in rates.items()}
+
+
+def floor_of(row: dict[str, Any], known: dict[str, Any]) -> float:
+    """The least seconds of a run: its direct arithmetic, or reading its bytes from where its weights lie."""
+    bandwidth = known["peak_bandwidth"][weights_in(row["bytes"])]
+    return max(row["flops"] / known["peak_flops"], row["bytes"] / bandwidth)
+
+
+def plot(known: dict[str, Any], peers: tuple[str, ...], path: str) -> None:
+    """The roofs of the machine, and each network's rate: ours, and that of the fastest of ``peers``."""
+    import matplotlib  # pyright: ignore[reportMissingImports]
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
+
+    figure, axes = pyplot.subplots(figsize=(10, 5))
+    rows = sorted(known["models"].items(), key=lambda item: item[1]["flops"] / item[1]["bytes"])
+    at = {name: row["flops"] / row["bytes"] for name, row in rows}
+    reach = np.geomspace(min(at.values()) / 2, max(at.values()) * 2, 200)
+    peak = known["peak_flops"]
+    for place, rate in known["peak_bandwidth"].items():
+        axes.plot(reach, np.minimum(reach * rate, peak) / 1e9, label=f"roof, weights in {place}", linewidth=1)
+    for number, (name, row) in enumerate(rows):
+        rates = {who: row["flops"] / statistics.median(found) / 1e9 for who, found in row["seconds"].items()}
+        best = max((rates[peer] for peer in peers if peer in rates), default=None)
+        first = {"label": "ours"} if number == 0 else {}
+        axes.plot(at[name], rates[OURS], "o", color="black", **first)
+        if best is not None:
+            first = {"label": "fastest peer"} if number == 0 else {}
+            axes.plot(at[name], best, "x", color="tab:red", **first)
+        above = number % 2 == 0
+        axes.annotate(name, (at[name], rates[OURS]), (0, 8 if above else -8), textcoords="offset points",
+                      fontsize=7, ha="center", va="bottom" if above else "top", rotation=30)  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("operations of the direct algorithm per byte of weights, inputs and outputs")
+    axes.set_ylabel("GFLOP/s")
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path)
