@@ -86,9 +86,11 @@ def plot(known: dict[str, Any], peers: tuple[str, ...], path: str) -> None:
         if best is not None:
             first = {"label": "fastest peer"} if number == 0 else {}
             axes.plot(at[name], best, "x", color="tab:red", **first)
-        above = number % 2 == 0
-        axes.annotate(name, (at[name], rates[OURS]), (0, 8 if above else -8), textcoords="offset points",
-                      fontsize=7, ha="center", va="bottom" if above else "top", rotation=30)  # fmt: skip
+        axes.annotate(
+            str(number + 1), (at[name], rates[OURS]), (4, 4), textcoords="offset points", fontsize=8
+        )
+    names = "\n".join(f"{number}  {name}" for number, name in enumerate(at, start=1))
+    axes.text(1.02, 0.98, names, transform=axes.transAxes, va="top", fontsize=8)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("operations of the direct algorithm per byte of weights, inputs and outputs")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from unity_collage.passes import AnnotateCandidates
 from unity_collage.refine import Refinement
 from unity_collage.refine.breeding import Breeding, bred
 from unity_collage.refine.entrants import GREEDY, OURS, alone, entrants
+from unity_collage.refine.in_place import InPlace, Ticking
 from unity_collage.refine.loop import winner_of
 from unity_collage.refine.observed import with_observed
 from unity_collage.refine.pricing import EstimateCostsOfEntrants
@@ -105,6 +107,42 @@ def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> Non
     assert learned.prices["a"].seconds == 2.5 and learned.prices["a"].origin == "in the program"
     assert learned.prices["b"].seconds == 12.5 and learned.prices["b"].origin == "measured"
     assert COSTS.read(priced["main"]).prices["a"].seconds == 1.0
+
+
+class _TypedTicks:
+    """A contest whose programs take what is typed here."""
+
+    def __init__(self, seconds: dict[str, list[float] | str]) -> None:
+        self.seconds = seconds
+        self.left: list[str] = []
+
+    def ticks(self, name: str, gaps: int, rounds: int) -> list[float] | str:
+        assert gaps == 2 and rounds >= 3
+        return self.seconds[name]
+
+    def leave(self, name: str) -> None:
+        self.left.append(name)
+
+
+def test_kernels_are_timed_in_all_programs_and_who_cannot_be_timed_is_out() -> None:
+    def plan(*candidates: int) -> dict[str, Any]:
+        return {"kernels": [{"candidate": c, "function": f"k{c}"} for c in candidates]}
+
+    contest: Any = _TypedTicks(
+        {"ours, with ticks": [1.0, 2.0], "greedy, with ticks": [3.0, 4.0], "onednn, with ticks": "it crashed"}
+    )
+    with InPlace(cast(Any, None), contest) as in_place:
+        in_place.programs = {
+            "ours": Ticking(plan(0, 1), ["k0", "k1"]),
+            "greedy": Ticking(plan(0, 2), ["k0", "k2"]),
+            "onednn": Ticking(plan(3, 4), ["k3", "k4"]),
+            "tvm": Ticking(plan(5, 6), ["k5", "k6"]),
+        }
+        assert in_place.run({"ours": 0.01, "greedy": 0.01, "onednn": 0.01}) == {"onednn": "it crashed"}
+        assert contest.left == ["tvm, with ticks", "onednn, with ticks"]
+        assert in_place.by_candidate() == {0: [1.0, 3.0], 1: [2.0], 2: [4.0]}
+        assert in_place.total("greedy") == 7.0
+    assert contest.left[2:] == ["ours, with ticks", "greedy, with ticks"]
 
 
 def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:

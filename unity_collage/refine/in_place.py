@@ -21,7 +21,9 @@ _SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class _Ticking:
+class Ticking:
+    """A program with ticks."""
+
     plan: dict[str, Any]
     kernels: list[str]
     seconds: list[list[float]] = field(default_factory=list[list[float]])
@@ -37,7 +39,7 @@ class InPlace:
 
     maker: Maker
     contest: Contest
-    programs: dict[str, _Ticking] = field(default_factory=dict[str, _Ticking])
+    programs: dict[str, Ticking] = field(default_factory=dict[str, Ticking])
 
     def add(self, name: str, mod: IRModule) -> str | None:
         """Let the program of a final module take part; the reason if it cannot."""
@@ -47,7 +49,7 @@ class InPlace:
             return f"{type(error).__name__}: {last_line(error)}"
         if (reason := self.contest.enter(_entry(name), executable)) is not None:
             return reason
-        self.programs[name] = _Ticking(PLAN.read(mod["main"]), kernels)
+        self.programs[name] = Ticking(PLAN.read(mod["main"]), kernels)
         return None
 
     def run(self, paces: dict[str, float]) -> dict[str, str]:
