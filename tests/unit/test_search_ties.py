@@ -75,6 +75,27 @@ def test_one_kernel_is_preferred_to_two_that_tie_with_it() -> None:
     assert sorted(tied_with(problem, found)[0][0]) == [1, 2]
 
 
+@pytest.mark.parametrize(("drift", "chosen"), [(0.0, [1, 2, 3]), (0.04, [0, 3])])
+def test_prices_of_other_races_may_have_drifted(drift: float, chosen: list[int]) -> None:
+    options = (
+        option(0, 0b011, 6.4, 0.0, "tvm"),
+        option(1, 0b001, 3.0, 0.0, "tvm"),
+        option(2, 0b010, 3.0, 0.0, "tvm"),
+        option(3, 0b100, 1.0, 0.0, "tvm"),
+    )
+    problem = replace(Problem(CHAIN, 0, options), drift=drift)
+    cheapest = cheapest_cover(problem)
+    found = settled(problem, cheapest)
+    assert ids(found) == chosen
+    assert why_not_ties(problem, certificate_of(problem, cheapest), claim_of(found)) is None
+
+
+def test_rivals_of_one_race_have_not_drifted() -> None:
+    options = (option(0, 0b111, 10.0, 0.0, "lib"), option(1, 0b111, 9.9, 0.0, "tvm"))
+    problem = replace(Problem(CHAIN, 0, options), drift=0.04)
+    assert ids(settled(problem, cheapest_cover(problem), ("lib", "tvm"))) == [1]
+
+
 def test_a_tie_that_changes_nothing_is_still_told() -> None:
     options = (option(0, 0b111, 10.0, 0.2, "lib"), option(1, 0b111, 10.1, 0.2, "tvm"))
     problem, found = plan(options)
@@ -138,13 +159,13 @@ def test_what_is_no_tie_is_no_claim() -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20))
-def test_whatever_is_settled_can_be_checked(problem: Problem, noise: list[int]) -> None:
+@given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.sampled_from([0.0, 0.1]))
+def test_whatever_is_settled_can_be_checked(problem: Problem, noise: list[int], drift: float) -> None:
     options = tuple(
         replace(o, low=o.seconds - noise[n % len(noise)] / 2, high=o.seconds + noise[n % len(noise)] / 2)
         for n, o in enumerate(problem.options)
     )
-    problem = replace(problem, options=options)
+    problem = replace(problem, options=options, drift=drift)
     try:
         cheapest = cheapest_cover(problem)
     except NoCover:

@@ -11,6 +11,10 @@ from ..graph.dataflow import has_kernel
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 
+BETWEEN_RACES = 0.025
+"""By what share two prices that were not measured in turns may be off: on shared machines kernels of one program differ
+by more from hour to hour, and what is left to chance then is decided by policy (fewer kernels)."""
+
 
 def problem_of(
     graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, redundant: bool = True
@@ -34,6 +38,7 @@ def problem_of(
         transitions={tuple(pair.split(">")): seconds for pair, seconds in costs.transitions.items()},
         results=graph.results,
         redundant=redundant,
+        drift=BETWEEN_RACES if any(cost.runs for cost in costs.prices.values()) else 0.0,
     )
 
 

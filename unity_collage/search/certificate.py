@@ -76,12 +76,19 @@ def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> s
     nodes = set(members(taken.inside))
     if not all(nodes.issuperset(members(option.inside)) for option in instead):
         return f"option {taken.id} does not make all that it stands for"
-    low, high = (end + _launch(problem, taken) for end in taken.interval)
-    least = fsum(option.interval[0] + _launch(problem, option) for option in instead)
-    most = fsum(option.interval[1] + _launch(problem, option) for option in instead)
+    rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
+    drift = 0.0 if rivals else problem.drift
+    low, high = _paid(problem, [taken], drift)
+    least, most = _paid(problem, instead, drift)
     if low > most * (1 + _ROUNDING) or least > high * (1 + _ROUNDING):
         return f"option {taken.id} is no tie: {low} s to {high} s against {least} s to {most} s"
     return None
+
+
+def _paid(problem: Problem, options: Sequence[Option], drift: float) -> tuple[float, float]:
+    """In which seconds the prices of options together lie, launches included."""
+    least = fsum(option.interval[0] * (1 - drift) + _launch(problem, option) for option in options)
+    return least, fsum(option.interval[1] * (1 + drift) + _launch(problem, option) for option in options)
 
 
 def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[float] = ()) -> Certificate:

@@ -76,6 +76,9 @@ class Problem:
     """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
     redundant: bool = False
     """Whether a node may be computed by more than one kernel."""
+    drift: float = 0.0
+    """By what share prices of options with different nodes may be off against each other, besides their intervals:
+    options with the same nodes are measured in turns, others at another time."""
 
     def __len__(self) -> int:
         return len(self.sources)

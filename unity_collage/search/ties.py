@@ -1,9 +1,11 @@
 """Ties: where measured intervals overlap a policy decides, not the noise.
 
 A cheapest plan is found by the estimates alone. Each of its kernels, or several, may then give way to an option
-that does the same and whose price is a tie with theirs: the intervals overlap. Of all plans that such swaps make, that
-one is taken which has the fewest transitions (values that change hands between backends), then the fewest kernels, then
-the backends that come first in the user's preference. Two runs whose noise differs mostly end with one plan so.
+that does the same and whose price is a tie with theirs: the intervals overlap, those of options with different nodes
+with the drift of the machine between two races (:attr:`.problem.Problem.drift`) on either side. Of all plans that such
+swaps make, that one is taken which has the fewest transitions (values that change hands between backends), then the
+fewest kernels, then the backends that come first in the user's preference. Two runs whose noise differs mostly end with
+one plan so.
 
 The policy is a second, lexicographic cost: the exact search is asked again, over the kernels of the cheapest plan and
 those they tie with, with counts for prices. The proof of the first search stays as it is; that the plan differs from
@@ -75,9 +77,19 @@ def tied_with(problem: Problem, solution: Solution) -> dict[int, tuple[tuple[int
 def doubt(problem: Problem, swaps: Sequence[Swap]) -> float:
     """The seconds by which a plan with ``swaps`` may look dearer, though the intervals overlap."""
     by_id = {option.id: option for option in problem.options}
-    taken = (by_id[swap.taken] for swap in swaps)
-    gone = (by_id[identity] for swap in swaps for identity in swap.instead)
-    return sum(o.seconds - o.interval[0] for o in taken) + sum(o.interval[1] - o.seconds for o in gone)
+    seconds = 0.0
+    for swap in swaps:
+        taken, gone = by_id[swap.taken], [by_id[identity] for identity in swap.instead]
+        drift = _drift(problem, taken, gone)
+        seconds += taken.seconds - taken.interval[0] * (1 - drift)
+        seconds += sum(option.interval[1] * (1 + drift) - option.seconds for option in gone)
+    return seconds
+
+
+def _drift(problem: Problem, option: Option, group: Sequence[Option]) -> float:
+    """What the intervals do not tell: nothing between options for the same nodes, which were measured in turns."""
+    same = len(group) == 1 and (group[0].inside, group[0].hidden) == (option.inside, option.hidden)
+    return 0.0 if same else problem.drift
 
 
 def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int, ...]]]:
@@ -120,10 +132,11 @@ def _group(option: Option, owners: dict[int, Option], shared: IndexSet) -> list[
 
 def _overlap(problem: Problem, option: Option, group: Sequence[Option]) -> bool:
     """Whether the intervals of what is paid have a point in common, launches included."""
-    low = problem.launch(option) + option.interval[0]
-    high = problem.launch(option) + option.interval[1]
-    least = sum(problem.launch(kernel) + kernel.interval[0] for kernel in group)
-    most = sum(problem.launch(kernel) + kernel.interval[1] for kernel in group)
+    drift = _drift(problem, option, group)
+    low = problem.launch(option) + option.interval[0] * (1 - drift)
+    high = problem.launch(option) + option.interval[1] * (1 + drift)
+    least = sum(problem.launch(kernel) + kernel.interval[0] * (1 - drift) for kernel in group)
+    most = sum(problem.launch(kernel) + kernel.interval[1] * (1 + drift) for kernel in group)
     return low <= most and least <= high
 
 
