@@ -36,7 +36,8 @@ using ParallelLambda = int (*)(int task, ParallelGroup* group, void* data);
 class KnownLoop {
  public:
   void Become(ParallelLambda loop) {
-    if (loop_.exchange(loop, std::memory_order_relaxed) == loop) return;
+    if (loop_.load(std::memory_order_relaxed) == loop) return;
+    loop_.store(loop, std::memory_order_relaxed);
     best_.store(Clock::duration::max(), std::memory_order_relaxed);
     timed_.store(0, std::memory_order_relaxed);
     has_barrier_.store(false, std::memory_order_relaxed);
