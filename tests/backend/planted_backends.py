@@ -133,6 +133,7 @@ def _constants_of_the_first(functions: Functions, *rest: Any) -> list[Module]:
 
 
 def _second_openmp(functions: Functions, *rest: Any) -> list[Module]:
+    runtime.load("onednn")  # brings libgomp, whose threads nobody starts
     original = Path(runtime.openmp_runtimes()[0]).resolve()
     copy = Path(tempfile.mkdtemp()) / original.name
     shutil.copy(original, copy)
