@@ -159,7 +159,7 @@ def priced(asked: dict[str, Workload], rounds: int) -> dict[str, float | str]:
 def floor(row: Row, place: str, peaks: machine.Machine) -> float:
     """The least seconds at the machine's peaks."""
     rates = roofline.bandwidths_of(peaks)
-    (result,) = (math.prod(int(extent) for extent in function(row).ret_ty.shape.values),)
+    result = math.prod(int(extent) for extent in function(row).ret_ty.shape.values)
     activations = 4 * (sum(map(math.prod, row.inputs)) + result)
     weights = 4 * sum(map(math.prod, row.constants))
     moved = activations / rates[weights_in(activations)] + weights / rates[place]

@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Between two kernels of a program lie microseconds. A worker that was not called for longer frees its core.
 constexpr std::chrono::milliseconds kSpin{1};
+constexpr std::chrono::milliseconds kSettled{1};  // a store is visible to all cores long before
 constexpr int kSpinsPerLook = 64;  // at the clock
 constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
@@ -72,15 +73,15 @@ class Worker {
     }
   }
 
-  // Without a fence between the call and this look, a worker that falls asleep just now can be missed: so whoever waits
-  // for a worker keeps looking.
+ private:
+  // Without a fence between the call and this look, which would cost every region a transfer, a worker that falls asleep
+  // just now can be missed: it looks once more by itself.
   void WakeIfAsleep() {
     if (!asleep_.load(std::memory_order_relaxed)) return;
     std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_one();
   }
 
- private:
   [[noreturn]] void Serve() {
     for (uint64_t known = 0;;) {
       known = AwaitCallAfter(known);
@@ -111,9 +112,12 @@ class Worker {
         Pause();
       }
     } while (Clock::now() - begin < kSpin);
+    const auto is_called = [&] { return called() != known; };
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
-    wake_.wait(lock, [&] { return called() != known; });
+    // A caller that has just missed the flag does not come back: a region may wait for this worker by means of its own,
+    // as oneDNN's barriers do. So one more look when its call is visible for certain.
+    if (!wake_.wait_for(lock, kSettled, is_called)) wake_.wait(lock, is_called);
     asleep_.store(false);
     return called();
   }
@@ -166,10 +170,6 @@ class Team {
     leading_.unlock();
   }
 
-  void WakeSleepers() {
-    for (int i = 0; i < size_ - 1; ++i) workers_[i].WakeIfAsleep();
-  }
-
   Meeting& meeting() { return meeting_; }
 
  private:
@@ -219,9 +219,7 @@ void MeetTeam() {
 
 void Patience::Wait() {
   Pause();
-  if (++waited_ < kSpinsBeforeYield) return;
-  if (standing.leads_team) TheTeam().WakeSleepers();
-  std::this_thread::yield();
+  if (++waited_ >= kSpinsBeforeYield) std::this_thread::yield();
 }
 
 }  // namespace collage
