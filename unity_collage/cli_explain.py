@@ -17,8 +17,8 @@ from .cost.workload import Progress
 from .explain import explain_with
 from .frontend import read_onnx
 from .onnx_names import meanings
-from .passes import EstimateCosts, SearchPartition
-from .passes.pipeline import annotating
+from .passes import SearchPartition
+from .passes.pipeline import annotating, pricing
 from .report.answer import answer
 from .report.explanation import Explanation
 from .report.kinds import explanation_summary
@@ -49,7 +49,7 @@ def _explain(options: argparse.Namespace, progress: Callable[[], AbstractContext
         passes = tvm.transform.Sequential(
             [
                 *annotating(options.backends, precision=options.precision),
-                EstimateCosts(model=costs),
+                *pricing(costs),
                 SearchPartition(explain=True),
             ]
         )

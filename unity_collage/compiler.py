@@ -26,8 +26,7 @@ from .errors import CollageError, ModelError
 from .explain import explanations
 from .frontend import Model, import_model
 from .passes.annotate_candidates import WINOGRAD
-from .passes.estimate_costs import EstimateCosts
-from .passes.pipeline import FLOAT32, annotating, collage
+from .passes.pipeline import FLOAT32, annotating, collage, pricing
 from .passes.plan import EMPTY_PLAN
 from .passes.search_partition import SearchPartition
 from .program import Program
@@ -107,8 +106,8 @@ def compile(
     inputs = refinement_inputs(imported["main"])  # before anything is measured: it may not be possible
     with scope:
         priority = [backend.name for backend in select(backends, scope)]
-        pricing = EstimateCostsOfEntrants(costs, priority) if on_budget else EstimateCosts(costs, tune_trials)
-        passes = tvm.transform.Sequential([*annotating(backends, specs, without, precision), pricing])
+        priced_by = [EstimateCostsOfEntrants(costs, priority)] if on_budget else pricing(costs, tune_trials)
+        passes = tvm.transform.Sequential([*annotating(backends, specs, without, precision), *priced_by])
         priced = passes(imported)
         searched = SearchPartition(explain=True)(priced) if explain else None
         best = refined(priced, imported, inputs, priority, scope, refine, tell, **_kept_by(costs))

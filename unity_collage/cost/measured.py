@@ -20,8 +20,9 @@ from .fingerprint import backend_version, price_fingerprint
 from .locked import missing_prices
 from .machine import known_machine, machine
 from .method import Method
-from .questions import Circumstances, Client, known_costs, measured_costs, rivals
+from .questions import Circumstances, Client, costs_together, known_costs, measured_costs, rivals
 from .session import Session
+from .storage.rows import digest
 from .workload import Overheads, Progress, Workload
 
 if TYPE_CHECKING:
@@ -132,6 +133,30 @@ class MeasuredCost:
             raise MissingPrice(missing_prices(database, missing, here.fingerprint))
         (found,) = self._spread(
             [list(workloads)], lambda client, group: measured_costs(client, database, group, here)
+        )
+        return found
+
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Costs of kernels that have prices already, for whatever computations, all timed in turns and kept as one.
+
+        Weights lie where those of the first workload do. Empty where it is not known and cannot be measured: the
+        database is locked, or the budget is spent.
+        """
+        database, here = self._opened(), self._circumstances()
+        versions = [f"{backend} {here.version(backend)}" for backend in sorted({w.backend for w in workloads})]
+        named = "\n".join([*versions, *sorted(workload.key for workload in workloads)])
+        fact, fingerprint = f"together {digest(named)}", here.fingerprint("tvm")
+        known = database.fact(fact, fingerprint)
+        if known is not None:
+            return {key: Cost(**cost, origin="database") for key, cost in known.items()}
+        if self.locked or self.is_budget_spent():
+            return {}
+        self.progress(0, 1, f"{len(workloads)} kernels that may be in the plan, once more, together")
+        found = costs_together(self._client(), workloads, here)
+        self.progress(1, 1, "")
+        numbers = ("seconds", "low", "high", "runs")
+        database.keep_fact(
+            fact, fingerprint, {key: {n: getattr(cost, n) for n in numbers} for key, cost in found.items()}
         )
         return found
 

@@ -95,6 +95,15 @@ def measured_costs(
     return costs
 
 
+def costs_together(client: Client, group: Sequence[Workload], here: Circumstances) -> dict[str, Cost]:
+    """By key, the costs of kernels that have prices, for whatever computations, all timed in turns."""
+    answers = client.race(
+        {"ask": "together", "target": str(here.target), "weights_in": group[0].weights_in},
+        {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
+    )
+    return {key: answer for key, answer in answers.items() if isinstance(answer, Cost)}
+
+
 def _entry(workload: Workload, refusal: Refusal, version: str) -> Quarantined:
     assert refusal.kind is not None
     return Quarantined(workload.key, version, workload.label, workload.backend, refusal.kind, refusal.reason)

@@ -7,17 +7,23 @@ for prices is answered by
 * ``{"stage": ..., "key": ...}`` before each step, so that the other end knows whose fault an end or a silence is,
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``.
+
+A request for prices is about kernels for one computation, which are checked and raced; one that asks ``together`` is
+about kernels that have prices already, whatever they compute.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import socket
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.target import Target
@@ -25,16 +31,29 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import get
 from ..errors import first_line
+from ..graph.extract import LIFTED
 from ..runtime.timing import Runner
 from . import kernel_library, surroundings
 from .caches import evict_bytes
 from .guard import watch
+from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
+from .kept import Kept
 from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
 from .launch import overheads
 from .method import Method
 from .refusal import Refusal, Refused, refusal_of
+from .shapes import nbytes_of
 from .storage.rows import Kind
+
+_KEPT_SHARE = 8
+"""What a worker keeps of kernels that it has built takes at most one part in so many of the memory it may use."""
+
+_CONSTANTS_HELD = 3
+"""A library holds constants as they came, as it has packed them, and its caller holds them too."""
+
+_ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 5, 25, 10.0
+"""Kernels are measured together in so many rounds at most, until so much time has passed."""
 
 Message = dict[str, Any]
 Say = Callable[[Message], None]
@@ -52,10 +71,11 @@ class _Contestant:
 class Worker:
     """Answers requests; keeps the last trials, since questions about one computation may come one by one."""
 
-    def __init__(self, threads: int, method: Method, say: Say):
+    def __init__(self, threads: int, method: Method, memory_bytes: int, say: Say):
         runtime.set_num_threads(threads)
         self._method = method
         self._say = say
+        self._kept = Kept(memory_bytes // _KEPT_SHARE)
         self._digest = ""
         self._trials: list[Trial] = []
 
@@ -66,6 +86,8 @@ class Worker:
                 self._say(overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"])))
             elif request["ask"] == "surroundings":
                 self._say(surroundings.described())
+            elif request["ask"] == "together":
+                self._price_together(request)
             else:
                 self._price(request)
         except Exception as error:  # no candidate's fault: the reference, or a request that is broken
@@ -93,7 +115,7 @@ class Worker:
     def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _Contestant:
         """The kernel of one candidate; raises Refused with the reason why there is none to be priced."""
         self._say({"stage": "building", "key": key})
-        made = _built(func, self._trials[0], asked, target)
+        made = _built(func, self._trials[0].inputs, asked, target)
         self._say({"stage": "running", "key": key})
         made.outputs = outputs_or_refusal(func, self._trials, made.kernel, made.constants)
         return made
@@ -106,16 +128,49 @@ class Worker:
         if not built:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
-        activations = activation_tensors(func, self._trials[0].inputs)
-        outputs = output_tensors(func)
-        warm = [*activations, *outputs]
-        runners = [
-            Runner(made.kernel, [*activations, *made.constants, *outputs], warm) for made in built.values()
-        ]
-        for key, seconds in zip(built, self._raced(runners, evict_bytes(weights_in)), strict=True):
-            found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
-            self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
-                       "runs": len(seconds)})  # fmt: skip
+        runners = _runners(func, self._trials[0].inputs, built)
+        for key, seconds in zip(built, self._raced([*runners.values()], evict_bytes(weights_in)), strict=True):
+            self._say_price(key, seconds)
+        for key, runner in runners.items():
+            self._kept.put(key, runner, _held_bytes(func))
+
+    def _price_together(self, request: Message) -> None:
+        """Time kernels for different computations in turns: each once a round, and no one drops out."""
+        target = Target(json.loads(request["target"]))
+        runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
+        seconds: list[list[float]] = [[] for _ in runners]
+        begin = time.monotonic()
+        while len(seconds[0]) < _MOST_ROUNDS and time.monotonic() - begin < _SECONDS_TOGETHER:
+            self._say({"stage": "timing", "key": None})
+            rounds = runtime.race(
+                [*runners.values()],
+                min_runs=_ROUNDS_AT_ONCE,
+                max_runs=_ROUNDS_AT_ONCE,
+                max_seconds=math.inf,
+                max_warmup_seconds=0.0,
+                evict_bytes=evict_bytes(request["weights_in"]),
+            )
+            for known, more in zip(seconds, rounds, strict=True):
+                known += more
+        for key, runs in zip(runners, seconds, strict=True):
+            self._say_price(key, runs)
+        self._say({"done": True})
+
+    def _runner(self, key: str, asked: Message, target: Target) -> Runner:
+        """The kernel of one candidate, kept or built again."""
+        runner = self._kept.get(key)
+        if runner is None:
+            self._say({"stage": "building", "key": key})
+            func = tvm.ir.load_json(asked["function"])
+            inputs = random_inputs(func)
+            runner = _runners(func, inputs, {key: _built(func, inputs, asked, target)})[key]
+            self._kept.put(key, runner, _held_bytes(func))
+        return runner
+
+    def _say_price(self, key: str, seconds: list[float]) -> None:
+        found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
+        self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
+                   "runs": len(seconds)})  # fmt: skip
 
     def _raced(self, runners: list[Runner], evict: int) -> list[list[float]]:
         method = self._method
@@ -136,13 +191,34 @@ class Worker:
         self._say({"key": key, "reason": refusal.reason, "kind": kind})
 
 
-def _built(func: relax.Function, trial: Trial, asked: Message, target: Target) -> _Contestant:
+def _runners(
+    func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _Contestant]
+) -> dict[str, Runner]:
+    """By key, kernels with what they are called with; those for one computation share it, but for constants."""
+    activations, outputs = activation_tensors(func, inputs), output_tensors(func)
+    warm = [*activations, *outputs]
+    return {
+        key: Runner(made.kernel, [*activations, *made.constants, *outputs], warm)
+        for key, made in built.items()
+    }
+
+
+def _held_bytes(func: relax.Function) -> int:
+    """About what a runner of a kernel for ``func`` keeps in memory."""
+    lifted = len(func.params) - int(func.attrs[LIFTED])
+    constants = sum(nbytes_of(param) for param in func.params[lifted:])
+    return _CONSTANTS_HELD * constants + sum(nbytes_of(param) for param in func.params[:lifted])
+
+
+def _built(
+    func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
+) -> _Contestant:
     """The kernel, made here or read from the ``library`` in which another machine has sent it."""
     try:
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
         else:
-            made = make_kernel(func, trial.inputs, get(asked["backend"]), target)
+            made = make_kernel(func, inputs, get(asked["backend"]), target)
         return _Contestant(made.function, made.constants)
     except NoKernel as error:
         raise Refused(Refusal(str(error))) from error
@@ -163,7 +239,7 @@ def main() -> None:
             connection.sendall(json.dumps(message).encode() + b"\n")
 
         hello = json.loads(requests.readline())
-        worker = Worker(hello["threads"], Method(**hello["method"]), say)
+        worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
         watch(connection.fileno(), _watched_line)
         surroundings.limit_memory(hello["memory_bytes"])
         say({"ready": True})

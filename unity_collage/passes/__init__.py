@@ -4,6 +4,7 @@ from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
 from .check_plan import why_not_plan
+from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
 from .fuse_remaining import FuseRemaining
 from .offload_byoc import OffloadBYOC
@@ -17,6 +18,7 @@ __all__ = [
     "AnnotateCandidates",
     "ApplyPlan",
     "ChannelsLast",
+    "ConfirmCosts",
     "EstimateCosts",
     "FuseRemaining",
     "OffloadBYOC",

@@ -12,6 +12,7 @@ from ..errors import CollageError
 from ..specs import PartitionSpec
 from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast
+from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
 from .fuse_remaining import FuseRemaining
 from .offload_byoc import OffloadBYOC
@@ -56,13 +57,18 @@ def collage(
     return tvm.transform.Sequential(
         [
             *annotating(backends, specs, without, precision),
-            *([] if lazy else [EstimateCosts(model=model, tune_trials=tune_trials)]),
+            *([] if lazy else pricing(model, tune_trials)),
             SearchPartition(estimator=model, explain=explain),
             OffloadBYOC(),
             FuseRemaining(),
         ],
         name="collage",
     )
+
+
+def pricing(model: CostModel, tune_trials: int = 0) -> list[tvm.transform.Pass]:
+    """The passes that put a price beside every candidate."""
+    return [EstimateCosts(model, tune_trials), ConfirmCosts(model)]
 
 
 def annotating(

@@ -65,6 +65,10 @@ class RemoteCost(MeasuredCost):
         """Nothing is known of what the servers can do at most: all are 0."""
         return {workload.key: 0.0 for workload in workloads}
 
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Nothing: what was measured apart stays so, since no two servers need to have the same minute."""
+        return {}
+
     def tuning(self, trials: int) -> Any:
         raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
 

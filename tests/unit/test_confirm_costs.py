@@ -1,0 +1,117 @@
+"""ConfirmCosts: the kernels that may be in the plan are timed together, and the others keep their prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from unity_collage.annotations import COSTS, PLAN, Cost
+from unity_collage.cost.workload import Workload
+from unity_collage.passes import AnnotateCandidates, ConfirmCosts, EstimateCosts, SearchPartition
+from unity_collage.passes.confirm_costs import contenders, levelled
+from unity_collage.search import Option, Problem
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+TOY = fake_backend("toy", "relax.nn.relu")
+
+
+@dataclass(frozen=True)
+class TwoMinutes:
+    """Prices of one minute, and of another in which kernels are timed together."""
+
+    alone: FixedCost
+    turns: FixedCost
+    asked: list[list[str]] = field(default_factory=list)
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return self.alone.prices(workloads)
+
+    def launch_seconds(self) -> float:
+        return self.alone.launch_seconds()
+
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        self.asked.append([f"{w.backend}:{w.label}" for w in workloads])
+        return self.turns.prices(workloads)
+
+
+def annotated() -> IRModule:
+    with only_backends(TOY), Target("llvm"):
+        return AnnotateCandidates()(IRModule({"main": graphs.chain()}))
+
+
+def planned(model: TwoMinutes) -> list[str]:
+    """The backends of the plan's kernels."""
+    with Target("llvm"), only_backends(TOY):
+        mod = SearchPartition()(ConfirmCosts(model)(EstimateCosts(model)(annotated())))
+    return [kernel["backend"] for kernel in PLAN.read(mod["main"])["kernels"]]
+
+
+def test_a_kernel_that_was_lucky_alone_loses_together() -> None:
+    alone = FixedCost({"toy": 1.0e-6}, default=1.1e-6)
+    turns = FixedCost({"toy": 1.5e-6}, default=1.1e-6)
+    assert "toy" in planned(TwoMinutes(alone, alone))
+    model = TwoMinutes(alone, turns)
+    assert "toy" not in planned(model)
+    assert any("toy:relu" in names for names in model.asked)
+
+
+def test_who_was_not_near_keeps_the_price() -> None:
+    model = TwoMinutes(FixedCost({"toy": 9e-6}, default=1e-6), FixedCost({"toy": 1e-9}, default=1e-6))
+    with Target("llvm"), only_backends(TOY):
+        mod = ConfirmCosts(model)(EstimateCosts(model)(annotated()))
+    prices = COSTS.read(mod["main"]).prices
+    assert {cost.seconds for key, cost in prices.items() if key.startswith("toy")} == {9e-6}
+
+
+def test_a_model_that_cannot_measure_keeps_every_price() -> None:
+    costs = FixedCost({"toy": 1e-6}, default=1.1e-6)
+    priced = EstimateCosts(costs)(annotated())
+    assert COSTS.read(ConfirmCosts(costs)(priced)["main"]) == COSTS.read(priced["main"])
+
+
+def test_a_locked_database_without_a_session_changes_nothing() -> None:
+    @dataclass(frozen=True)
+    class Locked(TwoMinutes):
+        def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+            return {}
+
+    costs = FixedCost({"toy": 1e-6}, default=1.1e-6)
+    priced = EstimateCosts(costs)(annotated())
+    after = ConfirmCosts(Locked(costs, costs))(priced)
+    assert COSTS.read(after["main"]) == COSTS.read(priced["main"])
+
+
+def test_contenders_are_the_plan_and_what_is_near() -> None:
+    def option(id_: int, inside: int, seconds: float) -> Option:
+        return Option(id_, inside, seconds)
+
+    problem = Problem(
+        ((), (0,)), 0, (option(0, 1, 5.0), option(1, 2, 5.0), option(2, 3, 9.0), option(3, 3, 30.0))
+    )
+    keys = {0: "first", 1: "second", 2: "fused", 3: "slow"}
+    assert contenders(problem, keys, margin=0.25) == ["fused", "first", "second"]
+    assert contenders(problem, keys, margin=0.25, most=2) == ["fused", "first"]
+    assert contenders(problem, keys, margin=0.1) == []  # the plan alone: nothing to decide
+
+
+@pytest.mark.parametrize("slower", [0.5, 1.0, 3.0])
+def test_the_minute_itself_is_taken_out(slower: float) -> None:
+    before = {key: Cost(1.0, 0.9, 1.1, 9) for key in "abc"}
+    found = {key: replace(before[key], seconds=slower) for key in "abc"}
+    found["c"] = Cost(2.0 * slower, 1.8 * slower, 2.2 * slower, 25)
+    after = levelled(found, before)
+    assert [after[key].seconds for key in "abc"] == pytest.approx([1.0, 1.0, 2.0])
+    assert (after["c"].low, after["c"].high) == pytest.approx((1.8, 2.2))
+
+
+def test_every_binding_is_kept() -> None:
+    model = TwoMinutes(FixedCost(default=1e-6), FixedCost(default=2e-6))
+    priced = EstimateCosts(model)(annotated())
+    after = ConfirmCosts(model)(priced)
+    assert after["main"].without_attr(COSTS.name).script() == priced["main"].without_attr(COSTS.name).script()

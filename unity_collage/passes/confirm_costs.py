@@ -1,0 +1,117 @@
+"""ConfirmCosts: measure what may be in the plan once more, all of it in turns.
+
+Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts.
+Writes   ``collage.costs``, with other prices for some of the kernels.
+Keeps    every binding: this pass changes attributes only.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..annotations import CANDIDATES, COSTS, Cost, Costs
+from ..cost.measured import MeasuredCost
+from ..cost.workload import CostModel, Workload
+from ..graph import DataflowGraph
+from ..search import NoCover, Problem, best_throughs, cheapest_cover
+from .estimate_costs import workloads
+from .problem import problem_of
+
+_MOST = 256
+"""Kernels in one session."""
+
+
+@runtime_checkable
+class Together(Protocol):
+    """A cost model that can measure kernels for different computations in turns."""
+
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """By key, costs of kernels that have prices; empty where they cannot be measured so."""
+        ...
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ConfirmCosts")
+@dataclass(frozen=True)
+class ConfirmCosts:
+    """Give a kernel, its parts and its near rivals prices of one and the same minutes.
+
+    EstimateCosts times kernels for the same operators in turns, but a fused kernel and those that it could be split
+    into minutes apart: on a shared machine they may differ by a half by then, and the plan is made of the
+    difference. And of many prices with noise the lowest are those that the noise made low. So the kernels of the
+    cheapest plan and those that nearly are in it are timed once more, together, and the search is asked again, until
+    no new ones come up. The prices stay at the level of the others: what all kernels together became faster or
+    slower by is the machine.
+
+    Cost models that are no :class:`Together`, formulas for instance, keep their prices.
+    """
+
+    model: CostModel = field(default_factory=MeasuredCost)
+    """The one that EstimateCosts has asked."""
+    margin: float = 0.25
+    """A kernel is nearly in the plan if the best plan with it costs more by so much of the kernel's own price at most."""
+    sessions: int = 3
+    """So often kernels are timed at most."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {gvar: self._confirmed(func) for gvar, func in mod.functions_items()}
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _confirmed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+        if not isinstance(self.model, Together) or not isinstance(func, relax.Function) or not COSTS.on(func):
+            return func
+        asked = {workload.key: workload for workload in workloads(func).values()}
+        graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
+        estimated = confirmed = COSTS.read(func)
+        timed: set[str] = set()
+        for _ in range(self.sessions):
+            try:
+                near = contenders(problem_of(graph, candidates, confirmed), confirmed.keys, self.margin)
+            except NoCover:  # SearchPartition says why
+                break
+            near = [key for key in near if key in asked]  # others have tuned schedules
+            if len(near) < 2 or timed.issuperset(near):
+                break
+            timed.update(near)
+            found = self.model.together([asked[key] for key in sorted(timed)])
+            if not found:
+                break
+            confirmed = replace(estimated, prices={**estimated.prices, **levelled(found, estimated.prices)})
+        return COSTS.write(func, confirmed)
+
+
+def contenders(problem: Problem, keys: Mapping[int, str], margin: float, most: int = _MOST) -> list[str]:
+    """Keys of the kernels in the cheapest plan, then of those nearest to it; none where all is decided.
+
+    ``keys`` are those of the options by id. Raises NoCover.
+    """
+    best = cheapest_cover(problem)
+    throughs = best_throughs(problem, best.seconds)
+    chosen = [keys[option.id] for option in best.chosen]
+    distance = {
+        option.id: (throughs[option.id].seconds - best.seconds) / problem.price(option)
+        for option in problem.options
+        if option.id in throughs and problem.price(option) > 0.0
+    }
+    near = [keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin]
+    if set(chosen).issuperset(near):
+        return []
+    return list(dict.fromkeys([*chosen, *near]))[:most]
+
+
+def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str, Cost]:
+    """The costs ``found``, by key, on the level of those ``before``: their median ratio is taken out."""
+    pairs = {key: (cost.seconds, before[key].seconds) for key, cost in found.items()}
+    ratios = [old / new for new, old in pairs.values() if new and old]
+    level = statistics.median(ratios) if ratios else 1.0
+    return {
+        key: replace(cost, seconds=cost.seconds * level, low=cost.low * level, high=cost.high * level)
+        for key, cost in found.items()
+        if cost.seconds is not None
+    }
