@@ -28,14 +28,15 @@ from tvm.relax import op
 
 import unity_collage as uc
 from unity_collage.annotations import CANDIDATES
-from unity_collage.cost import machine
-from unity_collage.cost.caches import weights_in
+from unity_collage.cost import last_level, machine
+from unity_collage.cost.caches import Caches
 from unity_collage.cost.database import CostDatabase
 from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.workload import Workload
 from unity_collage.passes import estimate_costs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
 from unity_collage.report.text import duration
+from unity_collage.testing.fixed_cost import FixedCost
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 PLACES = ("L2", "L3", "memory")
@@ -128,7 +129,7 @@ def function(row: Row) -> relax.Function:
 def workloads(row: Row, backends: Sequence[str], place: str) -> dict[str, Workload]:
     """The candidates that are the whole kernel, by backend, or algorithm where it offers several."""
     mod: Any = AnnotateCandidates(tuple(backends))(IRModule({"main": function(row)}))
-    questions = estimate_costs.workloads(mod["main"])
+    questions = estimate_costs.workloads(mod["main"], FixedCost())
     candidates = CANDIDATES.read(mod["main"])
     whole = max((len(candidate.indexes) for candidate in candidates), default=0)
     return {
@@ -140,12 +141,14 @@ def workloads(row: Row, backends: Sequence[str], place: str) -> dict[str, Worklo
     }
 
 
-def priced(asked: dict[str, Workload], rounds: int) -> dict[str, float | str]:
+def priced(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, float | str]:
     """The best seconds of each candidate, or why it has no price."""
     best: dict[str, float | str] = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            costs = MeasuredCost(CostDatabase(Path(folder) / "prices.db")).prices(list(asked.values()))
+            database = CostDatabase(Path(folder) / "prices.db")
+            last_level.remember(database, here.l3_bytes)
+            costs = MeasuredCost(database).prices(list(asked.values()))
         for name, workload in asked.items():
             cost = costs[workload.key]
             before = best.get(name)
@@ -156,13 +159,13 @@ def priced(asked: dict[str, Workload], rounds: int) -> dict[str, float | str]:
     return best
 
 
-def floor(row: Row, place: str, peaks: machine.Machine) -> float:
+def floor(row: Row, place: str, peaks: machine.Machine, here: Caches) -> float:
     """The least seconds at the machine's peaks."""
     rates = roofline.bandwidths_of(peaks)
     result = math.prod(int(extent) for extent in function(row).ret_ty.shape.values)
     activations = 4 * (sum(map(math.prod, row.inputs)) + result)
     weights = 4 * sum(map(math.prod, row.constants))
-    moved = activations / rates[weights_in(activations)] + weights / rates[place]
+    moved = activations / rates[here.weights_in(activations)] + weights / rates[place]
     return max(row.flops / (peaks.flops * peaks.threads), moved)
 
 
@@ -173,15 +176,16 @@ def main() -> None:
     parser.add_argument("--backends", nargs="+", default=["tvm", "onednn", "openblas", "kernels"])
     parser.add_argument("--weights", choices=PLACES, default="memory", help="where weights are found")
     options = parser.parse_args()
-    peaks = machine.machine(uc.CostDatabase())
+    database = uc.CostDatabase()
+    peaks, here = machine.machine(database), last_level.caches(database)
     table = Table("kernel", "floor", "fastest", "of the floor", "the others", box=None)
     for row in ROWS:
         if options.only not in row.name:
             continue
         with uc.host_target():
-            found = priced(workloads(row, options.backends, options.weights), options.rounds)
+            found = priced(workloads(row, options.backends, options.weights), options.rounds, here)
         known = sorted((s, name) for name, s in found.items() if isinstance(s, float))
-        least = floor(row, options.weights, peaks)
+        least = floor(row, options.weights, peaks, here)
         if not known:
             table.add_row(row.name, duration(least), "; ".join(map(str, found.values())))
             continue

@@ -80,7 +80,7 @@ def eager(name: str, model: MeasuredCost) -> Eager:
             mod = step(mod)
         func = mod["main"]
         assert isinstance(func, relax.Function)
-        bounds = model.lower_bounds(list(workloads(func).values()))
+        bounds = model.lower_bounds(list(workloads(func, model).values()))
     return Eager(DataflowGraph(func), COSTS.read(func), bounds)
 
 

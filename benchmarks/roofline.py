@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from unity_collage.bench import OURS
-from unity_collage.cost.caches import weights_in
+from unity_collage.cost.caches import Caches
 from unity_collage.cost.machine import Machine
 
 
@@ -60,7 +60,8 @@ def bandwidths_of(machine: Machine) -> dict[str, float]:
 
 def floor_of(row: dict[str, Any], known: dict[str, Any]) -> float:
     """The least seconds of a run: its direct arithmetic, or reading its bytes from where its weights lie."""
-    bandwidth = known["peak_bandwidth"][weights_in(row["bytes"])]
+    place = Caches(known["l2_bytes"], known["l3_bytes"]).weights_in(row["bytes"])
+    bandwidth = known["peak_bandwidth"][place]
     return max(row["flops"] / known["peak_flops"], row["bytes"] / bandwidth)
 
 

@@ -21,6 +21,7 @@ import statistics
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,7 +36,7 @@ from rich.table import Table
 import unity_collage as uc
 from unity_collage import bench
 from unity_collage.bench import OURS, Contestant, Missing
-from unity_collage.cost import machine
+from unity_collage.cost import last_level, machine
 from unity_collage.refine import Refinement
 from unity_collage.report.text import duration
 from unity_collage.testing import models
@@ -58,6 +59,7 @@ def main(arguments: list[str]) -> None:
         "target": str(uc.host_target()),
         "peak_flops": peak.flops * peak.threads,
         "peak_bandwidth": roofline.bandwidths_of(peak),
+        **asdict(last_level.caches(database)),
     }
     every = networks.names(options.unseen)
     for name in options.models or [name for name in every if name not in known["models"]]:

@@ -79,7 +79,7 @@ def keys(dtype: str) -> set[str]:
         builder.emit_func_output(result)
     with uc.host_target():
         mod = AnnotateCandidates(("tvm",))(builder.get())
-    return {workload.key for workload in workloads(mod["main"]).values()}
+    return {workload.key for workload in workloads(mod["main"], FixedCost()).values()}
 
 
 def test_defect_9_a_key_knows_the_dtype() -> None:

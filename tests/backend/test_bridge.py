@@ -175,7 +175,7 @@ def test_the_attributes_survive_where_the_table_is_gone(name: str) -> None:
 
     with foreign_backend("theirs", patterns(), codegen=Borrowed()), uc.host_target():
         func = AnnotateCandidates(backends=("theirs",))(Model)["main"]
-        asked = workloads(func)
+        asked = workloads(func, FixedCost())
     labels = {c.id: f"{c.backend}.{c.label}" for c in CANDIDATES.read(func)}
     (workload,) = [asked[i] for i, label in labels.items() if label == name]
     (attrs,) = composites(external_function(workload.func, "theirs", "candidate", "candidate"))

@@ -71,7 +71,7 @@ def problem(func: relax.Function, costs: Costs) -> Problem:
 def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.database is not None
     first = machines.machine(model.database)
-    monkeypatch.setattr(machines, "_measured_apart", lambda: pytest.fail("measured again"))
+    monkeypatch.setattr(machines, "_measured_apart", lambda _sizes: pytest.fail("measured again"))
     assert machines.machine(model.database) == first
     assert first.threads == runtime.num_threads() and first.flops > 1e9
     rates = [rate for _, rate in first.reads]
@@ -96,12 +96,12 @@ FASTEST = machines.Machine(
 def test_lazy_prices_are_above_their_bounds_and_give_the_eager_plan(
     model: MeasuredCost, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machines, "_measured_apart", lambda: FASTEST)
+    monkeypatch.setattr(machines, "_measured_apart", lambda _sizes: FASTEST)
     mod = annotated(target)
     func = mod["main"]
     with target:
         lazy = lazy_costs(func, model, lambda costs: problem(func, costs))
-        bounds = model.lower_bounds(list(workloads(func).values()))
+        bounds = model.lower_bounds(list(workloads(func, model).values()))
         eager = COSTS.read(EstimateCosts(model)(mod)["main"])
     priced = {key: cost.seconds for key, cost in eager.prices.items() if cost.seconds is not None}
     assert {key: seconds for key, seconds in priced.items() if seconds < bounds[key]} == {}

@@ -11,7 +11,8 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, Cost
-from unity_collage.cost import caches
+from unity_collage.cost import workload
+from unity_collage.cost.caches import Caches
 from unity_collage.cost.database import CostDatabase
 from unity_collage.errors import MissingAnnotation
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
@@ -48,16 +49,16 @@ def test_equal_layers_are_one_question() -> None:
             value = builder.emit_output(value)
         builder.emit_func_output(value)
     mod = annotated(builder.get()["main"])
-    asked = workloads(mod["main"])
+    asked = workloads(mod["main"], FixedCost())
     assert len(CANDIDATES.read(mod["main"])) == len(asked) == 5 + 15
-    assert len({workload.key for workload in asked.values()}) == 1 + 5
+    assert len({question.key for question in asked.values()}) == 1 + 5
 
 
 @pytest.mark.parametrize(("rows", "place"), [(16, "L2"), (1 << 11, "L3"), (1 << 13, "memory")])
 def test_weights_are_where_the_function_leaves_them(
     rows: int, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches, "cache_bytes", lambda: (1 << 14, 1 << 18))
+    monkeypatch.setattr(workload, "reported", lambda: Caches(1 << 14, 1 << 18))
     weights = relax.const(np.zeros((rows, 16), "float32"))
     x = relax.Var("x", relax.TensorType((rows, 16), "float32"))
     builder = relax.BlockBuilder()
@@ -67,8 +68,8 @@ def test_weights_are_where_the_function_leaves_them(
         builder.emit_func_output(value)
     func = AnnotateCandidates(("tvm",))
     with only_backends(TOY), Target("llvm"):
-        asked = workloads(func(IRModule({"main": builder.get()["main"]}))["main"])
-    assert [workload.weights_in for workload in asked.values()] == [place]
+        asked = workloads(func(IRModule({"main": builder.get()["main"]}))["main"], FixedCost())
+    assert [question.weights_in for question in asked.values()] == [place]
 
 
 def test_a_missing_annotation_names_the_pass_to_run() -> None:

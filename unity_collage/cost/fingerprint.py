@@ -19,15 +19,15 @@ from .. import runtime
 from ..backends.registry import every, get
 from ..runtime.libraries import own_libraries
 from ..target import host_target
-from .caches import cache_bytes
+from .caches import reported
 from .method import Method
 
 _MAKERS = ("backends", "build.py", "cost", "passes", "reference", "runtime", "schedule")
 """The parts of this package that decide what a kernel is, how it is checked and how it is timed."""
 
 _BYSTANDERS = (
-    "arithmetic.py", "bounds.py", "database.py", "fingerprint.py", "locked.py", "machine.py", "shapes.py",
-    "storage", "verify.py", "windows.py", "work.py",
+    "arithmetic.py", "bounds.py", "database.py", "fingerprint.py", "last_level.py", "locked.py", "machine.py",
+    "shapes.py", "storage", "verify.py", "windows.py", "work.py",
 )  # fmt: skip
 """The parts of ``cost`` that no measurement hangs on: formulas, and keeping what was measured."""
 
@@ -63,8 +63,8 @@ def backend_version(backend: str) -> str:
 
 def machine() -> dict[str, str]:
     """What this machine is, by circumstance."""
-    l2, l3 = cache_bytes()
-    caches = f"L2 {l2 // runtime.num_threads() >> 10} KiB, L3 {l3 >> 10} KiB"
+    said = reported()
+    caches = f"L2 {said.l2_bytes // runtime.num_threads() >> 10} KiB, L3 {said.l3_bytes >> 10} KiB"
     return {"machine": f"{_processor()}, {os.cpu_count()} cores, {caches}", "system": _system()}
 
 

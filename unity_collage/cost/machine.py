@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, cast
@@ -18,9 +18,9 @@ import tvm_ffi
 
 from .. import runtime
 from . import fingerprint
-from .caches import evict_bytes
 from .client import worker_environment
 from .database import CostDatabase
+from .last_level import caches
 
 MARGIN = 1.25
 """What is taken for possible over what was seen of a core alone: processors raise their clock for short work."""
@@ -90,7 +90,8 @@ def machine(database: CostDatabase) -> Machine:
     """This machine with the threads that kernels use: from the database, else measured now and kept."""
     known = known_machine(database)
     if known is None:
-        known = _measured_apart()
+        here = caches(database)
+        known = _measured_apart({place: here.evict_bytes(place) for place in ("L3", "memory")})
         database.keep_fact(_FACT, _fingerprint(), asdict(known))
     return known
 
@@ -101,10 +102,13 @@ def known_machine(database: CostDatabase) -> Machine | None:
     return None if kept is None else _decoded(kept)
 
 
-def measured(threads: int) -> Machine:
-    """The rates of this thread, measured now; takes about two seconds."""
+def measured(threads: int, evict_bytes: Mapping[str, int]) -> Machine:
+    """The rates of this thread, measured now; takes about two seconds.
+
+    Weights are found in each place of ``evict_bytes`` after all threads have streamed over so much else.
+    """
     runtime.num_threads()  # loads the library
-    sizes = {place: evict_bytes(place) // threads for place in ("L3", "memory")}
+    sizes = {place: nbytes // threads for place, nbytes in evict_bytes.items()}
     return Machine(
         threads,
         _peak("flops")(_TRIALS_SECONDS),
@@ -114,9 +118,10 @@ def measured(threads: int) -> Machine:
     )
 
 
-def _measured_apart() -> Machine:
+def _measured_apart(evict_bytes: Mapping[str, int]) -> Machine:
     """Measured in a process of its own, where no other library's threads run."""
-    command = [sys.executable, "-m", "unity_collage.cost.machine", str(runtime.num_threads())]
+    threads = str(runtime.num_threads())
+    command = [sys.executable, "-m", "unity_collage.cost.machine", threads, json.dumps(evict_bytes)]
     done = subprocess.run(
         command, env=worker_environment(), cwd="/", capture_output=True, text=True, check=True
     )
@@ -146,9 +151,10 @@ def _evicted(nbytes: int) -> float:
 
 
 def _fingerprint() -> str:
-    circumstances = {"method": "peaks 1", **fingerprint.machine(), "threads": runtime.num_threads()}
+    circumstances = {"method": "peaks 2", **fingerprint.machine(), "threads": runtime.num_threads()}
     return "\n".join(f"{name}: {value}" for name, value in circumstances.items())
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asdict(measured(int(sys.argv[1])))) + "\n")
+    found = measured(int(sys.argv[1]), json.loads(sys.argv[2]))
+    sys.stdout.write(json.dumps(asdict(found)) + "\n")

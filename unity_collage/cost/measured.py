@@ -15,8 +15,10 @@ from ..annotations import UNKNOWN, Cost
 from ..errors import MissingPrice
 from ..target import current_target
 from .bounds import lower_bound
+from .caches import Caches, reported
 from .database import CostDatabase
 from .fingerprint import backend_version, price_fingerprint
+from .last_level import caches
 from .locked import missing_prices
 from .machine import known_machine, machine
 from .method import Method
@@ -105,6 +107,11 @@ class MeasuredCost:
             database.keep_fact(fact, fingerprint, known)
         return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
 
+    def weights_in(self, constant_bytes: int) -> str:
+        """Where a network with so many bytes of constants finds them; what is not said of the caches is measured."""
+        said = reported().weights_in(constant_bytes)
+        return said if said == "L2" else self._caches().weights_in(constant_bytes)
+
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Seconds that no kernel of each workload beats, by key; the machine's peaks are measured once."""
         database = self._opened()
@@ -143,7 +150,9 @@ class MeasuredCost:
         database is locked, or the budget is spent.
         """
         database, here = self._opened(), self._circumstances()
-        versions = [f"{backend} {here.version(backend)}" for backend in sorted({w.backend for w in workloads})]
+        versions = [
+            f"{backend} {here.version(backend)}" for backend in sorted({w.backend for w in workloads})
+        ]
         named = "\n".join([*versions, *sorted(workload.key for workload in workloads)])
         fact, fingerprint = f"together {digest(named)}", here.fingerprint("tvm")
         known = database.fact(fact, fingerprint)
@@ -206,5 +215,14 @@ class MeasuredCost:
     def _circumstances(self) -> Circumstances:
         target = current_target()
         return Circumstances(
-            target, lambda backend: price_fingerprint(backend, target, self.method), backend_version
+            target,
+            lambda backend: price_fingerprint(backend, target, self.method),
+            self._evict_bytes,
+            backend_version,
         )
+
+    def _evict_bytes(self, place: str) -> int:
+        return reported().evict_bytes(place) if place == "L2" else self._caches().evict_bytes(place)
+
+    def _caches(self) -> Caches:
+        return caches(self._opened(), locked=self.locked)

@@ -38,6 +38,8 @@ class Circumstances:
     target: Target
     fingerprint: Callable[[str], str]
     """Of a price, by backend."""
+    evict_bytes: Callable[[str], int | None]
+    """What is streamed over so that weights are found in a place; None: as the worker's machine reports its caches."""
     version: Callable[[str], str]
     """Of a backend by its name: what its quarantine entries hang on."""
 
@@ -78,6 +80,7 @@ def measured_costs(
             "digest": group[0].digest,
             "target": str(here.target),
             "weights_in": group[0].weights_in,
+            "evict_bytes": here.evict_bytes(group[0].weights_in),
         },
         {workload.key: {"backend": workload.backend, "function": texts[workload.key]} for workload in group},
     )
@@ -98,7 +101,12 @@ def measured_costs(
 def costs_together(client: Client, group: Sequence[Workload], here: Circumstances) -> dict[str, Cost]:
     """By key, the costs of kernels that have prices, for whatever computations, all timed in turns."""
     answers = client.race(
-        {"ask": "together", "target": str(here.target), "weights_in": group[0].weights_in},
+        {
+            "ask": "together",
+            "target": str(here.target),
+            "weights_in": group[0].weights_in,
+            "evict_bytes": here.evict_bytes(group[0].weights_in),
+        },
         {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
     )
     return {key: answer for key, answer in answers.items() if isinstance(answer, Cost)}

@@ -34,7 +34,7 @@ from ..errors import first_line
 from ..graph.extract import LIFTED
 from ..runtime.timing import Runner
 from . import kernel_library, surroundings
-from .caches import evict_bytes
+from .caches import reported
 from .guard import watch
 from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
@@ -109,7 +109,7 @@ class Worker:
         for key, refusal in self._outvoted(first, built).items():
             self._refuse(key, refusal)
             del built[key]
-        self._time(first, built, request["weights_in"])
+        self._time(first, built, _evict_bytes(request))
         self._say({"done": True})
 
     def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _Contestant:
@@ -124,12 +124,12 @@ class Worker:
         self._say({"stage": "comparing", "key": None})
         return outvoted(func, self._trials, {key: made.outputs for key, made in built.items()})
 
-    def _time(self, func: relax.Function, built: dict[str, _Contestant], weights_in: str) -> None:
+    def _time(self, func: relax.Function, built: dict[str, _Contestant], evict_bytes: int) -> None:
         if not built:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
         runners = _runners(func, self._trials[0].inputs, built)
-        for key, seconds in zip(built, self._raced([*runners.values()], evict_bytes(weights_in)), strict=True):
+        for key, seconds in zip(built, self._raced([*runners.values()], evict_bytes), strict=True):
             self._say_price(key, seconds)
         for key, runner in runners.items():
             self._kept.put(key, runner, _held_bytes(func))
@@ -148,7 +148,7 @@ class Worker:
                 max_runs=_ROUNDS_AT_ONCE,
                 max_seconds=math.inf,
                 max_warmup_seconds=0.0,
-                evict_bytes=evict_bytes(request["weights_in"]),
+                evict_bytes=_evict_bytes(request),
             )
             for known, more in zip(seconds, rounds, strict=True):
                 known += more
@@ -191,6 +191,12 @@ class Worker:
         self._say({"key": key, "reason": refusal.reason, "kind": kind})
 
 
+def _evict_bytes(request: Message) -> int:
+    """How much is streamed over before each round."""
+    asked = request.get("evict_bytes")
+    return reported().evict_bytes(request["weights_in"]) if asked is None else asked
+
+
 def _runners(
     func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _Contestant]
 ) -> dict[str, Runner]:
@@ -210,9 +216,7 @@ def _held_bytes(func: relax.Function) -> int:
     return _CONSTANTS_HELD * constants + sum(nbytes_of(param) for param in func.params[:lifted])
 
 
-def _built(
-    func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
-) -> _Contestant:
+def _built(func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target) -> _Contestant:
     """The kernel, made here or read from the ``library`` in which another machine has sent it."""
     try:
         if "library" in asked:

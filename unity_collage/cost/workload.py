@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from tvm import relax
 
 from ..annotations import Cost
+from .caches import reported
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,21 @@ def overheads_of(model: CostModel, backends: Sequence[str]) -> Overheads:
     if isinstance(model, Charging):
         return model.overheads(backends)
     return Overheads(model.launch_seconds())
+
+
+@runtime_checkable
+class Placing(Protocol):
+    """A cost model that knows where a network finds its weights on the machine of its prices."""
+
+    def weights_in(self, constant_bytes: int) -> str:
+        """``L2``, ``L3`` or ``memory``, for a network with so many bytes of constants."""
+        ...
+
+
+def weights_in(model: CostModel, constant_bytes: int) -> str:
+    """What ``model`` says of it, or what this machine's reported caches do."""
+    placing = model if isinstance(model, Placing) else reported()
+    return placing.weights_in(constant_bytes)
 
 
 Progress = Callable[[int, int, str], None]

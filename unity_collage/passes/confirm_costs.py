@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, Cost, Costs
+from ..annotations import CANDIDATES, COSTS, Cost
 from ..cost.measured import MeasuredCost
 from ..cost.workload import CostModel, Workload
 from ..graph import DataflowGraph
@@ -55,7 +55,7 @@ class ConfirmCosts:
     model: CostModel = field(default_factory=MeasuredCost)
     """The one that EstimateCosts has asked."""
     margin: float = 0.25
-    """A kernel is nearly in the plan if the best plan with it costs more by so much of the kernel's own price at most."""
+    """Nearly in the plan is a kernel if the best plan with it costs more by so much of the kernel's price at most."""
     sessions: int = 3
     """So often kernels are timed at most."""
 
@@ -66,7 +66,7 @@ class ConfirmCosts:
     def _confirmed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
         if not isinstance(self.model, Together) or not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
-        asked = {workload.key: workload for workload in workloads(func).values()}
+        asked = {workload.key: workload for workload in workloads(func, self.model).values()}
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
         estimated = confirmed = COSTS.read(func)
         timed: set[str] = set()

@@ -18,9 +18,8 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
-from ..cost.caches import weights_in
 from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Overheads, Workload, overheads_of
+from ..cost.workload import CostModel, Overheads, Workload, overheads_of, weights_in
 from ..errors import CollageError
 from ..graph import DataflowGraph, Signatures
 from ..schedule.tuned import SCHEDULES
@@ -43,7 +42,9 @@ class EstimateCosts:
     """So many schedules MetaSchedule tries for each kernel of TVM that could then be part of a cheaper plan."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        questions = {gvar: workloads(func) for gvar, func in mod.functions_items() if _has_candidates(func)}
+        questions = {
+            gvar: workloads(func, self.model) for gvar, func in mod.functions_items() if _has_candidates(func)
+        }
         prices = self.model.prices([w for asked in questions.values() for w in asked.values()])
         _warn_if_nothing_is_priced(prices)
         backends = dict.fromkeys(w.backend for asked in questions.values() for w in asked.values())
@@ -83,11 +84,11 @@ def _has_candidates(func: ir.BaseFunc) -> bool:
     return isinstance(func, relax.Function) and CANDIDATES.on(func)
 
 
-def workloads(func: relax.Function) -> dict[int, Workload]:
-    """The question that each candidate of ``func`` asks, by candidate id; equal ones share a value."""
+def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
+    """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value."""
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
-    place = weights_in(constant_bytes(func))
+    place = weights_in(model, constant_bytes(func))
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):

@@ -50,7 +50,7 @@ def lazy_costs(
     ``solve`` is no exact search, or if less is measured because fusion is assumed to pay
     (:class:`LazySearch`). Raises NoCover.
     """
-    asked = workloads(func)
+    asked = workloads(func, model)
     by_key = {workload.key: workload for workload in asked.values()}
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     charged = overheads_of(model, list(dict.fromkeys(workload.backend for workload in asked.values())))

@@ -163,7 +163,7 @@ class SearchPartition:
         merged = merged_candidates(graph, plan, first_id=1 + max((c.id for c in known_ones), default=0))
         if not merged:
             return None
-        asked = workloads(CANDIDATES.write(func, tuple(merged)))
+        asked = workloads(CANDIDATES.write(func, tuple(merged)), self.estimator)
         prices = {**costs.prices, **self.estimator.prices(list(asked.values()))}
         keys = {**costs.keys, **{candidate: workload.key for candidate, workload in asked.items()}}
         more = replace(costs, prices=prices, keys=keys)

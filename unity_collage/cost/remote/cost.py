@@ -13,6 +13,7 @@ from tvm.target import Target
 from ...annotations import Cost
 from ...errors import CollageError
 from ...target import current_target
+from ..caches import reported
 from ..fingerprint import parts, price_fingerprint
 from ..measured import MeasuredCost
 from ..questions import Circumstances, Client
@@ -61,6 +62,10 @@ class RemoteCost(MeasuredCost):
         """The processor of the servers, with all its instruction sets and their number of threads."""
         return Target(json.loads(self._client().facts("", "")["target"]))
 
+    def weights_in(self, constant_bytes: int) -> str:
+        """By the caches that this machine reports: servers do not say what they have."""
+        return reported().weights_in(constant_bytes)
+
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Nothing is known of what the servers can do at most: all are 0."""
         return {workload.key: 0.0 for workload in workloads}
@@ -102,7 +107,9 @@ class RemoteCost(MeasuredCost):
             there = said(backend)
             return there.get("reason") or _made_here(there["fingerprint"], target, self)
 
-        return Circumstances(target, fingerprint, lambda backend: said(backend).get("version", ""))
+        return Circumstances(
+            target, fingerprint, lambda _place: None, lambda backend: said(backend).get("version", "")
+        )
 
 
 def _made_here(there: str, target: Target, model: MeasuredCost) -> str:

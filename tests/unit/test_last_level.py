@@ -1,0 +1,45 @@
+"""How much of the third-level cache is there: found on curves, measured once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unity_collage.cost import last_level
+from unity_collage.cost.caches import Caches, reported
+from unity_collage.cost.database import CostDatabase
+from unity_collage.cost.last_level import knee
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        (
+            {4: 21.5, 8: 21.0, 12: 21.5, 16: 19.2, 24: 13.1, 64: 10.4, 96: 5.4, 256: 10.5},
+            16,
+        ),  # 105 MiB it was told
+        ({4: 30.0, 32: 30.0, 64: 29.0, 128: 9.0}, 64),
+        ({4: 11.0, 32: 10.5, 128: 10.0}, None),  # nothing is faster than memory
+        ({4: 30.0, 8: 9.0, 16: 25.0, 128: 9.0}, 4),  # what is found behind a slow one is noise
+    ],
+)
+def test_the_knee_of_a_curve(rates: dict[int, float], expected: int | None) -> None:
+    assert knee(list(rates.items())) == expected
+
+
+def test_what_is_known_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    monkeypatch.setattr(last_level.subprocess, "run", lambda *_, **__: pytest.fail("measured"))
+    assert last_level.caches(database, locked=True) == reported()
+    last_level.remember(database, 16 * MIB)
+    assert last_level.caches(database) == Caches(reported().l2_bytes, 16 * MIB)
+
+
+def test_a_measured_cache_is_no_larger_than_what_is_reported(tmp_path: Path) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite")
+    found = last_level.caches(database)
+    assert reported().l2_bytes <= found.l3_bytes <= max(reported().l2_bytes, reported().l3_bytes)
+    assert last_level.caches(database) == found
