@@ -1,9 +1,10 @@
-"""All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and float32.
+"""All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and precision.
 
-usage: zoo.py [--unseen] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
+usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
               [--database FILE] [--refine] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
 
-``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them.
+``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16`` is
+the league of bfloat16: ours compiled so against what OpenVINO does where nobody asks for float32.
 
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
@@ -41,10 +42,14 @@ from unity_collage.refine import Refinement
 from unity_collage.report.text import duration
 from unity_collage.testing import models
 
-AGAINST = ("onnxruntime", "openvino")
 STOCK = "stock-tvm"
-PEERS_F32 = ("onnxruntime", "openvino", STOCK)
-"""What ours has to be faster than: runtimes of others, in float32."""
+REFERENCE = "onnxruntime"
+"""Whose outputs ours are compared with; float32 in any league."""
+
+LEAGUES = {"f32": ("onnxruntime", "openvino", STOCK), "bf16": ("openvino-default",)}
+"""By precision, what ours has to be faster than: runtimes of others."""
+
+AGAINST = {"f32": ("onnxruntime", "openvino"), "bf16": (REFERENCE, "openvino-default")}
 
 
 def main(arguments: list[str]) -> None:
@@ -54,6 +59,8 @@ def main(arguments: list[str]) -> None:
     known: dict[str, Any] = {"models": {}}
     if options.json and Path(options.json).exists():
         known = json.loads(Path(options.json).read_text())
+    if known.setdefault("precision", options.precision) != options.precision:
+        raise SystemExit(f"{options.json} holds results in {known['precision']}: name another file")
     known |= {
         "threads": uc.num_threads(),
         "target": str(uc.host_target()),
@@ -70,7 +77,7 @@ def main(arguments: list[str]) -> None:
     if options.plot:
         _plot(known, options.plot)
     if options.roofline:
-        roofline.plot(known, PEERS_F32, options.roofline)
+        roofline.plot(known, LEAGUES[options.precision], options.roofline)
 
 
 def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> dict[str, Any]:
@@ -80,7 +87,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     print(f"{name}: compiling", file=sys.stderr, flush=True)
     begin = time.perf_counter()
     refine = Refinement() if options.refine else None
-    program = uc.compile(model, database=database, refine=refine)
+    program = uc.compile(model, database=database, refine=refine, precision=options.precision)
     row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin, "missing": {}}
     plans = list((program.plan or {}).values())
     row["predicted_seconds"] = sum(plan["seconds"] for plan in plans)
@@ -95,7 +102,8 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
         entries = {OURS: (OURS, ours)} | {peer: (peer, source) for peer in options.against}
         for backend in options.forced:
             entries[f"{backend} forced"] = (OURS, Path(folder) / f"{backend}.so")
-            uc.compile(model, backends=[backend], database=database).save(entries[f"{backend} forced"][1])
+            forced = uc.compile(model, backends=[backend], database=database, precision=options.precision)
+            forced.save(entries[f"{backend} forced"][1])
         contestants: dict[str, Contestant] = {}
         for entry, (runner, path) in entries.items():
             try:
@@ -109,8 +117,8 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
         if STOCK in contestants:
             row["seconds"][STOCK] = [statistics.median(contestants[STOCK](0.0))]
         outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
-    if "onnxruntime" in outputs:
-        pairs = zip(outputs[OURS], outputs["onnxruntime"], strict=True)
+    if REFERENCE in outputs:
+        pairs = zip(outputs[OURS], outputs[REFERENCE], strict=True)
         row["error"] = float(np.max([_error(got, expected) for got, expected in pairs]))  # NaN stays one
     return row
 
@@ -119,8 +127,8 @@ def _error(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got - expected).max() / max(float(np.ptp(expected)), 1e-30))
 
 
-def ratios_of(row: dict[str, Any]) -> dict[str, list[float]]:
-    """For each peer, the ratio to ours in each round; ``best``: of the fastest peer of float32 by median."""
+def ratios_of(row: dict[str, Any], precision: str) -> dict[str, list[float]]:
+    """For each peer, the ratio to ours in each round; ``best``: of the fastest peer of the league by median."""
     seconds = row["seconds"]
     ours = seconds[OURS]
     ratios = {
@@ -128,7 +136,7 @@ def ratios_of(row: dict[str, Any]) -> dict[str, list[float]]:
         for peer, found in seconds.items()
         if peer != OURS
     }
-    fair = {peer: found for peer, found in ratios.items() if peer in PEERS_F32}
+    fair = {peer: found for peer, found in ratios.items() if peer in LEAGUES[precision]}
     if fair:
         ratios["best"] = min(fair.values(), key=statistics.median)
     return ratios
@@ -144,7 +152,7 @@ def table_of(known: dict[str, Any]) -> Table:
     )
     best: list[float] = []
     for name, row in sorted(known["models"].items()):
-        ratios = ratios_of(row)
+        ratios = ratios_of(row, known["precision"])
         cells = [
             name,
             f"{row['compile_seconds']:.0f} s",
@@ -179,7 +187,7 @@ def _plot(known: dict[str, Any], path: str) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
-    rows = {name: ratios_of(row) for name, row in sorted(known["models"].items())}
+    rows = {name: ratios_of(row, known["precision"]) for name, row in sorted(known["models"].items())}
     peers = [
         peer for peer in dict.fromkeys(p for r in rows.values() for p in r) if peer not in ("best", STOCK)
     ]
@@ -203,7 +211,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--unseen", action="store_true", help="the networks of unseen/ in place of the zoo")
     everything = [*networks.names(False), *networks.names(True)]
     parser.add_argument("--models", nargs="+", choices=everything, metavar="NAME")
-    parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS), default=list(AGAINST))
+    parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS))
+    parser.add_argument("--precision", choices=sorted(LEAGUES), default="f32")
     parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each runtime in each round")
@@ -214,7 +223,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json")
     parser.add_argument("--plot", metavar="FILE.svg", help="how many times faster, by model and peer")
     parser.add_argument("--roofline", metavar="FILE.svg", help="rates under the roofs of the machine")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.against is None:
+        options.against = list(AGAINST[options.precision])
+    return options
 
 
 if __name__ == "__main__":
