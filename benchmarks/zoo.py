@@ -1,7 +1,7 @@
 """All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and precision.
 
-usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...] [--models NAME ...]
-              [--database FILE] [--refine] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
+usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...]
+              [--models NAME ...] [--database FILE] [--refine] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
 
 ``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16`` is
 the league of bfloat16: ours compiled so against what OpenVINO does where nobody asks for float32.

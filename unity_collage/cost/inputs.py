@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -78,12 +79,18 @@ def edge_inputs(
 
 
 def _inputs(func: relax.Function, seed: int, count: int, draw: Draw) -> list[np.ndarray]:
-    """Arrays for the first ``count`` parameters."""
-    rng, domain = np.random.default_rng(seed), _domain(func)
+    """Arrays for the first ``count`` parameters.
+
+    The first parameter of a shape is the same in all functions, so is the second: a product that many functions begin
+    with then has the same operands in all of them, and its reference is computed once.
+    """
+    domain, seen = _domain(func), Counter[tuple[int, ...]]()
     arrays: list[np.ndarray] = []
     for param in func.params[:count]:
         shape = tuple(int(extent) for extent in param.ty.shape.values)
         dtype = np.dtype(str(param.ty.dtype))
+        rng = np.random.default_rng((seed, seen[shape], *shape))
+        seen[shape] += 1
         arrays.append(draw(rng, shape, dtype, param, domain).astype(dtype))
     return arrays
 

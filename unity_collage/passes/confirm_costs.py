@@ -56,7 +56,7 @@ class ConfirmCosts:
     """The one that EstimateCosts has asked."""
     margin: float = 0.25
     """Nearly in the plan is a kernel if the best plan with it costs more by so much of the kernel's price at most."""
-    sessions: int = 3
+    sessions: int = 2
     """So often kernels are timed at most."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
