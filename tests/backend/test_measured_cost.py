@@ -20,6 +20,7 @@ from unity_collage.cost.method import Method
 from unity_collage.cost.refusal import Refusal
 from unity_collage.cost.storage.rows import Kind
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.passes.estimate_costs import workloads
 
 QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0, max_seconds=60.0)
 
@@ -51,6 +52,30 @@ def test_every_candidate_gets_a_price_once_and_then_comes_from_the_database(tmp_
     assert sum(bool(label) for label in asked) == len({key.split(":")[1] for key in first.prices})
     assert first.launch_seconds == again.launch_seconds > 0
     assert not database.quarantine_entries()
+
+
+def test_what_is_timed_together_is_kept_as_one_answer(tmp_path) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    with uc.host_target(), MeasuredCost(database, method=QUICK) as model:
+        func = AnnotateCandidates(("onednn", "tvm"))(layer())["main"]
+        asked = list({workload.key: workload for workload in workloads(func, model).values()}.values())
+        model.prices(asked)
+        found, again = model.together(asked), model.together(asked[::-1])
+    assert set(found) == {workload.key for workload in asked}
+    assert all(0 < cost.low <= cost.seconds <= cost.high and cost.runs >= 5 for cost in found.values())
+    assert {key: cost.seconds for key, cost in again.items()} == {key: c.seconds for key, c in found.items()}
+    assert {cost.origin for cost in again.values()} == {"database"}
+    with uc.host_target(), MeasuredCost(database, method=QUICK, locked=True) as locked:
+        assert locked.together(asked) == again
+        assert locked.together(asked[1:]) == {}
+
+
+def test_another_worker_builds_what_it_times_together(tmp_path) -> None:
+    with uc.host_target(), MeasuredCost(uc.CostDatabase(tmp_path / "costs.sqlite"), method=QUICK) as model:
+        func = AnnotateCandidates(("onednn", "tvm"))(layer())["main"]
+        found = model.together(list(workloads(func, model).values()))
+    assert found
+    assert all(cost.seconds > 0 for cost in found.values())
 
 
 @pytest.fixture(scope="module")
