@@ -6,10 +6,12 @@ query and key, which is no kernel alone, and grows by what stands behind it unti
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tvm import ir, relax
 
+from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.program import Step, View
 from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_static
 from ..native.views import broadcast
@@ -20,7 +22,7 @@ PRIMITIVE = "attention"
 def attention(call: relax.Call) -> Step | str:
     """The product of queries and keys as the beginning of an attention, or the reason why it is none."""
     query, key = call.args
-    if reason := _why_not("query", query) or _why_not("key", key) or _why_not("product", call):
+    if reason := _why_not("query", query) or _why_not("key", key) or _why_not("product", call, types={WIDE}):
         return reason
     if isinstance(query, ir.GenericConst) or isinstance(key, ir.GenericConst):
         return "a factor is constant, an attention's are queries and keys"
@@ -35,11 +37,13 @@ def attention(call: relax.Call) -> Step | str:
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
-    """The attention with its scale, mask, softmax or values, ``call``, whose ``args[operand]`` is its result so far."""
+    """The attention with ``call`` behind it, whose ``args[operand]`` is its result: scale, mask, softmax, values, cast."""
+    if is_cast(call):
+        return _rounded(step, call)
     make = _PARTS.get(op_name(call))
     if make is None or step.arg("value") is not None:
         return f"attention has no {op_name(call).removeprefix('relax.')} there"
-    if dtype_of(call) != "float32":
+    if dtype_of(call) != WIDE:
         return "the operator changes the dtype"
     return make(step, call, operand)
 
@@ -88,6 +92,15 @@ def _normalized(step: Step, call: relax.Call, _operand: int) -> Step | str:
     return replace(step.with_attrs(softmax=True), args=_made_by(step, call))
 
 
+def _rounded(step: Step, call: relax.Call) -> Step | str:
+    """The shares, which the kernel keeps in float32 in any case, or the result."""
+    if step.arg("value") is not None:
+        return write_narrowed(step, call)
+    if not step.attr("softmax") or dtype_of(call) not in FLOATS:
+        return "the scores are stored in another type"
+    return replace(step, args=_made_by(step, call))
+
+
 def _with_values(step: Step, call: relax.Call, operand: int) -> Step | str:
     value = call.args[1]
     if operand != 0 or not step.attr("softmax"):
@@ -120,16 +133,19 @@ def _repeated(value: relax.Expr, wanted: tuple[int, ...]) -> View:
     """A tensor as a view of shape ``wanted``, to which it can be broadcast."""
     strides = broadcast(static_shape(value), wanted)
     assert strides is not None
-    return View(value, wanted, strides, "float32")
+    return View(value, wanted, strides, dtype_of(value))
 
 
 def _are_neighbours(view: View, axis: int) -> bool:
     return view.dims[axis] == 1 or view.strides[axis] == 1
 
 
-def _why_not(what: str, value: relax.Expr, least: int = 2) -> str | None:
-    if dtype_of(value) != "float32":
-        return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
+def _why_not(
+    what: str, value: relax.Expr, least: int = 2, types: Collection[str] = FLOATS
+) -> str | None:
+    if dtype_of(value) not in types:
+        needed = " and ".join(sorted(types, reverse=True))
+        return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes {needed}"
     if reason := why_not_static(what, value):
         return reason
     return f"{what} is a vector" if len(static_shape(value)) < least else None

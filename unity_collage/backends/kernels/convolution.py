@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tvm import ir, relax
 
+from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.program import PostOp, Step, View
 from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
 from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
@@ -42,7 +43,9 @@ def convolution(primitive: str, call: relax.Call) -> Step | str:
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or why not."""
-    if shape_of(call) != shape_of(call.args[operand]) or dtype_of(call) != "float32":
+    if is_cast(call):
+        return write_narrowed(step, call)
+    if shape_of(call) != shape_of(call.args[operand]) or dtype_of(call) != WIDE:
         return "the operator changes shape or dtype of the result"
     function = function_of(call, operand)
     if not isinstance(function, str):
@@ -75,11 +78,15 @@ def checked(step: Step | str) -> Step | str:
 
 
 def _why_not(call: relax.Call) -> str | None:
-    for what, value in (("data", call.args[0]), ("weights", call.args[1]), ("result", call)):
-        if dtype_of(value) != "float32":
-            return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
+    for what, value in (("data", call.args[0]), ("weights", call.args[1])):
+        if dtype_of(value) not in FLOATS:
+            return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32 and bfloat16"
         if reason := why_not_static(what, value):
             return reason
+    if reason := why_not_static("result", call):
+        return reason
+    if dtype_of(call) != WIDE:
+        return f"the sums are {dtype_of(call) or 'of unknown dtype'}, the kernel's are float32"
     if not isinstance(call.args[1], ir.GenericConst):
         return "the weights are no constant, and they are packed once, at load"
     return "the filters are dilated" if any(extent != 1 for extent in attrs_of(call).dilation) else None
@@ -88,7 +95,7 @@ def _why_not(call: relax.Call) -> str | None:
 def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
     """One number a channel added first is the bias; a tensor like the result is a post-operation."""
     other, algorithm = call.args[1 - operand], _BINARY[op_name(call)]
-    if dtype_of(other) != "float32" or shape_of(other) is None or other == call.args[operand]:
+    if dtype_of(other) != WIDE or shape_of(other) is None or other == call.args[operand]:
         return "the other operand is no other tensor of float32 with a static shape"
     strides = broadcast(static_shape(other), static_shape(call))
     view = None if strides is None else remap(step.result, static_shape(call), strides, other)

@@ -8,7 +8,8 @@ from functools import partial
 
 from tvm import relax
 
-from ..native.absorb import LAYOUT_CHANGES, read_through, write_through
+from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
+from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, Step, programs_json
@@ -25,14 +26,14 @@ class Algorithm:
 
     step: Callable[[relax.Call], Step | str]
     anchor: str = "relax.nn.conv2d"
-    taken_in: frozenset[str] = frozenset()
+    taken_in: frozenset[str] = frozenset({CAST})
     """Operators before it that are never worth a kernel of their own."""
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     **{f"kernels.winograd{tile}": Algorithm(partial(winograd, tile=tile)) for tile in TILES},
     "kernels.grouped": Algorithm(grouped),
-    "kernels.attention": Algorithm(attention.attention, "relax.matmul", LAYOUT_CHANGES),
+    "kernels.attention": Algorithm(attention.attention, "relax.matmul", LAYOUT_CHANGES | {CAST}),
 }
 """By label. What may stand behind and before a step follows from its family."""
 
@@ -62,8 +63,8 @@ def _family(step: Step) -> Family:
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
-    """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
-    return _checked(read_through(step, value, producer))
+    """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
+    return _checked((read_widened if is_cast(producer) else read_through)(step, value, producer))
 
 
 def absorbed_output(step: Step, call: relax.Call) -> Step | str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..native.casts import FLOATS
 from ..native.program import Step, View
 from ..native.values import dtype_of, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
 
 FLOAT32 = frozenset({"float32"})
-FLOATS = frozenset({"bfloat16", "float32"})
 
 TYPES: dict[str, frozenset[str]] = {
     "convolution": FLOATS,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tvm import relax
 
 from ..native.absorb import RESHAPES, read_through, write_through
+from ..native.casts import is_cast
 from ..native.lowering import Tables, lower_functions
 from ..native.program import Step
 from ..native.values import op_name
@@ -54,7 +55,7 @@ def step(call: relax.Call) -> Step | str:
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or why not."""
     return _checked(
-        casts.write_narrowed(step, call) if casts.is_cast(call) else post_ops.fused(step, call, operand)
+        casts.write_narrowed(step, call) if is_cast(call) else post_ops.fused(step, call, operand)
     )
 
 
@@ -62,7 +63,7 @@ def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step 
     """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
     return _checked(
         casts.read_widened(step, value, producer)
-        if casts.is_cast(producer)
+        if is_cast(producer)
         else read_through(step, value, producer)
     )
 
@@ -88,7 +89,7 @@ def _checked(made: Step | str) -> Step | str:
 
 
 def _copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
-    return casts.copy(value, producer) if casts.is_cast(producer) else shape.copy(value, producer)
+    return casts.copy(value, producer) if is_cast(producer) else shape.copy(value, producer)
 
 
 _TABLES = Tables(step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn)

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 
+#include "kernels/numbers.h"
+
 namespace collage::kernels {
 
-// What the heads have in common. Strides count floats; the numbers of one query and one value are neighbours.
+// What the heads have in common. Strides count numbers; the numbers of one query and one value are neighbours.
 struct AttentionShape {
   int64_t rows, keys;
   // Numbers in a query or key, and in a value.
@@ -30,8 +32,7 @@ struct AttentionShape {
 
 // Where the tensors of one head begin; no mask is null.
 struct AttentionHead {
-  const float *query, *key, *value, *mask;
-  float* result;
+  Numbers query, key, value, mask, result;
 };
 
 struct AttentionKernels {

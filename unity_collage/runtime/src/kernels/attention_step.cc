@@ -55,11 +55,11 @@ int64_t RowStride(const View& view) { return view.strides[view.dims.size() - 2];
 bool HasNeighbours(const View& view) { return Columns(view) == 1 || view.strides.back() == 1; }
 
 AttentionStep::AttentionStep(const Step& step, int threads)
-    : query_(NeedFloats(step, "query")),
-      key_(NeedFloats(step, "key")),
-      value_(NeedFloats(step, "value")),
-      result_(NeedFloats(step, "dst")) {
-  if (step.args.count("mask") != 0) mask_ = NeedFloats(step, "mask");
+    : query_(NeedNumbers(step, "query")),
+      key_(NeedNumbers(step, "key")),
+      value_(NeedNumbers(step, "value")),
+      result_(NeedNumbers(step, "dst")) {
+  if (step.args.count("mask") != 0) mask_ = NeedNumbers(step, "mask");
   if (!step.post_ops.empty()) TVM_FFI_THROW(ValueError) << "attention has no post-ops";
   CheckDims();
   CheckStrides();
@@ -128,15 +128,15 @@ void AttentionStep::ReadShape(float scale) {
 
 AttentionHead AttentionStep::Head(std::byte* const* buffers, int64_t head) const {
   const auto at = [&](const View& view) {
-    float* first = FloatsAt(view, buffers);
-    int64_t left = head;
+    int64_t offset = 0, left = head;
     for (size_t axis = view.dims.size() - 2; axis-- > 0;) {
-      first += left % view.dims[axis] * view.strides[axis];
+      offset += left % view.dims[axis] * view.strides[axis];
       left /= view.dims[axis];
     }
-    return first;
+    return NumbersAt(view, buffers, offset);
   };
-  return {at(query_), at(key_), at(value_), mask_.has_value() ? at(*mask_) : nullptr, at(result_)};
+  const Numbers none{nullptr, false};
+  return {at(query_), at(key_), at(value_), mask_.has_value() ? at(*mask_) : none, at(result_)};
 }
 
 // Blocks of rows [from, to), counted through all heads.

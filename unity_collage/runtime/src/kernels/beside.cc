@@ -7,21 +7,24 @@
 
 #include "base/dtype.h"
 #include "base/pool.h"
+#include "kernels/step.h"
 
 namespace collage::kernels {
 namespace {
 
 // Fewer bytes than this take less time than waking a second thread.
-constexpr int64_t kWorthSharing = 16 << 10;
+constexpr int64_t kBytesWorthSharing = 16 << 10;
 
 void CheckRows(const std::string& name, const View& view) {
-  const bool matrix = DTypeName(view.dtype) == "float32" && view.dims.size() == 2;
-  if (!matrix || (view.dims[1] > 1 && view.strides[1] != 1))
-    TVM_FFI_THROW(ValueError) << "'" << name << "' is no matrix of float32 with contiguous rows";
+  CheckNumbers(name, view);
+  if (view.dims.size() != 2 || (view.dims[1] > 1 && view.strides[1] != 1))
+    TVM_FFI_THROW(ValueError) << "'" << name << "' is no matrix with contiguous rows";
 }
 
+int64_t RowBytes(const View& view) { return view.dims[1] * ItemSize(view.dtype); }
+
 std::byte* Row(const View& view, std::byte* const* buffers, int64_t row) {
-  return buffers[view.buffer] + view.offset + row * view.strides[0] * static_cast<int64_t>(sizeof(float));
+  return buffers[view.buffer] + view.offset + row * view.strides[0] * ItemSize(view.dtype);
 }
 
 }  // namespace
@@ -36,12 +39,12 @@ Beside::Beside(const Step& step, int threads) : threads_(1) {
       TVM_FFI_THROW(ValueError) << "'" << name << "' or its result is missing";
     CheckRows(name, source->second);
     CheckRows("dst_" + name, result->second);
-    if (source->second.dims != result->second.dims)
-      TVM_FFI_THROW(ValueError) << "'" << name << "' and its result have different dims";
-    nbytes += source->second.dims[0] * source->second.dims[1] * static_cast<int64_t>(sizeof(float));
+    if (source->second.dims != result->second.dims || !SameDType(source->second.dtype, result->second.dtype))
+      TVM_FFI_THROW(ValueError) << "'" << name << "' and its result have different dims or types";
+    nbytes += source->second.dims[0] * RowBytes(source->second);
     copies_.push_back({source->second, result->second});
   }
-  if (nbytes >= kWorthSharing) threads_ = threads;
+  if (nbytes >= kBytesWorthSharing) threads_ = threads;
 }
 
 // Every thread takes as many rows of each tensor: those of one row of the whole lie side by side.
@@ -51,7 +54,7 @@ void Beside::Run(std::byte* const* buffers) const {
     for (const auto& [source, result] : copies_) {
       const int64_t rows = source.dims[0];
       for (int64_t row = rows * thread / threads_; row < rows * (thread + 1) / threads_; ++row)
-        std::memcpy(Row(result, buffers, row), Row(source, buffers, row), source.dims[1] * sizeof(float));
+        std::memcpy(Row(result, buffers, row), Row(source, buffers, row), RowBytes(source));
     }
   });
 }

@@ -11,8 +11,8 @@ namespace collage::kernels {
 
 class Beside {
  public:
-  // The pairs "beside0" and "dst_beside0", ... of a step: matrices of float32 with contiguous rows, both of
-  // one shape.
+  // The pairs "beside0" and "dst_beside0", ... of a step: matrices with contiguous rows, both of one
+  // type, float32 or bfloat16, and one shape.
   Beside(const Step& step, int threads);
 
   // buffers[i] is the first byte of buffer i in this call.

@@ -4,6 +4,7 @@
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/dtype.h"
@@ -11,7 +12,7 @@
 namespace collage::kernels {
 namespace {
 
-// Floats from one pixel of N, C, H, W to the next: the channels, or more in a slice of a wider tensor.
+// Numbers from one pixel of N, C, H, W to the next: the channels, or more in a slice of a wider tensor.
 int64_t PixelOf(const View& view) {
   if (view.dims.size() != 4) return 0;
   const int64_t width = view.dims[3], height = view.dims[2];
@@ -36,14 +37,14 @@ void CheckImages(const std::string& name, const View& view, int64_t pixel) {
 PostOpCode CodeOf(const PostOp& post_op) {
   const std::string algorithm = post_op.attrs.Text("algorithm");
   const float alpha = post_op.attrs.FloatOr("alpha", 0), beta = post_op.attrs.FloatOr("beta", 0);
-  if (post_op.kind == "binary" && algorithm == "add") return {PostOpCode::kAdd, 0, 0, nullptr};
-  if (post_op.kind == "binary" && algorithm == "mul") return {PostOpCode::kMultiply, 0, 0, nullptr};
-  if (post_op.kind == "eltwise" && algorithm == "clip") return {PostOpCode::kClip, alpha, beta, nullptr};
+  if (post_op.kind == "binary" && algorithm == "add") return {PostOpCode::kAdd, 0, 0, {}};
+  if (post_op.kind == "binary" && algorithm == "mul") return {PostOpCode::kMultiply, 0, 0, {}};
+  if (post_op.kind == "eltwise" && algorithm == "clip") return {PostOpCode::kClip, alpha, beta, {}};
   if (post_op.kind == "eltwise" && algorithm == "relu" && alpha == 0)
-    return {PostOpCode::kClip, 0, std::numeric_limits<float>::infinity(), nullptr};
-  if (post_op.kind == "eltwise" && algorithm == "relu") return {PostOpCode::kLeaky, alpha, 0, nullptr};
-  if (post_op.kind == "eltwise" && algorithm == "logistic") return {PostOpCode::kSigmoid, 0, 0, nullptr};
-  if (post_op.kind == "eltwise" && algorithm == "swish") return {PostOpCode::kSwish, alpha, 0, nullptr};
+    return {PostOpCode::kClip, 0, std::numeric_limits<float>::infinity(), {}};
+  if (post_op.kind == "eltwise" && algorithm == "relu") return {PostOpCode::kLeaky, alpha, 0, {}};
+  if (post_op.kind == "eltwise" && algorithm == "logistic") return {PostOpCode::kSigmoid, 0, 0, {}};
+  if (post_op.kind == "eltwise" && algorithm == "swish") return {PostOpCode::kSwish, alpha, 0, {}};
   TVM_FFI_THROW(ValueError) << "the kernels have no post-op " << post_op.kind << " " << algorithm;
   TVM_FFI_UNREACHABLE();
 }
@@ -51,9 +52,9 @@ PostOpCode CodeOf(const PostOp& post_op) {
 }  // namespace
 
 Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
-    : source_(NeedFloats(step, "src")),
-      result_(NeedFloats(step, "dst")),
-      weights_view_(NeedFloats(step, "weights")),
+    : source_(NeedNumbers(step, "src")),
+      result_(NeedNumbers(step, "dst")),
+      weights_view_(NeedNumbers(step, "weights")),
       result_pixel_(PixelOf(result_)),
       beside_(step, threads) {
   CheckImages("src", source_, source_.dims.size() == 4 ? source_.dims[1] : 0);
@@ -67,9 +68,27 @@ Convolution::Convolution(const Program& program, const Step& step, const std::by
     TVM_FFI_THROW(ValueError) << "the dims are not those of a convolution with filters of 3x3";
   const Buffer& buffer = program.buffers[weights_view_.buffer];
   if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is no constant";
-  filters_ = reinterpret_cast<const float*>(constants + buffer.where + weights_view_.offset);
+  ReadFilters(buffer, constants);
   ReadBias(step);
   ReadPostOps(step);
+}
+
+void Convolution::ReadFilters(const Buffer& buffer, const std::byte* constants) {
+  const std::byte* first = constants + buffer.where + weights_view_.offset;
+  if (DTypeName(weights_view_.dtype) == "float32") {
+    filters_ = reinterpret_cast<const float*>(first);
+    return;
+  }
+  int64_t last = 0;
+  for (size_t axis = 0; axis < weights_view_.dims.size(); ++axis)
+    last += (weights_view_.dims[axis] - 1) * weights_view_.strides[axis];
+  widened_.resize(last + 1);
+  for (int64_t i = 0; i <= last; ++i) {
+    uint32_t bits = 0;  // a bfloat16 is the upper half of a float32
+    std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, first + 2 * i, 2);
+    std::memcpy(&widened_[i], &bits, sizeof(bits));
+  }
+  filters_ = widened_.data();
 }
 
 void Convolution::ReadBias(const Step& step) {
@@ -87,19 +106,20 @@ void Convolution::ReadPostOps(const Step& step) {
     post_ops_.push_back(CodeOf(post_op));
     operands_.push_back(post_op.arg.value_or(result_));
     if (!post_op.arg.has_value()) continue;
+    CheckNumbers("operand", *post_op.arg);
     CheckImages("operand", *post_op.arg, result_pixel_);
-    if (post_op.arg->dims != result_.dims || !SameDType(post_op.arg->dtype, result_.dtype))
-      TVM_FFI_THROW(ValueError) << "an operand is not like the result";
+    if (post_op.arg->dims != result_.dims)
+      TVM_FFI_THROW(ValueError) << "an operand has not the result's dims";
   }
 }
 
 void Convolution::Run(std::byte* const* buffers, std::byte* scratch) const {
   Call call;
-  call.source = FloatsAt(source_, buffers);
-  call.result = FloatsAt(result_, buffers);
+  call.source = NumbersAt(source_, buffers);
+  call.result = NumbersAt(result_, buffers);
   for (size_t i = 0; i < post_ops_.size(); ++i) {
     call.post_ops[i] = post_ops_[i];
-    call.post_ops[i].operand = FloatsAt(operands_[i], buffers);
+    call.post_ops[i].operand = NumbersAt(operands_[i], buffers);
   }
   call.finish = {bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr, call.post_ops,
                  static_cast<int64_t>(post_ops_.size())};

@@ -17,8 +17,7 @@ namespace collage::kernels {
 constexpr size_t kMaxPostOps = 8;
 // Addresses of one run.
 struct Call {
-  const float* source;
-  float* result;
+  Numbers source, result;
   PostOpCode post_ops[kMaxPostOps];
   Finish finish;
 };
@@ -34,12 +33,14 @@ class Convolution : public PreparedStep {
   virtual void Compute(const Call& call, float* scratch) const = 0;
 
   View source_, result_, weights_view_;
+  // Where the view of the weights begins.
   const float* filters_;
   int64_t pad_top_, pad_left_;
-  // Floats from one pixel of the result to the next.
+  // Numbers from one pixel of the result to the next.
   int64_t result_pixel_;
 
  private:
+  void ReadFilters(const Buffer& buffer, const std::byte* constants);
   void ReadBias(const Step& step);
   void ReadPostOps(const Step& step);
 
@@ -48,6 +49,8 @@ class Convolution : public PreparedStep {
   // By post-op; only those with an operand are read.
   std::vector<View> operands_;
   Beside beside_;
+  // Filters that were given as bfloat16.
+  std::vector<float> widened_;
 };
 
 AlignedBuffer Zeros(int64_t count);

@@ -3,13 +3,15 @@
 
 #include <cstdint>
 
+#include "kernels/numbers.h"
+
 namespace collage::kernels {
 
 // Work on a result before it is stored. An operand lies as the result does.
 struct PostOpCode {
   enum Kind { kClip, kLeaky, kSigmoid, kSwish, kAdd, kMultiply } kind;
   float alpha, beta;
-  const float* operand;
+  Numbers operand;
 };
 
 struct Finish {

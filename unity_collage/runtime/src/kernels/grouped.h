@@ -16,7 +16,7 @@ struct GroupedShape {
   int64_t pad_top, pad_left;
   // Channels in a group: 2, 4, 8 or a multiple of 16.
   int64_t group;
-  // Floats from one pixel of the result to the next.
+  // Numbers from one pixel of the result to the next.
   int64_t result_pixel;
 };
 
@@ -26,8 +26,8 @@ struct GroupedKernels {
   // Rows [row, last_row) of the results of all images, vectors [from, to) of the channels. Weights lie as
   // [vectors][rows of a filter][inputs of a group][columns of a filter][lanes]; `zeros` holds as many as
   // there are channels.
-  using Rows = void (*)(const GroupedShape& shape, const float* source, const float* weights,
-                        const float* zeros, const Finish& finish, float* result, int64_t row,
+  using Rows = void (*)(const GroupedShape& shape, const Numbers& source, const float* weights,
+                        const float* zeros, const Finish& finish, const Numbers& result, int64_t row,
                         int64_t last_row, int64_t from, int64_t to);
 
   // The kernel for so many channels in a group and a stride of 1 or 2.

@@ -8,7 +8,9 @@ namespace {
 std::vector<const Kernels*> Runnable() {
   std::vector<const Kernels*> runnable;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f")) runnable.push_back(&kAvx512);
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl");
+  if (avx512) runnable.push_back(&kAvx512);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) runnable.push_back(&kAvx2);
 #endif
   runnable.push_back(&kPlain);

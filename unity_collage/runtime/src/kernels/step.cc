@@ -15,14 +15,44 @@ std::unique_ptr<PreparedStep> MakeStep(const Program& program, const Step& step,
   TVM_FFI_UNREACHABLE();
 }
 
-const View& NeedFloats(const Step& step, const std::string& name) {
+namespace {
+
+void CheckType(const std::string& name, const View& view, const char* needed, bool fits) {
+  if (!fits) {
+    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(view.dtype) << ", the kernels take "
+                              << needed;
+  }
+}
+
+const View& Need(const Step& step, const std::string& name) {
   const auto found = step.args.find(name);
   if (found == step.args.end()) TVM_FFI_THROW(ValueError) << "argument '" << name << "' is missing";
-  if (DTypeName(found->second.dtype) != "float32") {
-    TVM_FFI_THROW(ValueError) << "'" << name << "' is " << DTypeName(found->second.dtype)
-                              << ", the kernels take float32";
-  }
   return found->second;
+}
+
+bool IsFloat32(const View& view) { return view.dtype.code == kDLFloat && view.dtype.bits == 32; }
+bool IsNarrow(const View& view) { return view.dtype.code == kDLBfloat && view.dtype.bits == 16; }
+
+}  // namespace
+
+void CheckNumbers(const std::string& name, const View& view) {
+  CheckType(name, view, "float32 and bfloat16", IsFloat32(view) || IsNarrow(view));
+}
+
+const View& NeedNumbers(const Step& step, const std::string& name) {
+  const View& view = Need(step, name);
+  CheckNumbers(name, view);
+  return view;
+}
+
+const View& NeedFloats(const Step& step, const std::string& name) {
+  const View& view = Need(step, name);
+  CheckType(name, view, "float32", IsFloat32(view));
+  return view;
+}
+
+Numbers NumbersAt(const View& view, std::byte* const* buffers, int64_t index) {
+  return {buffers[view.buffer] + view.offset + index * ItemSize(view.dtype), IsNarrow(view)};
 }
 
 float* FloatsAt(const View& view, std::byte* const* buffers) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/program.h"
+#include "kernels/numbers.h"
 
 namespace collage::kernels {
 
@@ -37,10 +38,16 @@ std::unique_ptr<PreparedStep> MakeGrouped(const Program& program, const Step& st
                                           const std::byte* constants, int threads);
 std::unique_ptr<PreparedStep> MakeAttention(const Step& step, int threads);
 
-// The view of an argument; throws when it is missing or not float32.
+// The view of an argument; throws when it is missing or neither float32 nor bfloat16.
+const View& NeedNumbers(const Step& step, const std::string& name);
+
+void CheckNumbers(const std::string& name, const View& view);
+
+// The same for what is float32 only.
 const View& NeedFloats(const Step& step, const std::string& name);
 
-// The first number of a view in this call.
+// Number `index` of a view in this call, counted in memory.
+Numbers NumbersAt(const View& view, std::byte* const* buffers, int64_t index = 0);
 float* FloatsAt(const View& view, std::byte* const* buffers);
 
 }  // namespace collage::kernels

@@ -33,7 +33,8 @@ inline void TransposeSteps(Square& rows) {
 }
 
 // The square at `from`, of which `rows` and `cols` exist, with rows and columns exchanged; the rest is zero.
-inline void LoadTransposed(const float* from, int64_t row, int64_t rows, int64_t cols, Square& square) {
+template <typename Number>
+inline void LoadTransposed(const Number* from, int64_t row, int64_t rows, int64_t cols, Square& square) {
   if (rows >= kLanes && cols >= kLanes) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) square[i] = Load(from + i * row);
@@ -44,8 +45,9 @@ inline void LoadTransposed(const float* from, int64_t row, int64_t rows, int64_t
 }
 
 // to[j][i] = from[i][j] * factor; rows of `to` are filled up with zeros to a whole vector.
-inline void Transpose(const float* from, int64_t from_row, int64_t rows, int64_t cols, float factor, float* to,
-                      int64_t to_row) {
+template <typename Number>
+inline void Transpose(const Number* from, int64_t from_row, int64_t rows, int64_t cols, float factor,
+                      float* to, int64_t to_row) {
   for (int64_t i = 0; i < rows; i += kLanes) {
     for (int64_t j = 0; j < cols; j += kLanes) {
       Square square;
@@ -59,7 +61,8 @@ inline void Transpose(const float* from, int64_t from_row, int64_t rows, int64_t
 }
 
 // to[i] = from[i], filled up with zeros to whole vectors.
-inline void CopyRows(const float* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
+template <typename Number>
+inline void CopyRows(const Number* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
                      int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; j += kLanes)
@@ -147,7 +150,8 @@ struct Attention {
     }
   }
 
-  static void AddMask(const float* mask, int64_t mask_row, int64_t rows, int64_t keys, int64_t width,
+  template <typename Number>
+  static void AddMask(const Number* mask, int64_t mask_row, int64_t rows, int64_t keys, int64_t width,
                       float* scores) {
     for (int64_t key = 0; key < keys; key += kLanes) {
       for (int64_t i = 0; i < rows; i += kLanes) {
@@ -211,18 +215,23 @@ struct Attention {
     float *queries = scratch, *scores = queries + shape.size * kWidth,
           *results = scores + shape.key_block * kWidth;
     Rows rows;
-    for (int64_t i = row; i < last; ++i) {
-      for (int64_t c = 0; c < shape.value_size; c += 16)
-        __builtin_prefetch(head.result + i * shape.result_row + c, 1);
-    }
-    Transpose(head.query + row * shape.query_row, shape.query_row, count, shape.size, shape.scale, queries,
-              kWidth);
+    head.result.As([&](const auto* to) {
+      for (int64_t i = row; i < last; ++i) {
+        for (int64_t c = 0; c < shape.value_size; c += 16) __builtin_prefetch(to + i * shape.result_row + c, 1);
+      }
+    });
+    head.query.As([&](const auto* from) {
+      Transpose(from + row * shape.query_row, shape.query_row, count, shape.size, shape.scale, queries, kWidth);
+    });
     for (int64_t key = 0; key < shape.keys; key += shape.key_block) {
       const int64_t some = Least(shape.key_block, shape.keys - key);
       Product<kVectors>(some, shape.size, keys + key, shape.key_pitch, queries, kWidth, nullptr, scores,
                         kWidth);
-      if (head.mask != nullptr)
-        AddMask(head.mask + row * shape.mask_row + key, shape.mask_row, count, some, kWidth, scores);
+      if (head.mask.data != nullptr) {
+        head.mask.As([&](const auto* mask) {
+          AddMask(mask + row * shape.mask_row + key, shape.mask_row, count, some, kWidth, scores);
+        });
+      }
       for (int64_t j = 0; j < kVectors; ++j)
         Exponentials(scores + j * kLanes, some, kWidth, key == 0, j * kLanes, rows);
       const float *factors = key == 0 ? nullptr : rows.factors, *from = values + key * columns;
@@ -232,12 +241,14 @@ struct Attention {
       if (c < columns)
         Product<1>(count, some, scores, kWidth, from + c, columns, factors, results + c, columns);
     }
-    for (int64_t i = 0; i < count; ++i) {
-      const float factor = 1.0F / rows.sums[i];
-      for (int64_t c = 0; c < shape.value_size; c += kLanes)
-        StoreSome(head.result + (row + i) * shape.result_row + c, Load(results + i * columns + c) * factor,
-                  shape.value_size - c);
-    }
+    head.result.As([&](auto* to) {
+      for (int64_t i = 0; i < count; ++i) {
+        const float factor = 1.0F / rows.sums[i];
+        for (int64_t c = 0; c < shape.value_size; c += kLanes)
+          StoreSome(to + (row + i) * shape.result_row + c, Load(results + i * columns + c) * factor,
+                    shape.value_size - c);
+      }
+    });
   }
 
   static void Attend(const AttentionShape& shape, const AttentionHead& head, const float* keys,
@@ -246,11 +257,15 @@ struct Attention {
   }
 
   static void Pack(const AttentionShape& shape, const AttentionHead& head, float* keys, float* values) {
-    if (shape.key_step == 1)
-      Transpose(head.key, shape.key_row, shape.keys, shape.size, 1.0F, keys, shape.key_pitch);
-    else
-      CopyRows(head.key, shape.key_step, shape.size, shape.keys, keys, shape.key_pitch);
-    CopyRows(head.value, shape.value_row, shape.keys, shape.value_size, values, shape.value_pitch);
+    head.key.As([&](const auto* from) {
+      if (shape.key_step == 1)
+        Transpose(from, shape.key_row, shape.keys, shape.size, 1.0F, keys, shape.key_pitch);
+      else
+        CopyRows(from, shape.key_step, shape.size, shape.keys, keys, shape.key_pitch);
+    });
+    head.value.As([&](const auto* from) {
+      CopyRows(from, shape.value_row, shape.keys, shape.value_size, values, shape.value_pitch);
+    });
   }
 
   static constexpr AttentionKernels Kernels() { return {kLanes, kBlock, Pack, Attend}; }

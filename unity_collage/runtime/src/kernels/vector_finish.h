@@ -9,7 +9,7 @@ namespace {
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Where the rectangle lies in the result, from its first element, in floats; `count` channels of it exist.
+// Where the rectangle lies in the result, from its first element, in numbers; `count` channels of it exist.
 struct Place {
   int64_t offset, row, pixel;
   int64_t rows, cols, count;
@@ -40,13 +40,17 @@ inline void Apply(const PostOpCode& post_op, const Place& place, Vector (&pixels
       for (Vector& x : pixels) x *= Sigmoid(x * post_op.alpha);
       break;
     case PostOpCode::kAdd:
-      ForEachPixel<kCols>(place, [&](int64_t pixel, int64_t at) {
-        pixels[pixel] += LoadSome(post_op.operand + at, place.count);
+      post_op.operand.As([&](const auto* operand) {
+        ForEachPixel<kCols>(place, [&](int64_t pixel, int64_t at) {
+          pixels[pixel] += LoadSome(operand + at, place.count);
+        });
       });
       break;
     case PostOpCode::kMultiply:
-      ForEachPixel<kCols>(place, [&](int64_t pixel, int64_t at) {
-        pixels[pixel] *= LoadSome(post_op.operand + at, place.count);
+      post_op.operand.As([&](const auto* operand) {
+        ForEachPixel<kCols>(place, [&](int64_t pixel, int64_t at) {
+          pixels[pixel] *= LoadSome(operand + at, place.count);
+        });
       });
       break;
   }
@@ -54,14 +58,16 @@ inline void Apply(const PostOpCode& post_op, const Place& place, Vector (&pixels
 
 template <int kPixels, int kCols>
 inline void FinishAndStore(const Finish& finish, const Place& place, int64_t channel,
-                           Vector (&pixels)[kPixels], float* result) {
+                           Vector (&pixels)[kPixels], const Numbers& result) {
   if (finish.bias != nullptr) {
     const Vector bias = LoadSome(finish.bias + channel, place.count);
     for (Vector& x : pixels) x += bias;
   }
   for (int64_t i = 0; i < finish.num_post_ops; ++i) Apply<kPixels, kCols>(finish.post_ops[i], place, pixels);
-  ForEachPixel<kCols>(place,
-                      [&](int64_t pixel, int64_t at) { StoreSome(result + at, pixels[pixel], place.count); });
+  result.As([&](auto* to) {
+    ForEachPixel<kCols>(
+        place, [&](int64_t pixel, int64_t at) { StoreSome(to + at, pixels[pixel], place.count); });
+  });
 }
 
 }  // namespace

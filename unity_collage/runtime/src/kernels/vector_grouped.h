@@ -1,6 +1,8 @@
 // Grouped convolutions with the vectors of the including file; see grouped.h.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/grouped.h"
 #include "kernels/vector_finish.h"
 
@@ -9,14 +11,14 @@ namespace {
 
 // Each lane gets number `from` of its group of kGroup lanes.
 template <int kGroup>
-inline Vector Spread(Vector x, int from) {
+inline Vector SpreadInGroups(Vector x, int from) {
   Bits lanes;
   for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane / kGroup * kGroup + from;
   return __builtin_shuffle(x, lanes);
 }
 
-// kGroup is the number of channels in a group if several groups fit a vector, else 0.
-template <int kGroup, int kStride>
+// kGroup is the number of channels in a group if several groups fit a vector, else 0; the source holds Number.
+template <int kGroup, int kStride, typename Number>
 struct Grouped {
   // Results that are made together: as many sums as there are registers for.
   static constexpr int kFew = 7, kMany = kLanes == 16 ? 14 : 7;
@@ -25,12 +27,12 @@ struct Grouped {
   template <int kPixels>
   struct Window {
     static constexpr int kColumns = (kPixels - 1) * kStride + 3;
-    const float* pixels[3][kColumns];
+    const Number* pixels[3][kColumns];
 
-    Window(const GroupedShape& shape, const float* image, const float* zeros, int64_t top, int64_t left) {
+    Window(const GroupedShape& shape, const Number* image, const Number* zeros, int64_t top, int64_t left) {
       for (int64_t i = 0; i < 3; ++i) {
         const int64_t y = top + i;
-        const float* row = image + y * shape.width * shape.channels;
+        const Number* row = image + y * shape.width * shape.channels;
         const bool inside = y >= 0 && y < shape.height;
         for (int64_t j = 0; j < kColumns; ++j) {
           const int64_t x = left + j;
@@ -42,16 +44,16 @@ struct Grouped {
 
   // Adds the products of input channel `input` of each group, for one row of the filters.
   template <int kPixels>
-  static inline void AddProducts(const float* const (&pixels)[Window<kPixels>::kColumns], int64_t channel,
+  static inline void AddProducts(const Number* const (&pixels)[Window<kPixels>::kColumns], int64_t channel,
                                  int input, const float* weights, Vector (&sums)[kPixels]) {
     const Vector w[3] = {Load(weights), Load(weights + kLanes), Load(weights + 2 * kLanes)};
 #pragma GCC unroll 32
     for (int column = 0; column < Window<kPixels>::kColumns; ++column) {
       Vector x;
       if constexpr (kGroup == 0) {
-        x = Every(pixels[column][channel + input]);
+        x = Spread(pixels[column] + channel + input);
       } else {
-        x = Spread<kGroup>(Load(pixels[column] + channel), input);
+        x = SpreadInGroups<kGroup>(Load(pixels[column] + channel), input);
       }
 #pragma GCC unroll 3
       for (int tap = 0; tap < 3; ++tap) {
@@ -82,10 +84,10 @@ struct Grouped {
   }
 
   template <int kPixels>
-  static void Pixels(const GroupedShape& shape, const float* source, const float* weights, const float* zeros,
-                     const Finish& finish, float* result, int64_t row, int64_t column, int64_t from,
-                     int64_t to) {
-    const float* image = source + row / shape.out_height * shape.height * shape.width * shape.channels;
+  static void Pixels(const GroupedShape& shape, const Number* source, const float* weights,
+                     const Number* zeros, const Finish& finish, const Numbers& result, int64_t row,
+                     int64_t column, int64_t from, int64_t to) {
+    const Number* image = source + row / shape.out_height * shape.height * shape.width * shape.channels;
     const int64_t top = row % shape.out_height * kStride - shape.pad_top,
                   left = column * kStride - shape.pad_left;
     const Window<kPixels> window(shape, image, zeros, top, left);
@@ -102,8 +104,8 @@ struct Grouped {
     }
   }
 
-  static void Rows(const GroupedShape& shape, const float* source, const float* weights, const float* zeros,
-                   const Finish& finish, float* result, int64_t row, int64_t last_row, int64_t from,
+  static void Rows(const GroupedShape& shape, const Number* source, const float* weights, const Number* zeros,
+                   const Finish& finish, const Numbers& result, int64_t row, int64_t last_row, int64_t from,
                    int64_t to) {
     for (; row < last_row; ++row) {
       for (int64_t column = 0; column < shape.out_width;) {
@@ -116,12 +118,25 @@ struct Grouped {
   }
 };
 
+template <int kGroup, int kStride>
+inline void RowsOfAny(const GroupedShape& shape, const Numbers& source, const float* weights,
+                      const float* zeros, const Finish& finish, const Numbers& result, int64_t row,
+                      int64_t last_row, int64_t from, int64_t to) {
+  const auto run = [&](auto* numbers) {
+    using Number = std::remove_pointer_t<decltype(numbers)>;
+    // All bits of a zero are zero in either type.
+    Grouped<kGroup, kStride, Number>::Rows(shape, numbers, weights, reinterpret_cast<const Number*>(zeros),
+                                           finish, result, row, last_row, from, to);
+  };
+  source.As(run);
+}
+
 template <int kStride>
 inline GroupedKernels::Rows GroupedRowsOf(int64_t group) {
-  if (group == 2) return Grouped<2, kStride>::Rows;
-  if (group == 4 && kLanes > 4) return Grouped<(kLanes > 4 ? 4 : 0), kStride>::Rows;
-  if (group == 8 && kLanes > 8) return Grouped<(kLanes > 8 ? 8 : 0), kStride>::Rows;
-  return Grouped<0, kStride>::Rows;
+  if (group == 2) return RowsOfAny<2, kStride>;
+  if (group == 4 && kLanes > 4) return RowsOfAny<(kLanes > 4 ? 4 : 0), kStride>;
+  if (group == 8 && kLanes > 8) return RowsOfAny<(kLanes > 8 ? 8 : 0), kStride>;
+  return RowsOfAny<0, kStride>;
 }
 
 inline GroupedKernels::Rows GroupedRows(int64_t group, int64_t stride) {

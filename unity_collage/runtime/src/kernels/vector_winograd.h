@@ -67,8 +67,9 @@ struct Winograd {
   static constexpr int kEdge = kTile + 2, kPoints = kEdge * kEdge;
 
   // Addresses of the pixels of a patch, of zeros where it reaches over the border.
-  static void Pixels(const WinogradShape& shape, int64_t tile, const float* source, const float* zeros,
-                     const float* (&pixels)[kPoints]) {
+  template <typename Number>
+  static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, const Number* zeros,
+                     const Number* (&pixels)[kPoints]) {
     const Corner corner = CornerOf(shape, tile, kTile);
     const int64_t top = corner.y - shape.pad_top, left = corner.x - shape.pad_left;
     for (int64_t i = 0; i < kEdge; ++i) {
@@ -81,7 +82,8 @@ struct Winograd {
     }
   }
 
-  static inline void TransformPatch(const float* const (&pixels)[kPoints], int64_t channel, int64_t count,
+  template <typename Number>
+  static inline void TransformPatch(const Number* const (&pixels)[kPoints], int64_t channel, int64_t count,
                                     float* to, int64_t point) {
     Vector half[kPoints];
     for (int j = 0; j < kEdge; ++j) {
@@ -98,11 +100,20 @@ struct Winograd {
     }
   }
 
-  static void TransformSource(const WinogradShape& shape, const TileBlock& block, const float* source,
+  static void TransformSource(const WinogradShape& shape, const TileBlock& block, const Numbers& source,
                               const float* zeros, int64_t from, int64_t to) {
+    source.As([&](const auto* numbers) {
+      // All bits of a zero are zero in either type.
+      TransformNumbers(shape, block, numbers, reinterpret_cast<decltype(numbers)>(zeros), from, to);
+    });
+  }
+
+  template <typename Number>
+  static void TransformNumbers(const WinogradShape& shape, const TileBlock& block, const Number* source,
+                               const Number* zeros, int64_t from, int64_t to) {
     const int64_t whole = Least(to, shape.channels / kLanes);
     for (int64_t tile = 0; tile < block.count; ++tile) {
-      const float* pixels[kPoints];
+      const Number* pixels[kPoints];
       Pixels(shape, block.first + tile, source, zeros, pixels);
       float* row = block.patches + tile * block.row;
       for (int64_t v = from; v < whole; ++v)
@@ -192,7 +203,7 @@ struct Winograd {
   }
 
   static void TransformResult(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
-                              float* result, int64_t from, int64_t to) {
+                              const Numbers& result, int64_t from, int64_t to) {
     for (int64_t tile = 0; tile < block.count; ++tile) {
       const Corner corner = CornerOf(shape, block.first + tile, kTile);
       const int64_t pixel = shape.result_pixel, row = shape.out_width * pixel;

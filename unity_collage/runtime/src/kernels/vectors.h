@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/numbers.h"
+
 namespace collage::kernels {
 namespace {
 
@@ -28,9 +30,33 @@ using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 // A vector at the address of any float.
 using Loose = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 
+using Halves = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
+using LooseHalves =
+    uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(sizeof(uint16_t)), may_alias));
+
 inline Vector Load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
 inline void Store(float* to, Vector value) { *reinterpret_cast<Loose*>(to) = value; }
 inline Vector Every(float value) { return value - Vector{}; }
+
+inline Vector Widened(Halves halves) {
+  return reinterpret_cast<Vector>(__builtin_convertvector(halves, Bits) << 16);
+}
+
+// To the nearest bfloat16, of two that are as near to the one with an even last bit; NaN stays NaN.
+inline Halves Narrowed(Vector value) {
+  const Bits bits = reinterpret_cast<Bits>(value), last = (bits >> 16) & 1;
+  const Bits rounded = value == value ? bits + 0x7FFF + last : bits | 0x400000;
+  return __builtin_convertvector(rounded >> 16, Halves);
+}
+
+inline Vector Load(const Bfloat16* from) { return Widened(*reinterpret_cast<const LooseHalves*>(from)); }
+inline void Store(Bfloat16* to, Vector value) { *reinterpret_cast<LooseHalves*>(to) = Narrowed(value); }
+
+// One number in every lane.
+inline Vector Spread(const float* from) { return Every(*from); }
+inline Vector Spread(const Bfloat16* from) {
+  return reinterpret_cast<Vector>(Bits{} + (static_cast<int32_t>(from->bits) << 16));
+}
 
 // The first `count` of a vector; the rest is zero.
 inline Vector LoadSome(const float* from, int64_t count) {
@@ -41,6 +67,27 @@ inline Vector LoadSome(const float* from, int64_t count) {
   Vector value{};
   for (int64_t i = 0; i < count; ++i) value[i] = from[i];
   return value;
+#endif
+}
+
+inline Vector LoadSome(const Bfloat16* from, int64_t count) {
+  if (count >= kLanes) return Load(from);
+  Halves halves{};
+#if defined(__AVX512BW__)
+  halves = reinterpret_cast<Halves>(_mm256_maskz_loadu_epi16((1U << count) - 1, from));
+#else
+  for (int64_t i = 0; i < count; ++i) halves[i] = from[i].bits;
+#endif
+  return Widened(halves);
+}
+
+inline void StoreSome(Bfloat16* to, Vector value, int64_t count) {
+  if (count >= kLanes) return Store(to, value);
+  const Halves halves = Narrowed(value);
+#if defined(__AVX512BW__)
+  _mm256_mask_storeu_epi16(to, (1U << count) - 1, reinterpret_cast<__m256i>(halves));
+#else
+  for (int64_t i = 0; i < count; ++i) to[i].bits = halves[i];
 #endif
 }
 

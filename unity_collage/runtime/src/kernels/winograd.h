@@ -19,7 +19,7 @@ struct WinogradShape {
   int64_t pad_top, pad_left;
   // Tiles of a result: rows and columns of them.
   int64_t tile_rows, tile_cols;
-  // Floats from one pixel of the result to the next: out_channels, or more in a slice of a wider tensor.
+  // Numbers from one pixel of the result to the next: out_channels, or more in a slice of a wider tensor.
   int64_t result_pixel;
 };
 
@@ -42,14 +42,14 @@ struct WinogradKernels {
 
   // Patches of a block, vectors [from, to) of the channels; `zeros` holds a vector more zeros than there are
   // channels.
-  void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const float* source,
+  void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const Numbers& source,
                            const float* zeros, int64_t from, int64_t to);
   // Products of a block; a unit is a panel of weights at one point, points outermost.
   void (*multiply)(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
                    int64_t to);
   // Results of a block, vectors [from, to) of the output channels.
   void (*transform_result)(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
-                           float* result, int64_t from, int64_t to);
+                           const Numbers& result, int64_t from, int64_t to);
 };
 
 }  // namespace collage::kernels
