@@ -126,7 +126,7 @@ def function(row: Row) -> relax.Function:
     return builder.get()["main"]
 
 
-def workloads(row: Row, backends: Sequence[str], place: str) -> dict[str, Workload]:
+def workloads(row: Row, backends: Sequence[str], evict_bytes: int) -> dict[str, Workload]:
     """The candidates that are the whole kernel, by backend, or algorithm where it offers several."""
     mod: Any = AnnotateCandidates(tuple(backends))(IRModule({"main": function(row)}))
     questions = estimate_costs.workloads(mod["main"], FixedCost())
@@ -134,7 +134,7 @@ def workloads(row: Row, backends: Sequence[str], place: str) -> dict[str, Worklo
     whole = max((len(candidate.indexes) for candidate in candidates), default=0)
     return {
         candidate.label if candidate.composites else candidate.backend: replace(
-            questions[candidate.id], weights_in=place
+            questions[candidate.id], evict_bytes=evict_bytes
         )
         for candidate in candidates
         if len(candidate.indexes) == whole
@@ -178,12 +178,13 @@ def main() -> None:
     options = parser.parse_args()
     database = uc.CostDatabase()
     peaks, here = machine.machine(database), last_level.caches(database)
+    behind = {"L2": 0, "L3": 2 * here.l2_bytes, "memory": here.all_bytes}[options.weights]
     table = Table("kernel", "floor", "fastest", "of the floor", "the others", box=None)
     for row in ROWS:
         if options.only not in row.name:
             continue
         with uc.host_target():
-            found = priced(workloads(row, options.backends, options.weights), options.rounds, here)
+            found = priced(workloads(row, options.backends, behind), options.rounds, here)
         known = sorted((s, name) for name, s in found.items() if isinstance(s, float))
         least = floor(row, options.weights, peaks, here)
         if not known:

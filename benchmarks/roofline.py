@@ -54,7 +54,8 @@ def _nbytes(elem_type: int, dims: Any) -> int:
 def bandwidths_of(machine: Machine) -> dict[str, float]:
     """Bytes a second that all threads together read of what lies in ``L2``, ``L3`` and ``memory``."""
     near = next((rate for size, rate in reversed(machine.reads) if size <= 1 << 20), machine.reads[0][1])
-    rates = {"L2": near} | machine.weights
+    (_, third), (_, memory) = machine.weights
+    rates = {"L2": near, "L3": third, "memory": memory}
     return {place: rate * machine.threads for place, rate in rates.items()}
 
 

@@ -63,7 +63,7 @@ def beside(x: relax.Expr, y: relax.Expr) -> relax.Expr:
 
 def attention(q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
     scores = bound(op.matmul(q, bound(op.permute_dims(k, [0, 2, 1])), "float32"))
-    shares = rounded(nn.softmax(bound(op.multiply(scores, relax.const(0.3))), -1))
+    shares = rounded(nn.softmax(wide(rounded(bound(op.multiply(scores, relax.const(0.3))))), -1))
     return op.permute_dims(rounded(bound(op.matmul(shares, v, "float32"))), [1, 0, 2])
 
 
@@ -136,7 +136,9 @@ def test_results_are_rounded_to_the_nearest_even_number(isa: str):
 
     def body(x: relax.Expr) -> relax.Expr:
         kernel = relax.const(filters.astype(ml_dtypes.bfloat16), "bfloat16")
-        made = nn.conv2d(x, kernel, data_layout="NHWC", kernel_layout="OHWI", out_dtype="float32", padding=(1, 1))
+        made = nn.conv2d(
+            x, kernel, data_layout="NHWC", kernel_layout="OHWI", out_dtype="float32", padding=(1, 1)
+        )
         return rounded(bound(op.add(bound(made), relax.const(steps, "float32"))))
 
     func = function(body, (1, 2, 2, 16), dtype="bfloat16")

@@ -75,7 +75,7 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
     assert machines.machine(model.database) == first
     assert first.threads == runtime.num_threads() and first.flops > 1e9
     rates = [rate for _, rate in first.reads]
-    assert rates == sorted(rates, reverse=True) and set(first.weights) == {"L3", "memory"}
+    assert rates == sorted(rates, reverse=True) and len(first.weights) == 2
 
 
 def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
@@ -88,7 +88,7 @@ FASTEST = machines.Machine(
     flops=1e13,
     reads=((1 << 26, 1e13),),
     writes=((1 << 26, 1e13),),
-    weights={"L3": 1e13, "memory": 1e13},
+    weights=((1 << 22, 1e13), (1 << 26, 1e13)),
 )
 """No machine is that fast: what a busy one shows of itself may be less than what it does a moment later."""
 

@@ -224,7 +224,7 @@ def test_an_address_has_a_port() -> None:
 
 def test_nothing_is_known_of_what_a_server_can_do_at_most() -> None:
     func = layer()["main"]
-    workload = Workload("digest", "tvm", "matmul", func, "L2")
+    workload = Workload("digest", "tvm", "matmul", func, 0)
     assert RemoteCost().lower_bounds([workload]) == {workload.key: 0.0}
 
 

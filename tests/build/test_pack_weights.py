@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,13 +69,22 @@ def assert_layer(mod: IRModule, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> 
 
 
 def test_the_constant_and_the_buffer_are_panels_and_the_bias_is_not() -> None:
-    w, b = floats(784, 256), floats(256)
+    w, b = floats(784, 240), floats(240)
     after = PackWeights(TARGET)(module(layer, (1, 784), [w, b]))
-    assert constants(after) == [[None, (2, 784, 128), (256,)]]
+    assert constants(after) == [[None, (2, 784, 128), (240,)]]
     assert [int(extent) for extent in after["kernel"].params[1].shape] == [2, 784, 128]
     packed = calls(after)[0].args[1][1].value.numpy()
-    np.testing.assert_array_equal(packed, np.stack([w[:, :128], w[:, 128:]]))
+    np.testing.assert_array_equal(packed, np.stack([w[:, :128], w[:, 112:]]))
     assert_layer(after, floats(1, 784), w, b)
+
+
+def test_two_narrow_panels_are_read_side_by_side() -> None:
+    w, b = floats(784, 256), floats(256)
+    after = PackWeights(TARGET)(module(layer, (1, 784), [w, b]))
+    assert constants(after) == [[None, (8, 784, 32), (256,)]]
+    assert_layer(after, floats(1, 784), w, b)
+    kernel = ScheduleCPU(TARGET)(after)["kernel"].script()
+    assert re.search(r"for v_k in range\(T.int64\(784\)\):\n +for \w+ in T.unroll\(T.int64\(2\)\)", kernel)
 
 
 @pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
@@ -184,7 +194,7 @@ def twice(**values: np.ndarray) -> IRModule:
 def test_two_calls_of_one_kernel_each_get_their_constant() -> None:
     v, w, x = floats(64, 512), floats(64, 512, seed=1), floats(1, 64)
     after = PackWeights(TARGET)(twice(v=v, w=w))
-    assert constants(after) == [[None, (4, 64, 128)]] * 2
+    assert constants(after) == [[None, (16, 64, 32)]] * 2
     machine = relax.VirtualMachine(relax.build(ScheduleCPU(TARGET)(after), TARGET), tvm.cpu())
     for out, right in zip(machine["main"](tvm.runtime.tensor(x)), (x @ v, x @ w), strict=True):
         np.testing.assert_allclose(out.numpy(), right, rtol=1e-4, atol=1e-4)
@@ -204,7 +214,7 @@ def test_a_constant_that_two_calls_share_is_packed_once() -> None:
         IRModule({**dict(before.functions_items()), before.get_global_var("main"): main})
     )
     first, second = (call.args[1][1] for call in calls(after))
-    assert tuple(first.value.shape) == (4, 64, 128) and first.value.same_as(second.value)
+    assert tuple(first.value.shape) == (16, 64, 32) and first.value.same_as(second.value)
 
 
 def test_a_kernel_that_others_may_call_keeps_its_parameters() -> None:
@@ -224,7 +234,7 @@ def test_fuse_remaining_packs_and_reads_panels_from_end_to_end() -> None:
     before = module(layer, (1, 784), [w, b])
     with TARGET:
         packed, plain = FuseRemaining()(before), FuseRemaining(pack=False)(before)
-    assert constants(packed) == [[None, (2, 784, 128), (256,)]]
+    assert constants(packed) == [[None, (8, 784, 32), (256,)]]
     assert constants(plain) == [[None, (784, 256), (256,)]]
     (kernel,) = (func for func in packed.functions.values() if isinstance(func, tirx.PrimFunc))
     assert "acc" in kernel.script() and "//" not in kernel.script()

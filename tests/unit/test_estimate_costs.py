@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tvm
@@ -16,7 +18,7 @@ from unity_collage.cost.caches import Caches
 from unity_collage.cost.database import CostDatabase
 from unity_collage.errors import MissingAnnotation
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.passes.estimate_costs import workloads
+from unity_collage.passes.estimate_costs import working_set, workloads
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -54,11 +56,13 @@ def test_equal_layers_are_one_question() -> None:
     assert len({question.key for question in asked.values()}) == 1 + 5
 
 
-@pytest.mark.parametrize(("rows", "place"), [(16, "L2"), (1 << 11, "L3"), (1 << 13, "memory")])
-def test_weights_are_where_the_function_leaves_them(
-    rows: int, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workload, "reported", lambda: Caches(1 << 14, 1 << 18))
+@pytest.mark.parametrize(
+    ("rows", "mib"),
+    [(1 << 10, 0), (12 << 10, 2), (20 << 10, 4), (30 << 10, 6), (1 << 20, 16)],
+)
+def test_weights_lie_behind_what_a_run_touches(rows: int, mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, input and result, of 64 bytes a row each."""
+    monkeypatch.setattr(workload, "reported", lambda: Caches(1 << 20, 4 << 20))
     weights = relax.const(np.zeros((rows, 16), "float32"))
     x = relax.Var("x", relax.TensorType((rows, 16), "float32"))
     builder = relax.BlockBuilder()
@@ -69,7 +73,7 @@ def test_weights_are_where_the_function_leaves_them(
     func = AnnotateCandidates(("tvm",))
     with only_backends(TOY), Target("llvm"):
         asked = workloads(func(IRModule({"main": builder.get()["main"]}))["main"], FixedCost())
-    assert [question.weights_in for question in asked.values()] == [place]
+    assert [question.evict_bytes for question in asked.values()] == [mib << 20]
 
 
 def test_a_missing_annotation_names_the_pass_to_run() -> None:
@@ -95,3 +99,24 @@ def test_the_database_keeps_prices_and_reasons_by_fingerprint(tmp_path) -> None:
     }
     assert again.get(["toy:1"], "elsewhere") == {}
     assert len(again) == 2
+
+
+def test_what_is_alive_at_once_counts_with_all_constants() -> None:
+    """Of four maps in a row two live at once; a map that is read at the end lives all along."""
+    weights = relax.const(np.zeros(1000, "float32"))
+
+    def touched(body: Callable[[relax.BlockBuilder, relax.Var], relax.Expr]) -> int:
+        x = relax.Var("x", relax.TensorType((1000,), "float32"))
+        builder = relax.BlockBuilder()
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                value = builder.emit_output(body(builder, x))
+            builder.emit_func_output(value)
+        return working_set(builder.get()["main"])
+
+    def chain(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return R.exp(builder.emit(R.tanh(builder.emit(R.exp(x)))))
+
+    assert touched(chain) == 2 * 4000
+    assert touched(lambda builder, x: R.add(x, builder.emit(chain(builder, x)))) == 3 * 4000
+    assert touched(lambda builder, x: R.add(builder.emit(R.add(x, weights)), weights)) == 3 * 4000

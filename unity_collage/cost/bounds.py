@@ -28,16 +28,16 @@ from .workload import Workload
 
 def lower_bound(workload: Workload, machine: Machine) -> float:
     """Seconds that no kernel of ``workload`` can beat on ``machine``, without the launch."""
-    return least_seconds(work_of(workload.func), workload.weights_in, machine)
+    return least_seconds(work_of(workload.func), workload.evict_bytes, machine)
 
 
-def least_seconds(work: Work, weights_in: str, machine: Machine) -> float:
-    """The roofline of ``work`` whose weights are found in ``weights_in``."""
-    near = work.read_bytes + (work.weight_bytes if weights_in not in machine.weights else 0)
+def least_seconds(work: Work, evict_bytes: int, machine: Machine) -> float:
+    """The roofline of ``work`` whose weights lie behind ``evict_bytes`` of other memory."""
+    near = work.read_bytes + (0 if machine.is_far(evict_bytes) else work.weight_bytes)
     return max(
         machine.compute_seconds(work.flops),
         machine.read_seconds(near),
-        machine.weights_seconds(work.weight_bytes, weights_in),
+        machine.weights_seconds(work.weight_bytes, evict_bytes),
         machine.load_seconds(work.read_bytes + work.weight_bytes),
         machine.write_seconds(work.written_bytes),
     )

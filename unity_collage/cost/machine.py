@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, cast
@@ -55,8 +55,9 @@ class Machine:
     """float32 operations a second, two for a multiply-add."""
     reads: Curve
     writes: Curve
-    weights: dict[str, float]
-    """Bytes a second of what is found in ``L3`` or ``memory``, where the measurer leaves a kernel's weights."""
+    weights: Curve
+    """(bytes that all threads have streamed over before, bytes a second of what is read once then), as far as they
+    matter: what leaves nothing in the second level, and what leaves nothing in the third."""
 
     def compute_seconds(self, flops: float) -> float:
         """Doing so many float32 operations."""
@@ -70,11 +71,16 @@ class Machine:
         """Writing so many bytes."""
         return nbytes / self._rate(self.writes, nbytes)
 
-    def weights_seconds(self, nbytes: int, place: str) -> float:
-        """Reading so many bytes of weights out of ``place``."""
-        if place not in self.weights:
+    def is_far(self, evict_bytes: int) -> bool:
+        """Whether weights behind so many bytes of other memory have left the caches of the core."""
+        return evict_bytes >= self.weights[0][0]
+
+    def weights_seconds(self, nbytes: int, evict_bytes: int) -> float:
+        """Reading so many bytes of weights that lie behind ``evict_bytes`` of other memory."""
+        if not self.is_far(evict_bytes):
             return self.read_seconds(nbytes)
-        return nbytes / (self.weights[place] * self.threads * SHARED_MARGIN)
+        rate = next(rate for evicted, rate in reversed(self.weights) if evicted <= evict_bytes)
+        return nbytes / (rate * self.threads * SHARED_MARGIN)
 
     def load_seconds(self, nbytes: int) -> float:
         """Bringing so many bytes into registers, from however near."""
@@ -91,7 +97,7 @@ def machine(database: CostDatabase) -> Machine:
     known = known_machine(database)
     if known is None:
         here = caches(database)
-        known = _measured_apart({place: here.evict_bytes(place) for place in ("L3", "memory")})
+        known = _measured_apart([2 * here.l2_bytes, here.all_bytes])
         database.keep_fact(_FACT, _fingerprint(), asdict(known))
     return known
 
@@ -102,23 +108,22 @@ def known_machine(database: CostDatabase) -> Machine | None:
     return None if kept is None else _decoded(kept)
 
 
-def measured(threads: int, evict_bytes: Mapping[str, int]) -> Machine:
+def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
     """The rates of this thread, measured now; takes about two seconds.
 
-    Weights are found in each place of ``evict_bytes`` after all threads have streamed over so much else.
+    Of weights, those behind each of ``evict_bytes`` that all threads have streamed over.
     """
     runtime.num_threads()  # loads the library
-    sizes = {place: nbytes // threads for place, nbytes in evict_bytes.items()}
     return Machine(
         threads,
         _peak("flops")(_TRIALS_SECONDS),
         _curve(_peak("read")),
         _curve(_peak("write")),
-        {place: _evicted(nbytes) for place, nbytes in sizes.items()},
+        tuple((nbytes, _evicted(nbytes // threads)) for nbytes in sorted(evict_bytes)),
     )
 
 
-def _measured_apart(evict_bytes: Mapping[str, int]) -> Machine:
+def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
     """Measured in a process of its own, where no other library's threads run."""
     threads = str(runtime.num_threads())
     command = [sys.executable, "-m", "unity_collage.cost.machine", threads, json.dumps(evict_bytes)]
@@ -130,9 +135,10 @@ def _measured_apart(evict_bytes: Mapping[str, int]) -> Machine:
 
 def _decoded(data: dict[str, Any]) -> Machine:
     curves = {
-        name: tuple((int(size), float(rate)) for size, rate in data[name]) for name in ("reads", "writes")
+        name: tuple((int(size), float(rate)) for size, rate in data[name])
+        for name in ("reads", "writes", "weights")
     }
-    return Machine(int(data["threads"]), float(data["flops"]), **curves, weights=dict(data["weights"]))
+    return Machine(int(data["threads"]), float(data["flops"]), **curves)
 
 
 def _peak(name: str) -> Callable[..., float]:
@@ -151,7 +157,7 @@ def _evicted(nbytes: int) -> float:
 
 
 def _fingerprint() -> str:
-    circumstances = {"method": "peaks 2", **fingerprint.machine(), "threads": runtime.num_threads()}
+    circumstances = {"method": "peaks 3", **fingerprint.machine(), "threads": runtime.num_threads()}
     return "\n".join(f"{name}: {value}" for name, value in circumstances.items())
 
 

@@ -107,10 +107,10 @@ class MeasuredCost:
             database.keep_fact(fact, fingerprint, known)
         return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
 
-    def weights_in(self, constant_bytes: int) -> str:
-        """Where a network with so many bytes of constants finds them; what is not said of the caches is measured."""
-        said = reported().weights_in(constant_bytes)
-        return said if said == "L2" else self._caches().weights_in(constant_bytes)
+    def evict_bytes(self, working_set: int) -> int:
+        """What to stream over before a kernel of such a network; what is not said of the caches is measured."""
+        here = self._caches() if reported().evict_bytes(working_set) else reported()
+        return here.evict_bytes(working_set)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Seconds that no kernel of each workload beats, by key; the machine's peaks are measured once."""
@@ -146,7 +146,7 @@ class MeasuredCost:
     def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs of kernels that have prices already, for whatever computations, all timed in turns and kept as one.
 
-        Weights lie where those of the first workload do. Empty where it is not known and cannot be measured: the
+        All are of one network. Empty where it is not known and cannot be measured: the
         database is locked, or the budget is spent.
         """
         database, here = self._opened(), self._circumstances()
@@ -217,12 +217,8 @@ class MeasuredCost:
         return Circumstances(
             target,
             lambda backend: price_fingerprint(backend, target, self.method),
-            self._evict_bytes,
             backend_version,
         )
-
-    def _evict_bytes(self, place: str) -> int:
-        return reported().evict_bytes(place) if place == "L2" else self._caches().evict_bytes(place)
 
     def _caches(self) -> Caches:
         return caches(self._opened(), locked=self.locked)

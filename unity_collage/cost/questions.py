@@ -38,8 +38,6 @@ class Circumstances:
     target: Target
     fingerprint: Callable[[str], str]
     """Of a price, by backend."""
-    evict_bytes: Callable[[str], int | None]
-    """What is streamed over so that weights are found in a place; None: as the worker's machine reports its caches."""
     version: Callable[[str], str]
     """Of a backend by its name: what its quarantine entries hang on."""
 
@@ -47,8 +45,8 @@ class Circumstances:
 def rivals(workloads: Iterable[Workload]) -> list[list[Workload]]:
     """The workloads in groups that compute the same: they are timed against each other."""
 
-    def computation(workload: Workload) -> tuple[str, str]:
-        return workload.digest, workload.weights_in
+    def computation(workload: Workload) -> tuple[str, int]:
+        return workload.digest, workload.evict_bytes
 
     return [list(group) for _, group in groupby(sorted(workloads, key=computation), computation)]
 
@@ -79,8 +77,7 @@ def measured_costs(
             "ask": "price",
             "digest": group[0].digest,
             "target": str(here.target),
-            "weights_in": group[0].weights_in,
-            "evict_bytes": here.evict_bytes(group[0].weights_in),
+            "evict_bytes": group[0].evict_bytes,
         },
         {workload.key: {"backend": workload.backend, "function": texts[workload.key]} for workload in group},
     )
@@ -104,8 +101,7 @@ def costs_together(client: Client, group: Sequence[Workload], here: Circumstance
         {
             "ask": "together",
             "target": str(here.target),
-            "weights_in": group[0].weights_in,
-            "evict_bytes": here.evict_bytes(group[0].weights_in),
+            "evict_bytes": group[0].evict_bytes,
         },
         {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
     )

@@ -54,6 +54,8 @@ def verify(
 
 def _workload(price: Price, text: str) -> Workload:
     """The question that ``price`` was the answer to."""
-    backend, computation, weights_in, *schedule = price.key.split(":")
+    backend, computation, evicted, *schedule = price.key.split(":")
     func = tvm.ir.load_json(text)
-    return Workload(computation, backend, price.label, func, weights_in, "".join(schedule))
+    return Workload(
+        computation, backend, price.label, func, int(evicted.removesuffix("K")) << 10, "".join(schedule)
+    )

@@ -34,7 +34,6 @@ from ..errors import first_line
 from ..graph.extract import LIFTED
 from ..runtime.timing import Runner
 from . import kernel_library, surroundings
-from .caches import reported
 from .guard import watch
 from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
@@ -109,7 +108,7 @@ class Worker:
         for key, refusal in self._outvoted(first, built).items():
             self._refuse(key, refusal)
             del built[key]
-        self._time(first, built, _evict_bytes(request))
+        self._time(first, built, request["evict_bytes"])
         self._say({"done": True})
 
     def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _Contestant:
@@ -148,7 +147,7 @@ class Worker:
                 max_runs=_ROUNDS_AT_ONCE,
                 max_seconds=math.inf,
                 max_warmup_seconds=0.0,
-                evict_bytes=_evict_bytes(request),
+                evict_bytes=request["evict_bytes"],
             )
             for known, more in zip(seconds, rounds, strict=True):
                 known += more
@@ -189,12 +188,6 @@ class Worker:
     def _refuse(self, key: str, refusal: Refusal) -> None:
         kind = None if refusal.kind is None else refusal.kind.value
         self._say({"key": key, "reason": refusal.reason, "kind": kind})
-
-
-def _evict_bytes(request: Message) -> int:
-    """How much is streamed over before each round."""
-    asked = request.get("evict_bytes")
-    return reported().evict_bytes(request["weights_in"]) if asked is None else asked
 
 
 def _runners(

@@ -22,8 +22,8 @@ class Workload:
     label: str
     func: relax.Function
     """The sub-graph alone; its constants are trailing parameters (attribute ``LIFTED``)."""
-    weights_in: str
-    """Where a run finds the constants: ``L2``, ``L3`` or ``memory`` (:mod:`unity_collage.cost.caches`)."""
+    evict_bytes: int
+    """So much other memory is touched between two runs, and so far away the constants are (:mod:`.caches`)."""
     schedule: str = ""
     """Digest of the tuned schedule that ``func`` carries; empty: as the backend makes it by itself."""
 
@@ -31,7 +31,7 @@ class Workload:
     def key(self) -> str:
         """Names the price inside one module."""
         tuned = f":{self.schedule}" if self.schedule else ""
-        return f"{self.backend}:{self.digest}:{self.weights_in}{tuned}"
+        return f"{self.backend}:{self.digest}:{self.evict_bytes >> 10}K{tuned}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ def overheads_of(model: CostModel, backends: Sequence[str]) -> Overheads:
 
 @runtime_checkable
 class Placing(Protocol):
-    """A cost model that knows where a network finds its weights on the machine of its prices."""
+    """A cost model that knows the caches of the machine of its prices."""
 
-    def weights_in(self, constant_bytes: int) -> str:
-        """``L2``, ``L3`` or ``memory``, for a network with so many bytes of constants."""
+    def evict_bytes(self, working_set: int) -> int:
+        """What to stream over before a kernel of a network that touches so many bytes a run."""
         ...
 
 
-def weights_in(model: CostModel, constant_bytes: int) -> str:
+def evict_bytes(model: CostModel, working_set: int) -> int:
     """What ``model`` says of it, or what this machine's reported caches do."""
     placing = model if isinstance(model, Placing) else reported()
-    return placing.weights_in(constant_bytes)
+    return placing.evict_bytes(working_set)
 
 
 Progress = Callable[[int, int, str], None]

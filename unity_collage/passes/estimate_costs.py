@@ -8,10 +8,10 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import tvm
 from tvm import ir, relax
@@ -19,9 +19,11 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
 from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Overheads, Workload, overheads_of, weights_in
+from ..cost.shapes import nbytes_of
+from ..cost.workload import CostModel, Overheads, Workload, evict_bytes, overheads_of
 from ..errors import CollageError
 from ..graph import DataflowGraph, Signatures
+from ..graph.dataflow import used_vars
 from ..schedule.tuned import SCHEDULES
 from .outlined import kernel_digest, kernel_function
 from .tune_costs import Tunable, tuned_costs
@@ -88,34 +90,51 @@ def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
     """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value."""
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
-    place = weights_in(model, constant_bytes(func))
+    behind = evict_bytes(model, working_set(func))
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
         digest = kernel_digest(signatures, graph, candidate)
         question = made.get((candidate.backend, digest))
         if question is None:
-            question = _workload(graph, candidate, digest, place)
+            question = _workload(graph, candidate, digest, behind)
             made[candidate.backend, digest] = question
         asked[candidate.id] = question
     return asked
 
 
-def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, place: str) -> Workload:
+def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, behind: int) -> Workload:
     alone = kernel_function(graph, candidate, lift_constants=True)
-    return Workload(digest, candidate.backend, candidate.label, alone, place)
+    return Workload(digest, candidate.backend, candidate.label, alone, behind)
 
 
-def constant_bytes(func: relax.Function) -> int:
-    """Bytes of all distinct tensor constants in ``func``."""
-    found: dict[ir.GenericConst, int] = {}
+def working_set(func: relax.Function) -> int:
+    """About how many bytes a run of ``func`` touches: all distinct constants, and the most that lives at once of
+    other tensors, which memory planning lets the others have too."""
+    constants: dict[ir.GenericConst, int] = {}
 
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, ir.GenericConst):
-            found[expr] = math.prod(map(int, expr.value.shape)) * expr.value.dtype.itemsize
+            constants[expr] = nbytes_of(expr)
 
     relax.analysis.post_order_visit(func, visit)
-    return sum(found.values())
+    return sum(constants.values()) + _most_alive(func)
+
+
+def _most_alive(func: relax.Function) -> int:
+    """The most bytes that parameters and bound tensors, from where they are made to where they are last read, have at
+    once."""
+    bindings = [binding for block in func.body.blocks for binding in block.bindings]
+    last: dict[relax.Var, int] = dict.fromkeys(used_vars(func.body.body), len(bindings))
+    for at, binding in reversed([*enumerate(bindings)]):
+        for var in used_vars(binding.value):
+            last.setdefault(var, at)
+    changes = [0] * (len(bindings) + 2)
+    for at, var in enumerate([*func.params, *(binding.var for binding in bindings)], -len(func.params)):
+        if var in last:
+            changes[max(at, 0)] += nbytes_of(var)
+            changes[last[var] + 1] -= nbytes_of(var)
+    return max(accumulate(changes))
 
 
 def answered(asked: Mapping[int, Workload], prices: Mapping[str, Cost], charged: Overheads) -> Costs:

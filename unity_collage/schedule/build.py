@@ -45,18 +45,19 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
         return body({})
     if not wanted:
         return nest(iters, body)
+    turning = [it for it in iters if it.size != 1] or list(iters[:1])
     total: Expr = 1
-    for it in iters:
+    for it in turning:
         total = it.extent * total
 
     def unfused(fused: Expr) -> Stmt:
-        values: dict[Var, Expr] = {}
-        for it in reversed(iters):
-            values[it.var] = fused if it is iters[0] else tirx.floormod(fused, it.extent)
+        values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.ty.dtype) for it in iters}
+        for it in reversed(turning):
+            values[it.var] = fused if it is turning[0] else tirx.floormod(fused, it.extent)
             fused = tirx.floordiv(fused, it.extent)
         return body(values)
 
-    return loop(sym.Analyzer().simplify(total), unfused, iters[0].var, ForKind.PARALLEL)
+    return loop(sym.Analyzer().simplify(total), unfused, turning[0].var, ForKind.PARALLEL)
 
 
 def tiled(extent: int, tile: int) -> tuple[int, Callable[[Expr], Expr]]:

@@ -19,6 +19,9 @@ _FREE_REGISTERS = 18
 """Registers of 32 that hold operands and addresses, not results; two of 16."""
 _PLAIN_REGISTERS = 4
 """Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
+PANELS_AT_ONCE = 2
+"""Panels of a product with a vector that are read side by side: of two runs of memory more is fetched ahead than of
+one."""
 _HEAVY_BYTES = 64 * 1024
 """An operand in the lanes above this does not stay in L1 while the rows go by."""
 
@@ -54,8 +57,9 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
         return Tile(lane, build.tile_size(lane.size, longest, exact), 1, None, 1)
     row = _row_axis(stage, lane)
     budget = machine.registers - (_FREE_REGISTERS if machine.registers >= 32 else 4)
-    if row is None and _by_panels(stage, lane):
-        return Tile(lane, lane.size, one, None, 1)
+    if row is None and (panels := _panels(stage, lane)) is not None:
+        several = PANELS_AT_ONCE * lane.size // one <= budget and _in_turns(panels, machine)
+        return Tile(lane, lane.size, one, *((panels, PANELS_AT_ONCE) if several else (None, 1)))
     if row is None or row.size is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
     _, width, height = max(_sizes(lane.size, row.size, one, budget, exact))
@@ -124,13 +128,18 @@ def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
     return max(found, key=lambda it: min(it.size or 1, 8), default=None)
 
 
-def _by_panels(stage: Stage, lane: Iter) -> bool:
-    """Whether the operand in the lanes lies in panels as wide as the lanes, one for each turn of another axis."""
+def _panels(stage: Stage, lane: Iter) -> Iter | None:
+    """The axis over the panels, as wide as the lanes, in which the operand in the lanes lies; None if it does not."""
     (load, *others) = wide(stage, lane) or [None]
     if load is None or others or not isinstance(load.indices[-1], tirx.Var):
-        return False
+        return None
     along = [it for it in stage.spatial if it is not lane and varies(load, it)]
-    return bool(along) and static(load.source.shape[-1]) == lane.size
+    return along[-1] if along and static(load.source.shape[-1]) == lane.size else None
+
+
+def _in_turns(panels: Iter, machine: Machine) -> bool:
+    """Whether every core gets as many turns of some panels side by side."""
+    return (panels.size or 1) % (PANELS_AT_ONCE * machine.cores) == 0
 
 
 def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, machine: Machine, exact: bool) -> int:

@@ -20,6 +20,8 @@ from .stage import Access, Buffer, Func, Iter, Stage, static
 
 _PANEL_REGISTERS = 8
 """Vectors of one panel of a product with a vector: as many sums at a time hide the latency of the addition."""
+_NARROW_PANEL = 2
+"""The same for panels that are read side by side."""
 
 
 def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffer, Panels]:
@@ -108,7 +110,10 @@ def _dimensions(load: Access, stage: Stage, lane: Iter) -> tuple[tuple[int, ...]
 
 
 def _lone_width(size: int, one: int, machine: Machine) -> int:
-    """The width for a product with a vector: the threads get equal shares, in as wide panels as there can be."""
+    """The width for a product with a vector: the threads get equal shares, in narrow panels side by side, or in as wide
+    ones as there can be."""
+    if size % (one * _NARROW_PANEL * tiling.PANELS_AT_ONCE * machine.cores) == 0:
+        return one * _NARROW_PANEL
     vectors = ceil(size / one)
 
     def last_done(registers: int) -> int:

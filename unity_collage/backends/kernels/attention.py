@@ -37,7 +37,7 @@ def attention(call: relax.Call) -> Step | str:
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
-    """The attention with ``call`` behind it, whose ``args[operand]`` is its result: scale, mask, softmax, values, cast."""
+    """The attention with ``call``, whose ``args[operand]`` is its result: scale, mask, softmax, values or a cast."""
     if is_cast(call):
         return _rounded(step, call)
     make = _PARTS.get(op_name(call))
@@ -93,11 +93,11 @@ def _normalized(step: Step, call: relax.Call, _operand: int) -> Step | str:
 
 
 def _rounded(step: Step, call: relax.Call) -> Step | str:
-    """The shares, which the kernel keeps in float32 in any case, or the result."""
+    """The result; or the scores, which the kernel keeps in float32 in any case."""
     if step.arg("value") is not None:
         return write_narrowed(step, call)
-    if not step.attr("softmax") or dtype_of(call) not in FLOATS:
-        return "the scores are stored in another type"
+    if dtype_of(call) not in FLOATS:
+        return f"the scores are stored as {dtype_of(call)}"
     return replace(step, args=_made_by(step, call))
 
 
@@ -140,9 +140,7 @@ def _are_neighbours(view: View, axis: int) -> bool:
     return view.dims[axis] == 1 or view.strides[axis] == 1
 
 
-def _why_not(
-    what: str, value: relax.Expr, least: int = 2, types: Collection[str] = FLOATS
-) -> str | None:
+def _why_not(what: str, value: relax.Expr, least: int = 2, types: Collection[str] = FLOATS) -> str | None:
     if dtype_of(value) not in types:
         needed = " and ".join(sorted(types, reverse=True))
         return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes {needed}"

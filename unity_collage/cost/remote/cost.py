@@ -62,9 +62,9 @@ class RemoteCost(MeasuredCost):
         """The processor of the servers, with all its instruction sets and their number of threads."""
         return Target(json.loads(self._client().facts("", "")["target"]))
 
-    def weights_in(self, constant_bytes: int) -> str:
+    def evict_bytes(self, working_set: int) -> int:
         """By the caches that this machine reports: servers do not say what they have."""
-        return reported().weights_in(constant_bytes)
+        return reported().evict_bytes(working_set)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Nothing is known of what the servers can do at most: all are 0."""
@@ -107,9 +107,7 @@ class RemoteCost(MeasuredCost):
             there = said(backend)
             return there.get("reason") or _made_here(there["fingerprint"], target, self)
 
-        return Circumstances(
-            target, fingerprint, lambda _place: None, lambda backend: said(backend).get("version", "")
-        )
+        return Circumstances(target, fingerprint, lambda backend: said(backend).get("version", ""))
 
 
 def _made_here(there: str, target: Target, model: MeasuredCost) -> str:
