@@ -47,7 +47,7 @@ void Call(const Function& function, Matrix* x, Matrix* result) {
   function(&from, &to);
 }
 
-bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result) {
+bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result, double tolerance) {
   for (int64_t i = 0; i < kSize; ++i) {
     for (int64_t j = 0; j < kSize; ++j) {
       double expected = 0;
@@ -56,7 +56,7 @@ bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result) 
         for (int64_t l = 0; l < kSize; ++l) inner += x.At(i, l) * w.At(l, k);
         expected += inner * w.At(k, j);
       }
-      if (std::abs(expected - result.At(i, j)) > 1e-3) return false;
+      if (std::abs(expected - result.At(i, j)) > tolerance) return false;
     }
   }
   return true;
@@ -68,34 +68,43 @@ struct Product {
   // Dims and strides of a and c, and of b.
   std::string rows = R"("dims": [32, 32], "strides": [32, 1])", weights = rows;
   std::string attrs = "{}";
+  // Of the first product, and how far the second may be off for that.
+  std::string between = "float32";
+  double tolerance = 1e-3;
 };
 
 // Images of one pixel: of filters of 3x3 only the middle counts, and that is a product.
-Product OneByOne(const std::string& primitive, const std::string& attrs) {
+Product OneByOne(const std::string& primitive, const std::string& attrs, const std::string& between,
+                 double tolerance) {
   return {primitive,
           "src",
           "weights",
           "dst",
           R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])",
           R"("dims": [32, 32, 3, 3], "strides": [1, 32, 0, 0])",
-          attrs};
+          attrs,
+          between,
+          tolerance};
 }
 
-std::string View(int buffer, const std::string& layout) {
-  return "{\"buffer\": " + std::to_string(buffer) + ", " + layout + R"(, "dtype": "float32", "offset": 0})";
+std::string View(int buffer, const std::string& layout, const std::string& dtype = "float32") {
+  return "{\"buffer\": " + std::to_string(buffer) + ", " + layout + R"(, "offset": 0, "dtype": ")" + dtype +
+         "\"}";
 }
 
 // input 0 -> temporary 2 -> output 3, each time multiplied by constant 1.
 std::string TwoProducts(const Product& product) {
   const auto step = [&](int from, int to) {
     return "{\"primitive\": \"" + product.primitive + "\", \"attrs\": " + product.attrs + ", \"args\": {\"" +
-           product.a + "\": " + View(from, product.rows) + ", \"" + product.b +
-           "\": " + View(1, product.weights) + ", \"" + product.c + "\": " + View(to, product.rows) + "}}";
+           product.a + "\": " + View(from, product.rows, from == 2 ? product.between : "float32") + ", \"" +
+           product.b + "\": " + View(1, product.weights) + ", \"" + product.c +
+           "\": " + View(to, product.rows, to == 2 ? product.between : "float32") + "}}";
   };
   const std::string buffer = R"({"nbytes": 4096, "dtype": "float32"})";
   return R"({"programs": [{"name": "main", "inputs": [0], "outputs": [3],
              "constants": [{"buffer": 1, "offset": 0, "nbytes": 4096}], "buffers": [)" +
-         buffer + ", " + buffer + ", " + buffer + ", " + buffer + "], \"steps\": [" + step(0, 2) + ", " +
+         buffer + ", " + buffer + ", " + R"({"nbytes": )" + (product.between == "float32" ? "4096" : "2048") +
+         R"(, "dtype": ")" + product.between + "\"}, " + buffer + "], \"steps\": [" + step(0, 2) + ", " +
          step(2, 3) + "]}]}";
 }
 
@@ -103,7 +112,7 @@ Module Create(const std::string& kind, const std::string& json, const Matrix& w)
   return (*Function::GetGlobal(kind + ".create"))(String(json), w.ToBytes()).cast<Module>();
 }
 
-void CheckConcurrentCalls(const std::string& kind, const Module& module, const Matrix& w) {
+void CheckConcurrentCalls(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
   const Function function = *module->GetFunction("main");
   std::vector<Matrix> inputs, results;
   for (int i = 0; i < 4; ++i) {
@@ -118,24 +127,24 @@ void CheckConcurrentCalls(const std::string& kind, const Module& module, const M
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < 4; ++i)
-    Expect(IsProductOfProduct(inputs[i], w, results[i]), kind + ": concurrent call");
+    Expect(IsProductOfProduct(inputs[i], w, results[i], tolerance), kind + ": concurrent call");
 }
 
-void CheckSaveAndLoad(const std::string& kind, const Module& module, const Matrix& w) {
+void CheckSaveAndLoad(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
   const Module loaded =
       (*Function::GetGlobal("ffi.Module.load_from_bytes." + kind))(module->SaveToBytes()).cast<Module>();
   Matrix x(5), result(0);
   Call(*loaded->GetFunction("main"), &x, &result);
-  Expect(IsProductOfProduct(x, w, result), kind + ": saved and loaded");
+  Expect(IsProductOfProduct(x, w, result, tolerance), kind + ": saved and loaded");
 }
 
-void CheckThreadCounts(const std::string& kind, const Module& module, const Matrix& w) {
+void CheckThreadCounts(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
   const Function set_num_threads = *Function::GetGlobal("collage.runtime.set_num_threads");
   for (const int threads : {1, 3, 2}) {
     set_num_threads(threads);
     Matrix x(threads), result(0);
     Call(*module->GetFunction("main"), &x, &result);
-    Expect(IsProductOfProduct(x, w, result), kind + ": " + std::to_string(threads) + " threads");
+    Expect(IsProductOfProduct(x, w, result, tolerance), kind + ": " + std::to_string(threads) + " threads");
   }
 }
 
@@ -159,9 +168,9 @@ void CheckErrors(const std::string& kind, Product product, const Module& module,
 void CheckBackend(const std::string& kind, const Product& product) {
   const Matrix w(1);
   const Module module = Create(kind, TwoProducts(product), w);
-  CheckConcurrentCalls(kind, module, w);
-  CheckSaveAndLoad(kind, module, w);
-  CheckThreadCounts(kind, module, w);
+  CheckConcurrentCalls(kind, module, w, product.tolerance);
+  CheckSaveAndLoad(kind, module, w, product.tolerance);
+  CheckThreadCounts(kind, module, w, product.tolerance);
   CheckErrors(kind, product, module, w);
 }
 
@@ -170,7 +179,13 @@ void CheckBackend(const std::string& kind, const Product& product) {
 int main() {
   CheckBackend("collage.onednn", {"matmul", "src", "weights", "dst"});
   CheckBackend("collage.openblas", {"gemm", "a", "b", "c"});
-  CheckBackend("collage.kernels", OneByOne("winograd", R"({"tile": 4, "padding_l": [1, 1]})"));
-  CheckBackend("collage.kernels", OneByOne("grouped", R"({"stride": 1, "padding_l": [1, 1]})"));
+  const std::vector<std::pair<std::string, double>> types = {{"float32", 1e-3}, {"bfloat16", 1.0}};
+  for (const auto& [between, tolerance] : types) {
+    const auto check = [&type = between, off = tolerance](const char* primitive, const char* attrs) {
+      CheckBackend("collage.kernels", OneByOne(primitive, attrs, type, off));
+    };
+    check("winograd", R"({"tile": 4, "padding_l": [1, 1]})");
+    check("grouped", R"({"stride": 1, "padding_l": [1, 1]})");
+  }
   return 0;
 }
