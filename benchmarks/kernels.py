@@ -165,7 +165,7 @@ def floor(row: Row, place: str, peaks: machine.Machine, here: Caches) -> float:
     result = math.prod(int(extent) for extent in function(row).ret_ty.shape.values)
     activations = 4 * (sum(map(math.prod, row.inputs)) + result)
     weights = 4 * sum(map(math.prod, row.constants))
-    moved = activations / rates[here.weights_in(activations)] + weights / rates[place]
+    moved = activations / rates[roofline.place_of(activations, here)] + weights / rates[place]
     return max(row.flops / (peaks.flops * peaks.threads), moved)
 
 

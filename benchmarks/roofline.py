@@ -59,9 +59,16 @@ def bandwidths_of(machine: Machine) -> dict[str, float]:
     return {place: rate * machine.threads for place, rate in rates.items()}
 
 
+def place_of(nbytes: int, caches: Caches) -> str:
+    """The closest of ``L2``, ``L3``, ``memory`` that holds so many bytes."""
+    if nbytes <= caches.l2_bytes:
+        return "L2"
+    return "L3" if nbytes <= caches.l3_bytes * 3 // 4 else "memory"
+
+
 def floor_of(row: dict[str, Any], known: dict[str, Any]) -> float:
     """The least seconds of a run: its direct arithmetic, or reading its bytes from where its weights lie."""
-    place = Caches(known["l2_bytes"], known["l3_bytes"]).weights_in(row["bytes"])
+    place = place_of(row["bytes"], Caches(known["l2_bytes"], known["l3_bytes"]))
     bandwidth = known["peak_bandwidth"][place]
     return max(row["flops"] / known["peak_flops"], row["bytes"] / bandwidth)
 

@@ -129,10 +129,12 @@ def test_casts_are_taken_in(name: str, label: str):
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_results_are_rounded_to_the_nearest_even_number(isa: str):
-    """A filter that copies its input, plus a number that takes each result midway between two, or next to it."""
+    """A filter that copies its input, plus a number that takes each result midway between two, or next to it, or out of
+    range."""
     filters = np.zeros((16, 3, 3, 16), "float32")
     filters[range(16), 1, 1, range(16)] = 1
-    steps = np.array([1.0, 1.0, 3.0, 3.0, 0.99, 1.01, -1.0, -3.0] * 2, "float32") * 2.0**-8
+    near = np.array([1.0, 3.0, 5.0, 0.99, 1.01, 2.99, 3.01, -1.0, -3.0, -1e3, 0.0], "float32") * 2.0**-8
+    steps = np.concatenate([near, np.array([np.nan, np.inf, -np.inf, 3.4e38, -3.4e38], "float32")])
 
     def body(x: relax.Expr) -> relax.Expr:
         kernel = relax.const(filters.astype(ml_dtypes.bfloat16), "bfloat16")
@@ -143,4 +145,5 @@ def test_results_are_rounded_to_the_nearest_even_number(isa: str):
 
     func = function(body, (1, 2, 2, 16), dtype="bfloat16")
     (out,) = outputs_of(func, "kernels.winograd2", isa, [np.ones((1, 2, 2, 16), ml_dtypes.bfloat16)])
-    np.testing.assert_array_equal(out[0, 0, 0], (1 + steps).astype(ml_dtypes.bfloat16))
+    expected = (1 + steps).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(out[0, 0, 0].astype("float32"), expected.astype("float32"))

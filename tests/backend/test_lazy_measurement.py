@@ -15,6 +15,7 @@ from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, Costs
 from unity_collage.cost import machine as machines
 from unity_collage.cost.database import CostDatabase
+from unity_collage.cost.last_level import caches
 from unity_collage.cost.measured import MeasuredCost
 from unity_collage.errors import MissingPrice
 from unity_collage.graph import DataflowGraph
@@ -75,7 +76,9 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
     assert machines.machine(model.database) == first
     assert first.threads == runtime.num_threads() and first.flops > 1e9
     rates = [rate for _, rate in first.reads]
-    assert rates == sorted(rates, reverse=True) and len(first.weights) == 2
+    here = caches(model.database)
+    assert rates == sorted(rates, reverse=True)
+    assert [evicted for evicted, _ in first.weights] == [2 * here.l2_bytes, here.all_bytes]
 
 
 def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:

@@ -28,12 +28,6 @@ class Caches:
     l3_bytes: int
     """Of the third-level cache, as far as it is there for this machine (:mod:`.last_level`)."""
 
-    def weights_in(self, constant_bytes: int) -> str:
-        """The closest of ``L2``, ``L3``, ``memory`` that holds so many bytes of constants between two runs."""
-        if constant_bytes <= self.l2_bytes:
-            return "L2"
-        return "L3" if constant_bytes <= self.l3_bytes * 3 // 4 else "memory"
-
     def evict_bytes(self, working_set: int) -> int:
         """How much other memory to stream over before a kernel of a network that touches ``working_set`` bytes a run.
 
@@ -44,12 +38,12 @@ class Caches:
         """
         if working_set <= self.l2_bytes:
             return 0
-        return _rounded(min(working_set, self.all_bytes))
+        return min(_rounded(working_set), self.all_bytes)
 
     @property
     def all_bytes(self) -> int:
         """So much other memory leaves nothing in any cache."""
-        return 4 * self.l3_bytes
+        return _rounded(4 * self.l3_bytes)
 
 
 def _rounded(nbytes: int) -> int:
