@@ -87,6 +87,16 @@ def test_two_narrow_panels_are_read_side_by_side() -> None:
     assert re.search(r"for v_k in range\(T.int64\(784\)\):\n +for \w+ in T.unroll\(T.int64\(2\)\)", kernel)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "ahead"), [(128, 512, True), (29, 500, True), (128, 16, False), (1, 512, False)]
+)
+def test_the_next_panel_of_large_weights_is_fetched_ahead(rows: int, columns: int, ahead: bool) -> None:
+    w, b = floats(784, columns), floats(columns)
+    after = PackWeights(TARGET)(module(layer, (rows, 784), [w, b]))
+    assert ("llvm.prefetch" in ScheduleCPU(TARGET)(after)["kernel"].script()) == ahead
+    assert_layer(after, floats(rows, 784), w, b)
+
+
 @pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
 @pytest.mark.parametrize("rows", [1, 5, 33])
 def test_products_of_odd_sizes_are_the_same_numbers(rows: int, columns: int) -> None:

@@ -1,5 +1,7 @@
 """What the scheduled loops look like, and what is left alone."""
 
+import re
+
 import numpy as np
 import tvm
 from schedule_checks import TARGET, floats, module, run, scheduled
@@ -8,7 +10,8 @@ from tvm.relax import op
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
-from unity_collage.schedule import ScheduleCPU, schedule
+from unity_collage.schedule import ScheduleCPU, schedule, tiling
+from unity_collage.schedule.machine import Machine
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
@@ -68,8 +71,16 @@ def test_a_whole_tensor_is_summed_in_vectors():
 def test_a_long_epilogue_is_a_loop_over_the_tile():
     long = scheduled(lambda x, w: op.nn.gelu(op.matmul(x, w)), (64, 64), (64, 64))
     short = scheduled(lambda x, w: op.nn.relu(op.matmul(x, w)), (64, 64), (64, 64))
-    assert long.count("T.Let") <= 2
+    vectors_of_a_row = 4
+    assert long.count("T.Let") <= 2 * vectors_of_a_row
     assert ("done = " in long, "done = " in short) == (True, False)
+
+
+def test_sums_of_a_tile_are_small_enough_for_registers():
+    text, machine = scheduled(op.matmul, (197, 384), (384, 1536)), Machine.of(TARGET)
+    sizes = [int(size) for size in re.findall(r"acc\w* = T.sblock_alloc_buffer\(\((?:T.int64\()?(\d+)", text)]
+    assert machine.registers // 2 <= sum(sizes) // machine.lanes("float32") < machine.registers
+    assert max(sizes) * 4 < tiling.STACK_BYTES
 
 
 def test_a_scheduled_kernel_is_left_alone():

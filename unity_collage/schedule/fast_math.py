@@ -90,7 +90,7 @@ def _u32(value: int) -> Expr:
 
 
 def _replacement(call: Expr) -> Expr:
-    if str(call.ty.dtype) != "float32":
+    if op_name(call) not in ("pow", *_FORMULAS) or str(call.ty.dtype) != "float32":
         return call
     name = op_name(call)
     if name == "pow":

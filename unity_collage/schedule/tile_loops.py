@@ -11,7 +11,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
-from . import build, lanes, packing, tiling
+from . import build, lanes, packing, prefetch, tiling
 from .axes import axis
 from .machine import Machine
 from .stage import Access, Buffer, Expr, Iter, Stage, Var, expensive_calls
@@ -26,7 +26,9 @@ _LEAST_TURNS = 4
 """Rows of tiles that must use a copy of columns for it to pay."""
 
 Values = dict[Var, Expr]
-Write = Callable[[Expr, Values], Stmt]
+Place = tuple[int, Expr]
+"""An element of the tile: which vector of a row it is in, and where in that vector of all rows."""
+Write = Callable[[Place, Values], Stmt]
 """Writes the element at a place of the tile, given the values of the iterators."""
 
 
@@ -40,13 +42,14 @@ class TileLoops:
         turns, self.top = build.tiled(tile.row.size or 1, tile.height) if tile.row else (1, lambda turn: turn)
         self.rows = [axis(tile.row.var, turns)] if tile.row else []
         self.others = [it for it in stage.spatial if it is not tile.lane and it is not tile.row]
-        self.size = tile.height * tile.width
+        step = tile.width if tile.steps else tile.vector
+        self.vectors = [min(step, tile.width - start) for start in range(0, tile.width, step)]
         self.chains = self._chains()
+        self.fetch: prefetch.Fetch | None = None
 
     def _chains(self) -> int:
         """In how many independent parts a tile of few vectors is summed."""
-        vectors = -(-self.size // self.tile.vector)
-        count = 1 if self.tile.steps else _CHAINS // vectors
+        count = 1 if self.tile.steps else _CHAINS // (self.tile.height * len(self.vectors))
         steps = self.stage.reduction[-1].size if self.stage.reduction else None
         if count < 2 or steps is None or steps < count * _LEAST_STEPS:
             return 1
@@ -65,6 +68,10 @@ class TileLoops:
             )
         order = [*batch, self.column, *rest] if heavy else [*batch, *rest, self.column]
         order += self.rows
+        if heavy and self.column.size == 1 and len(wide) == 1 and self.chains == 1:
+            self.fetch = prefetch.of_next_panel(
+                self.stage, wide[0], batch, [*rest, *self.rows], self.tile.width
+            )
         split = self._tasks(order) if threads else len(order)
 
         def inside(values: Values) -> Stmt:
@@ -111,56 +118,65 @@ class TileLoops:
         stage = stage.substituted(fixed, stage.iters)
         store = stage.store
         assert store is not None
-        acc = build.buffer((self.chains * self.size,), store.buffer, "acc")
+        acc = [self._vectors(store.buffer, "acc") for _ in range(self.chains)]
 
-        def written(source: Buffer, place: Expr, values: Values) -> Stmt:
+        def written(source: Sequence[Buffer], place: Place, values: Values) -> Stmt:
             final = result.substituted(values, []).store
             assert final is not None
             value = _from_tile(final.value, store.buffer, source, place)
             return tirx.BufferStore(final.buffer, value, final.indices)
 
-        summed = self._summed(stage, acc, at)
+        buffers, summed = [buffer for chain in acc for buffer in chain], self._summed(stage, acc, at)
         if not self._long_epilogue(result):
-            write = self._each(at, {}, lambda place, values: written(acc, place, values))
-            return build.with_buffers([acc], build.seq(summed, write), stage.name)
-        done = build.buffer((self.size,), store.buffer, "done")
-        keep = self._each(
-            at, {}, lambda place, _: tirx.BufferStore(done, tirx.BufferLoad(acc, [place]), [place])
-        )
+            write = self._each(at, {}, lambda place, values: written(acc[0], place, values))
+            return build.with_buffers(buffers, build.seq(summed, write), stage.name)
+        done = self._vectors(store.buffer, "done")
+        keep = self._each(at, {}, lambda place, _: _store(done, _load(acc[0], place), place))
         write = self._each(at, {}, lambda place, values: written(done, place, values), unrolled=False)
-        return build.with_buffers([acc, done], build.seq(summed, keep, write), stage.name)
+        return build.with_buffers([*buffers, *done], build.seq(summed, keep, write), stage.name)
 
-    def _summed(self, stage: Stage, acc: Buffer, at: Values) -> Stmt:
+    def _vectors(self, like: Buffer, name: str) -> list[Buffer]:
+        """Storage of a tile, a buffer for each vector of a row: TVM puts none on the stack that is larger than
+        ``STACK_BYTES``, and only what is there stays in registers."""
+        return [build.buffer((self.tile.height * width,), like, name) for width in self.vectors]
+
+    def _summed(self, stage: Stage, acc: Sequence[Sequence[Buffer]], at: Values) -> Stmt:
         """The reduction of one tile in ``acc``, chain by chain, joined in the first."""
         store: Any = stage.store
 
         def started(chain: int) -> Stmt:
-            def write(place: Expr, values: Values) -> Stmt:
+            def write(place: Place, values: Values) -> Stmt:
                 first: Any = stage.substituted(values, []).init
-                return tirx.BufferStore(acc, first.value, [place + chain * self.size])
+                return _store(acc[chain], first.value, place)
 
             return self._each(at, {}, write)
 
         def reduced(step: Values, chain: int) -> Stmt:
-            def write(place: Expr, values: Values) -> Stmt:
+            def write(place: Place, values: Values) -> Stmt:
                 update: Any = stage.substituted(values, []).store
-                own = place + chain * self.size
-                return tirx.BufferStore(acc, _from_tile(update.value, store.buffer, acc, own), [own])
+                value = _from_tile(update.value, store.buffer, acc[chain], place)
+                return _store(acc[chain], value, place)
 
             return self._each(at, step, write)
 
         def joined(chain: int, other: int) -> Stmt:
-            def write(place: Expr, _: Values) -> Stmt:
-                parts = [tirx.BufferLoad(acc, [place + part * self.size]) for part in (chain, other)]
-                return tirx.BufferStore(acc, type(store.value)(*parts), [place + chain * self.size])
+            def write(place: Place, _: Values) -> Stmt:
+                parts = [_load(acc[part], place) for part in (chain, other)]
+                return _store(acc[chain], type(store.value)(*parts), place)
 
             return self._each(at, {}, write)
 
         starts = [started(chain) for chain in range(self.chains)]
-        return build.seq(*starts, self._steps(stage, reduced), *(joined(*two) for two in _tree(self.chains)))
+        joins = [joined(*two) for two in _tree(self.chains)]
+        return build.seq(*starts, self._steps(stage, reduced, at), *joins)
 
-    def _steps(self, stage: Stage, reduced: Callable[[Values, int], Stmt]) -> Stmt:
+    def _steps(self, stage: Stage, reduced: Callable[[Values, int], Stmt], at: Values) -> Stmt:
         """The whole reduction; its last axis in turns of one step of each chain, then what is left."""
+        if self.fetch is not None:
+            fetch = self.fetch
+            return build.nest(
+                stage.reduction, lambda step: build.seq(fetch({**at, **step}), reduced(step, 0))
+            )
         if self.chains == 1:
             return build.nest(stage.reduction, lambda step: reduced(step, 0))
         *outer, last = stage.reduction
@@ -179,28 +195,24 @@ class TileLoops:
     def _long_epilogue(self, result: Stage) -> bool:
         """Whether what follows is so long that it is a loop over the tile, which then leaves the registers:
         unrolled it would be most of the code."""
-        whole = self.tile.width % self.tile.vector == 0 and not self.tile.steps
-        return whole and bool(expensive_calls(result.body))
+        return not self.tile.steps and bool(expensive_calls(result.body))
 
     def _each(self, at: Values, step: Values, write: Write, unrolled: bool = True) -> Stmt:
         """``write`` for each element of the tile: rows unrolled, lanes in vectors."""
         tile, left = self.tile, self.left(at[self.column.var])
-        size, kind = (tile.width, ForKind.SERIAL) if tile.steps else (tile.vector, ForKind.VECTORIZED)
+        kind = ForKind.SERIAL if tile.steps else ForKind.VECTORIZED
 
         def row(r: Expr) -> Stmt:
-            if not unrolled:
-                return build.loop(tile.width // size, lambda v: vector(r, v * size), tile.lane.var)
-            return build.seq(*(vector(r, start) for start in range(0, tile.width, size)))
+            return build.seq(*(vector(r, number, width) for number, width in enumerate(self.vectors)))
 
-        def vector(r: Expr, start: Expr | int) -> Stmt:
+        def vector(r: Expr, number: int, width: int) -> Stmt:
             def lane(i: Expr) -> Stmt:
-                values = {**step, tile.lane.var: left + (start + i)}
+                values = {**step, tile.lane.var: left + (number * self.vectors[0] + i)}
                 if tile.row is not None:
                     values[tile.row.var] = self.top(at[self.rows[0].var]) + r
-                return write(r * tile.width + (start + i), values)
+                return write((number, r * width + i), values)
 
-            count = min(size, tile.width - start) if isinstance(start, int) else size
-            return build.loop(count, lane, tile.lane.var, kind)
+            return build.loop(width, lane, tile.lane.var, kind)
 
         along = (tile.row or tile.lane).var
         return build.loop(tile.height, row, along, ForKind.UNROLLED if unrolled else ForKind.SERIAL)
@@ -216,10 +228,20 @@ def _tree(count: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _from_tile(value: Expr, results: Buffer, acc: Buffer, place: Expr) -> Expr:
+def _load(tile: Sequence[Buffer], place: Place) -> Expr:
+    number, index = place
+    return tirx.BufferLoad(tile[number], [index])
+
+
+def _store(tile: Sequence[Buffer], value: Expr, place: Place) -> Stmt:
+    number, index = place
+    return tirx.BufferStore(tile[number], value, [index])
+
+
+def _from_tile(value: Expr, results: Buffer, tile: Sequence[Buffer], place: Place) -> Expr:
     """``value`` with what it reads of the reduction's result taken from the tile."""
 
     def load(node: Access) -> Expr:
-        return tirx.BufferLoad(acc, [place]) if node.source.same_as(results) else node
+        return _load(tile, place) if node.source.same_as(results) else node
 
     return tvm_ffi.structural_map(value, (TensorLoad, load))

@@ -15,8 +15,10 @@ STACK_BYTES = 1024
 """Buffers from this size on are not put on the stack by TVM, and so never into registers."""
 SMALL_STEP = 4
 """A step along the lanes up to which LLVM still makes vectors of a loop over single elements."""
-_FREE_REGISTERS = 18
-"""Registers of 32 that hold operands and addresses, not results; two of 16."""
+_LONE_REGISTERS = 14
+"""Vectors of results in a tile of one row, of 32 registers; 12 of 16."""
+_LOADS = 0.25
+"""What a load costs of the multiplication beside which it is done: little, while there are no more loads than those."""
 _PLAIN_REGISTERS = 4
 """Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
 PANELS_AT_ONCE = 2
@@ -56,13 +58,13 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
         longest = (STACK_BYTES - 1) * one // machine.vector_bytes
         return Tile(lane, build.tile_size(lane.size, longest, exact), 1, None, 1)
     row = _row_axis(stage, lane)
-    budget = machine.registers - (_FREE_REGISTERS if machine.registers >= 32 else 4)
+    budget = min(machine.registers - 4, _LONE_REGISTERS)
     if row is None and (panels := _panels(stage, lane)) is not None:
         several = PANELS_AT_ONCE * lane.size // one <= budget and _in_turns(panels, machine)
         return Tile(lane, lane.size, one, *((panels, PANELS_AT_ONCE) if several else (None, 1)))
     if row is None or row.size is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
-    _, width, height = max(_sizes(lane.size, row.size, one, budget, exact))
+    _, width, height = max(_sizes(lane.size, row.size, one, machine, exact))
     return Tile(lane, width, one, row, height)
 
 
@@ -162,14 +164,16 @@ def _useful(size: int, width: int, one: int) -> float:
     return size / (-(-size // width) * -(-width // one) * one)
 
 
-def _sizes(lanes: int, rows: int, one: int, budget: int, exact: bool) -> list[tuple[float, int, int]]:
-    """Each (merit, width, height): the share of useful work, times how few loads a product needs."""
+def _sizes(lanes: int, rows: int, one: int, machine: Machine, exact: bool) -> list[tuple[float, int, int]]:
+    """Each (merit, width, height): the share of useful work, and a little of how few loads a product needs. Registers
+    hold the results, a row of one operand and one element of the other."""
     found: list[tuple[float, int, int]] = []
-    for registers in range(1, 5):
-        width = build.tile_size(lanes, one * registers, exact)
+    for several in range(1, 5):
+        width = build.tile_size(lanes, one * several, exact)
         used = -(-width // one)
-        for height in range(1, min(budget // used, rows) + 1):
+        most = min((machine.registers - 1 - used) // used, (STACK_BYTES - 1) // machine.vector_bytes, rows)
+        for height in range(1, most + 1):
             if not exact or rows % height == 0:
                 useful = _useful(lanes, width, one) * rows / (-(-rows // height) * height)
-                found.append((useful / (1 / used + 1 / height + 0.4), width, height))
+                found.append((useful / (1 + _LOADS * (1 / used + 1 / height)), width, height))
     return found
