@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from tvm import sym, tirx
 
@@ -17,8 +17,12 @@ SMALL_STEP = 4
 """A step along the lanes up to which LLVM still makes vectors of a loop over single elements."""
 _LONE_REGISTERS = 14
 """Vectors of results in a tile of one row, of 32 registers; 12 of 16."""
-_LOADS = 0.25
-"""What a load costs of the multiplication beside which it is done: little, while there are no more loads than those."""
+_COST_OF_ROW, _COST_OF_COLUMN, _COST_OF_WIDTH = 0.5, 0.25, 0.02
+"""What a tile of h rows of u vectors adds to its multiplications, as parts of them: 1 / h of the first for the vectors
+that are read, 1 / u of the second for the elements, and u of the third for what columns take of L1. Fitted to BERT, ViT
+and ResNeXt as whole programs (Zen 5)."""
+_WAY_BYTES, _ALIASED_ROWS = 4096, 8
+"""Lines so far apart share a set of L1, which has 8 to 12 of them; no more rows than this may do so."""
 _PLAIN_REGISTERS = 4
 """Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
 PANELS_AT_ONCE = 2
@@ -64,7 +68,8 @@ def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
         return Tile(lane, lane.size, one, *((panels, PANELS_AT_ONCE) if several else (None, 1)))
     if row is None or row.size is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
-    _, width, height = max(_sizes(lane.size, row.size, one, machine, exact))
+    most = min(row.size, _unaliased(stage, row))
+    _, width, height = max(_sizes(lane.size, row.size, most, one, machine, exact))
     return Tile(lane, width, one, row, height)
 
 
@@ -164,16 +169,26 @@ def _useful(size: int, width: int, one: int) -> float:
     return size / (-(-size // width) * -(-width // one) * one)
 
 
-def _sizes(lanes: int, rows: int, one: int, machine: Machine, exact: bool) -> list[tuple[float, int, int]]:
-    """Each (merit, width, height): the share of useful work, and a little of how few loads a product needs. Registers
-    hold the results, a row of one operand and one element of the other."""
+def _unaliased(stage: Stage, row: Iter) -> int:
+    """The rows that may be read at a time without driving each other out of L1."""
+    strides = [static(stride(load, row.var, sym.Analyzer())) or 0 for load in operands(stage)]
+    between = max(strides, default=0) * 4
+    return _ALIASED_ROWS * (_WAY_BYTES // gcd(between, _WAY_BYTES))
+
+
+def _sizes(
+    lanes: int, rows: int, most: int, one: int, machine: Machine, exact: bool
+) -> list[tuple[float, int, int]]:
+    """Each (merit, width, height) of up to ``most`` rows: the share of useful work among all, reading included.
+    Registers hold the results, a row of one operand and one element of the other."""
     found: list[tuple[float, int, int]] = []
     for several in range(1, 5):
         width = build.tile_size(lanes, one * several, exact)
         used = -(-width // one)
-        most = min((machine.registers - 1 - used) // used, (STACK_BYTES - 1) // machine.vector_bytes, rows)
-        for height in range(1, most + 1):
+        room = min((machine.registers - 1 - used) // used, (STACK_BYTES - 1) // machine.vector_bytes)
+        for height in range(1, min(room, most) + 1):
             if not exact or rows % height == 0:
                 useful = _useful(lanes, width, one) * rows / (-(-rows // height) * height)
-                found.append((useful / (1 + _LOADS * (1 / used + 1 / height)), width, height))
+                reading = _COST_OF_ROW / height + _COST_OF_COLUMN / used + _COST_OF_WIDTH * used
+                found.append((useful / (1 + reading), width, height))
     return found
