@@ -114,14 +114,17 @@ def test_the_last_panel_overlaps_its_neighbour() -> None:
     assert panels.pack(w)[2].tolist() == [[6, 7, 8, 9], [16, 17, 18, 19]]
 
 
-@pytest.mark.parametrize(("rows", "packed"), [(1, (300, 200)), (40, (5, 200, 64))])
-def test_transposed_weights_are_turned_where_tiles_would_copy_them(
-    rows: int, packed: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize("rows", [1, 40])
+def test_transposed_weights_are_turned_where_tiles_would_copy_them(rows: int) -> None:
     w, b = floats(300, 200), floats(300)
     before = module(lambda x, w, b: layer(x, op.permute_dims(w), b), (rows, 200), [w, b])
     after = PackWeights(TARGET)(before)
-    assert constants(after)[0][1] == packed
+    shape = constants(after)[0][1]
+    if rows == 1:
+        assert shape == (300, 200)
+    else:
+        count, inner, width = shape
+        assert inner == 200 and count == -(-300 // width) > 1
     assert_layer(after, floats(rows, 200), w.T, b)
 
 

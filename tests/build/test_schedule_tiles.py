@@ -81,6 +81,18 @@ def test_convolution_nhwc(size, channels, filters, kernel, stride):
           floats(1, size, size, channels), floats(kernel, kernel, channels, filters), floats(filters))  # fmt: skip
 
 
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 4), (1, 1)])
+def test_convolution_nhwc_of_an_image_nchw(kernel, stride):
+    pad = kernel // 2 if kernel % 2 else 0
+
+    def build(x, w):
+        image = op.permute_dims(x, [0, 2, 3, 1])
+        return relu(op.nn.conv2d(image, w, strides=(stride, stride), padding=(pad, pad), **NHWC))
+
+    check(build, lambda x, w: np.maximum(conv_nhwc(x.transpose(0, 2, 3, 1), w, stride, pad), 0),
+          floats(1, 3, 20, 20), floats(kernel, kernel, 3, 32), one_kernel=True)  # fmt: skip
+
+
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 3, 1), (7, 1, 1), (15, 3, 2), (28, 5, 1)])
 def test_convolution_nchw(size, kernel, stride):
     pad = kernel // 2

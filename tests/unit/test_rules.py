@@ -63,6 +63,18 @@ def test_cone_fuses_behind_an_anchor_and_into_a_reduction_only() -> None:
     assert found(FusionCone(), _conv_relu()) == ["{0}", "{1,2}", "{1}", "{2,3}", "{2}", "{3}"]
 
 
+def test_a_product_reads_through_another_order_of_its_operand_and_through_nothing_else() -> None:
+    @R.function
+    def func(x: R.Tensor((8, 4), "float32"), w: R.Tensor((8, 6), "float32")) -> R.Tensor((4, 6), "float32"):
+        with R.dataflow():
+            turned = R.permute_dims(x)
+            after = R.nn.relu(R.matmul(turned, w))
+            R.output(after)
+        return after
+
+    assert found(FusionCone(), func) == ["{0,1}", "{0..2}", "{0}", "{1,2}", "{1}", "{2}"]
+
+
 def test_dynamic_shapes_are_declined_by_name() -> None:
     @R.function
     def func(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):

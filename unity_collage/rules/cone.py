@@ -13,6 +13,8 @@ from .base import Declined, Found, why_not_partitionable
 from .tree import Printed
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
+_READ_THROUGH = ("relax.permute_dims",)
+"""What a convolution or a product may read through: another order of what it reads costs it little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,5 +150,6 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
         return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and rest <= Kind.BROADCAST
     if anchor is None:
         return True
-    feeds_anchor = bool(graph.upstream[anchor] >> source & 1)
-    return kind <= Kind.BROADCAST and (not feeds_anchor or graph.kinds[anchor] is Kind.REDUCTION)
+    if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is Kind.OUT_EWISE_FUSABLE:
+        return graph.nodes[source].op in _READ_THROUGH
+    return kind <= Kind.BROADCAST
