@@ -83,6 +83,16 @@ def test_sums_of_a_tile_are_small_enough_for_registers():
     assert max(sizes) * 4 < tiling.STACK_BYTES
 
 
+def test_few_rows_are_read_at_a_time_where_they_share_lines_of_the_innermost_cache():
+    def height(inner: int) -> int:
+        text = scheduled(op.matmul, (196, inner), (inner, 256))
+        return max(int(rows) for rows in re.findall(r"T.unroll\(T.int64\((\d+)\)\)", text))
+
+    assert height(1024) <= 8
+    if Machine.of(TARGET).registers >= 32:
+        assert height(1000) > 8
+
+
 def test_a_scheduled_kernel_is_left_alone():
     once = ScheduleCPU(TARGET)(module(lambda x, y: op.add(x, y), [(64, 64)] * 2, ["float32"] * 2))
     tvm.ir.assert_structural_equal(ScheduleCPU(TARGET)(once), once)

@@ -22,8 +22,9 @@ class FusionCone(Printed):
     """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
-    into a reduction (B -> R), injective ones into each other (I -> I). A producer joins only when all its
-    readers are inside, which makes every region convex and free of taps.
+    into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
+    permutation that it reads. A producer joins only when all its readers are inside, which makes every region convex
+    and free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
     the producer is hidden. Cheap is what at most moves elements around, no anchor.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd, prod
 
+import tvm
 from tvm import sym, tirx
 
 from . import build, vectors
@@ -171,9 +172,13 @@ def _useful(size: int, width: int, one: int) -> float:
 
 def _unaliased(stage: Stage, row: Iter) -> int:
     """The rows that may be read at a time without driving each other out of L1."""
-    strides = [static(stride(load, row.var, sym.Analyzer())) or 0 for load in operands(stage)]
-    between = max(strides, default=0) * 4
-    return _ALIASED_ROWS * (_WAY_BYTES // gcd(between, _WAY_BYTES))
+    most = _ALIASED_ROWS * _WAY_BYTES
+    for load in operands(stage):
+        step = static(stride(load, row.var, sym.Analyzer()))
+        if step:
+            between = step * tvm.DataType(str(load.source.dtype)).bits // 8
+            most = min(most, _ALIASED_ROWS * (_WAY_BYTES // gcd(between, _WAY_BYTES)))
+    return most
 
 
 def _sizes(
