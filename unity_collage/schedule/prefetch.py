@@ -3,8 +3,8 @@
     for panel: for turn: for k: acc += a[..., k] * p[panel, k, :]
         ->  for panel: for turn: for k: prefetch(p[panel + 1] + (turn * steps + k) * share); acc += ...
 
-Weights come from memory once a run, and the processor fetches ahead within one panel only: each new panel
-starts with as many misses as it has lines. All turns over one panel share the lines of the next.
+Weights come from memory once a run, and the first turn over a panel waits for them. All turns over one panel share
+the lines of the next.
 """
 
 from __future__ import annotations

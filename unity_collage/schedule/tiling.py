@@ -20,8 +20,8 @@ _LONE_REGISTERS = 14
 """Vectors of results in a tile of one row, of 32 registers; 12 of 16."""
 _COST_OF_ROW, _COST_OF_COLUMN, _COST_OF_WIDTH = 0.5, 0.25, 0.02
 """What a tile of h rows of u vectors adds to its multiplications, as parts of them: 1 / h of the first for the vectors
-that are read, 1 / u of the second for the elements, and u of the third for what columns take of L1. Fitted to BERT, ViT
-and ResNeXt as whole programs (Zen 5)."""
+that are read, 1 / u of the second for the elements, and u of the third for what columns take of L1. Set by hand after
+a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not a fit."""
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
 """Lines so far apart share a set of L1, which has 8 to 12 of them; no more rows than this may do so."""
 _PLAIN_REGISTERS = 4
