@@ -1,4 +1,4 @@
-"""Convolutions that write into a slice of a concatenation and copy the other slices beside it."""
+"""Convolutions that write into a slice of a concatenation and copy the other slices beside it, or read its fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tvm_ffi
 from compiled import backends_of, compiled
 from lowered_function import bound, constant, function, nn, op
 from native_program import Program, random
-from test_kernels_backend import annotated, assert_agrees, conv
+from test_kernels_backend import OPTIONS, annotated, assert_agrees, conv
 from test_kernels_winograd import ISAS, assert_close, exact, nhwc
 from tvm import relax
 from tvm.ir import IRModule
@@ -82,6 +82,68 @@ def test_both_branches_are_candidates():
 
     wholes = [c for c in CANDIDATES.read(annotated(function(body, IMAGE))) if len(c.indexes) == 3]
     assert len(wholes) == 4, "two tiles for each of two branches, and none for both"
+
+
+def conv_of(*fields: relax.Expr, axis: int = 3) -> Any:
+    """A convolution of fields as one image."""
+    image = bound(joined(*fields, axis=axis))
+    return nn.conv2d(image, constant(3, 3, int(image.ty.shape.values[3]), 8), **OPTIONS)
+
+
+READS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
+    "two fields": (lambda x, y: conv_of(x, y), ((1, 6, 7, 16), (1, 6, 7, 32)), 2),
+    "the last of odd size": (lambda x, y: conv_of(x, y), ((2, 5, 7, 32), (2, 5, 7, 9)), 2),
+    "three, one a view": (
+        lambda x, y, z: conv_of(x, bound(op.reshape(y, (1, 6, 7, 16))), z),
+        ((1, 6, 7, 16), (1, 42, 16), (1, 6, 7, 3)),
+        3,
+    ),
+    "the same twice": (lambda x: conv_of(x, x), ((1, 6, 7, 16),), 2),
+    "written to a slice too": (
+        lambda x, y: joined(x, bound(conv_of(x, y))),
+        ((1, 6, 7, 16), (1, 6, 7, 16)),
+        3,
+    ),
+    "large enough for two threads": (
+        lambda x, y: conv_of(x, y),
+        ((1, 40, 40, 32), (1, 40, 40, 16)),
+        2,
+    ),
+    "shared phases": (lambda x, y: conv_of(x, y), ((1, 4, 4, 160), (1, 4, 4, 96)), 2),
+}
+
+
+@pytest.mark.parametrize(("body", "shapes", "covered"), READS.values(), ids=READS)
+def test_fields_are_read_where_they_lie(body: Callable[..., Any], shapes: tuple[Any, ...], covered: int):
+    func = function(body, *shapes)
+    assert largest(func) == covered
+    program = compiled(
+        IRModule({"main": func}), ("kernels", "tvm"), FixedCost({"kernels": 1e-6, "tvm": 1e-3})
+    )
+    assert backends_of(program) == {"kernels"}
+    assert_agrees(func, program)
+
+
+def whole_and_conv(x: relax.Expr, y: relax.Expr) -> Any:
+    whole = bound(joined(x, y))
+    return joined(bound(nn.conv2d(whole, constant(3, 3, 32, 8), **OPTIONS)), whole)
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes"),
+    [
+        (lambda x, y: conv_of(x, y), ((1, 6, 7, 8), (1, 6, 7, 16))),
+        (lambda x, y: conv_of(x, y, axis=2), ((1, 6, 7, 16), (1, 6, 2, 16))),
+        (whole_and_conv, ((1, 6, 7, 16), (1, 6, 7, 16))),
+    ],
+    ids=["half a vector", "columns", "two readers"],
+)
+def test_a_concat_that_cannot_be_read_in_parts_stays_outside(
+    body: Callable[..., Any], shapes: tuple[Any, ...]
+):
+    func = function(body, *shapes)
+    kernels = [c for c in CANDIDATES.read(annotated(func)) if c.backend == "kernels"]
+    assert kernels and all(0 not in candidate.indexes for candidate in kernels)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -13,6 +13,7 @@ from .prepare import Prepare
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
+from .transposed_as_products import TransposedAsProducts
 
 __all__ = [
     "AnnotateCandidates",
@@ -26,6 +27,7 @@ __all__ = [
     "SearchPartition",
     "StackProducts",
     "ToPrecision",
+    "TransposedAsProducts",
     "collage",
     "why_not_plan",
 ]

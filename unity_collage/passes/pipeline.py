@@ -20,6 +20,7 @@ from .prepare import Prepare
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
+from .transposed_as_products import TransposedAsProducts
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
@@ -82,6 +83,7 @@ def annotating(
     return [
         Prepare(),
         StackProducts(),
+        TransposedAsProducts(),
         ChannelsLast(),
         *narrowing(precision),
         AnnotateCandidates(backends=named, specs=tuple(specs), without=tuple(without)),

@@ -14,7 +14,8 @@ from .tree import Printed
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
 _READ_THROUGH = ("relax.permute_dims",)
-"""What a convolution or a product may read through: another order of what it reads costs it little."""
+"""What a convolution or a product may read through: another order of what it reads costs it little. It may write its
+result through one that leaves the last axis, which the lanes are along, where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class FusionCone(Printed):
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation that it reads. A producer joins only when all its readers are inside, which makes every region convex
+    permutation that it reads, and one behind it that keeps rows whole. A producer joins only when all its readers are inside, which makes every region convex
     and free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
@@ -147,10 +148,20 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
     kind = graph.kinds[source]
     anchor = next((i for i in members(region) if graph.kinds[i] in _ANCHORS), None)
     if kind in _ANCHORS:
-        rest = max(graph.kinds[i] for i in members(region))
-        return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and rest <= Kind.BROADCAST
+        behind = all(
+            graph.kinds[i] <= Kind.BROADCAST or _keeps_rows(graph.nodes[i]) for i in members(region)
+        )
+        return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and behind
     if anchor is None:
         return True
     if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is Kind.OUT_EWISE_FUSABLE:
         return graph.nodes[source].op in _READ_THROUGH
     return kind <= Kind.BROADCAST
+
+
+def _keeps_rows(node: Node) -> bool:
+    """Whether a permutation leaves the last axis in its place."""
+    if node.call is None or node.op not in _READ_THROUGH or node.call.attrs.axes is None:
+        return False
+    *_, last = node.call.attrs.axes
+    return int(last) in (-1, len(node.call.attrs.axes) - 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tvm import ir, relax
 
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
+from ..native.joining import fields_read
 from ..native.program import PostOp, Step, View
 from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
 from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
@@ -15,6 +16,8 @@ from .functions import function_of
 
 MOST = 8
 """Post-operations that the kernels take."""
+WIDEST = 16
+"""Numbers in the widest vector."""
 
 _BINARY = {"relax.add": "add", "relax.multiply": "mul"}
 
@@ -61,12 +64,19 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     return grown.with_result(replace(grown.result, buffer=call))
 
 
+def parted(step: Step, value: relax.Expr, call: relax.Expr) -> Step | str:
+    """The step that reads the fields of a concat where they lie, or why not."""
+    if step.primitive != "winograd":
+        return f"{step.primitive} reads one tensor"
+    return fields_read(step, value, call, WIDEST)
+
+
 def checked(step: Step | str) -> Step | str:
     """The step if its tensors lie as the kernel reads and writes them, or why not."""
     if isinstance(step, str):
         return step
-    source = step.arg("src")
-    if source is None or not is_channels_last(source):
+    sources = [view for name, view in step.args if name.startswith("src")]
+    if not sources or not all(is_channels_last(source) for source in sources):
         return "the source is not dense with channels innermost"
     if pixel_stride(step.result) is None:
         return "the result is no image with channels innermost"

@@ -13,10 +13,12 @@ from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, Step, programs_json
+from ..native.values import op_name
 from . import attention, convolution
 from .grouped import grouped
 from .winograd import TILES, winograd
 
+CONCAT = "relax.concat"
 _JOINED = "the result is a slice of a concat already"
 
 
@@ -47,14 +49,19 @@ class Family:
     why_partial: Callable[[Step], str | None]
     """Why a step cannot run yet: some primitives begin with one operator and need others."""
     joined: Callable[[Step, relax.Call, int], Step | str]
+    parted: Callable[[Step, relax.Expr, relax.Expr], Step | str]
+    """The step that reads the fields of a concat instead of a value, the whole."""
 
 
-_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined)
+_CONVOLUTIONS = Family(
+    convolution.fused, convolution.checked, lambda _step: None, joined, convolution.parted
+)
 _ATTENTION = Family(
     attention.fused,
     attention.checked,
     attention.why_partial,
     lambda _step, _call, _field: "attention writes no slices",
+    lambda _step, _value, _call: "attention reads no fields of a concat",
 )
 
 
@@ -63,7 +70,9 @@ def _family(step: Step) -> Family:
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
-    """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
+    """The step that reads ``value`` where its producer, a layout change, a cast or a concat, reads it, or why not."""
+    if op_name(producer) == CONCAT:
+        return _checked(_family(step).parted(step, value, producer))
     return _checked((read_widened if is_cast(producer) else read_through)(step, value, producer))
 
 
@@ -113,7 +122,15 @@ def _tables(func: relax.Function, name: str) -> Tables:
         raise NotLowerable(
             f"{name}: it has {len(labels)} composite functions with a label of {', '.join(ALGORITHMS)}"
         )
-    return Tables(ALGORITHMS[labels[0]].step, grown, absorbed_input, absorbed_output, _no_copy, joined=join)
+    return Tables(
+        ALGORITHMS[labels[0]].step,
+        grown,
+        absorbed_input,
+        absorbed_output,
+        _no_copy,
+        joined=join,
+        read_in_place=LAYOUT_CHANGES | {CAST, CONCAT},
+    )
 
 
 def _labels(func: relax.Function) -> Iterator[str]:

@@ -34,6 +34,8 @@ class Tables:
     """All calls of an inner function as one primitive."""
     joined: Callable[[Step, relax.Call, int], Step | str] | None = None
     """The step with a concat, of which field ``i`` is its result."""
+    read_in_place: frozenset[str] = LAYOUT_CHANGES | {CAST}
+    """Operators that no step is made for: ``absorbed_input`` reads through them, or they are copied."""
 
 
 def lower_functions(
@@ -113,7 +115,7 @@ class _Lowering:
             raise NotLowerable(f"{self.name}: a call of {call.op}, which is no operator")
         if op_name(call) == "relax.split" or self._grows(var, call, reads):
             return
-        if op_name(call) in LAYOUT_CHANGES or op_name(call) == CAST:
+        if op_name(call) in self.tables.read_in_place:
             self.changes[var] = call
             return
         step = self.tables.step(call)

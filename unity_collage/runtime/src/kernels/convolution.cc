@@ -34,6 +34,31 @@ void CheckImages(const std::string& name, const View& view, int64_t pixel) {
   }
 }
 
+// The arguments "src", "src1", ...: images that differ in their channels only.
+std::vector<View> FieldsOf(const Step& step) {
+  std::vector<View> fields;
+  for (std::string name = "src"; fields.empty() || step.args.count(name) != 0;) {
+    const View& view = NeedNumbers(step, name);
+    CheckImages(name, view, view.dims.size() == 4 ? view.dims[1] : 0);
+    fields.push_back(view);
+    name = "src" + std::to_string(fields.size());
+  }
+  if (fields.size() > kMaxFields) TVM_FFI_THROW(ValueError) << "more than " << kMaxFields << " fields";
+  return fields;
+}
+
+View Whole(const std::vector<View>& fields) {
+  View whole = fields[0];
+  for (size_t i = 1; i < fields.size(); ++i) {
+    for (const int axis : {0, 2, 3}) {
+      if (fields[i].dims[axis] != whole.dims[axis])
+        TVM_FFI_THROW(ValueError) << "the fields of the source are not of one size";
+    }
+    whole.dims[1] += fields[i].dims[1];
+  }
+  return whole;
+}
+
 PostOpCode CodeOf(const PostOp& post_op) {
   const std::string algorithm = post_op.attrs.Text("algorithm");
   const float alpha = post_op.attrs.FloatOr("alpha", 0), beta = post_op.attrs.FloatOr("beta", 0);
@@ -52,12 +77,12 @@ PostOpCode CodeOf(const PostOp& post_op) {
 }  // namespace
 
 Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
-    : source_(NeedNumbers(step, "src")),
+    : fields_(FieldsOf(step)),
+      source_(Whole(fields_)),
       result_(NeedNumbers(step, "dst")),
       weights_view_(NeedNumbers(step, "weights")),
       result_pixel_(PixelOf(result_)),
       beside_(step, threads) {
-  CheckImages("src", source_, source_.dims.size() == 4 ? source_.dims[1] : 0);
   CheckImages("dst", result_, result_pixel_);
   const std::vector<int64_t> padding = step.attrs.Ints("padding_l"), &filters = weights_view_.dims;
   if (padding.size() != 2) TVM_FFI_THROW(ValueError) << "'padding_l' has not two numbers";
@@ -115,7 +140,10 @@ void Convolution::ReadPostOps(const Step& step) {
 
 void Convolution::Run(std::byte* const* buffers, std::byte* scratch) const {
   Call call;
-  call.source = NumbersAt(source_, buffers);
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    call.fields[i] = {NumbersAt(fields_[i], buffers), fields_[i].dims[1]};
+  }
+  call.field_count = static_cast<int64_t>(fields_.size());
   call.result = NumbersAt(result_, buffers);
   for (size_t i = 0; i < post_ops_.size(); ++i) {
     call.post_ops[i] = post_ops_[i];

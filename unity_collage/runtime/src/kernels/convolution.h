@@ -14,10 +14,13 @@
 
 namespace collage::kernels {
 
-constexpr size_t kMaxPostOps = 8;
+constexpr size_t kMaxPostOps = 8, kMaxFields = 8;
+
 // Addresses of one run.
 struct Call {
-  Numbers source, result;
+  SourceField fields[kMaxFields];
+  int64_t field_count;
+  Numbers result;
   PostOpCode post_ops[kMaxPostOps];
   Finish finish;
 };
@@ -32,6 +35,9 @@ class Convolution : public PreparedStep {
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
 
+  // What the source is joined of along the channels, "src", "src1", ...: one field for most.
+  std::vector<View> fields_;
+  // Its dims are those of all fields together.
   View source_, result_, weights_view_;
   // Where the view of the weights begins.
   const float* filters_;

@@ -42,6 +42,7 @@ GroupedConvolution::GroupedConvolution(const Program& program, const Step& step,
                                        int threads)
     : Convolution(program, step, constants, threads), stride_(step.attrs.Int("stride")) {
   const Kernels& kernels = FindKernels(step.attrs.TextOr("isa", ""));
+  if (fields_.size() != 1) TVM_FFI_THROW(ValueError) << "grouped filters read one field";
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   isa_ = kernels.isa;
   lanes_ = kernels.grouped.lanes;
@@ -89,7 +90,7 @@ void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
   ParallelRanges(all, threads_, [&](int64_t at, int64_t end, TeamPlace) {
     while (at < end) {
       const int64_t first = at / rows * chunk_, row = at % rows, last = std::min(rows, row + end - at);
-      rows_(shape_, call.source, weights, zeros, call.finish, call.result, row, last, first,
+      rows_(shape_, call.fields[0].numbers, weights, zeros, call.finish, call.result, row, last, first,
             std::min(vectors_, first + chunk_));
       at += last - row;
     }

@@ -25,4 +25,10 @@ struct Numbers {
   }
 };
 
+// Some of the channels of an image as a tensor of their own.
+struct SourceField {
+  Numbers numbers;
+  int64_t channels;
+};
+
 }  // namespace collage::kernels

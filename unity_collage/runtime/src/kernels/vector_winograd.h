@@ -68,8 +68,8 @@ struct Winograd {
 
   // Addresses of the pixels of a patch, of zeros where it reaches over the border.
   template <typename Number>
-  static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, const Number* zeros,
-                     const Number* (&pixels)[kPoints]) {
+  static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, int64_t channels,
+                     const Number* zeros, const Number* (&pixels)[kPoints]) {
     const Corner corner = CornerOf(shape, tile, kTile);
     const int64_t top = corner.y - shape.pad_top, left = corner.x - shape.pad_left;
     for (int64_t i = 0; i < kEdge; ++i) {
@@ -77,7 +77,7 @@ struct Winograd {
         const int64_t y = top + i, x = left + j;
         const bool inside = y >= 0 && y < shape.height && x >= 0 && x < shape.width;
         pixels[i * kEdge + j] =
-            inside ? source + ((corner.image * shape.height + y) * shape.width + x) * shape.channels : zeros;
+            inside ? source + ((corner.image * shape.height + y) * shape.width + x) * channels : zeros;
       }
     }
   }
@@ -100,27 +100,34 @@ struct Winograd {
     }
   }
 
-  static void TransformSource(const WinogradShape& shape, const TileBlock& block, const Numbers& source,
-                              const float* zeros, int64_t from, int64_t to) {
-    source.As([&](const auto* numbers) {
-      // All bits of a zero are zero in either type.
-      TransformNumbers(shape, block, numbers, reinterpret_cast<decltype(numbers)>(zeros), from, to);
-    });
+  static void TransformSource(const WinogradShape& shape, const TileBlock& block, const SourceField* fields,
+                              int64_t count, const float* zeros, int64_t from, int64_t to) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t channels = fields[i].channels, vectors = (channels + kLanes - 1) / kLanes;
+      const int64_t begin = from > first ? from - first : 0, end = Least(to - first, vectors);
+      fields[i].numbers.As([&](const auto* numbers) {
+        // All bits of a zero are zero in either type.
+        const auto* none = reinterpret_cast<decltype(numbers)>(zeros);
+        if (begin < end) TransformField(shape, block, numbers, channels, none, first * kLanes, begin, end);
+      });
+      first += vectors;
+    }
   }
 
+  // Vectors [from, to) of a field whose first channel is number `first` of the source.
   template <typename Number>
-  static void TransformNumbers(const WinogradShape& shape, const TileBlock& block, const Number* source,
-                               const Number* zeros, int64_t from, int64_t to) {
-    const int64_t whole = Least(to, shape.channels / kLanes);
+  static void TransformField(const WinogradShape& shape, const TileBlock& block, const Number* source,
+                             int64_t channels, const Number* zeros, int64_t first, int64_t from, int64_t to) {
+    const int64_t whole = Least(to, channels / kLanes);
     for (int64_t tile = 0; tile < block.count; ++tile) {
       const Number* pixels[kPoints];
-      Pixels(shape, block.first + tile, source, zeros, pixels);
-      float* row = block.patches + tile * block.row;
+      Pixels(shape, block.first + tile, source, channels, zeros, pixels);
+      float* row = block.patches + tile * block.row + first;
       for (int64_t v = from; v < whole; ++v)
         TransformPatch(pixels, v * kLanes, kLanes, row + v * kLanes, block.point);
-      for (int64_t c = (from > whole ? from : whole) * kLanes; c < Least(to * kLanes, shape.channels);
-           c += kLanes)
-        TransformPatch(pixels, c, shape.channels - c, row + c, block.point);
+      for (int64_t c = (from > whole ? from : whole) * kLanes; c < Least(to * kLanes, channels); c += kLanes)
+        TransformPatch(pixels, c, channels - c, row + c, block.point);
     }
   }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/finish.h"
+#include "kernels/numbers.h"
 
 namespace collage::kernels {
 
@@ -40,10 +41,10 @@ struct WinogradKernels {
 
   int points() const { return (tile + 2) * (tile + 2); }
 
-  // Patches of a block, vectors [from, to) of the channels; `zeros` holds a vector more zeros than there are
-  // channels.
-  void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const Numbers& source,
-                           const float* zeros, int64_t from, int64_t to);
+  // Patches of a block, vectors [from, to) of the channels of `count` fields one behind another, all but the
+  // last of whole vectors; `zeros` holds a vector more zeros than there are channels.
+  void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const SourceField* fields,
+                           int64_t count, const float* zeros, int64_t from, int64_t to);
   // Products of a block; a unit is a panel of weights at one point, points outermost.
   void (*multiply)(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
                    int64_t to);

@@ -58,6 +58,10 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   if (weights_view_.dims[1] != source[1])
     TVM_FFI_THROW(ValueError) << "the filters have not the source's channels";
+  for (size_t i = 0; i + 1 < fields_.size(); ++i) {
+    if (fields_[i].dims[1] % kernels_.lanes != 0)
+      TVM_FFI_THROW(ValueError) << "field " << i << " of the source has not whole vectors of channels";
+  }
   shape_ = {source[2],
             source[3],
             source[1],
@@ -112,7 +116,7 @@ void WinogradConvolution::RunBlocks(const Call& call, float* scratch) const {
   ParallelPieces(static_cast<int>(blocks_), threads_, [&](int64_t i, TeamPlace place) {
     const TileBlock block =
         BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, scratch + place.index * each);
-    kernels_.transform_source(shape_, block, call.source, zeros, 0, sources);
+    kernels_.transform_source(shape_, block, call.fields, call.field_count, zeros, 0, sources);
     kernels_.multiply(shape_, block, weights, 0, kernels_.points() * panels_);
     kernels_.transform_result(shape_, block, call.finish, call.result, 0, results);
   });
@@ -127,7 +131,7 @@ void WinogradConvolution::RunPhases(const Call& call, float* scratch) const {
   for (int64_t i = 0; i < blocks_; ++i) {
     const TileBlock block = BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, scratch);
     share(Ceil(shape_.channels, kernels_.lanes), [&](int64_t from, int64_t to) {
-      kernels_.transform_source(shape_, block, call.source, zeros, from, to);
+      kernels_.transform_source(shape_, block, call.fields, call.field_count, zeros, from, to);
     });
     share(kernels_.points() * panels_,
           [&](int64_t from, int64_t to) { kernels_.multiply(shape_, block, weights, from, to); });
