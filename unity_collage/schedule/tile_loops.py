@@ -66,8 +66,10 @@ class TileLoops:
             return build.parallel(
                 [*batch, self.column], lambda values: self._copied(values, batch, rest), threads
             )
-        order = [*batch, self.column, *rest] if heavy else [*batch, *rest, self.column]
-        order += self.rows
+        # Columns inside of rows, each core writes an image's rows from end to end, and the next kernel reads them there.
+        order = (
+            [*batch, self.column, *rest, *self.rows] if heavy else [*batch, *rest, *self.rows, self.column]
+        )
         if heavy and self.column.size == 1 and len(wide) == 1 and self.chains == 1:
             self.fetch = prefetch.of_next_panel(
                 self.stage, wide[0], batch, [*rest, *self.rows], self.tile.width
