@@ -93,6 +93,14 @@ def test_few_rows_are_read_at_a_time_where_they_share_lines_of_the_innermost_cac
         assert height(1000) > 8
 
 
+def test_a_core_writes_whole_rows_unless_it_would_read_a_heavy_operand_again_for_each():
+    def parallel(columns: int) -> list[str]:
+        return re.findall(r"for (v_i\d)\w* in T.parallel", scheduled(op.matmul, (1024, 64), (64, columns)))
+
+    assert parallel(128) == ["v_i0"]
+    assert parallel(4096) == ["v_i1"]
+
+
 def test_a_scheduled_kernel_is_left_alone():
     once = ScheduleCPU(TARGET)(module(lambda x, y: op.add(x, y), [(64, 64)] * 2, ["float32"] * 2))
     tvm.ir.assert_structural_equal(ScheduleCPU(TARGET)(once), once)

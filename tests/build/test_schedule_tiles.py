@@ -39,6 +39,16 @@ def test_matrix_times_vector():
     check(op.matmul, np.matmul, floats(65, 33), floats(33))
 
 
+@pytest.mark.parametrize("width", [6, 40])
+def test_product_whose_rows_are_spread_over_an_image(width):
+    def build(x, w, b):
+        rows = relu(op.add(op.matmul(x, w), b))
+        return op.permute_dims(rows, [2, 3, 0, 4, 1, 5])
+
+    check(build, lambda x, w, b: np.maximum(x @ w + b, 0).transpose(2, 3, 0, 4, 1, 5),
+          floats(1, 1, 2, 5, width, 9), floats(2, 3, 1, 1, 9, 33), floats(33), one_kernel=True)  # fmt: skip
+
+
 def test_product_of_integers():
     x = np.arange(70, dtype="int32").reshape(7, 10)
     check(op.matmul, np.matmul, x, x.T.copy(), rtol=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tvm import relax
 from tvm.script import relax as R
 
@@ -73,6 +74,29 @@ def test_a_product_reads_through_another_order_of_its_operand_and_through_nothin
         return after
 
     assert found(FusionCone(), func) == ["{0,1}", "{0..2}", "{0}", "{1,2}", "{1}", "{2}"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "regions"),
+    [
+        ((1, 0, 2), ["{0,1}", "{0..2}", "{0}", "{1,2}", "{1}", "{2}"]),
+        ((0, 2, 1), ["{0,1}", "{0}", "{1,2}", "{1}", "{2}"]),
+    ],
+    ids=["rows stay whole", "rows are taken apart"],
+)
+def test_a_product_writes_through_another_order_of_its_rows(
+    axes: tuple[int, ...], regions: list[str]
+) -> None:
+    """0 matmul, 1 relu, 2 permute_dims."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4, 8), "float32"))
+    w = relax.Var("w", relax.TensorType((8, 6), "float32"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            after = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, w))))
+            out = builder.emit_output(relax.op.permute_dims(after, axes))
+        builder.emit_func_output(out)
+    assert found(FusionCone(), builder.get()["main"]) == regions
 
 
 def test_dynamic_shapes_are_declined_by_name() -> None:

@@ -93,7 +93,11 @@ def _before_placing(call: Expr, scope: Scope) -> Expr | None:
     rest = list(call.args[1:])
     if op_name(call) == "relax.add":
         bias = scope.array(rest[0])
-        if bias is None or bias.size != shape[-1] or bias.shape[-1 - spatial :] != (shape[-1], *[1] * spatial):
+        if (
+            bias is None
+            or bias.size != shape[-1]
+            or bias.shape[-1 - spatial :] != (shape[-1], *[1] * spatial)
+        ):
             return None
         rest = [constant(bias.reshape(-1))]
     return _placed(relax.Call(call.op, [spread.args[0], *rest], call.attrs, call.ty_args), shape)

@@ -24,8 +24,8 @@ class FusionCone(Printed):
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation that it reads, and one behind it that keeps rows whole. A producer joins only when all its readers are inside, which makes every region convex
-    and free of taps.
+    permutation that it reads, and one behind it that keeps rows whole. A producer joins only when all its readers are
+    inside, which makes every region convex and free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
     the producer is hidden. Cheap is what at most moves elements around, no anchor.
@@ -148,9 +148,7 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
     kind = graph.kinds[source]
     anchor = next((i for i in members(region) if graph.kinds[i] in _ANCHORS), None)
     if kind in _ANCHORS:
-        behind = all(
-            graph.kinds[i] <= Kind.BROADCAST or _keeps_rows(graph.nodes[i]) for i in members(region)
-        )
+        behind = all(graph.kinds[i] <= Kind.BROADCAST or _keeps_rows(graph.nodes[i]) for i in members(region))
         return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and behind
     if anchor is None:
         return True

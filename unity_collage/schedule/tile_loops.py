@@ -66,14 +66,11 @@ class TileLoops:
             return build.parallel(
                 [*batch, self.column], lambda values: self._copied(values, batch, rest), threads
             )
-        # Columns inside of rows, each core writes an image's rows from end to end, and the next kernel reads them there.
-        order = (
-            [*batch, self.column, *rest, *self.rows] if heavy else [*batch, *rest, *self.rows, self.column]
-        )
+        rows = [*rest, *self.rows]
+        # With the columns inside, each core writes rows from end to end, and has them near in the next kernel.
+        order = [*batch, self.column, *rows] if heavy else [*batch, *rows, self.column]
         if heavy and self.column.size == 1 and len(wide) == 1 and self.chains == 1:
-            self.fetch = prefetch.of_next_panel(
-                self.stage, wide[0], batch, [*rest, *self.rows], self.tile.width
-            )
+            self.fetch = prefetch.of_next_panel(self.stage, wide[0], batch, rows, self.tile.width)
         split = self._tasks(order) if threads else len(order)
 
         def inside(values: Values) -> Stmt:

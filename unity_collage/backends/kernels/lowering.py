@@ -53,9 +53,7 @@ class Family:
     """The step that reads the fields of a concat instead of a value, the whole."""
 
 
-_CONVOLUTIONS = Family(
-    convolution.fused, convolution.checked, lambda _step: None, joined, convolution.parted
-)
+_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined, convolution.parted)
 _ATTENTION = Family(
     attention.fused,
     attention.checked,

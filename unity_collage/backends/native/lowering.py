@@ -173,7 +173,9 @@ class _Lowering:
         self.real[value] = None
         copy = self.tables.copy(value, self.changes[value])
         if isinstance(copy, str):
-            raise NotLowerable(f"{self.name}: a layout change must be copied: {copy}")
+            raise NotLowerable(
+                f"{self.name}: {op_name(self.changes[value]) or 'a split'} must be copied: {copy}"
+            )
         self._emit(copy)
 
     def _is_virtual(self, value: object) -> bool:
