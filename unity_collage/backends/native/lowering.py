@@ -171,11 +171,10 @@ class _Lowering:
         if not self._is_virtual(value):
             return
         self.real[value] = None
-        copy = self.tables.copy(value, self.changes[value])
+        change = self.changes[value]
+        copy = self.tables.copy(value, change)
         if isinstance(copy, str):
-            raise NotLowerable(
-                f"{self.name}: {op_name(self.changes[value]) or 'a split'} must be copied: {copy}"
-            )
+            raise NotLowerable(f"{self.name}: {op_name(change) or 'a field'} must be copied: {copy}")
         self._emit(copy)
 
     def _is_virtual(self, value: object) -> bool:
