@@ -85,6 +85,34 @@ def test_bias_residual_and_relu_are_one_step_and_no_reference_kernel():
     assert "ref" not in chosen
 
 
+def first(x):
+    return op.permute_dims(x, (0, 3, 1, 2))
+
+
+def last(x):
+    return op.permute_dims(x, (0, 2, 3, 1))
+
+
+def transposed(x):
+    conv = nn.conv2d_transpose(x, constant(8, 4, 4, 4), strides=(2, 2), padding=(1, 1))
+    return nn.relu(op.add(conv, constant(1, 4, 1, 1)))
+
+
+def test_permutations_on_both_sides_are_read_and_written_through():
+    chosen = assert_same_numbers("onednn", function(lambda x: last(transposed(first(x))), LAST))
+    assert chosen.count("step") == 1
+    assert "ref" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("body", "data"), [(lambda x: transposed(first(x)), LAST), (lambda x: last(transposed(x)), FIRST)]
+)
+def test_a_permutation_on_one_side_is_a_copy_and_no_reference_kernel(body, data):
+    chosen = assert_same_numbers("onednn", function(body, data))
+    assert chosen.count("step") == 2
+    assert "ref" not in chosen
+
+
 def test_a_bias_that_is_reshaped_on_the_way():
     func = function(
         lambda x: nn.gelu(op.add(nn.conv2d(x, constant(4, 8, 3, 3)), op.reshape(constant(4), (1, 4, 1, 1)))),

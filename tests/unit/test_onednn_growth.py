@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from relax_calls import bindings, bound, constant, nn, op
+from relax_calls import bindings, bound, constant, function, nn, op
 from tvm import relax
 
 from unity_collage.backends import onednn as backend
+from unity_collage.backends.onednn.backend import ONEDNN
+from unity_collage.graph import DataflowGraph
+from unity_collage.index_set import to_text
+from unity_collage.rules import Found
+from unity_collage.rules.base import Declined
+from unity_collage.target import host_target
 
 onednn: Any = backend
 """Answers are steps or reasons; each test knows which."""
@@ -91,7 +97,6 @@ def test_scales_in_a_row_are_one():
         (lambda x, y: op.less(op.matmul(x, constant(4, 3)), y), [(5, 4), (5, 3)], "the result is bool"),
         (lambda x, y: op.add(op.matmul(x, constant(4, 3)), y), [(5, 4), (5, 1)], "takes no post-operand"),
         (lambda x, y: op.multiply(nn.softmax(x), y), [(5, 4), (5, 4)], "takes no post-operand"),
-        (lambda x: op.permute_dims(conv(x), (0, 3, 1, 2)), [IMAGE], "is not element-wise"),
     ],
 )
 def test_what_does_not_go_behind_has_a_reason(body, shapes, reason):
@@ -132,10 +137,27 @@ def test_heads_are_read_and_written_through_strides():
     assert made.result.buffer == joined.value
 
 
-def test_a_convolution_does_not_read_the_other_layout():
+def test_a_convolution_that_reads_the_other_layout_is_no_kernel_yet():
     permuted, convolution = bindings(lambda x: conv(op.permute_dims(x, (0, 2, 3, 1))), (1, 8, 5, 5))
     made = onednn.absorbed_input(onednn.step(convolution.value), permuted.var, permuted.value)
-    assert "not dense in one layout" in made
+    assert "not dense in one layout" in onednn.why_partial(made)
+
+
+def test_a_kernel_that_changes_layouts_on_both_sides_is_a_candidate_and_on_one_side_is_none():
+    """0 permute_dims, 1 conv2d_transpose, 2 add, 3 permute_dims."""
+
+    def body(x):
+        y = nn.conv2d_transpose(op.permute_dims(x, (0, 3, 1, 2)), constant(8, 4, 3, 3), strides=(2, 2))
+        return op.permute_dims(op.add(y, constant(1, 4, 1, 1)), (0, 2, 3, 1))
+
+    graph = DataflowGraph(function(body, (1, 5, 5, 8)))
+    answers = list(ONEDNN.rule(host_target()).apply(graph))
+    found = {to_text(a.inside) for a in answers if isinstance(a, Found) and a.inside & 0b10}
+    assert found == {"{1}", "{1,2}", "{0..3}"}
+    (reason,) = (
+        a.reason for a in answers if isinstance(a, Declined) and a.index == 3 and "alone" in a.reason
+    )
+    assert "not dense in one layout" in reason
 
 
 def test_a_slice_of_a_product_operand_is_an_offset():

@@ -37,8 +37,9 @@ class PrimitiveChain(Printed):
     """The step that writes its result through a layout change, or the reason why not."""
     joined: Callable[[Step, relax.Call, int], Step | str] | None = None
     """The step with a concat, of which field ``i`` is its result, or the reason why not; None: it never takes one."""
-    is_whole: Callable[[Step], bool] = bool
-    """Whether a step is a kernel as it is. A primitive of several anchors grows from the first to the last of them."""
+    why_partial: Callable[[Step], str | None] | None = None
+    """Why a step is no kernel as it is, or None: a primitive of several anchors grows from the first to the last of
+    them, and some layout changes go together only. None in its place: every step is one."""
     taken_in: frozenset[str] = frozenset()
     """Operators that a primitive computes while it reads an operand of what stands behind its anchor: always taken
     in, and so are those before them."""
@@ -53,7 +54,7 @@ class PrimitiveChain(Printed):
                 yield Declined(node.index, self.name, step)
                 continue
             for inside, begun in self._with_inputs(graph, node, step):
-                if self.is_whole(begun):
+                if self._why_partial(begun) is None:
                     yield self._found(graph, inside)
                 yield from self._behind(graph, inside, node, begun)
 
@@ -95,8 +96,11 @@ class PrimitiveChain(Printed):
             return
         wider, grown = self._taking_in(graph, inside | 1 << reader.index, grown)
         if SubGraph(graph, wider).why_not_convex() is None:
-            if self.is_whole(grown):
+            reason = self._why_partial(grown)
+            if reason is None:
                 yield self._found(graph, wider)
+            elif through:
+                yield Declined(reader.index, self.name, f"not behind {tail.op} alone: {reason}")
             yield from self._behind(graph, wider, reader, grown, writes_through=through)
 
     def _taking_in(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> tuple[IndexSet, Step]:
@@ -122,6 +126,9 @@ class PrimitiveChain(Printed):
         if reason is not None:
             return Declined(reader.index, self.name, f"not behind {tail.op}: {reason}")
         return self._found(graph, wider)
+
+    def _why_partial(self, step: Step) -> str | None:
+        return None if self.why_partial is None else self.why_partial(step)
 
     def _found(self, graph: DataflowGraph, inside: IndexSet) -> Found:
         return Found(inside, self.name, SubGraph(graph, inside).label)

@@ -17,7 +17,7 @@ from ... import runtime
 from ...rules import Composite, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.codegen import native_codegen
-from .lowering import ALGORITHMS, Algorithm, absorbed_input, absorbed_output, grown, is_whole, join, lower
+from .lowering import ALGORITHMS, Algorithm, absorbed_input, absorbed_output, grown, join, lower, why_partial
 
 
 def _rule(_target: Target) -> Rule:
@@ -33,7 +33,7 @@ def _chain(label: str, algorithm: Algorithm) -> Rule:
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
         joined=join,
-        is_whole=is_whole,
+        why_partial=why_partial,
         taken_in=algorithm.taken_in,
     )
 

@@ -89,9 +89,9 @@ def grown(step: Step, call: relax.Call, operand: int) -> Step | str:
     return _JOINED if is_joined(step) else _checked(_family(step).fused(step, call, operand))
 
 
-def is_whole(step: Step) -> bool:
-    """Whether the step can run."""
-    return _family(step).why_partial(step) is None
+def why_partial(step: Step) -> str | None:
+    """Why the step cannot run yet, or None."""
+    return _family(step).why_partial(step)
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
@@ -101,11 +101,11 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
     """
     blob = Blob()
     programs = [
-        lower_function(f, name, _tables(f, name), blob) for f, name in zip(functions, names, strict=True)
+        lower_function(f, name, [_tables(f, name)], blob) for f, name in zip(functions, names, strict=True)
     ]
     for program in programs:
         for step in program.steps:
-            if (reason := _family(step).why_partial(step)) is not None:
+            if (reason := why_partial(step)) is not None:
                 raise NotLowerable(f"{program.name}: {reason}")
     return programs_json(programs), bytes(blob.content)
 

@@ -36,25 +36,39 @@ class Tables:
     """The step with a concat, of which field ``i`` is its result."""
     read_in_place: frozenset[str] = LAYOUT_CHANGES | {CAST}
     """Operators that no step is made for: ``absorbed_input`` reads through them, or they are copied."""
+    why_partial: Callable[[Step], str | None] = lambda _step: None
+    """Why a step cannot run, or None: some layout changes go together only."""
 
 
 def lower_functions(
-    functions: Sequence[relax.Function], names: Sequence[str], tables: Tables
+    functions: Sequence[relax.Function], names: Sequence[str], *tables: Tables
 ) -> tuple[str, bytes]:
-    """The JSON of one program a function, and the blob of the constants of all. Raises NotLowerable."""
+    """The JSON of one program a function, and the blob of the constants of all. Raises NotLowerable.
+
+    Each function by the first of the ``tables`` whose steps are all whole, or the last.
+    """
     blob = Blob()
     programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]
     return programs_json(programs), bytes(blob.content)
 
 
-def lower_function(func: relax.Function, name: str, tables: Tables, blob: Blob) -> Program:
+def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], blob: Blob) -> Program:
+    """The program of one function, as :func:`lower_functions` makes it."""
+    first, *others = tables
     try:
-        flat = flatten(func)
-        lowering = _Lowering(flat, name, tables)
-        lowering.make_steps()
-        return assemble(name, flat, lowering.put_in_order(), blob)
+        flat, steps = _in_order(func, name, first)
+        if others and any(first.why_partial(step) for step in steps):
+            return lower_function(func, name, others, blob)
+        return assemble(name, flat, steps, blob)
     except NotFlat as error:
         raise NotLowerable(f"{name}: {error}") from error
+
+
+def _in_order(func: relax.Function, name: str, tables: Tables) -> tuple[Flat, list[Step]]:
+    flat = flatten(func)
+    lowering = _Lowering(flat, name, tables)
+    lowering.make_steps()
+    return flat, lowering.put_in_order()
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """oneDNN: which Relax operators are which of its primitives, and how they become programs."""
 
-from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
+from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn, lrn_pattern, why_not_lrn
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "lrn_pattern",
     "step",
     "why_not_lrn",
+    "why_partial",
 ]

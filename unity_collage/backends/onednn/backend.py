@@ -17,7 +17,7 @@ from ...rules import DFPattern, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.absorb import CAST
 from ..native.codegen import native_codegen
-from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
+from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn_pattern, why_not_lrn
 
 
@@ -29,6 +29,7 @@ def _rule(_target: Target) -> Rule:
         fused=fused,
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
+        why_partial=why_partial,
         taken_in=frozenset({CAST}),
     )
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))

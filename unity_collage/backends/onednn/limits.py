@@ -76,6 +76,16 @@ def why_not_layout(step: Step) -> str | None:
     return None if check is None else check(step)
 
 
+def is_mixed(step: Step) -> bool:
+    """Whether source and result are images in two layouts: what a step may be only until it reads or writes through a
+    permutation more."""
+    if _LAYOUTS.get(step.primitive) is not _images or _images(step) is None:
+        return False
+    return all(
+        is_channels_last(view) or is_channels_first(view) for view in (_view(step, "src"), step.result)
+    )
+
+
 def _images(step: Step) -> str | None:
     """Source and result both channels first or both channels last, and dense."""
     source, result = _view(step, "src"), step.result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tvm import relax
 
@@ -24,7 +25,7 @@ from . import (
     resize,
     shape,
 )
-from .limits import why_not_layout, why_not_types
+from .limits import is_mixed, why_not_layout, why_not_types
 from .lrn import lrn
 
 ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
@@ -49,7 +50,7 @@ def step(call: relax.Call) -> Step | str:
     entry = ENTRIES.get(op_name(call))
     if entry is None:
         return f"oneDNN has no primitive for {op_name(call)}"
-    return _checked(entry(call))
+    return _wholly(_checked(entry(call)))
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
@@ -79,17 +80,36 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
 
     Raises NotLowerable, naming the function and the operator, for what the tables decline.
     """
-    return lower_functions(functions, names, _TABLES)
+    return lower_functions(functions, names, _TABLES, _WHOLE_ALWAYS)
+
+
+def why_partial(step: Step) -> str | None:
+    """Why only a reference kernel would run the step, or None: one that reads one layout and writes another needs to
+    read or write through a permutation more."""
+    return why_not_layout(step)
 
 
 def _checked(made: Step | str) -> Step | str:
     if isinstance(made, str):
         return made
-    return why_not_types(made) or why_not_layout(made) or post_ops.why_not_operands(made) or made
+    layout = None if is_mixed(made) else why_not_layout(made)
+    return why_not_types(made) or layout or post_ops.why_not_operands(made) or made
+
+
+def _wholly(made: Step | str) -> Step | str:
+    return why_not_layout(made) or made if isinstance(made, Step) else made
 
 
 def _copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
     return casts.copy(value, producer) if is_cast(producer) else shape.copy(value, producer)
 
 
-_TABLES = Tables(step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn)
+_TABLES = Tables(
+    step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn, why_partial=why_partial
+)
+_WHOLE_ALWAYS = replace(
+    _TABLES,
+    absorbed_input=lambda step, value, producer: _wholly(absorbed_input(step, value, producer)),
+    absorbed_output=lambda step, call: _wholly(absorbed_output(step, call)),
+)
+"""What makes copies of layout changes that no other one completes."""
