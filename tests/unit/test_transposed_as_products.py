@@ -23,9 +23,10 @@ def weights(*shape: int) -> relax.Expr:
     return relax.const(values(*shape))
 
 
-def doubled(x: relax.Expr, channels: int = 5, **options: Any) -> relax.Expr:
+def doubled(x: relax.Expr, dtype: str = "float32", **options: Any) -> relax.Expr:
     """A transposed convolution of 3 channels with windows of 2x2."""
-    return nn.conv2d_transpose(x, weights(3, channels, 2, 2), **({"strides": (2, 2)} | options))
+    filters = relax.const(values(3, 5, 2, 2).astype(dtype))
+    return nn.conv2d_transpose(x, filters, **({"strides": (2, 2)} | options))
 
 
 def built(body: Body, *shape: int) -> IRModule:
@@ -112,8 +113,18 @@ def test_other_followers_stay_behind(behind: Body):
         lambda x: doubled(x, dilation=(2, 2)),
         lambda x: nn.conv2d_transpose(x, weights(3, 1, 2, 2), strides=(2, 2), groups=3),
         lambda x: nn.conv2d_transpose(x, op.abs(weights(3, 5, 2, 2)), strides=(2, 2)),
+        lambda x: doubled(op.astype(x, "float16"), "float16", out_dtype="float32"),
     ],
-    ids=["overlap", "gaps", "padding", "output padding", "dilation", "groups", "weights not known"],
+    ids=[
+        "overlap",
+        "gaps",
+        "padding",
+        "output padding",
+        "dilation",
+        "groups",
+        "weights not known",
+        "wider sums",
+    ],
 )
 def test_the_others_stay(body: Body):
     before = built(body, 1, 3, 4, 6)

@@ -12,7 +12,7 @@ from tvm import relax
 
 from .constants import constant
 from .rule import Rule
-from .scope import Call, Expr, Scope, is_float, op, op_name, static_shape
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, static_shape
 from .views import permutation
 from .windows import spatial_axes, window
 
@@ -36,7 +36,7 @@ def _as_product(call: Expr, scope: Scope) -> Expr | None:
     that as (N, H, kh, W, kw, O) is (N, H kh, W kw, O).
     """
     shape, weights = static_shape(call.args[0]), scope.array(call.args[1])
-    if shape is None or weights is None or not is_float(call) or why_not_product(call) is not None:
+    if shape is None or weights is None or why_not_product(call) is not None:
         return None
     kernel, spatial = str(call.attrs.kernel_layout), len(shape) - 2
     taps = weights.transpose([*(spatial_axes(kernel) or []), kernel.index("I"), kernel.index("O")])
@@ -51,6 +51,8 @@ def _as_product(call: Expr, scope: Scope) -> Expr | None:
 def why_not_product(call: Call) -> str | None:
     """Why a transposed convolution is not a product, or None."""
     attrs = call.attrs
+    if not is_float(call) or dtype_of(call) != dtype_of(call.args[0]):
+        return f"it makes {dtype_of(call)} of {dtype_of(call.args[0])}"
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
     if data not in ("NCW", "NCHW", "NCDHW") or str(attrs.out_layout or data) != data or not kernel.isalpha():
         return f"its layouts are {data}, {kernel} and {attrs.out_layout}"
