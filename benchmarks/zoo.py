@@ -8,9 +8,9 @@ the league of bfloat16: ours compiled so against what OpenVINO does where nobody
 
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
-arithmetic, or each weight, input and output moved once), and the largest difference to ONNX Runtime's outputs over
-their range. Results are added to the JSON file model by model: what is there already is not run again unless it is
-named.
+arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
+range, and how fast a core read what another wrote, before and after (``exchange.py``). Results are added to the JSON
+file model by model: what is there already is not run again unless it is named.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import exchange
 import networks
 import numpy as np
 import onnx
@@ -111,9 +112,11 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
             except Missing as error:
                 row["missing"][entry] = str(error)
         print(f"{name}: timing", file=sys.stderr, flush=True)
+        before = exchange.bandwidth()
         row["seconds"] = bench.interleaved(
             {peer: c for peer, c in contestants.items() if peer != STOCK}, options.rounds, options.seconds
         )
+        row["exchange_bandwidth"] = [before, exchange.bandwidth()]
         if STOCK in contestants:
             row["seconds"][STOCK] = [statistics.median(contestants[STOCK](0.0))]
         outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
@@ -148,7 +151,16 @@ def table_of(known: dict[str, Any]) -> Table:
         dict.fromkeys(peer for row in known["models"].values() for peer in row["seconds"] if peer != OURS)
     )
     table = Table(
-        "model", "compile", "kernels", "ours", "floor", *peers, "best peer / ours", "error", box=None
+        "model",
+        "compile",
+        "kernels",
+        "ours",
+        "floor",
+        *peers,
+        "best peer / ours",
+        "error",
+        "exchange",
+        box=None,
     )
     best: list[float] = []
     for name, row in sorted(known["models"].items()):
@@ -172,11 +184,12 @@ def table_of(known: dict[str, Any]) -> Table:
                 statistics.quantiles(ratios["best"], n=4) if len(ratios["best"]) > 1 else [median] * 3
             )
             cells.append(f"{median:.2f}x ({low:.2f}-{high:.2f})")
-        table.add_row(*cells, f"{row.get('error', 0):.0e}")
+        exchanged = ", ".join(f"{found / 1e9:.0f}" for found in row.get("exchange_bandwidth", []) if found)
+        table.add_row(*cells, f"{row.get('error', 0):.0e}", f"{exchanged} GB/s" if exchanged else "")
     if best:
         mean = math.exp(statistics.fmean(map(math.log, best)))
         blank = [""] * (len(peers) + 4)
-        table.add_row("geometric mean", *blank, f"{mean:.2f}x", "")
+        table.add_row("geometric mean", *blank, f"{mean:.2f}x", "", "")
     return table
 
 
