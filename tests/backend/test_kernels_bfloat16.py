@@ -61,6 +61,10 @@ def beside(x: relax.Expr, y: relax.Expr) -> relax.Expr:
     return op.concat([rounded(nn.relu(convolution(x))), y], axis=-1)
 
 
+def fields(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+    return rounded(convolution(bound(op.concat([x, y], axis=-1)), inputs=21))
+
+
 def attention(q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
     scores = bound(op.matmul(q, bound(op.permute_dims(k, [0, 2, 1])), "float32"))
     shares = rounded(nn.softmax(wide(rounded(bound(op.multiply(scores, relax.const(0.3))))), -1))
@@ -80,6 +84,7 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[..., relax.Expr], list[Any]]] =
     "residual": (WINOGRAD, residual, [IMAGE, IMAGE]),
     "factor": (WINOGRAD, scaled, [IMAGE, IMAGE]),
     "concat": (WINOGRAD, beside, [IMAGE, (2, 9, 7, 5)]),
+    "fields of a concat": (WINOGRAD, fields, [IMAGE, (2, 9, 7, 5)]),
     "odd channels": (WINOGRAD, lambda x: rounded(convolution(x, 21, 19)), [(1, 9, 7, 19)]),
     "groups of 4": (("kernels.grouped",), lambda x: rounded(convolution(x, 16, 4, groups=4)), [IMAGE]),
     "strided groups": (

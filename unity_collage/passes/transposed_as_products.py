@@ -5,8 +5,8 @@ Writes   ``matmul`` of the channels, a ``permute_dims`` that spreads its rows ov
 Keeps    every type, numbers up to the order of a sum, and every function that :func:`.channels_last.why_left_alone`
          names a reason for.
 
-Decoders of images double their size by windows of 2x2 at steps of 2. No library is fast at them, and TVM has a kernel
-for one layout only, while a product is what all of them do best.
+Decoders of images double their size by windows of 2x2 at steps of 2. TVM has a kernel for them in one layout only, and
+a slow one; a product is what every backend is good at.
 """
 
 from __future__ import annotations
