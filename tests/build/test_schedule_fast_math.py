@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.relax import op
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 100.0, -100.0, 1e-30, -1e-30], "float32")
+LARGEST_WITH_EXP = np.float32(88.72283)
 SWEEP = np.concatenate([np.linspace(-20, 20, 200_000), np.geomspace(1e-12, 1, 5_000)]).astype("float32")
 
 
@@ -34,6 +35,16 @@ def test_exp_over_the_whole_range():
     x = np.linspace(-87.3, 88.7, 100_000).astype("float32")
     expected = np.exp(x.astype("float64"))
     assert (np.abs(values(op.exp, x) - expected) / expected).max() < 2e-7
+
+
+def test_exp_at_the_last_float_that_has_one():
+    last, beyond = values(op.exp, np.array([LARGEST_WITH_EXP, np.nextafter(LARGEST_WITH_EXP, np.float32(90))]))
+    assert last == pytest.approx(math.exp(float(LARGEST_WITH_EXP)), rel=2e-7)
+    assert beyond == np.inf
+
+
+def test_silu_is_one_quotient():
+    assert scheduled(op.nn.silu, (4096,)).count(" / ") == 1
 
 
 @pytest.mark.parametrize(

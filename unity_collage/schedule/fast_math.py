@@ -5,11 +5,11 @@ Largest errors, over all of float32 outside of the denormal results:
 =========  ==========================  =================================================
 function   error                       formula
 =========  ==========================  =================================================
-exp        1.0e-7 relative             2^n (1 + r + r^2 P3(r)), |r| <= ln(2)/2 in two parts
+exp        1.0e-7 relative             2^n (1 + r + r^2 P4(r)), |r| <= ln(2)/2 in two parts
                                        (the argument reduction of Cody and Waite)
 tanh       3.0e-7 relative             x P5(x^2) / Q4(x^2), |x| cut at 9
 erf        3.0e-7 relative             x P5(x^2) / Q5(x^2), |x| cut at 3.92
-sigmoid    3.0e-7 relative             1 / (1 + exp(-x))
+sigmoid    3.0e-7 relative             1 / (1 + exp(-x)), |x| cut where exp(-x) leaves float32
 x^(k/4)    2.0e-7 relative             products of x, sqrt(x) and sqrt(sqrt(x))
 =========  ==========================  =================================================
 
@@ -47,14 +47,15 @@ _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDER = 12582912.0
 """1.5 * 2^23: adding it to a small float leaves the nearest integer in the low bits."""
-_LOWEST, _HIGHEST = -87.336544, 88.722839
+_LOWEST, _HIGHEST = -87.336544, 88.72283
 """exp below the first is denormal, above the second infinite."""
 _MAX_QUARTERS = 16
 
 
 def rewritten(func: Func) -> Func:
     """``func`` with the calls above replaced; others, and other types, are left."""
-    body = tvm_ffi.structural_map(func.body, ((Call, _replacement), (tirx.BufferStore, _with_casts_by_bits)))
+    maps = ((Call, _replacement), (tirx.Mul, _over_denominator), (tirx.BufferStore, _with_casts_by_bits))
+    body = tvm_ffi.structural_map(func.body, maps)
     return func if body.same_as(func.body) else func.with_body(body)
 
 
@@ -128,7 +129,7 @@ def _exp(x: Expr) -> Expr:
 
 
 def _exp_inside(x: Expr) -> Expr:
-    """exp where the result is a normal number: the power of two is added to the exponent's bits."""
+    """exp of ``_LOWEST`` to ``_HIGHEST``, a normal number: the power of two is added to the exponent's bits."""
 
     def of_rounded(rounded: Expr) -> Expr:
         count = rounded - _f32(_ROUNDER)
@@ -137,7 +138,7 @@ def _exp_inside(x: Expr) -> Expr:
         )
 
     def of_rest(rest: Expr, rounded: Expr) -> Expr:
-        mantissa = _let(rest, lambda r: _horner(_EXP, r) * (r * r) + r + _f32(1.0))
+        mantissa = _let(rest, lambda r: _horner((1.0, 1.0, *_EXP), r))
         exponent = tirx.shift_left(tirx.reinterpret("int32", rounded), tirx.const(23, "int32"))
         return tirx.reinterpret("float32", tirx.reinterpret("int32", mantissa) + exponent)
 
@@ -155,7 +156,17 @@ def _quotient(p: Sequence[float], q: Sequence[float], limit: float) -> Callable[
 
 
 def _sigmoid(x: Expr) -> Expr:
-    return _f32(1.0) / (_f32(1.0) + _exp(_f32(0.0) - x))
+    """1 / (1 + exp(-x)) with |x| cut to where exp(-x) is normal: beyond it the result is 1 or, within 1e-38, 0."""
+    clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(-_LOWEST), x))
+    return _f32(1.0) / (_f32(1.0) + _let(_f32(0.0) - clamped, _exp_inside))
+
+
+def _over_denominator(product: Expr) -> Expr:
+    """x * (1 / d) as x / d: SiLU needs no quotient of its own."""
+    value, quotient = product.a, product.b
+    if not isinstance(quotient, tirx.Div) or not isinstance(quotient.a, tirx.FloatImm) or quotient.a.value != 1.0:
+        return product
+    return value / quotient.b
 
 
 def _power(call: Expr) -> Expr:
