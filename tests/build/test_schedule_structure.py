@@ -76,6 +76,25 @@ def test_a_long_epilogue_is_a_loop_over_the_tile():
     assert ("done = " in long, "done = " in short) == (True, False)
 
 
+def test_factors_of_what_is_summed_go_to_the_weights():
+    text = scheduled(
+        lambda x, s, w: op.nn.conv2d(op.multiply(x, s), w, **NHWC),
+        (1, 14, 14, 40),
+        (1, 1, 1, 40),
+        (1, 1, 40, 32),
+        one_kernel=True,
+    )
+    assert re.search(r"x0\[[^\]]*\] \* \(x2\[[^\]]*\] \* x1\[[^\]]*\]\)", text)
+    assert text.count("T.parallel") == 1
+
+
+def test_factors_of_rows_stay_where_they_are():
+    text = scheduled(
+        lambda x, s, w: op.matmul(op.multiply(x, s), w), (64, 64), (64, 1), (64, 64), one_kernel=True
+    )
+    assert "sblock_alloc_buffer((T.int64(64), T.int64(64)))" in text
+
+
 def test_sums_of_a_tile_are_small_enough_for_registers():
     text, machine = scheduled(op.matmul, (197, 384), (384, 1536)), Machine.of(TARGET)
     sizes = [int(size) for size in re.findall(r"acc\w* = T.sblock_alloc_buffer\(\((?:T.int64\()?(\d+)", text)]

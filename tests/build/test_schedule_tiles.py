@@ -49,6 +49,22 @@ def test_product_whose_rows_are_spread_over_an_image(width):
           floats(1, 1, 2, 5, width, 9), floats(2, 3, 1, 1, 9, 33), floats(33), one_kernel=True)  # fmt: skip
 
 
+@pytest.mark.parametrize("size", [6, 1])
+def test_pointwise_convolution_of_gated_channels(size):
+    def build(x, s, w, b):
+        return op.add(op.nn.conv2d(op.multiply(x, s), w, **NHWC), b)
+
+    check(build, lambda x, s, w, b: (x * s) @ w[0, 0] + b,
+          floats(1, size, size, 40), floats(1, 1, 1, 40), floats(1, 1, 40, 24), floats(24), one_kernel=True)  # fmt: skip
+
+
+def test_product_of_gated_rows():
+    check(lambda s, x, w: op.matmul(op.multiply(s, x), w), lambda s, x, w: (s * x) @ w,
+          floats(40), floats(30, 40), floats(40, 50), one_kernel=True)  # fmt: skip
+    check(lambda s, x, w: op.matmul(op.multiply(s, x), w), lambda s, x, w: (s * x) @ w,
+          floats(30, 1), floats(30, 40), floats(40, 50), one_kernel=True)  # fmt: skip
+
+
 def test_product_of_integers():
     x = np.arange(70, dtype="int32").reshape(7, 10)
     check(op.matmul, np.matmul, x, x.T.copy(), rtol=0)

@@ -76,6 +76,44 @@ def test_a_product_reads_through_another_order_of_its_operand_and_through_nothin
     assert found(FusionCone(), func) == ["{0,1}", "{0..2}", "{0}", "{1,2}", "{1}", "{2}"]
 
 
+def _gated(
+    factors: tuple[int, ...], weights: tuple[int, ...], dtype: str = "float32", **attrs: object
+) -> relax.Function:
+    """0 multiply, 1 conv2d of 6x6 images of 8 channels."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 6, 6, 8), dtype))
+    s = relax.Var("s", relax.TensorType(factors, dtype))
+    w = relax.Var("w", relax.TensorType(weights, dtype))
+    with builder.function("main", [x, s, w]):
+        with builder.dataflow():
+            gated = builder.emit(relax.op.multiply(x, s))
+            layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+            out = builder.emit_output(relax.op.nn.conv2d(gated, w, **layouts, **attrs))
+        builder.emit_func_output(out)
+    return builder.get()["main"]
+
+
+def test_a_pointwise_convolution_takes_the_factors_of_its_channels() -> None:
+    assert "{0,1}" in found(FusionCone(), _gated((1, 1, 1, 8), (1, 1, 8, 4)))
+    assert "{0,1}" in found(FusionCone(), _gated((8,), (1, 1, 8, 4), strides=(2, 2)))
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        _gated((1, 6, 6, 8), (1, 1, 8, 4)),
+        _gated((1, 6, 6, 1), (1, 1, 8, 4)),
+        _gated((1, 1, 1, 8), (3, 3, 8, 4)),
+        _gated((1, 1, 1, 8), (1, 1, 8, 4), padding=(1, 1)),
+        _gated((1, 1, 1, 8), (1, 1, 4, 4), groups=2),
+        _gated((1, 1, 1, 8), (1, 1, 8, 4), dtype="bfloat16"),
+    ],
+    ids=["two images", "factors of pixels", "a window", "padding", "groups", "bfloat16"],
+)
+def test_other_convolutions_do_not_take_a_product_in_front_of_them(func: relax.Function) -> None:
+    assert found(FusionCone(), func) == ["{0}", "{1}"]
+
+
 @pytest.mark.parametrize(
     ("axes", "regions"),
     [

@@ -10,12 +10,10 @@ from ..graph.dataflow import has_kernel
 from ..graph.order import read_outside
 from ..index_set import size
 from .base import Declined, Found, why_not_partitionable
+from .prologue import reads_through
 from .tree import Printed
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
-_READ_THROUGH = ("relax.permute_dims",)
-"""What a convolution or a product may read through: another order of what it reads costs it little. It may write its
-result through one that leaves the last axis, which the lanes are along, where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +22,8 @@ class FusionCone(Printed):
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation that it reads, and one behind it that keeps rows whole. A producer joins only when all its readers are
-    inside, which makes every region convex and free of taps.
+    permutation or the factors of channels that it reads, and a permutation behind it that keeps rows whole. A producer
+    joins only when all its readers are inside, which makes every region convex and free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
     the producer is hidden. Cheap is what at most moves elements around, no anchor.
@@ -153,13 +151,13 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
     if anchor is None:
         return True
     if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is Kind.OUT_EWISE_FUSABLE:
-        return graph.nodes[source].op in _READ_THROUGH
+        return reads_through(graph.nodes[anchor], graph.nodes[source])
     return kind <= Kind.BROADCAST
 
 
 def _keeps_rows(node: Node) -> bool:
-    """Whether a permutation leaves the last axis in its place."""
-    if node.call is None or node.op not in _READ_THROUGH or node.call.attrs.axes is None:
+    """Whether a permutation leaves the last axis, which the lanes are along, in its place."""
+    if node.call is None or node.op != "relax.permute_dims" or node.call.attrs.axes is None:
         return False
     *_, last = node.call.attrs.axes
     return int(last) in (-1, len(node.call.attrs.axes) - 1)

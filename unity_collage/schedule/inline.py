@@ -2,17 +2,21 @@
 
 t = relu(x); y = mean(t)   ->   y = mean(relu(x))
 c = conv(x); d = c + b; e = relu(d)   ->   c = conv(x); e = relu(c + b)
+t[i, k] = x[i, k] * s[k]; c[i, j] = sum(t[i, k] * w[k, j])   ->   c[i, j] = sum(x[i, k] * (w[k, j] * s[k]))
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir.expr import TensorLoad
+from tvm.tirx.stmt import Stmt
 
-from .stage import Func, choices, expensive_calls, nodes, static
+from .stage import Expr, Func, Var, choices, expensive_calls, nodes, static, substitute
 
 _WINDOW = 64
 """Padding is decided again for each element of a window up to this size, and not copied first."""
@@ -29,7 +33,8 @@ def inlined(func: Func) -> Func:
                 sch.compute_inline(block)
             except s_tir.ScheduleError:
                 continue
-    return sch.mod["main"].with_attrs(func.attrs) if func.attrs else sch.mod["main"]
+    flat = _with_factors_at_weights(sch.mod["main"])
+    return flat.with_attrs(func.attrs) if func.attrs else flat
 
 
 def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | None:
@@ -48,6 +53,8 @@ def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | No
         return "its condition differs from lane to lane" if reduced and _chooses_by_lane(block) else None
     if expensive_calls(block.body):
         return "it is expensive and read more than once"
+    if len(consumers) == 1 and _scales_what_is_summed(block, consumers[0]):
+        return None
     if reuse <= _WINDOW and choices(block.body) and not _chooses_by_lane(block):
         return None
     if any(consumer.init is not None and _turns(consumer) > _turns(block) for consumer in consumers):
@@ -55,6 +62,66 @@ def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | No
     if reuse > _CHEAP_REUSE and nodes(block.body.value, tirx.Div):
         return "it divides, and each element is read many times"
     return None
+
+
+def _scales_what_is_summed(block: Any, reduction: Any) -> bool:
+    """Whether what ``block`` multiplies by can be multiplied with the other operand of ``reduction``."""
+    if reduction.init is None:
+        return False
+    written = block.body
+    for product in nodes(reduction.body, tirx.Mul):
+        read = product.a
+        if isinstance(read, TensorLoad) and read.source.same_as(written.buffer):
+            values = {
+                var: index
+                for var, index in zip(written.indices, read.indices, strict=True)
+                if isinstance(var, tirx.Var)
+            }
+            inside = tirx.Mul(substitute(written.value, values), product.b)
+            return not _regrouped(inside, _of_one_turn([block, reduction])).same_as(inside)
+    return False
+
+
+def _with_factors_at_weights(func: Func) -> Func:
+    """``func`` whose reductions multiply factors with the operand that changes along with them."""
+    ones = _of_one_turn(nodes(func.body, s_tir.SBlock))
+
+    def regrouped(block: Any) -> Any:
+        body = tvm_ffi.structural_map(block.body, (tirx.Mul, lambda product: _regrouped(product, ones)))
+        return block if block.init is None or body.same_as(block.body) else _with_body(block, body)
+
+    return func.with_body(tvm_ffi.structural_map(func.body, (s_tir.SBlock, regrouped)))
+
+
+def _with_body(block: Any, body: Stmt) -> Any:
+    return s_tir.SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        body,
+        block.init,
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def _of_one_turn(blocks: Sequence[Any]) -> list[Var]:
+    return [it.var for block in blocks for it in block.iter_vars if static(it.dom.extent) == 1]
+
+
+def _regrouped(product: Expr, ones: Sequence[Var]) -> Expr:
+    """(x * s) * w as x * (w * s) if s changes with fewer iterators than x, all of which w changes with as well."""
+    if not isinstance(product.a, tirx.Mul):
+        return product
+    value, factor, weight = product.a.a, product.a.b, product.b
+    if not all(isinstance(each, TensorLoad) for each in (value, factor, weight)):
+        return product
+    along = [{var for var in nodes(list(each.indices), tirx.Var) if var not in ones} for each in (value, factor, weight)]
+    if len(along[0]) < len(along[1]):
+        value, factor, along = factor, value, [along[1], along[0], along[2]]
+    return value * (weight * factor) if along[1] < along[0] and along[1] <= along[2] else product
 
 
 def _reuse(block: Any, consumer: Any) -> float:
