@@ -4,11 +4,14 @@
 #include <cstring>
 
 #include "base/pool.h"
+#include "base/workspace.h"
 
 namespace collage {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
+// Scratch of earlier kernels that is still near: some second-level caches.
+constexpr size_t kNearScratch = 2 << 20;
 
 // Touches every cache line of a range on the pool, with `touch` for each line.
 template <typename Touch>
@@ -47,6 +50,8 @@ Neighbours::Neighbours(int64_t evict_bytes) : other_(static_cast<size_t>(evict_b
 void Neighbours::Evict() { ForEachLine(other_.data(), static_cast<int64_t>(other_.nbytes()), Read); }
 
 void Neighbours::Write(const tvm::ffi::Array<tvm::ffi::Tensor>& tensors) {
+  const Workspace::Range scratch = Workspace::Next();
+  ForEachLine(scratch.data, static_cast<int64_t>(std::min(scratch.nbytes, kNearScratch)), Own);
   for (const tvm::ffi::Tensor& tensor : tensors) {
     ForEachLine(static_cast<std::byte*>(tensor.data_ptr()), NumBytes(tensor), Own);
   }

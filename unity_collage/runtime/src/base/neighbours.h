@@ -15,8 +15,8 @@ class Neighbours {
   // Pushes out whatever is not used again soon, by reading as much other memory.
   void Evict();
 
-  // Writes each tensor by all cores, every core a contiguous part. A kernel that divides its work otherwise
-  // then fetches lines from other cores, as it will between such neighbours.
+  // Writes the scratch that kernels share, and then each tensor, by all cores, every core a contiguous part. A kernel
+  // that divides its work otherwise then fetches lines from other cores, as it will between such neighbours.
   static void Write(const tvm::ffi::Array<tvm::ffi::Tensor>& tensors);
 
  private:

@@ -3,8 +3,9 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
+#include <optional>
 
-#include "base/context_pool.h"
+#include "base/buffer_table.h"
 #include "base/error.h"
 #include "base/executable.h"
 #include "base/pool.h"
@@ -14,30 +15,24 @@
 namespace collage::kernels {
 namespace {
 
-// Temporaries of one running call and behind them the scratch of its steps, and where every buffer is in it.
-struct Context {
-  AlignedBuffer arena;
-  std::vector<std::byte*> buffers;
-  std::byte* scratch;
-};
-
 class KernelProgram final : public Executable {
  public:
   KernelProgram(const Program& program, const std::byte* constants)
-      : program_(program), constants_(constants) {
+      : program_(program) {
+    size_t scratch = 0;
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(Within(program.name + ", " + StepName(program, i), [&] {
         return MakeStep(program, program.steps[i], constants, NumThreads());
       }));
+      scratch = std::max(scratch, steps_.back()->ScratchBytes());
     }
+    buffers_.emplace(program, constants, scratch);
   }
 
   void Run(std::byte* const* arguments) final {
-    const auto context = contexts_.Take([this] { return MakeContext(); });
-    for (size_t i = 0; i < program_.arguments.size(); ++i) {
-      context->buffers[program_.arguments[i]] = arguments[i];
-    }
-    for (const auto& step : steps_) step->Run(context->buffers.data(), context->scratch);
+    buffers_->With(arguments, [this](std::byte* const* buffers, std::byte* scratch) {
+      for (const auto& step : steps_) step->Run(buffers, scratch);
+    });
   }
 
   std::string Implementations() const final {
@@ -48,28 +43,9 @@ class KernelProgram final : public Executable {
   }
 
  private:
-  std::unique_ptr<Context> MakeContext() const {
-    size_t scratch = 0;
-    for (const auto& step : steps_) scratch = std::max(scratch, step->ScratchBytes());
-    const std::vector<int64_t> temporaries = PlaceTemporaries(program_);
-    auto context =
-        std::make_unique<Context>(Context{AlignedBuffer(temporaries.back() + scratch), {}, nullptr});
-    PreferLargePages(context->arena);
-    context->scratch = context->arena.data() + temporaries.back();
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      const Buffer& buffer = program_.buffers[i];
-      // Only sources are constants, and a source is only read.
-      context->buffers.push_back(buffer.place == Place::kConstant
-                                     ? const_cast<std::byte*>(constants_) + buffer.where
-                                     : context->arena.data() + temporaries[i]);
-    }
-    return context;
-  }
-
   const Program& program_;
-  const std::byte* constants_;
   std::vector<std::unique_ptr<PreparedStep>> steps_;
-  ContextPool<Context> contexts_;
+  std::optional<BufferTable> buffers_;
 };
 
 std::unique_ptr<Executable> Compile(const Program& program, const std::byte* constants) {

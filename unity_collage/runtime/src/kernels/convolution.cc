@@ -1,6 +1,5 @@
 #include "kernels/convolution.h"
 
-#include <sys/mman.h>
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
@@ -159,16 +158,6 @@ AlignedBuffer Zeros(int64_t count) {
   AlignedBuffer zeros(count * sizeof(float));
   std::fill_n(zeros.data(), zeros.nbytes(), std::byte{0});
   return zeros;
-}
-
-void PreferLargePages(const AlignedBuffer& buffer) {
-#ifdef MADV_HUGEPAGE
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(buffer.data()) + kPage - 1) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(buffer.data() + buffer.nbytes()) / kPage * kPage;
-  // Advice only: a system that cannot follow it says so, and nothing is lost.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
 }
 
 }  // namespace collage::kernels

@@ -61,7 +61,4 @@ class Convolution : public PreparedStep {
 
 AlignedBuffer Zeros(int64_t count);
 
-// Asks for large pages: what is read from end to end then needs fewer look-ups of addresses.
-void PreferLargePages(const AlignedBuffer& buffer);
-
 }  // namespace collage::kernels

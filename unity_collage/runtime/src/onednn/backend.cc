@@ -2,10 +2,13 @@
 #include <dnnl_debug.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <algorithm>
+
 #include "base/adopt_openmp.h"
 #include "base/context_pool.h"
 #include "base/error.h"
 #include "base/executable.h"
+#include "base/workspace.h"
 #include "onednn/context.h"
 
 namespace collage::onednn {
@@ -14,17 +17,19 @@ namespace {
 class OneDnnProgram final : public Executable {
  public:
   OneDnnProgram(const Program& program, const std::byte* constants)
-      : program_(program), constants_(constants) {
+      : program_(program), constants_(constants), temporaries_(PlaceTemporaries(program)) {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(Within(program.name + ", " + StepName(program, i),
                               [&] { return CompileStep(program, program.steps[i], constants); }));
+      scratchpad_ = std::max(scratchpad_, steps_.back().ScratchpadBytes());
     }
   }
 
   void Run(std::byte* const* arguments) final {
-    const auto context =
-        contexts_.Take([this] { return std::make_unique<Context>(program_, steps_, constants_); });
-    context->Bind(arguments);
+    const auto context = contexts_.Take(
+        [this] { return std::make_unique<Context>(program_, steps_, constants_, temporaries_); });
+    const Workspace workspace(temporaries_.back() + scratchpad_);
+    context->Bind(arguments, workspace.data());
     for (size_t i = 0; i < steps_.size(); ++i) {
       const dnnl_status_t status = context->Execute(i, steps_[i]);
       if (status != dnnl_success) Fail(i, status);
@@ -48,6 +53,8 @@ class OneDnnProgram final : public Executable {
 
   const Program& program_;
   const std::byte* constants_;
+  const std::vector<int64_t> temporaries_;
+  size_t scratchpad_ = 0;
   std::vector<CompiledStep> steps_;
   ContextPool<Context> contexts_;
 };

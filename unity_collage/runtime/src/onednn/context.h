@@ -1,4 +1,4 @@
-// What one running call needs for itself: memory handles, temporaries, scratchpad, stream.
+// What one running call needs for itself: memory handles and a stream.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,12 @@ namespace collage::onednn {
 
 class Context {
  public:
-  Context(const Program& program, const std::vector<CompiledStep>& steps, const std::byte* constants);
+  // `temporaries` says where they are in the workspace; behind them is the scratchpad that all steps share in turn.
+  Context(const Program& program, const std::vector<CompiledStep>& steps, const std::byte* constants,
+          const std::vector<int64_t>& temporaries);
 
-  // Points the handles of arguments at this call's tensors.
-  void Bind(std::byte* const* arguments);
+  // Points the handles of arguments at this call's tensors, those of temporaries and scratchpad into its workspace.
+  void Bind(std::byte* const* arguments, std::byte* workspace);
 
   dnnl_status_t Execute(size_t step, const CompiledStep& compiled);
   void Wait() { Check(dnnl_stream_wait(stream_.get())); }
@@ -25,15 +27,14 @@ class Context {
     int64_t offset;
   };
 
+  void Point(size_t place, std::byte* data);
   void AddArgument(const Program& program, const Argument& argument, const std::byte* constants,
                    const std::vector<int64_t>& temporaries, std::vector<dnnl_exec_arg_t>* args);
 
   Stream stream_;
-  // Temporaries, and behind them the scratchpad that all steps share in turn.
-  AlignedBuffer arena_;
   std::vector<Memory> memories_;
   std::vector<std::vector<dnnl_exec_arg_t>> step_args_;
-  // By position in the call.
+  // By position in the call, and last what is in the workspace.
   std::vector<std::vector<Binding>> bindings_;
   std::vector<std::byte*> bound_;
 };

@@ -2,8 +2,7 @@
 #include <cblas.h>
 #include <tvm/ffi/reflection/registry.h>
 
-#include "base/aligned_buffer.h"
-#include "base/context_pool.h"
+#include "base/buffer_table.h"
 #include "base/error.h"
 #include "base/executable.h"
 #include "base/pool.h"
@@ -11,12 +10,6 @@
 
 namespace collage::openblas {
 namespace {
-
-// Temporaries of one running call, and where every buffer is in it.
-struct Context {
-  AlignedBuffer arena;
-  std::vector<std::byte*> buffers;
-};
 
 Gemm CompileStep(const Step& step) {
   if (step.primitive != "gemm")
@@ -28,7 +21,7 @@ Gemm CompileStep(const Step& step) {
 class OpenBlasProgram final : public Executable {
  public:
   OpenBlasProgram(const Program& program, const std::byte* constants)
-      : program_(program), constants_(constants) {
+      : program_(program), buffers_(program, constants) {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       steps_.push_back(
           Within(program.name + ", " + StepName(program, i), [&] { return CompileStep(program.steps[i]); }));
@@ -36,11 +29,9 @@ class OpenBlasProgram final : public Executable {
   }
 
   void Run(std::byte* const* arguments) final {
-    const auto context = contexts_.Take([this] { return MakeContext(); });
-    for (size_t i = 0; i < program_.arguments.size(); ++i) {
-      context->buffers[program_.arguments[i]] = arguments[i];
-    }
-    for (const Gemm& step : steps_) step.Run([&](int buffer) { return context->buffers[buffer]; });
+    buffers_.With(arguments, [this](std::byte* const* buffers, std::byte* /*scratch*/) {
+      for (const Gemm& step : steps_) step.Run([&](int buffer) { return buffers[buffer]; });
+    });
   }
 
   std::string Implementations() const final {
@@ -53,23 +44,9 @@ class OpenBlasProgram final : public Executable {
   }
 
  private:
-  std::unique_ptr<Context> MakeContext() const {
-    const std::vector<int64_t> temporaries = PlaceTemporaries(program_);
-    auto context = std::make_unique<Context>(Context{AlignedBuffer(temporaries.back()), {}});
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      const Buffer& buffer = program_.buffers[i];
-      // Only operands are constants, and an operand is only read.
-      context->buffers.push_back(buffer.place == Place::kConstant
-                                     ? const_cast<std::byte*>(constants_) + buffer.where
-                                     : context->arena.data() + temporaries[i]);
-    }
-    return context;
-  }
-
   const Program& program_;
-  const std::byte* constants_;
   std::vector<Gemm> steps_;
-  ContextPool<Context> contexts_;
+  BufferTable buffers_;
 };
 
 std::unique_ptr<Executable> Compile(const Program& program, const std::byte* constants) {
