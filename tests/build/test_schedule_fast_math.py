@@ -38,7 +38,9 @@ def test_exp_over_the_whole_range():
 
 
 def test_exp_at_the_last_float_that_has_one():
-    last, beyond = values(op.exp, np.array([LARGEST_WITH_EXP, np.nextafter(LARGEST_WITH_EXP, np.float32(90))]))
+    last, beyond = values(
+        op.exp, np.array([LARGEST_WITH_EXP, np.nextafter(LARGEST_WITH_EXP, np.float32(90))])
+    )
     assert last == pytest.approx(math.exp(float(LARGEST_WITH_EXP)), rel=2e-7)
     assert beyond == np.inf
 

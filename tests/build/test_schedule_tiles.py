@@ -54,8 +54,9 @@ def test_pointwise_convolution_of_gated_channels(size):
     def build(x, s, w, b):
         return op.add(op.nn.conv2d(op.multiply(x, s), w, **NHWC), b)
 
-    check(build, lambda x, s, w, b: (x * s) @ w[0, 0] + b,
-          floats(1, size, size, 40), floats(1, 1, 1, 40), floats(1, 1, 40, 24), floats(24), one_kernel=True)  # fmt: skip
+    shapes = [(1, size, size, 40), (1, 1, 1, 40), (1, 1, 40, 24), (24,)]
+    arrays = [floats(*shape) for shape in shapes]
+    check(build, lambda x, s, w, b: (x * s) @ w[0, 0] + b, *arrays, one_kernel=True)
 
 
 def test_product_of_gated_rows():

@@ -43,7 +43,9 @@ def _has_factors_of_channels(node: Node) -> bool:
         return False
     whole = _shape(node.call)
     factors = [shape for shape in map(_shape, node.call.args) if shape != whole]
-    return len(factors) == 1 and all(extent == 1 for extent in factors[0][:-1]) and factors[0][-1:] == whole[-1:]
+    return (
+        len(factors) == 1 and all(extent == 1 for extent in factors[0][:-1]) and factors[0][-1:] == whole[-1:]
+    )
 
 
 def _shape(expr: relax.Expr) -> list[int]:

@@ -164,7 +164,11 @@ def _sigmoid(x: Expr) -> Expr:
 def _over_denominator(product: Expr) -> Expr:
     """x * (1 / d) as x / d: SiLU needs no quotient of its own."""
     value, quotient = product.a, product.b
-    if not isinstance(quotient, tirx.Div) or not isinstance(quotient.a, tirx.FloatImm) or quotient.a.value != 1.0:
+    if (
+        not isinstance(quotient, tirx.Div)
+        or not isinstance(quotient.a, tirx.FloatImm)
+        or quotient.a.value != 1.0
+    ):
         return product
     return value / quotient.b
 

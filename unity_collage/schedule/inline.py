@@ -107,21 +107,26 @@ def _with_body(block: Any, body: Stmt) -> Any:
     )
 
 
-def _of_one_turn(blocks: Sequence[Any]) -> list[Var]:
-    return [it.var for block in blocks for it in block.iter_vars if static(it.dom.extent) == 1]
+def _of_one_turn(blocks: Sequence[Any]) -> set[Var]:
+    return {it.var for block in blocks for it in block.iter_vars if static(it.dom.extent) == 1}
 
 
-def _regrouped(product: Expr, ones: Sequence[Var]) -> Expr:
+def _regrouped(product: Expr, ones: set[Var]) -> Expr:
     """(x * s) * w as x * (w * s) if s changes with fewer iterators than x, all of which w changes with as well."""
     if not isinstance(product.a, tirx.Mul):
         return product
     value, factor, weight = product.a.a, product.a.b, product.b
     if not all(isinstance(each, TensorLoad) for each in (value, factor, weight)):
         return product
-    along = [{var for var in nodes(list(each.indices), tirx.Var) if var not in ones} for each in (value, factor, weight)]
-    if len(along[0]) < len(along[1]):
-        value, factor, along = factor, value, [along[1], along[0], along[2]]
-    return value * (weight * factor) if along[1] < along[0] and along[1] <= along[2] else product
+    if len(_iterators(value) - ones) < len(_iterators(factor) - ones):
+        value, factor = factor, value
+    along = _iterators(factor) - ones
+    fits = along < _iterators(value) - ones and along <= _iterators(weight)
+    return value * (weight * factor) if fits else product
+
+
+def _iterators(load: TensorLoad) -> set[Var]:
+    return set(nodes(list(load.indices), tirx.Var))
 
 
 def _reuse(block: Any, consumer: Any) -> float:
