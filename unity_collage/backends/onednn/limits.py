@@ -14,6 +14,7 @@ from ..native.values import dtype_of, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
 
 FLOAT32 = frozenset({"float32"})
+_LONG_SUM = 128
 
 TYPES: dict[str, frozenset[str]] = {
     "convolution": FLOATS,
@@ -79,7 +80,7 @@ def why_not_layout(step: Step) -> str | None:
 def is_mixed(step: Step) -> bool:
     """Whether source and result are images in two layouts: what a step may be only until it reads or writes through a
     permutation more."""
-    if _LAYOUTS.get(step.primitive) is not _images or _images(step) is None:
+    if _LAYOUTS.get(step.primitive) not in (_images, _transposed) or _images(step) is None:
         return False
     return all(
         is_channels_last(view) or is_channels_first(view) for view in (_view(step, "src"), step.result)
@@ -93,6 +94,21 @@ def _images(step: Step) -> str | None:
         if agrees(source) and agrees(result):
             return None
     return "source and result are not dense in one layout, channels first or channels last"
+
+
+def _transposed(step: Step) -> str | None:
+    """As :func:`_images`; and with channels last and more than ``_LONG_SUM`` of them, nothing behind the sum.
+
+    ``brgconv_strided`` then makes the sum in parts, in some shapes, and does what is behind it to each part: with 256
+    channels and windows of 4x4 a bias, a residual and relu were wrong, with up to 192 channels they were not.
+    """
+    source = _view(step, "src")
+    behind = bool(step.post_ops) or step.arg("bias") is not None
+    if behind and is_channels_last(source) and is_channels_last(step.result) and source.dims[1] > _LONG_SUM:
+        return (
+            f"oneDNN 3.2 is wrong about what is behind a transposed convolution of over {_LONG_SUM} channels"
+        )
+    return _images(step)
 
 
 def _matrices(step: Step) -> str | None:
@@ -147,7 +163,7 @@ _TOGETHER: dict[str, Callable[[Step], str | None]] = {
 
 _LAYOUTS: dict[str, Callable[[Step], str | None]] = {
     "convolution": _images,
-    "deconvolution": _images,
+    "deconvolution": _transposed,
     "pooling": _images,
     "batch_normalization": _images,
     "resampling": _images,
