@@ -49,6 +49,12 @@ def test_silu_is_one_quotient():
     assert scheduled(op.nn.silu, (4096,)).count(" / ") == 1
 
 
+def test_other_quotients_stay():
+    one = relax.const(np.float32(1))
+    text = scheduled(lambda x, y: op.multiply(x, op.divide(one, y)), (64, 64), (64, 64))
+    assert "* (T.float32(1.0) / " in text
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

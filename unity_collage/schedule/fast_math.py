@@ -162,15 +162,15 @@ def _sigmoid(x: Expr) -> Expr:
 
 
 def _over_denominator(product: Expr) -> Expr:
-    """x * (1 / d) as x / d: SiLU needs no quotient of its own."""
+    """x * sigmoid(y) as x over the sigmoid's denominator: SiLU needs no quotient of its own.
+
+    Other quotients stay: where one is the same for many elements LLVM computes it once.
+    """
     value, quotient = product.a, product.b
-    if (
-        not isinstance(quotient, tirx.Div)
-        or not isinstance(quotient.a, tirx.FloatImm)
-        or quotient.a.value != 1.0
-    ):
+    if not isinstance(quotient, tirx.Div) or not nodes(quotient.b, tirx.Let):
         return product
-    return value / quotient.b
+    one = isinstance(quotient.a, tirx.FloatImm) and quotient.a.value == 1.0
+    return value / quotient.b if one else product
 
 
 def _power(call: Expr) -> Expr:
