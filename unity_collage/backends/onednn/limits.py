@@ -15,6 +15,8 @@ from ..native.views import is_channels_first, is_channels_last, is_dense, same_s
 
 FLOAT32 = frozenset({"float32"})
 _LONG_SUM = 128
+"""Channels of a transposed convolution up to which oneDNN is trusted with what stands behind it. Where it begins to be
+wrong depends on more than them."""
 
 TYPES: dict[str, frozenset[str]] = {
     "convolution": FLOATS,
@@ -99,8 +101,9 @@ def _images(step: Step) -> str | None:
 def _transposed(step: Step) -> str | None:
     """As :func:`_images`; and with channels last and more than ``_LONG_SUM`` of them, nothing behind the sum.
 
-    ``brgconv_strided`` then makes the sum in parts, in some shapes, and does what is behind it to each part: with 256
-    channels and windows of 4x4 a bias, a residual and relu were wrong, with up to 192 channels they were not.
+    ``brgconv_strided`` gives wrong numbers there in some shapes, and right ones alone, as if it did what is behind the
+    sum to each of several parts. With windows of 4x4 a bias, a residual and relu were each wrong for 256 to 128 and
+    512 to 64 channels, and right for 256 to 32, 192 to 96 and 160 to 128.
     """
     source = _view(step, "src")
     behind = bool(step.post_ops) or step.arg("bias") is not None
