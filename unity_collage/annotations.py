@@ -20,9 +20,13 @@ from .index_set import index_set
 T = TypeVar("T")
 
 
+VIEW = "view"
+"""In a backend's place: the bindings give back what they read, so they need no kernel and cost nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """These bindings could be one kernel of this backend."""
+    """These bindings could be one kernel of this backend, or none where it is ``VIEW``."""
 
     id: int
     backend: str

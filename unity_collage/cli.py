@@ -111,6 +111,7 @@ def _program(options: argparse.Namespace) -> Program:
             estimator=cli_prices.prices(options, report),
             explain=getattr(options, "report", None) is not None,
             allow_winograd=not options.no_winograd,
+            search_layouts=options.search_layouts,
             tune_trials=options.tune or 0,
             refine=Refinement() if options.refine else None,
             precision=options.precision,
@@ -199,6 +200,11 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--no-winograd",
         action="store_true",
         help="no convolutions by Winograd's algorithm, which rounds differently",
+    )
+    command.add_argument(
+        "--search-layouts",
+        action="store_true",
+        help="choose the layout of images between kernels too, by price; about twice as many kernels are measured",
     )
     command.add_argument(
         "--refine",

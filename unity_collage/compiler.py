@@ -54,6 +54,7 @@ def compile(
     explain: bool = False,
     specs: Sequence[PartitionSpec] = (),
     allow_winograd: bool = True,
+    search_layouts: bool = False,
     tune_trials: int = 0,
     refine: Refinement | None = None,
     tell: Tell = lambda _: None,
@@ -73,6 +74,8 @@ def compile(
     * ``explain`` makes ``program.explanation``: of every candidate, why it was chosen or not.
     * ``specs``: partition rules of your own.
     * ``allow_winograd``: convolutions may be computed by Winograd's algorithm, which rounds differently.
+    * ``search_layouts``: the search also chooses the layout of each image between two kernels, channels last or first;
+      with twice the kernels to measure. Channels last has been the best for nearly all of them.
     * ``tune_trials``: so many schedules MetaSchedule tries for each kernel of TVM that could still win.
     * ``refine``: whole programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
       the fastest is the result, and the plan of ``main`` has the report as ``refinement``.
@@ -96,6 +99,7 @@ def compile(
             lazy=on_budget,
             tune_trials=tune_trials,
             precision=precision,
+            layouts=search_layouts,
         )
         return compile_with(passes, model, target, keep_names=explain)
     if isinstance(costs, Elsewhere):
@@ -107,7 +111,9 @@ def compile(
     with scope:
         priority = [backend.name for backend in select(backends, scope)]
         priced_by = [EstimateCostsOfEntrants(costs, priority)] if on_budget else pricing(costs, tune_trials)
-        passes = tvm.transform.Sequential([*annotating(backends, specs, without, precision), *priced_by])
+        passes = tvm.transform.Sequential(
+            [*annotating(backends, specs, without, precision, search_layouts), *priced_by]
+        )
         priced = passes(imported)
         searched = SearchPartition(explain=True)(priced) if explain else None
         best = refined(priced, imported, inputs, priority, scope, refine, tell, **_kept_by(costs))

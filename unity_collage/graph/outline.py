@@ -16,11 +16,17 @@ from .sub_graph import SubGraph
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """These bindings become ``callee(*args)``."""
+    """These bindings become ``callee(*args)``, or another name for their one argument."""
 
     sub: SubGraph
-    callee: relax.GlobalVar
+    callee: relax.GlobalVar | None
+    """None: the group gives back what it reads."""
     args: tuple[relax.Expr, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the function that is called; empty where none is."""
+        return self.callee.name_hint if self.callee is not None else ""
 
 
 class NameSupply:
@@ -112,11 +118,14 @@ def _alone(graph: DataflowGraph, groups: Sequence[Group]) -> IndexSet:
 
 def _call(graph: DataflowGraph, group: Group) -> Iterable[relax.Binding]:
     exits = [graph.nodes[i].var for i in members(group.sub.exit)]
+    if group.callee is None:
+        yield relax.VarBinding(exits[0], group.args[0])
+        return
     if len(exits) == 1:
         yield relax.VarBinding(exits[0], relax.Call(group.callee, group.args, ret_ty=exits[0].ty))
         return
     ty = relax.TupleType([var.ty for var in exits])
-    result = relax.DataflowVar(group.callee.name_hint, ty)
+    result = relax.DataflowVar(group.name, ty)
     yield relax.VarBinding(result, relax.Call(group.callee, group.args, ret_ty=ty))
     for position, var in enumerate(exits):
         item = relax.TupleGetItem(result, position)

@@ -7,6 +7,7 @@ from .check_plan import why_not_plan
 from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
 from .fuse_remaining import FuseRemaining
+from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
 from .pipeline import collage
 from .prepare import Prepare
@@ -22,6 +23,7 @@ __all__ = [
     "ConfirmCosts",
     "EstimateCosts",
     "FuseRemaining",
+    "OfferLayouts",
     "OffloadBYOC",
     "Prepare",
     "SearchPartition",

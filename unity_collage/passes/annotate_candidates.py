@@ -15,11 +15,11 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import CANDIDATES, DECLINED, Candidate, Refusal
+from ..annotations import CANDIDATES, DECLINED, VIEW, Candidate, Refusal
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
 from ..index_set import EMPTY, IndexSet
-from ..rules import Declined, Found
+from ..rules import Declined, Found, TakenBack
 from ..specs import PartitionSpec, gathered
 from ..target import current_target
 
@@ -68,7 +68,7 @@ def annotated(
     """The function of ``graph`` with its candidates and refusals as attributes.
 
     A candidate is what it covers, how, and whose it is: one that two specs of a backend propose is there once,
-    two that differ in any of it both stay.
+    two that differ in any of it both stay. Permutations that take each other back are candidates without a backend.
     """
     found: list[tuple[str, Found]] = []
     declined: dict[Refusal, None] = {}
@@ -84,6 +84,7 @@ def annotated(
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
         found += [("tvm", rest) for rest in _left_to_tvm(graph, target, taken(found))]
+    found += [(VIEW, pair) for pair in TakenBack().apply(graph)]
     candidates = tuple(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )

@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate
+from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, VIEW, Candidate
 from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
 from ..graph import DataflowGraph, Signatures, outside_vars
@@ -84,9 +84,13 @@ class ApplyPlan:
 def applied(
     graph: DataflowGraph, chosen: Sequence[Candidate], names: NameSupply
 ) -> tuple[relax.Function, list[Group], Functions]:
-    """The function of ``graph`` that calls the chosen kernels, the group of each, and their functions."""
+    """The function of ``graph`` that calls the chosen kernels, the group of each, and their functions.
+
+    What a view gives back is another name for what it reads.
+    """
     groups, outlined = _outlined(graph, chosen, names)
-    register_codegens(get(name) for name in dict.fromkeys(candidate.backend for candidate in chosen))
+    backends = dict.fromkeys(candidate.backend for candidate in chosen if candidate.backend != VIEW)
+    register_codegens(map(get, backends))
     result = outline(graph, groups)
     for annotation in (CANDIDATES, COSTS, DECLINED):
         result = result.without_attr(annotation.name)
@@ -105,6 +109,9 @@ def _outlined(
         sub = candidate.sub_graph(graph)
         hint = f"fused_{candidate.label}_{candidate.backend}"
         args: list[relax.Expr] = list(outside_vars(sub))
+        if candidate.backend == VIEW:
+            groups.append(Group(sub, None, tuple(args)))
+            continue
         if get(candidate.backend).codegen is None:
             args += large_constants(sub)
             digest = signatures.digest(sub)

@@ -17,7 +17,7 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
+from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
 from ..cost.measured import MeasuredCost
 from ..cost.shapes import nbytes_of
 from ..cost.workload import CostModel, Overheads, Workload, evict_bytes, overheads_of
@@ -55,7 +55,7 @@ class EstimateCosts:
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if gvar in questions:
-                costs = answered(questions[gvar], prices, charged)
+                costs = answered(func, questions[gvar], prices, charged)
                 costs, found = self._tuned(func, costs, questions[gvar])
                 func, schedules = COSTS.write(func, costs), schedules | found
             functions[gvar] = func
@@ -87,13 +87,18 @@ def _has_candidates(func: ir.BaseFunc) -> bool:
 
 
 def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
-    """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value."""
+    """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value.
+
+    Views ask none.
+    """
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
     behind = evict_bytes(model, working_set(func))
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
+        if candidate.backend == VIEW:
+            continue
         digest = kernel_digest(signatures, graph, candidate)
         question = made.get((candidate.backend, digest))
         if question is None:
@@ -137,14 +142,21 @@ def _most_alive(func: relax.Function) -> int:
     return max(accumulate(changes))
 
 
-def answered(asked: Mapping[int, Workload], prices: Mapping[str, Cost], charged: Overheads) -> Costs:
+def answered(
+    func: relax.Function, asked: Mapping[int, Workload], prices: Mapping[str, Cost], charged: Overheads
+) -> Costs:
     """The part of ``prices`` that one function asked for."""
     keys = {candidate: workload.key for candidate, workload in asked.items()}
-    return costs_of({key: prices[key] for key in dict.fromkeys(keys.values())}, keys, charged)
+    return costs_of(func, {key: prices[key] for key in dict.fromkeys(keys.values())}, keys, charged)
 
 
-def costs_of(prices: Mapping[str, Cost], keys: Mapping[int, str], charged: Overheads) -> Costs:
-    """Prices with what a plan pays besides."""
+def costs_of(
+    func: relax.Function, prices: Mapping[str, Cost], keys: Mapping[int, str], charged: Overheads
+) -> Costs:
+    """Prices with what a plan pays besides; views are called by nobody and cost nothing."""
+    views = {candidate.id: VIEW for candidate in CANDIDATES.read(func) if candidate.backend == VIEW}
+    free = {VIEW: Cost(0.0, origin="formula")} if views else {}
+    launches = {**charged.launches, **dict.fromkeys(free, 0.0)}
     return Costs(
-        dict(prices), dict(keys), charged.launch_seconds, dict(charged.launches), dict(charged.transitions)
+        {**prices, **free}, {**keys, **views}, charged.launch_seconds, launches, dict(charged.transitions)
     )

@@ -66,7 +66,7 @@ def lazy_costs(
         return {key: _price(cost) for key, cost in found.items()}
 
     def problem(prices: Mapping[str, Price]) -> Problem:
-        return make(costs_of({key: _assumed(price) for key, price in prices.items()}, keys, charged))
+        return make(costs_of(func, {key: _assumed(price) for key, price in prices.items()}, keys, charged))
 
     bounds = _bounds(model, list(by_key.values()))
     found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
@@ -75,7 +75,7 @@ def lazy_costs(
     if found.failed:  # then no bound is sure
         measured = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in measured.items()}
     prices = {key: measured.get(key) or open_costs[key] for key in by_key}
-    return replace(costs_of(prices, keys, charged), lower_bound=found.solution.lower_bound)
+    return replace(costs_of(func, prices, keys, charged), lower_bound=found.solution.lower_bound)
 
 
 def _bounds(model: CostModel, asked: Sequence[Workload]) -> dict[str, float]:

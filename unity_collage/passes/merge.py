@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..annotations import Candidate
+from ..annotations import VIEW, Candidate
 from ..backends.registry import get
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
@@ -26,7 +26,9 @@ def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_i
     """
     wholes = [
         (upper, union)
-        for upper, lower in _touching(graph, [c for c in chosen if get(c.backend).merges])
+        for upper, lower in _touching(
+            graph, [c for c in chosen if c.backend != VIEW and get(c.backend).merges]
+        )
         if not isinstance(union := disjoint_union(_in_parts(graph, upper), _in_parts(graph, lower)), str)
         and len(union.nested) <= MOST_PARTS
         and union.why_not_valid(_LIMITS) is None

@@ -15,6 +15,7 @@ from .channels_last import ChannelsLast
 from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
 from .fuse_remaining import FuseRemaining
+from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
 from .prepare import Prepare
 from .search_partition import SearchPartition
@@ -45,6 +46,7 @@ def collage(
     lazy: bool = False,
     tune_trials: int = 0,
     precision: str = FLOAT32,
+    layouts: bool = False,
 ) -> tvm.transform.Sequential:
     """An imported model to a module that ``relax.build`` turns into a program; run it under a target.
 
@@ -52,12 +54,13 @@ def collage(
     of your own, beside those of the backends; ``without``: names of rules to leave out. ``lazy``: measure only what
     can still change the plan, while the search runs. ``tune_trials``: so many schedules MetaSchedule tries for each
     kernel of TVM that could still win. ``precision``: of products and of what is stored between them, ``f32`` or
-    ``bf16``; parameters and results keep their types.
+    ``bf16``; parameters and results keep their types. ``layouts``: the search may have images between kernels in
+    channels first, where they are in channels last otherwise.
     """
     model = model or MeasuredCost()
     return tvm.transform.Sequential(
         [
-            *annotating(backends, specs, without, precision),
+            *annotating(backends, specs, without, precision, layouts),
             *([] if lazy else pricing(model, tune_trials)),
             SearchPartition(estimator=model, explain=explain),
             OffloadBYOC(),
@@ -77,14 +80,17 @@ def annotating(
     specs: Sequence[PartitionSpec] = (),
     without: Sequence[str] = (),
     precision: str = FLOAT32,
+    layouts: bool = False,
 ) -> list[tvm.transform.Pass]:
     """The passes before any price is asked: after them every candidate is known."""
     named = None if backends is None else tuple(backends)
+    annotate = AnnotateCandidates(backends=named, specs=tuple(specs), without=tuple(without))
     return [
         Prepare(),
         StackProducts(),
         TransposedAsProducts(),
         ChannelsLast(),
         *narrowing(precision),
-        AnnotateCandidates(backends=named, specs=tuple(specs), without=tuple(without)),
+        annotate,
+        *([OfferLayouts(), annotate] if layouts else []),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..annotations import Candidate, Cost, Costs
+from ..annotations import VIEW, Candidate, Cost, Costs
 from ..graph import DataflowGraph, index_set, members
 from ..graph.outline import Group
 from ..index_set import IndexSet
@@ -62,10 +62,13 @@ def plan_of(
         if runner_up is not None:
             kernel["runner_up"] = runner_up
     unpriced = _unpriced(candidates.values(), costs)
+    views = {
+        index for option in solution.chosen if option.backend == VIEW for index in members(option.inside)
+    }
     return {
         **_proof(solution, costs),
-        "kernels": kernels,
-        "left_behind": [names[i] for i in members(solution.left_behind)],
+        "kernels": [kernel for kernel in kernels if kernel["backend"] != VIEW],
+        "left_behind": [names[i] for i in sorted({*members(solution.left_behind), *views})],
         "unpriced": unpriced,
         "declined": _declined(graph, names),
         "remarks": list(_remarks(solution, unpriced)),
@@ -100,7 +103,7 @@ def _kernel(candidate: Candidate, group: Group, costs: Costs, names: Sequence[st
         "candidate": candidate.id,
         "backend": candidate.backend,
         "label": candidate.label,
-        "function": group.callee.name_hint,
+        "function": group.name,
         "bindings": [names[i] for i in candidate.indexes],
         "seconds": cost.seconds,
         **_interval(cost),

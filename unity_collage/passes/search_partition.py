@@ -91,7 +91,7 @@ class SearchPartition:
         if self.explain:
             throughs = best_throughs(problem, cheapest.seconds)
             withouts = best_withouts(problem, replace(solution, seconds=cheapest.seconds))
-            functions = [group.callee.name_hint for group in groups]
+            functions = [group.name for group in groups]
             explanation = explanation_of(
                 graph,
                 problem,

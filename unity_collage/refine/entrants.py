@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS
+from ..annotations import CANDIDATES, COSTS, VIEW
 from ..graph import DataflowGraph
 from ..index_set import EMPTY
 from ..passes.problem import problem_of
@@ -62,10 +62,11 @@ def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
 
 
 def alone(problem: Problem, backend: str) -> Problem:
-    """``problem`` with ``backend`` forced: TVM gets what it does not take, and nobody else gets anything."""
+    """``problem`` with ``backend`` forced: TVM gets what it does not take, and nobody else anything but views."""
     own = tuple(option for option in problem.options if option.backend == backend)
+    views = tuple(option for option in problem.options if option.backend == VIEW)
     taken = EMPTY
     for option in own:
         taken |= option.inside
     rest = tuple(o for o in problem.options if o.backend == "tvm" and not o.inside & taken)
-    return replace(problem, options=own if backend == "tvm" else own + rest)
+    return replace(problem, options=own + views if backend == "tvm" else own + rest + views)

@@ -13,6 +13,7 @@ from .cone import FusionCone
 from .horizontal import Horizontal
 from .pattern import DFPattern
 from .primitives import PrimitiveChain
+from .taken_back import TakenBack
 from .tree import rule_tree
 from .vertical import Vertical
 
@@ -38,6 +39,7 @@ __all__ = [
     "Primitive",
     "PrimitiveChain",
     "Rule",
+    "TakenBack",
     "TupleArgument",
     "TupleProjection",
     "Union",

@@ -11,6 +11,7 @@ from ..graph.order import read_outside
 from ..index_set import size
 from .base import Declined, Found, why_not_partitionable
 from .prologue import reads_through
+from .taken_back import PERMUTATION, in_pairs, reads_back
 from .tree import Printed
 
 _ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
@@ -22,7 +23,7 @@ class FusionCone(Printed):
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation or the factors of channels that it reads, and a permutation behind it that keeps rows whole. A producer
+    permutation or the factors of channels that it reads, and permutations behind it. A producer
     joins only when all its readers are inside, which makes every region convex and free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
@@ -43,10 +44,15 @@ class FusionCone(Printed):
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         able = [self._why_not(graph, node) is None for node in graph.nodes]
+        pairs = in_pairs(graph)
+        apart = [able[node.index] and not pairs >> node.index & 1 for node in graph.nodes]
         for node in graph.nodes:
             reason = self._why_not(graph, node)
             if reason is None:
-                yield from self._regions(graph, node, able)
+                found = list(self._regions(graph, node, apart))
+                yield from found
+                if pairs:  # other layouts are offered besides, in place of nothing
+                    yield from (each for each in self._regions(graph, node, able) if each not in found)
             elif node.call is not None and not node.is_host:
                 yield Declined(node.index, self.name, reason)
 
@@ -115,6 +121,7 @@ class FusionCone(Printed):
                 and (not shared or recompute)
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
                 and _fuses(graph, region, source)
+                and not reads_back(graph, region, source)
                 and size(wider) <= self.max_size
                 and SubGraph(graph, wider).depth <= self.max_depth
                 and (not recompute or self._may_recompute(graph, _recomputed(graph, wider)))
@@ -146,18 +153,12 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
     kind = graph.kinds[source]
     anchor = next((i for i in members(region) if graph.kinds[i] in _ANCHORS), None)
     if kind in _ANCHORS:
-        behind = all(graph.kinds[i] <= Kind.BROADCAST or _keeps_rows(graph.nodes[i]) for i in members(region))
+        behind = all(
+            graph.kinds[i] <= Kind.BROADCAST or graph.nodes[i].op == PERMUTATION for i in members(region)
+        )
         return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and behind
     if anchor is None:
         return True
     if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is Kind.OUT_EWISE_FUSABLE:
         return reads_through(graph.nodes[anchor], graph.nodes[source])
     return kind <= Kind.BROADCAST
-
-
-def _keeps_rows(node: Node) -> bool:
-    """Whether a permutation leaves the last axis, which the lanes are along, in its place."""
-    if node.call is None or node.op != "relax.permute_dims" or node.call.attrs.axes is None:
-        return False
-    *_, last = node.call.attrs.axes
-    return int(last) in (-1, len(node.call.attrs.axes) - 1)

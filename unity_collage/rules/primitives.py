@@ -10,6 +10,7 @@ from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Node, SubGraph, members
 from .base import Declined, Found, only_reader, why_not_partitionable
+from .taken_back import reads_back
 from .tree import Printed
 
 Step = Any
@@ -135,10 +136,12 @@ class PrimitiveChain(Printed):
 
 
 def _sole_producers(graph: DataflowGraph, inside: IndexSet) -> Iterator[Node]:
-    """Calls that only ``inside`` reads."""
+    """Calls that only ``inside`` reads and does not take back."""
     block = graph.nodes[inside.bit_length() - 1].block
     for source in members(SubGraph(graph, inside).input):
         node = graph.nodes[source]
         read_elsewhere = graph.consumers[source] & ~inside or graph.results >> source & 1
-        if not read_elsewhere and node.block == block and why_not_partitionable(node) is None:
+        if read_elsewhere or node.block != block or reads_back(graph, inside, source):
+            continue
+        if why_not_partitionable(node) is None:
             yield node

@@ -7,8 +7,8 @@ from typing import Any
 from tvm import relax
 
 from ..graph import Node
+from .taken_back import PERMUTATION
 
-_ORDER = "relax.permute_dims"
 _FACTOR = "relax.multiply"
 _PRODUCT = "relax.matmul"
 _CONVOLUTION = "relax.nn.conv2d"
@@ -20,7 +20,9 @@ def reads_through(anchor: Node, source: Node) -> bool:
     Such a factor moves to the weights, ``sum((x[i, c] * s[c]) * w[c, j]) = sum(x[i, c] * (w[c, j] * s[c]))``, and is
     multiplied once for all rows of a tile: the gates of squeeze-and-excitation blocks. Static shapes are assumed.
     """
-    return source.op == _ORDER or (_sums_channels_of(anchor, source) and _has_factors_of_channels(source))
+    return source.op == PERMUTATION or (
+        _sums_channels_of(anchor, source) and _has_factors_of_channels(source)
+    )
 
 
 def _sums_channels_of(anchor: Node, source: Node) -> bool:
