@@ -18,6 +18,7 @@ from .explain import explain_with
 from .frontend import read_onnx
 from .onnx_names import meanings
 from .passes import SearchPartition
+from .passes.annotate_candidates import WINOGRAD
 from .passes.pipeline import annotating, pricing
 from .report.answer import answer
 from .report.explanation import Explanation
@@ -46,10 +47,12 @@ def _explain(options: argparse.Namespace, progress: Callable[[], AbstractContext
     console, model = Console(), read_onnx(Path(options.model))
     with progress() as report:
         costs = prices(options, report)
+        without = WINOGRAD if options.no_winograd else ()
+        annotated = annotating(options.backends, (), without, options.precision, options.search_layouts)
         passes = tvm.transform.Sequential(
             [
-                *annotating(options.backends, precision=options.precision),
-                *pricing(costs),
+                *annotated,
+                *pricing(costs, options.tune or 0),
                 SearchPartition(explain=True),
             ]
         )

@@ -122,6 +122,36 @@ def test_a_report_of_another_kind_is_refused_before_anything_is_measured(run: Ru
     assert err[0].endswith("plan.txt cannot be written: the name of a report ends in .json or .html")
 
 
+def test_what_explain_tells_is_of_the_plan_that_compile_would_make(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes the same options: no Winograd, and layouts to choose from."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal((8, 8, 3, 3), "float32"), name) for name in "vw"]
+    images = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 8, 6, 6)) for name in "xz"]
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["y"], name="/first", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["y", "w"], ["z"], name="/second", pads=[1, 1, 1, 1]),
+    ]
+    graph = helper.make_graph(nodes, "images", images[:1], images[1:], weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    options = [
+        str(tmp_path / "m.onnx"),
+        "--database",
+        str(tmp_path / "costs.sqlite"),
+        "--backends",
+        "kernels",
+        "tvm",
+    ]
+    assert cli.main(["explain", *options, "--node", "/first", "--no-winograd", "--search-layouts"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "winograd2 is switched off" in told
+    assert "permute_dims" in told
+
+
 def test_a_program_explains_itself_only_if_asked(small: tuple[Path, Path]) -> None:
     path, prices = small
     assert uc.compile(path, database=prices).explanation is None
