@@ -89,7 +89,7 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
         (
             lambda x: nn.conv2d(x, constant(3, 3, 4, 8), groups=2, **OPTIONS),
             IMAGE,
-            "there are 2 groups, Winograd's products are of one",
+            "a group has 4 results of 4 channels, which are not multiples of 16",
         ),
         (lambda x: nn.conv2d(x, constant(3, 5, 8, 8), **OPTIONS), IMAGE, "the filters are 3x5"),
         (lambda x: nn.conv2d(x, constant(8, 8, 3, 3)), (1, 8, 6, 7), "not dense with channels innermost"),
@@ -132,9 +132,13 @@ def test_a_grouped_convolution_is_a_candidate_with_what_stands_behind(group: int
     func = function(
         lambda x: nn.relu(op.add(grouped(x, group, strides=strides), constant(32))), (1, 9, 8, 32)
     )
-    assert candidates(func) == {"kernels.grouped": 3}
-    prices = FixedCost({"kernels": 1e-6, "tvm": 1e-2})
-    assert_agrees(func, compiled(IRModule({"main": func}), ("kernels",), prices))
+    labels = ["kernels.grouped", *(BOTH if group == 16 and strides == (1, 1) else ())]
+    assert candidates(func) == dict.fromkeys(labels, 3)
+    for label in labels:
+        prices = FixedCost({f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2})
+        program = compiled(IRModule({"main": func}), ("kernels",), prices)
+        assert [k["label"] for k in program.plan["main"]["kernels"]] == [label]
+        assert_agrees(func, program)
 
 
 @pytest.mark.parametrize(

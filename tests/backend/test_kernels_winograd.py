@@ -79,6 +79,42 @@ def assert_close(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
+GROUPS = {
+    "as many results": (7, 5, 4, 16, 16),
+    "more results": (6, 6, 3, 16, 32),
+    "fewer results": (6, 6, 3, 32, 16),
+    "more groups than fit": (14, 14, 20, 16, 16),
+    "many tiles": (40, 40, 5, 16, 16),
+    "wide groups": (5, 5, 2, 96, 80),
+}
+"""Height, width, groups, channels and results of one."""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("case", GROUPS)
+def test_each_group_has_products_of_its_own(case: str, tile: int, isa: str, threads: int):
+    height, width, groups, channels, results = GROUPS[case]
+    x = random(2, height, width, groups * channels)
+    weights, bias = random(groups * results, channels, 3, 3, seed=1), random(groups * results, seed=2)
+    parts = zip(np.split(x, groups, -1), np.split(weights, groups), strict=True)
+    expected = np.concatenate([exact(image, filters, (1, 1)) for image, filters in parts], -1) + bias
+    before = runtime.num_threads()
+    runtime.set_num_threads(threads)
+    try:
+        got = winograd(x, weights, expected, (1, 1), bias=bias, tile=tile, isa=isa, groups=groups)
+    finally:
+        runtime.set_num_threads(before)
+    assert_close(got, expected)
+
+
+def test_groups_of_parts_of_vectors_are_refused():
+    x, weights = random(1, 5, 5, 24), random(24, 12, 3, 3)
+    with pytest.raises(ValueError, match="the groups have not whole vectors of channels"):
+        winograd(x, weights, x, (1, 1), tile=2, groups=2)
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("tile", [2, 4])
 @pytest.mark.parametrize("case", SHAPES)

@@ -68,6 +68,8 @@ def parted(step: Step, value: relax.Expr, call: relax.Expr) -> Step | str:
     """The step that reads the fields of a concat where they lie, or why not."""
     if step.primitive != "winograd":
         return f"{step.primitive} reads one tensor"
+    if "groups" in dict(step.attrs):
+        return "filters of several groups read one tensor"
     return fields_read(step, value, call, WIDEST)
 
 

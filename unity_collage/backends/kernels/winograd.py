@@ -10,20 +10,26 @@ from tvm import relax
 
 from ..native.program import Step
 from ..native.values import attrs_of
-from .convolution import convolution
+from .convolution import WIDEST, convolution
 
 TILES = (4, 2)
 """Edges of the tiles that there are kernels for."""
 
 
 def winograd(call: relax.Call, tile: int) -> Step | str:
-    """A convolution with a stride of 1 and one group -> winograd, or the reason why not."""
+    """A convolution with a stride of 1, and of several groups one with whole vectors in each -> winograd, or the reason
+    why not."""
     step = convolution("winograd", call)
     if isinstance(step, str):
         return step
     attrs = attrs_of(call)
-    if int(attrs.groups) != 1:
-        return f"there are {int(attrs.groups)} groups, Winograd's products are of one"
     if any(stride != 1 for stride in attrs.strides):
         return "strides leave pixels out, Winograd's tiles do not"
-    return step.with_attrs(tile=tile)
+    groups, weights = int(attrs.groups), step.arg("weights")
+    if groups == 1:
+        return step.with_attrs(tile=tile)
+    assert weights is not None
+    results, channels = weights.dims[0] // groups, weights.dims[1]
+    if results % WIDEST or channels % WIDEST:
+        return f"a group has {results} results of {channels} channels, which are not multiples of {WIDEST}"
+    return step.with_attrs(tile=tile, groups=groups)

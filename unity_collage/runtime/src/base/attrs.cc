@@ -13,6 +13,10 @@ float Attrs::Float(const std::string& key) const {
   return static_cast<float>(json::Get<double>(values_, key));
 }
 
+int64_t Attrs::IntOr(const std::string& key, int64_t otherwise) const {
+  return Has(key) ? Int(key) : otherwise;
+}
+
 float Attrs::FloatOr(const std::string& key, float otherwise) const {
   return Has(key) ? Float(key) : otherwise;
 }

@@ -29,6 +29,7 @@ class Attrs {
 
   bool Has(const std::string& key) const;
   int64_t Int(const std::string& key) const;
+  int64_t IntOr(const std::string& key, int64_t otherwise) const;
   float Float(const std::string& key) const;
   float FloatOr(const std::string& key, float otherwise) const;
   std::string Text(const std::string& key) const;

@@ -1,16 +1,18 @@
 // The three phases with the vectors of the including file; see winograd.h.
 #pragma once
 
+#include <utility>
+
 #include "kernels/vector_finish.h"
 #include "kernels/winograd.h"
 
 namespace collage::kernels {
 namespace {
 
-// A register tile is up to kRows tiles by kVectors vectors of output channels.
+// A register tile is up to kRows tiles by kVectors vectors of output channels, or twice the tiles by one.
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
-// Rows of weights between the one that is multiplied and the one that is fetched: 16 KiB.
-constexpr int kAhead = 4096 / kPanel;
+// Weights between those that are multiplied and those that are fetched: 16 KiB.
+constexpr int kAhead = 4096;
 constexpr int kRows = kLanes == 16 ? 14 : 6;
 
 // The transforms of one row or column: of a patch, and of a patch of products.
@@ -123,7 +125,7 @@ struct Winograd {
     for (int64_t tile = 0; tile < block.count; ++tile) {
       const Number* pixels[kPoints];
       Pixels(shape, block.first + tile, source, channels, zeros, pixels);
-      float* row = block.patches + tile * block.row + first;
+      float* row = block.patches + tile * block.row + first - block.channel;
       for (int64_t v = from; v < whole; ++v)
         TransformPatch(pixels, v * kLanes, kLanes, row + v * kLanes, block.point);
       for (int64_t c = (from > whole ? from : whole) * kLanes; c < Least(to * kLanes, channels); c += kLanes)
@@ -131,64 +133,67 @@ struct Winograd {
     }
   }
 
-  template <int kTileRows>
+  template <int kTileRows, int kWide>
   static void RegisterTile(const float* rows, int64_t stride, const float* weights, int64_t depth, float* to,
                            int64_t next_vector) {
-    Vector sums[kTileRows][kVectors] = {};
+    Vector sums[kTileRows][kWide] = {};
     for (int64_t c = 0; c < depth; ++c) {
-      Vector w[kVectors];
+      const float* row = weights + c * kWide * kLanes;
+      Vector w[kWide];
 #pragma GCC unroll 2
-      for (int j = 0; j < kVectors; ++j) __builtin_prefetch(weights + (c + kAhead) * kPanel + j * kLanes);
+      for (int j = 0; j < kWide; ++j) __builtin_prefetch(row + kAhead + j * kLanes);
 #pragma GCC unroll 2
-      for (int j = 0; j < kVectors; ++j) w[j] = Load(weights + c * kPanel + j * kLanes);
-#pragma GCC unroll 14
+      for (int j = 0; j < kWide; ++j) w[j] = Load(row + j * kLanes);
+#pragma GCC unroll 28
       for (int i = 0; i < kTileRows; ++i) {
         const Vector x = Every(rows[i * stride + c]);
 #pragma GCC unroll 2
-        for (int j = 0; j < kVectors; ++j) sums[i][j] += x * w[j];
+        for (int j = 0; j < kWide; ++j) sums[i][j] += x * w[j];
       }
     }
-#pragma GCC unroll 14
+#pragma GCC unroll 28
     for (int i = 0; i < kTileRows; ++i) {
 #pragma GCC unroll 2
-      for (int j = 0; j < kVectors; ++j) Store(to + j * next_vector + i * kPoints * kLanes, sums[i][j]);
+      for (int j = 0; j < kWide; ++j) Store(to + j * next_vector + i * kPoints * kLanes, sums[i][j]);
     }
   }
 
   using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t);
 
   // Register tiles by their number of rows.
-  static RegisterTileOf RegisterTileFor(int64_t rows) {
-    static constexpr RegisterTileOf kTiles[] = {RegisterTile<1>,
-                                                RegisterTile<2>,
-                                                RegisterTile<3>,
-                                                RegisterTile<4>,
-                                                RegisterTile<5>,
-                                                RegisterTile<6>,
-                                                RegisterTile<(kRows < 7 ? 1 : 7)>,
-                                                RegisterTile<(kRows < 8 ? 1 : 8)>,
-                                                RegisterTile<(kRows < 9 ? 1 : 9)>,
-                                                RegisterTile<(kRows < 10 ? 1 : 10)>,
-                                                RegisterTile<(kRows < 11 ? 1 : 11)>,
-                                                RegisterTile<(kRows < 12 ? 1 : 12)>,
-                                                RegisterTile<(kRows < 13 ? 1 : 13)>,
-                                                RegisterTile<(kRows < 14 ? 1 : 14)>};
+  template <int kWide, int... kBefore>
+  static RegisterTileOf RegisterTileFor(int64_t rows, std::integer_sequence<int, kBefore...> /*all*/) {
+    static constexpr RegisterTileOf kTiles[] = {RegisterTile<kBefore + 1, kWide>...};
     return kTiles[rows - 1];
   }
 
   static void Multiply(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
                        int64_t to) {
-    const int64_t panels = (shape.out_channels + kPanel - 1) / kPanel;
-    const int64_t steps = (block.count + kRows - 1) / kRows, next_vector = block.count * kPoints * kLanes;
+    shape.panel == kPanel ? MultiplyBy<kVectors>(shape, block, weights, from, to)
+                          : MultiplyBy<1>(shape, block, weights, from, to);
+  }
+
+  // With panels of kWide vectors.
+  template <int kWide>
+  static void MultiplyBy(const WinogradShape& shape, const TileBlock& block, const float* weights,
+                         int64_t from, int64_t to) {
+    constexpr int64_t kOutputs = kWide * kLanes;
+    const int64_t panels = (shape.out_channels + kOutputs - 1) / kOutputs;
+    const int64_t depth = shape.channels / shape.groups, outputs = shape.out_channels / shape.groups;
+    constexpr int kMost = kRows * kVectors / kWide;
+    const int64_t steps = (block.count + kMost - 1) / kMost, next_vector = block.count * kPoints * kLanes;
     for (int64_t unit = from; unit < to; ++unit) {
-      const int64_t point = unit / panels, panel = unit % panels;
-      const float* patches = block.patches + point * block.point;
-      float* products = block.products + panel * kVectors * next_vector + point * kLanes;
+      const bool by_panels = shape.groups > 1;
+      const int64_t point = by_panels ? unit % kPoints : unit / panels;
+      const int64_t panel = by_panels ? unit / kPoints : unit % panels;
+      const int64_t group = panel * kOutputs / outputs;
+      const float* patches = block.patches + point * block.point + group * depth - block.channel;
+      float* products = block.products + (panel * kWide - block.vector) * next_vector + point * kLanes;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t begin = step * block.count / steps, end = (step + 1) * block.count / steps;
-        RegisterTileFor(end - begin)(patches + begin * block.row, block.row,
-                                     weights + unit * shape.channels * kPanel, shape.channels,
-                                     products + begin * kPoints * kLanes, next_vector);
+        const auto tile = RegisterTileFor<kWide>(end - begin, std::make_integer_sequence<int, kMost>());
+        tile(patches + begin * block.row, block.row, weights + unit * depth * kOutputs, depth,
+             products + begin * kPoints * kLanes, next_vector);
       }
     }
   }
@@ -221,7 +226,8 @@ struct Winograd {
         const int64_t channel = v * kLanes;
         const Place place{at + channel, row, pixel, rows, cols, shape.out_channels - channel};
         Vector pixels[kTile * kTile];
-        TransformProducts(block.products + (v * block.count + tile) * kPoints * kLanes, pixels);
+        TransformProducts(block.products + ((v - block.vector) * block.count + tile) * kPoints * kLanes,
+                          pixels);
         FinishAndStore<kTile * kTile, kTile>(finish, place, channel, pixels, result);
       }
     }

@@ -3,7 +3,7 @@
 // A tile of the result comes from a patch of the source that is two wider (Lavin and Gray, "Fast Algorithms
 // for Convolutional Neural Networks", 2015). All patches are transformed, multiplied with the transformed
 // weights, point by point of the patch a product of [tiles x channels] and [channels x out_channels], and
-// transformed back.
+// transformed back. Of several groups each has products of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,11 @@ namespace collage::kernels {
 struct WinogradShape {
   int64_t height, width, channels;
   int64_t out_height, out_width, out_channels;
+  // Of all of which channels and out_channels are; those of several are whole vectors.
+  int64_t groups;
+  // Output channels in a panel of weights, which is of one group: one vector of them, or `panel` of the
+  // kernels.
+  int64_t panel;
   int64_t pad_top, pad_left;
   // Tiles of a result: rows and columns of them.
   int64_t tile_rows, tile_cols;
@@ -24,9 +29,12 @@ struct WinogradShape {
   int64_t result_pixel;
 };
 
-// Tiles [first, first + count) of all images, and the scratch that one block of so many tiles needs.
+// Tiles [first, first + count) of all images, all channels or some groups of them, and the scratch that they
+// need.
 struct TileBlock {
   int64_t first, count;
+  // The first channel, and the first vector of output channels.
+  int64_t channel, vector;
   // [points][count][channels], transformed patches; a row is `row` long, a point `point` long.
   float* patches;
   int64_t row, point;
@@ -36,7 +44,7 @@ struct TileBlock {
 
 // The phases for one tile size with one instruction set. Ranges are [from, to).
 struct WinogradKernels {
-  // Edge of a tile, floats in a vector, and output channels in a panel of weights.
+  // Edge of a tile, floats in a vector, and output channels in a wide panel of weights.
   int tile, lanes, panel;
 
   int points() const { return (tile + 2) * (tile + 2); }
@@ -45,7 +53,8 @@ struct WinogradKernels {
   // last of whole vectors; `zeros` holds a vector more zeros than there are channels.
   void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const SourceField* fields,
                            int64_t count, const float* zeros, int64_t from, int64_t to);
-  // Products of a block; a unit is a panel of weights at one point, points outermost.
+  // Products of a block; a unit is a panel of weights at one point, points outermost, of several groups
+  // innermost.
   void (*multiply)(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
                    int64_t to);
   // Results of a block, vectors [from, to) of the output channels.

@@ -6,8 +6,9 @@
 
 namespace collage::kernels {
 
-// Filters O, I, 3, 3, transformed, as [points][panels][I][outputs of a panel], zeros behind the last output.
+// Filters O, I of a group, 3, 3, transformed, as [points][panels][I][panel] with so many outputs in a
+// `panel`, zeros behind the last output; of several groups as [panels][points][I][panel].
 AlignedBuffer PackWinogradWeights(const float* filters, const View& view, const WinogradKernels& kernels,
-                                  int threads);
+                                  int64_t panel, bool by_panels, int threads);
 
 }  // namespace collage::kernels
