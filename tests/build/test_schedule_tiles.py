@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tvm
-from schedule_checks import TARGET, check, floats, padded, windows
+from schedule_checks import TARGET, check, floats, padded, scheduled, windows
 from tvm import relax
 from tvm.relax import op
 from tvm.script import ir as I
@@ -64,6 +64,34 @@ def test_product_of_gated_rows():
           floats(40), floats(30, 40), floats(40, 50), one_kernel=True)  # fmt: skip
     check(lambda s, x, w: op.matmul(op.multiply(s, x), w), lambda s, x, w: (s * x) @ w,
           floats(30, 1), floats(30, 40), floats(40, 50), one_kernel=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [14, 7, 12])
+@pytest.mark.parametrize("fields", [(16, 32), (24,), (8, 8, 5)])
+def test_pointwise_convolution_of_what_is_computed_just_before(size, fields):
+    """By bands of rows, with what is joined, scaled and cut off for it."""
+    images = [floats(1, size, size, channels, seed=i) for i, channels in enumerate(fields)]
+    s, w, b = floats(1, 1, 1, sum(fields)), floats(1, 1, sum(fields), 40), floats(1, 1, 1, 40)
+
+    def build(*args):
+        *parts, factor, weights, bias = args
+        whole = op.concat(parts, -1) if len(parts) > 1 else parts[0]
+        before = op.nn.relu(op.add(op.multiply(whole, factor), factor))
+        return op.nn.relu(
+            op.add(op.nn.conv2d(before, weights, data_layout="NHWC", kernel_layout="HWIO"), bias)
+        )
+
+    def expected(*args):
+        *parts, factor, weights, bias = args
+        before = np.maximum(np.concatenate(parts, -1) * factor + factor, 0)
+        return np.maximum(before @ weights[0, 0] + bias, 0)
+
+    check(build, expected, *images, s, w, b, one_kernel=True)
+
+
+def test_rows_of_a_product_are_computed_in_bands():
+    text = scheduled(lambda x, w: op.matmul(op.nn.relu(x), w), (512, 256), (256, 64), one_kernel=True)
+    assert "band = T.sblock_alloc_buffer((256, 256))" in text
 
 
 def test_product_of_integers():

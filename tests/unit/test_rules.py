@@ -101,17 +101,51 @@ def test_a_pointwise_convolution_takes_the_factors_of_its_channels() -> None:
 @pytest.mark.parametrize(
     "func",
     [
-        _gated((1, 6, 6, 8), (1, 1, 8, 4)),
-        _gated((1, 6, 6, 1), (1, 1, 8, 4)),
+        _gated((1, 6, 6, 8), (1, 1, 8, 4), strides=(2, 2)),
         _gated((1, 1, 1, 8), (3, 3, 8, 4)),
         _gated((1, 1, 1, 8), (1, 1, 8, 4), padding=(1, 1)),
         _gated((1, 1, 1, 8), (1, 1, 4, 4), groups=2),
         _gated((1, 1, 1, 8), (1, 1, 8, 4), dtype="bfloat16"),
     ],
-    ids=["two images", "factors of pixels", "a window", "padding", "groups", "bfloat16"],
+    ids=["a stride", "a window", "padding", "groups", "bfloat16"],
 )
 def test_other_convolutions_do_not_take_a_product_in_front_of_them(func: relax.Function) -> None:
     assert found(FusionCone(), func) == ["{0}", "{1}"]
+
+
+def test_a_product_takes_all_that_is_computed_for_it_alone() -> None:
+    """0 concat, 1 multiply, 2 relu, 3 conv2d, 4 relu: by bands of rows, so the whole of it or nothing."""
+    builder = relax.BlockBuilder()
+    shapes = ((1, 6, 6, 8), (1, 6, 6, 8), (1, 1, 1, 16), (1, 1, 16, 4))
+    x, y, s, w = (relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes))
+    with builder.function("main", [x, y, s, w]):
+        with builder.dataflow():
+            whole = builder.emit(relax.op.multiply(builder.emit(relax.op.concat([x, y], -1)), s))
+            before = builder.emit(relax.op.nn.relu(whole))
+            conv = builder.emit(relax.op.nn.conv2d(before, w, data_layout="NHWC", kernel_layout="HWIO"))
+            out = builder.emit_output(relax.op.nn.relu(conv))
+        builder.emit_func_output(out)
+    offered = found(FusionCone(), builder.get()["main"])
+    assert [region for region in offered if region.endswith(("3}", "4}"))] == [
+        "{0..4}",
+        "{3,4}",
+        "{3}",
+        "{4}",
+    ]
+
+
+def test_what_the_kernel_before_could_compute_stays_there() -> None:
+    """0 conv2d, 1 relu, 2 conv2d: the ReLU is behind the first."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 6, 6, 8), "float32"))
+    w = relax.Var("w", relax.TensorType((1, 1, 8, 8), "float32"))
+    options = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            before = builder.emit(relax.op.nn.relu(builder.emit(relax.op.nn.conv2d(x, w, **options))))
+            out = builder.emit_output(relax.op.nn.conv2d(before, w, **options))
+        builder.emit_func_output(out)
+    assert found(FusionCone(), builder.get()["main"]) == ["{0,1}", "{0}", "{1}", "{2}"]
 
 
 @pytest.mark.parametrize("axes", [(1, 0, 2), (0, 2, 1)], ids=["rows stay whole", "rows are taken apart"])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ..graph import DataflowGraph, IndexSet, Kind, Node, SubGraph, members
 from ..graph.dataflow import has_kernel
 from ..graph.order import read_outside
-from ..index_set import size
+from ..index_set import EMPTY, size
 from .base import Declined, Found, why_not_partitionable
-from .prologue import reads_through
+from .prologue import prologue_of, reads_through
 from .taken_back import PERMUTATION, in_pairs, reads_back
 from .tree import Printed
 
@@ -23,8 +23,9 @@ class FusionCone(Printed):
 
     As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
     into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation or the factors of channels that it reads, and permutations behind it. A producer
-    joins only when all its readers are inside, which makes every region convex and free of taps.
+    permutation or the factors of channels that it reads, or all that is computed for it alone element by element, and
+    permutations behind it. A producer joins only when all its readers are inside, which makes every region convex and
+    free of taps.
 
     With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
     the producer is hidden. Cheap is what at most moves elements around, no anchor.
@@ -111,16 +112,17 @@ class FusionCone(Printed):
     def _widened(
         self, graph: DataflowGraph, region: IndexSet, able: list[bool], *, recompute: bool = False
     ) -> Iterator[IndexSet]:
-        """``region`` with one more producer."""
+        """``region`` with one more producer, or with all that its anchor computes before itself by bands of rows."""
         sub = SubGraph(graph, region)
         for source in members(sub.input):
-            wider = region | 1 << source
+            wider = region | _joining(graph, region, source)
             shared = bool(graph.consumers[source] & ~region or graph.results >> source & 1)
             if (
                 able[source]
                 and (not shared or recompute)
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
-                and _fuses(graph, region, source)
+                and wider != region
+                and all(able[i] for i in members(wider & ~region))
                 and not reads_back(graph, region, source)
                 and size(wider) <= self.max_size
                 and SubGraph(graph, wider).depth <= self.max_depth
@@ -146,6 +148,25 @@ def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
         if readers and not readers & ~found:
             found |= 1 << i
     return found
+
+
+def _joining(graph: DataflowGraph, region: IndexSet, source: int) -> IndexSet:
+    """What joins the kernel of ``region`` with ``source``; nothing if that cannot."""
+    if _fuses(graph, region, source):
+        return 1 << source
+    anchor = next((i for i in members(region) if graph.kinds[i] is Kind.OUT_EWISE_FUSABLE), None)
+    if anchor is None or graph.upstream[anchor] & region != 1 << anchor or _goes_on(graph, region):
+        return EMPTY
+    return prologue_of(graph, graph.nodes[anchor], graph.nodes[source])
+
+
+def _goes_on(graph: DataflowGraph, region: IndexSet) -> bool:
+    """Whether an operator behind the region would join it: a kernel by bands of rows is offered whole only."""
+    last = region.bit_length() - 1
+    readers = graph.consumers[last]
+    if graph.results >> last & 1 or size(readers) != 1:
+        return False
+    return graph.kinds[readers.bit_length() - 1] <= Kind.BROADCAST
 
 
 def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:

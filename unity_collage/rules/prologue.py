@@ -6,12 +6,14 @@ from typing import Any
 
 from tvm import relax
 
-from ..graph import Node
+from ..graph import DataflowGraph, IndexSet, Kind, Node
+from ..index_set import EMPTY
 from .taken_back import PERMUTATION
 
 _FACTOR = "relax.multiply"
 _PRODUCT = "relax.matmul"
 _CONVOLUTION = "relax.nn.conv2d"
+_CONCAT = "relax.concat"
 
 
 def reads_through(anchor: Node, source: Node) -> bool:
@@ -23,6 +25,44 @@ def reads_through(anchor: Node, source: Node) -> bool:
     return source.op == PERMUTATION or (
         _sums_channels_of(anchor, source) and _has_factors_of_channels(source)
     )
+
+
+def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
+    """All that ``anchor``, a product or a pointwise convolution, may compute before itself by bands of rows, if
+    ``source`` is the last of it: operators element by element and concatenations that nobody else reads.
+
+    Nothing where it ends at an operator that could take it behind itself.
+    """
+    if (
+        not _sums_channels_of(anchor, source)
+        or not _is_local(graph, source)
+        or not _keeps_rows(anchor, source)
+    ):
+        return EMPTY
+    inside = 1 << source.index
+    pending = [source]
+    while pending:
+        for index in pending.pop().inputs:
+            node = graph.nodes[index]
+            alone = not graph.consumers[index] & ~inside and not graph.results >> index & 1
+            if alone and graph.kinds[index] in (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE):
+                return EMPTY
+            if alone and _is_local(graph, node) and node.block == source.block:
+                inside |= 1 << index
+                pending.append(node)
+    return inside
+
+
+def _keeps_rows(anchor: Node, source: Node) -> bool:
+    """Whether each row of the result comes from the same row of ``source``: no stride leaves any out."""
+    return anchor.call is not None and _shape(anchor.call)[:-1] == _shape(source.call)[:-1]
+
+
+def _is_local(graph: DataflowGraph, node: Node) -> bool:
+    """Whether it computes rows of float32 from rows, at little cost."""
+    if node.call is None or node.is_host or str(node.call.ty.dtype) != "float32":
+        return False
+    return graph.kinds[node.index] <= Kind.BROADCAST or node.op == _CONCAT
 
 
 def _sums_channels_of(anchor: Node, source: Node) -> bool:

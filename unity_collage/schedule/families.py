@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tvm import tirx
 from tvm.tirx.stmt import Stmt
 
-from . import build, injective, lanes, rows, tile
+from . import bands, build, injective, lanes, rows, tile
 from .machine import Machine
 from .stage import Expr, Stage, Var
 
@@ -44,8 +44,9 @@ def by_tiles(stages: Sequence[Stage], machine: Machine) -> list[tuple[Stage, Sta
     while stages:
         rule = next((rule for rule in RULES if not isinstance(rule(stages, machine), str)), None)
         taken = 1 if rule is None else rule(stages, machine)[1]
-        if rule is _tile_by_tile:
-            pair = tile.paired(stages[0], stages[1] if taken == 2 else None)
+        if rule in (_tile_by_tile, _band_by_band):
+            own = stages[int(rule is _band_by_band) : taken]
+            pair = tile.paired(own[0], own[1] if len(own) == 2 else None)
             found += [] if isinstance(pair, str) else [pair]
         stages = stages[taken:]
     return found
@@ -77,6 +78,20 @@ def _tile_by_tile(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]
             return found, 2
     found = tile.emit(stages[0], None, machine, threads)
     return found if isinstance(found, str) else (found, 1)
+
+
+def _band_by_band(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+    """A product with what is computed element by element before it, and what follows it."""
+    if len(stages) < 2 or any(_reads(stage, stages[0]) for stage in stages[2:]):
+        return "no reduction alone reads it"
+    threads = _threads(stages[1:2], machine, _TILED_IN_ONE)
+    follows = why_not_epilogue(stages[1:]) is None
+    found = bands.emit(stages[0], stages[1], stages[2] if follows else None, machine, threads)
+    return found if isinstance(found, str) else (found, 3 if follows else 2)
+
+
+def _reads(reader: Stage, writer: Stage) -> bool:
+    return any(load.source.same_as(store.buffer) for load in reader.loads for store in writer.stores)
 
 
 def _one_reduction(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
@@ -128,4 +143,11 @@ def _threads(stages: Sequence[Stage], machine: Machine, in_one: int = 1) -> bool
     )
 
 
-RULES: tuple[Rule, ...] = (_row_by_row, _element_by_element, _tile_by_tile, _one_reduction, _one_number)
+RULES: tuple[Rule, ...] = (
+    _row_by_row,
+    _band_by_band,
+    _element_by_element,
+    _tile_by_tile,
+    _one_reduction,
+    _one_number,
+)

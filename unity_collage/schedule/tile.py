@@ -25,24 +25,22 @@ from .tile_loops import TileLoops, Values
 
 def emit(stage: Stage, epilogue: Stage | None, machine: Machine, threads: bool) -> Stmt | str:
     """The reduction and what follows it element by element, or the reason why it does not go by tiles."""
-    merged = _merged(stage, epilogue)
-    if isinstance(merged, str):
-        return merged
-    packed = packing.turned(*merged, machine, threads)
+    found = paired(stage, epilogue)
+    return found if isinstance(found, str) else emit_pair(*found, machine, threads)
+
+
+def emit_pair(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Stmt | str:
+    """The reduction and the stage that writes its result, as :func:`paired` gives them."""
+    stage, result = in_common_axes(stage, result)
+    packed = packing.turned(stage, result, machine, threads)
     if isinstance(packed, str):
         return packed
-    (stage, copies, buffers), result = packed, merged[1]
+    stage, copies, buffers = packed
     tile = tiling.choose(stage, result, machine)
     if isinstance(tile, str):
         return tile
     body = TileLoops(stage, result, tile, machine).emit(threads)
     return build.with_buffers(buffers, build.seq(*copies, body), stage.name) if buffers else body
-
-
-def _merged(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
-    """The reduction and the stage that writes its result, over common axes."""
-    found = paired(stage, epilogue)
-    return found if isinstance(found, str) else in_common_axes(*found)
 
 
 def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
