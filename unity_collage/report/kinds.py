@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ..annotations import VIEW
 from .explanation import Explanation, Kernel
 from .text import ROWS, duration
 from .words import percent, proof_text, sentence
@@ -17,9 +18,10 @@ def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -
     """What the function ``name`` costs and why that is the least, and its dearest kinds of kernels."""
     if not explanation.kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is")
-    kernels, bids = len(explanation.kernels), len(explanation.bids)
+    views = sum(explanation.by_id[kernel.bid].backend == VIEW for kernel in explanation.kernels)
+    kernels = f"{len(explanation.kernels) - views} kernels" + (f" and {views} views" if views else "")
     return Group(
-        f"[bold]{name}[/bold]: {kernels} kernels out of {bids} candidates",
+        f"[bold]{name}[/bold]: {kernels} out of {len(explanation.bids)} candidates",
         escape(sentence(proof_text(explanation))),
         "",
         kinds_table(explanation, rows),

@@ -10,7 +10,7 @@ from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Node, SubGraph, members
 from .base import Declined, Found, only_reader, why_not_partitionable
-from .taken_back import reads_back
+from .taken_back import reads_back, taken_back
 from .tree import Printed
 
 Step = Any
@@ -82,7 +82,7 @@ class PrimitiveChain(Printed):
         Once the result is written through a layout change, only further layout changes may follow.
         """
         reader = only_reader(graph, tail)
-        if reader is None or reader.call is None:
+        if reader is None or reader.call is None or taken_back(graph, reader) == tail.index:
             return
         if self.joined is not None and reader.op == "relax.concat":
             yield self._joining(graph, inside, tail, reader, step)

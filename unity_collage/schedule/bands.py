@@ -9,6 +9,7 @@ So ``t`` is as small as a band and stays near the core that has made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,7 +19,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, injective, tile
 from .axes import axis, with_load
 from .machine import Machine
-from .stage import Access, Expr, Iter, Stage, Var, static
+from .stage import Access, Buffer, Expr, Iter, Stage, static, substitute
 
 _MOST_BYTES = 512 * 1024
 """A band stays in the second-level cache of a core, beside the weights that it meets."""
@@ -36,6 +37,10 @@ class _Rows:
     read: Iter
     """That of the reduction."""
 
+    def moved(self, indices: Sequence[Expr], along: Iter) -> list[Expr]:
+        """``indices`` of the buffer in a band of its own, whose rows are ``along``."""
+        return [along.var if at == self.dimension else index for at, index in enumerate(indices)]
+
 
 def emit(
     producer: Stage, reduction: Stage, epilogue: Stage | None, machine: Machine, threads: bool
@@ -52,31 +57,28 @@ def emit(
     if height is None or None in shape:
         return "its rows make no bands"
     shape[rows.dimension] = height
-    band = axis(rows.read.var, (rows.read.size or 1) // height)
     buffer = build.buffer([extent or 1 for extent in shape], rows.load.source, "band")
-    reason = ""
+    turns = axis(rows.read.var, (rows.read.size or 1) // height)
+    made, (stage, result) = _of_band(producer, pair, rows, buffer, turns.var * height, height)
+    body = tile.emit_pair(stage, result, machine, False)
+    if isinstance(body, str):
+        return body
+    band = build.with_buffers([buffer], build.seq(injective.emit(made, machine, False), body), "band")
+    return build.parallel([turns], lambda values: substitute(band, values), threads)
 
-    def one(values: dict[Var, Expr]) -> Stmt:
-        nonlocal reason
-        start = values[band.var] * height
-        made, read = axis(rows.made.var, height), axis(rows.read.var, height)
-        first = _with(producer, rows.made, start + made.var, made)
-        store = first.store
-        assert store is not None
-        index = [made.var if at == rows.dimension else i for at, i in enumerate(store.indices)]
-        first = replace(first, body=tirx.BufferStore(buffer, store.value, index))
-        index = [read.var if at == rows.dimension else i for at, i in enumerate(rows.load.indices)]
-        stage = with_load(pair[0], rows.load, tirx.BufferLoad(buffer, index))
-        stage = _with(stage, rows.read, start + read.var, read)
-        result = _with(pair[1], rows.read, start + read.var, read)
-        body = tile.emit_pair(stage, result, machine, False)
-        if isinstance(body, str):
-            reason = body
-            return injective.emit(first, machine, False)
-        return build.with_buffers([buffer], build.seq(injective.emit(first, machine, False), body), "band")
 
-    loops = build.parallel([band], one, threads)
-    return reason or loops
+def _of_band(
+    producer: Stage, pair: tuple[Stage, Stage], rows: _Rows, buffer: Buffer, start: Expr, height: int
+) -> tuple[Stage, tuple[Stage, Stage]]:
+    """What fills the ``buffer`` with the rows from ``start`` on, and the reduction of them with its result."""
+    made, read = axis(rows.made.var, height), axis(rows.read.var, height)
+    first = _with(producer, rows.made, start + made.var, made)
+    store = first.store
+    assert store is not None
+    first = replace(first, body=tirx.BufferStore(buffer, store.value, rows.moved(store.indices, made)))
+    stage = with_load(pair[0], rows.load, tirx.BufferLoad(buffer, rows.moved(rows.load.indices, read)))
+    stage, result = (_with(each, rows.read, start + read.var, read) for each in (stage, pair[1]))
+    return first, (stage, result)
 
 
 def _with(stage: Stage, old: Iter, value: Expr, new: Iter) -> Stage:

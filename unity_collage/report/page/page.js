@@ -3,6 +3,8 @@
 const all = JSON.parse(document.getElementById("data").textContent);
 const functions = Object.keys(all);
 const at = (id) => document.getElementById(id);
+// In a backend's place: what needs no kernel.
+const VIEW = "view";
 let name, plan, bids, kernels;
 
 function el(tag, attributes, ...children) {
@@ -55,7 +57,9 @@ function open(chosen) {
 
 function showHead() {
   const priced = plan.bids.filter((bid) => price(bid).seconds !== undefined).length;
-  at("headline").textContent = `${name}: ${count(kernels.length, "kernel")} out of ${count(plan.bids.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
+  const views = kernels.filter((k) => k.bid.backend === VIEW).length;
+  const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
+  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.bids.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
@@ -65,7 +69,7 @@ function showHead() {
   at("legend").replaceChildren(...plan.backends.map((backend) => {
     const own = kernels.filter((k) => k.bid.backend === backend);
     const share = own.reduce((sum, k) => sum + k.share, 0);
-    return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, "kernel")}, ${percent(share)}`);
+    return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, backend === VIEW ? "value" : "kernel")}, ${percent(share)}`);
   }));
 }
 
