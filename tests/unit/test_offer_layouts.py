@@ -137,6 +137,26 @@ def test_the_plan_proves_itself_and_says_why_the_layout_stays() -> None:
     assert why_not_plan(priced["main"], mod["main"]) is None
 
 
+def test_a_greedy_plan_changes_no_layout() -> None:
+    """It is what partitioners without prices make, and they have no layouts to choose from."""
+    mod = _planned(function(_two, X, W, W), {}, algorithm="greedy")
+    assert _labels(mod) == ["conv2d+relu", "conv2d"]
+
+
+def test_views_are_no_kernels_to_the_policy_for_ties() -> None:
+    """Two kernels in channels last and two in channels first cost the same: nothing is gained by the latter."""
+    prices = {
+        "tvm:conv2d+relu": 5.0,
+        "tvm:conv2d": 5.0,
+        "tvm:relu": 1.0,
+        "tvm:conv2d+relu+permute_dims": 5.0,
+        "tvm:permute_dims+conv2d": 5.0,
+    }
+    mod = _planned(function(_two, X, W, W), prices)
+    assert PLAN.read(mod["main"])["seconds"] == 10.0
+    assert len(_labels(mod)) == 2
+
+
 @pytest.mark.parametrize("algorithm", ["exact", "milp"])
 def test_both_exact_searches_find_it(algorithm: str) -> None:
     prices = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}

@@ -39,8 +39,10 @@ def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
 
 
 def _turn(problem: Problem, option: Option, priority: Sequence[str]) -> tuple[int, float, int, int]:
-    """Smaller is earlier."""
+    """Smaller is earlier; what costs nothing, a view, is before all else."""
     nodes = size(option.inside)
+    if problem.price(option) == 0.0:
+        return -1, -nodes, 0, option.id
     if option.backend in priority:
         return priority.index(option.backend), -nodes, 0, option.id
     return len(priority), problem.price(option) / nodes, -nodes, option.id

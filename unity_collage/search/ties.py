@@ -155,14 +155,21 @@ def _does_the_same(problem: Problem, plan: Solution, option: Option, group: Sequ
 
 
 def _policy(problem: Problem, plan: Solution, tied: Sequence[Option], preference: Sequence[str]) -> Problem:
-    """The problem of which a cheapest plan is the one that the policy prefers: a kernel costs 1, all else is scaled."""
+    """The problem of which a cheapest plan is the one that the policy prefers: a kernel costs 1, all else is scaled.
+
+    What costs nothing is no kernel: views stay for nothing.
+    """
     order = {name: turn for turn, name in enumerate(dict.fromkeys(preference))}
     options = [*plan.chosen, *tied]
-    names = dict.fromkeys(option.backend for option in options)
+    free = {option.id for option in options if problem.price(option) == 0.0}
+    names = dict.fromkeys(option.backend for option in options if option.id not in free)
     more_than_all_kernels = float(len(plan.chosen) + 1)
     counted = tuple(
         replace(
-            option, seconds=1.0 + _PREFERENCE * order.get(option.backend, len(order)), low=None, high=None
+            option,
+            seconds=0.0 if option.id in free else 1.0 + _PREFERENCE * order.get(option.backend, len(order)),
+            low=None,
+            high=None,
         )
         for option in sorted(options, key=lambda option: option.id)
     )
