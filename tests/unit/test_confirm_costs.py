@@ -62,6 +62,17 @@ def test_a_kernel_that_was_lucky_alone_loses_together() -> None:
     assert any("toy:relu" in names for names in model.asked)
 
 
+def test_a_kernel_that_was_unlucky_alone_is_found_out() -> None:
+    """``relu`` costs more than ``relu+exp``, which does the same and more: that cannot be."""
+    alone = FixedCost({"tvm:relu": 9e-6, "tvm:relu+exp": 3e-6, "toy": 4e-6}, default=1e-6)
+    turns = FixedCost({"tvm:relu": 1e-6, "tvm:relu+exp": 3e-6, "toy": 4e-6}, default=1e-6)
+    model = TwoMinutes(alone, turns)
+    with Target("llvm"), only_backends(TOY):
+        costs = COSTS.read(ConfirmCosts(model)(EstimateCosts(model)(annotated()))["main"])
+    assert "tvm:relu" in model.asked[0]
+    assert 9e-6 not in {cost.seconds for cost in costs.prices.values()}
+
+
 def test_who_was_not_near_keeps_the_price() -> None:
     model = TwoMinutes(FixedCost({"toy": 9e-6}, default=1e-6), FixedCost({"toy": 1e-9}, default=1e-6))
     with Target("llvm"), only_backends(TOY):

@@ -19,13 +19,15 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COSTS, Cost
 from ..cost.measured import MeasuredCost
 from ..cost.workload import CostModel, Workload
-from ..graph import DataflowGraph
+from ..graph import DataflowGraph, members
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 from .estimate_costs import workloads
 from .problem import problem_of
 
 _MOST = 256
 """Kernels in one session."""
+_CONTRADICTION = 1.3
+"""By so much a kernel is dearer than one that computes all that it does and more, if a price must be wrong."""
 
 
 @runtime_checkable
@@ -45,9 +47,10 @@ class ConfirmCosts:
     EstimateCosts times kernels for the same operators in turns, but a fused kernel and those that it could be split
     into minutes apart: on a shared machine they may differ by a half by then, and the plan is made of the
     difference. And of many prices with noise the lowest are those that the noise made low. So the kernels of the
-    cheapest plan and those that nearly are in it are timed once more, together, and the search is asked again, until
-    no new ones come up. The prices stay at the level of the others: what all kernels together became faster or
-    slower by is the machine.
+    cheapest plan and those that nearly are in it are timed once more, together, and the search is asked again,
+    until no new ones come up. Timed once more is also what contradicts itself: a kernel that is much dearer than
+    one of its backend that contains it, since a price that is too high by accident is never near the plan. The
+    prices stay at the level of the others: what all kernels together became faster or slower by is the machine.
 
     Cost models that are no :class:`Together`, formulas for instance, keep their prices.
     """
@@ -72,7 +75,8 @@ class ConfirmCosts:
         timed: set[str] = set()
         for _ in range(self.sessions):
             try:
-                near = contenders(problem_of(graph, candidates, confirmed), confirmed.keys, self.margin)
+                problem = problem_of(graph, candidates, confirmed)
+                near = contenders(problem, confirmed.keys, self.margin, doubted=contradicting(problem))
             except NoCover:  # SearchPartition says why
                 break
             near = [key for key in near if key in asked]  # others have tuned schedules
@@ -86,8 +90,27 @@ class ConfirmCosts:
         return COSTS.write(func, confirmed)
 
 
-def contenders(problem: Problem, keys: Mapping[int, str], margin: float, most: int = _MOST) -> list[str]:
-    """Keys of the kernels in the cheapest plan, then of those nearest to it; none where all is decided.
+def contradicting(problem: Problem) -> list[int]:
+    """Ids of options that are much dearer than another of their backend with one node more, and of those others."""
+    by_nodes = {(option.backend, option.inside): option for option in problem.options if not option.hidden}
+    found: dict[int, None] = {}
+    for (backend, inside), wider in by_nodes.items():
+        for index in members(inside):
+            option = by_nodes.get((backend, inside & ~(1 << index)))
+            if option is not None and option.seconds > _CONTRADICTION * wider.seconds:
+                found |= {option.id: None, wider.id: None}
+    return list(found)
+
+
+def contenders(
+    problem: Problem,
+    keys: Mapping[int, str],
+    margin: float,
+    most: int = _MOST,
+    doubted: Sequence[int] = (),
+) -> list[str]:
+    """Keys of the kernels in the cheapest plan, then of the ``doubted`` options and of those nearest to it; none where
+    all is decided.
 
     ``keys`` are those of the options by id. Raises NoCover.
     """
@@ -100,6 +123,7 @@ def contenders(problem: Problem, keys: Mapping[int, str], margin: float, most: i
         if option.id in throughs and problem.price(option) > 0.0
     }
     near = [keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin]
+    near = [*(keys[id_] for id_ in doubted), *near]
     if set(chosen).issuperset(near):
         return []
     return list(dict.fromkeys([*chosen, *near]))[:most]

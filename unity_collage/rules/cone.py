@@ -115,7 +115,7 @@ class FusionCone(Printed):
         """``region`` with one more producer, or with all that its anchor computes before itself by bands of rows."""
         sub = SubGraph(graph, region)
         for source in members(sub.input):
-            wider = region | _joining(graph, region, source)
+            wider = region | _joining(graph, region, source, recompute)
             shared = bool(graph.consumers[source] & ~region or graph.results >> source & 1)
             if (
                 able[source]
@@ -150,10 +150,12 @@ def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
     return found
 
 
-def _joining(graph: DataflowGraph, region: IndexSet, source: int) -> IndexSet:
+def _joining(graph: DataflowGraph, region: IndexSet, source: int, recompute: bool) -> IndexSet:
     """What joins the kernel of ``region`` with ``source``; nothing if that cannot."""
     if _fuses(graph, region, source):
         return 1 << source
+    if recompute:
+        return EMPTY
     anchor = next((i for i in members(region) if graph.kinds[i] is Kind.OUT_EWISE_FUSABLE), None)
     if anchor is None or graph.upstream[anchor] & region != 1 << anchor or _goes_on(graph, region):
         return EMPTY
