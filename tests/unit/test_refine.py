@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Candidate, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, VIEW, Candidate, Cost, Costs
 from unity_collage.cost.database import CostDatabase
 from unity_collage.cost.workload import Workload
 from unity_collage.passes import AnnotateCandidates
@@ -25,7 +25,7 @@ from unity_collage.refine.in_place import InPlace, Ticking
 from unity_collage.refine.loop import winner_of
 from unity_collage.refine.observed import with_observed
 from unity_collage.refine.pricing import EstimateCostsOfEntrants
-from unity_collage.refine.records import described, plan_of, records_of
+from unity_collage.refine.records import circumstances, described, plan_of, records_of
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import Settings
 from unity_collage.target import host_target
@@ -222,3 +222,8 @@ def test_on_a_budget_our_plan_is_measured_first_and_then_what_else_competes() ->
 def test_when_the_budget_is_spent_on_our_plan_the_others_keep_their_bounds() -> None:
     slow = _priced_on_a_budget(Bounded({"slow": 9.0, "tvm": 2.0}, most=1))
     assert [(cost.seconds, cost.bound) for cost in slow] == [(None, 4.0)] * 3
+
+
+def test_views_have_no_version_that_could_change_a_race() -> None:
+    target = host_target()
+    assert circumstances(("tvm", VIEW), target) == circumstances(("tvm",), target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tvm import relax
+from tvm import relax, tirx
 from tvm.script import relax as R
 
 from unity_collage.graph import DataflowGraph, Limits
@@ -146,6 +146,18 @@ def test_what_the_kernel_before_could_compute_stays_there() -> None:
             out = builder.emit_output(relax.op.nn.conv2d(before, w, **options))
         builder.emit_func_output(out)
     assert found(FusionCone(), builder.get()["main"]) == ["{0,1}", "{0}", "{1}", "{2}"]
+
+
+def test_what_has_no_static_shape_is_not_computed_before_a_product() -> None:
+    """0 relu of any number of rows, 1 matmul."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((tirx.Var("n", "int64"), 8), "float32"))
+    w = relax.Var("w", relax.TensorType((8, 8), "float32"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.matmul(builder.emit(relax.op.nn.relu(x)), w))
+        builder.emit_func_output(out)
+    assert found(FusionCone(), builder.get()["main"]) == []
 
 
 @pytest.mark.parametrize("axes", [(1, 0, 2), (0, 2, 1)], ids=["rows stay whole", "rows are taken apart"])

@@ -12,7 +12,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
-from ..annotations import CANDIDATES
+from ..annotations import CANDIDATES, VIEW
 from ..cost.database import CostDatabase
 from ..cost.fingerprint import backend_version, price_fingerprint
 from ..cost.method import Method
@@ -77,7 +77,7 @@ def records_of(
 
 def circumstances(backends: Sequence[str], target: Target) -> str:
     """Everything besides the programs that can change the outcome of a race, as text."""
-    versions = "; ".join(f"{name} {backend_version(name)}" for name in sorted({*backends, "tvm"}))
+    versions = "; ".join(f"{name} {backend_version(name)}" for name in sorted({*backends, "tvm"} - {VIEW}))
     return f"{price_fingerprint('tvm', target, Method())}\nversions: {versions}"
 
 

@@ -115,13 +115,12 @@ class FusionCone(Printed):
         """``region`` with one more producer, or with all that its anchor computes before itself by bands of rows."""
         sub = SubGraph(graph, region)
         for source in members(sub.input):
-            wider = region | _joining(graph, region, source, recompute)
+            wider = region | (_joining(graph, region, source, recompute) if able[source] else EMPTY)
             shared = bool(graph.consumers[source] & ~region or graph.results >> source & 1)
             if (
-                able[source]
+                wider != region
                 and (not shared or recompute)
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
-                and wider != region
                 and all(able[i] for i in members(wider & ~region))
                 and not reads_back(graph, region, source)
                 and size(wider) <= self.max_size
