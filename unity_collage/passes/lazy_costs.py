@@ -14,9 +14,10 @@ from tvm import relax
 
 from ..annotations import UNKNOWN, Cost, Costs
 from ..cost.workload import CostModel, Workload, overheads_of
-from ..search.exact import Through, best_throughs, cheapest_cover
+from ..search.exact import cheapest_cover
 from ..search.lazy import LazySearch, LazySolution, Price
 from ..search.problem import Problem, Solution
+from ..search.throughs import Through, best_throughs
 from .estimate_costs import costs_of, workloads
 
 

@@ -1,7 +1,8 @@
 """Plain data in, cheapest plan out."""
 
-from .exact import Through, best_throughs, best_withouts, cheapest_cover
+from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution
+from .throughs import Through, best_throughs, best_withouts
 
 __all__ = [
     "NoCover",
