@@ -122,6 +122,16 @@ def test_the_minute_itself_is_taken_out(slower: float) -> None:
     assert (after["c"].low, after["c"].high) == pytest.approx((1.8, 2.2))
 
 
+def test_what_short_kernels_share_is_not_the_minute() -> None:
+    before = {
+        key: Cost(seconds, seconds, seconds, 9) for key, seconds in (("long", 60.0), ("a", 1.0), ("b", 1.0))
+    }
+    found = {"long": replace(before["long"], seconds=66.0)}
+    found |= {key: replace(before[key], seconds=2.0) for key in "ab"}
+    after = levelled(found, before)
+    assert [after[key].seconds for key in ("long", "a", "b")] == pytest.approx([60.0, 2.0 / 1.1, 2.0 / 1.1])
+
+
 def test_every_binding_is_kept() -> None:
     model = TwoMinutes(FixedCost(default=1e-6), FixedCost(default=2e-6))
     priced = EstimateCosts(model)(annotated())

@@ -65,6 +65,15 @@ def test_rivals_run_in_turn_and_the_order_is_reversed_each_round() -> None:
     assert "".join(order).endswith("abbaabba")
 
 
+def test_those_that_are_apart_run_three_times_a_turn_behind_a_run_that_does_not_count() -> None:
+    order: list[str] = []
+    runners = [runner(lambda name=name: order.append(name)) for name in "ab"]
+    limits = {"min_runs": 6, "max_runs": 6, "max_warmup_seconds": 0.0, "max_seconds": 60.0}
+    seconds = runtime.race(runners, apart=True, **limits)
+    assert [len(runs) for runs in seconds] == [6, 6]
+    assert "".join(order).endswith("aaaabbbb" + "bbbbaaaa")
+
+
 def test_one_that_has_lost_stops_and_the_other_goes_on() -> None:
     fast, slow = runtime.race(
         [runner(lambda: time.sleep(0.0001)), runner(lambda: time.sleep(0.1))],

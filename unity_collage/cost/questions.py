@@ -95,13 +95,19 @@ def measured_costs(
     return costs
 
 
-def costs_together(client: Client, group: Sequence[Workload], here: Circumstances) -> dict[str, Cost]:
-    """By key, the costs of kernels that have prices, for whatever computations, all timed in turns."""
+def costs_together(
+    client: Client, group: Sequence[Workload], here: Circumstances, apart: bool
+) -> dict[str, Cost]:
+    """By key, the costs of kernels that have prices, for whatever computations, all timed in turns.
+
+    ``apart``: none of them is to push the weights of another out of the caches.
+    """
     answers = client.race(
         {
             "ask": "together",
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
+            "apart": apart,
         },
         {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
     )

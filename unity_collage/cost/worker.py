@@ -51,7 +51,7 @@ _KEPT_SHARE = 8
 _CONSTANTS_HELD = 3
 """A library holds constants as they came, as it has packed them, and its caller holds them too."""
 
-_ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 5, 25, 10.0
+_ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 6, 24, 10.0
 """Kernels are measured together in so many rounds at most, until so much time has passed."""
 
 Message = dict[str, Any]
@@ -148,6 +148,7 @@ class Worker:
                 max_seconds=math.inf,
                 max_warmup_seconds=0.0,
                 evict_bytes=request["evict_bytes"],
+                apart=request["apart"],
             )
             for known, more in zip(seconds, rounds, strict=True):
                 known += more

@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-import statistics
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -130,12 +130,23 @@ def contenders(
 
 
 def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str, Cost]:
-    """The costs ``found``, by key, on the level of those ``before``: their median ratio is taken out."""
-    pairs = {key: (cost.seconds, before[key].seconds) for key, cost in found.items()}
-    ratios = [old / new for new, old in pairs.values() if new and old]
-    level = statistics.median(ratios) if ratios else 1.0
+    """The costs ``found``, by key, on the level of those ``before``: the median of their ratios is taken out.
+
+    Each counts by its seconds. Short kernels are slower among many others, whose code and branches they share the
+    core with, than among their few rivals, and that is no change of the machine.
+    """
+    pairs = [(cost.seconds, before[key].seconds) for key, cost in found.items()]
+    ratios = sorted((old / new, old) for new, old in pairs if new and old)
+    level = _weighted_median(ratios) if ratios else 1.0
     return {
         key: replace(cost, seconds=cost.seconds * level, low=cost.low * level, high=cost.high * level)
         for key, cost in found.items()
         if cost.seconds is not None
     }
+
+
+def _weighted_median(sorted_pairs: Sequence[tuple[float, float]]) -> float:
+    """The first value by which half of the weight is reached; pairs are (value, weight), sorted."""
+    total = sum(weight for _, weight in sorted_pairs)
+    reached = itertools.accumulate(weight for _, weight in sorted_pairs)
+    return next(value for (value, _), part in zip(sorted_pairs, reached, strict=True) if 2 * part >= total)

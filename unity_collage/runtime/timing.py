@@ -61,19 +61,22 @@ def race(
     max_seconds: float = 0.1,
     max_warmup_seconds: float = 0.05,
     evict_bytes: int = 0,
+    apart: bool = False,
 ) -> list[list[float]]:
     """Seconds of each run of each runner, taken in rounds so that drift of the machine hits all alike.
 
     Each is run until it gets no faster, then all in turn. From ``min_runs`` rounds on a runner retires when the
     interval of its percentile lies behind that of the fastest; the others stop together, when each interval is
     within ``tolerance`` of its estimate. A runner that has used ``max_seconds`` or ``max_runs`` stops in any case,
-    after its first run at the earliest. The caches are left as by :func:`measure`.
+    after its first run at the earliest. The caches are left as by :func:`measure`: once a round, or, where the
+    runners are ``apart``, before each run, with three runs in a row behind one that does not count. Many runners that
+    use other memory each would else push each other's out of the caches, however little is evicted.
     """
     load_base()
     timed = tvm_ffi.get_global_func("collage.runtime.race")
     parts = zip(*((runner.func, list(runner.args), list(runner.warm)) for runner in runners), strict=True)
     limits = (percentile, confidence, tolerance, min_runs, max_runs, max_seconds, max_warmup_seconds)
-    return [[float(s) for s in seconds] for seconds in timed(*map(list, parts), *limits, evict_bytes)]
+    return [[float(s) for s in seconds] for seconds in timed(*map(list, parts), *limits, evict_bytes, apart)]
 
 
 def interval(samples: Sequence[float], percentile: float = 50.0, confidence: float = 0.95) -> Interval:

@@ -1,4 +1,4 @@
-// Times kernels that compute the same against each other, in rounds: drift of the machine hits all alike.
+// Times kernels against each other, in rounds: drift of the machine hits all alike.
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@ using tvm::ffi::Tensor;
 constexpr double kWindowSeconds = 0.0005;
 constexpr size_t kWindowRuns = 9;
 constexpr double kStillImproving = 0.98;
+constexpr size_t kRunsPerTurn = 3;
 // What the budget does not forbid, unless it is exceeded many times: one run says nothing about noise.
 constexpr size_t kFewRuns = 3;
 constexpr double kManyTimes = 10;
@@ -59,11 +60,20 @@ class Runner {
 
   void WarmUp(double max_seconds) { collage::WarmUp(&call_, max_seconds); }
 
-  void Run(double evict_seconds) {
+  // One run; `prepared` seconds were spent on leaving the caches as its neighbours do.
+  void Run(double prepared) {
     const Clock::time_point begin = Clock::now();
     Neighbours::Write(warm_);
     seconds_.push_back(call_.Seconds());
-    spent_ += SecondsSince(begin) + evict_seconds;
+    spent_ += SecondsSince(begin) + prepared;
+  }
+
+  // Some runs in a row, each behind an eviction of its own. The first does not count: before it the others
+  // ran.
+  void TakeTurn(Neighbours* neighbours, const Limits& limits) {
+    RunApart(neighbours);
+    seconds_.pop_back();
+    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !Spent(limits)); ++i) RunApart(neighbours);
   }
 
   void Estimate(const Limits& limits) {
@@ -82,6 +92,12 @@ class Runner {
   const std::vector<double>& seconds() const { return seconds_; }
 
  private:
+  void RunApart(Neighbours* neighbours) {
+    const Clock::time_point begin = Clock::now();
+    neighbours->Evict();
+    Run(SecondsSince(begin));
+  }
+
   Call call_;
   Array<Tensor> warm_;
   std::vector<double> seconds_;
@@ -91,8 +107,8 @@ class Runner {
 
 class Race {
  public:
-  Race(std::vector<Runner> runners, const Limits& limits, int64_t evict_bytes)
-      : runners_(std::move(runners)), limits_(limits), neighbours_(evict_bytes) {}
+  Race(std::vector<Runner> runners, const Limits& limits, int64_t evict_bytes, bool apart)
+      : runners_(std::move(runners)), limits_(limits), neighbours_(evict_bytes), apart_(apart) {}
 
   void Run() {
     for (Runner& runner : runners_) runner.WarmUp(limits_.max_warmup_seconds);
@@ -106,17 +122,23 @@ class Race {
 
  private:
   size_t Active() const {
-    return std::count_if(runners_.begin(), runners_.end(), [](const Runner& runner) { return runner.active; });
+    return std::count_if(runners_.begin(), runners_.end(),
+                         [](const Runner& runner) { return runner.active; });
   }
 
-  // One eviction serves a round: what a kernel alone uses was last used a round ago.
+  // One eviction serves a round of rivals: what a kernel alone uses was last used a round ago.
   void RunRound(bool backwards) {
     const Clock::time_point begin = Clock::now();
-    neighbours_.Evict();
+    if (!apart_) neighbours_.Evict();
     const double share = SecondsSince(begin) / static_cast<double>(Active());
     for (size_t i = 0; i < runners_.size(); ++i) {
       Runner& runner = runners_[backwards ? runners_.size() - 1 - i : i];
-      if (runner.active) runner.Run(share);
+      if (!runner.active) continue;
+      if (apart_) {
+        runner.TakeTurn(&neighbours_, limits_);
+      } else {
+        runner.Run(share);
+      }
     }
   }
 
@@ -125,7 +147,7 @@ class Race {
       if (runner.active) runner.Estimate(limits_);
       if (runner.Spent(limits_)) runner.active = false;
     }
-    if (round < limits_.min_runs) return;
+    if (round * (apart_ ? kRunsPerTurn : 1) < limits_.min_runs) return;
     const double bar = Bar();
     bool decided = true;
     for (Runner& runner : runners_) {
@@ -147,18 +169,20 @@ class Race {
   std::vector<Runner> runners_;
   Limits limits_;
   Neighbours neighbours_;
+  bool apart_;
 };
 
 // The seconds of each run of each function. Every function runs at least once.
 Array<Array<double>> RunRace(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
                              double percentile, double confidence, double tolerance, int64_t min_runs,
                              int64_t max_runs, double max_seconds, double max_warmup_seconds,
-                             int64_t evict_bytes) {
-  const Limits limits{percentile, confidence, tolerance, static_cast<size_t>(min_runs),
-                      static_cast<size_t>(max_runs), max_seconds, max_warmup_seconds};
+                             int64_t evict_bytes, bool apart) {
+  const Limits limits{
+      percentile,  confidence,        tolerance, static_cast<size_t>(min_runs), static_cast<size_t>(max_runs),
+      max_seconds, max_warmup_seconds};
   std::vector<Runner> runners;
   for (size_t i = 0; i < functions.size(); ++i) runners.emplace_back(functions[i], args[i], warm[i]);
-  Race race(std::move(runners), limits, evict_bytes);
+  Race race(std::move(runners), limits, evict_bytes, apart);
   race.Run();
   Array<Array<double>> seconds;
   for (const Runner& runner : race.runners()) {
