@@ -18,7 +18,7 @@ from unity_collage.cost.measured import MeasuredCost
 from unity_collage.errors import CollageError, MissingPrice
 from unity_collage.refine import Refinement, loop, maker
 from unity_collage.refine.contest import Contest
-from unity_collage.refine.loop import STOCK
+from unity_collage.refine.race import STOCK
 from unity_collage.refine.ticks import InsertTicks, ticked_kernels
 from unity_collage.testing import graphs
 

@@ -22,9 +22,9 @@ from unity_collage.refine import Refinement
 from unity_collage.refine.breeding import Breeding, bred
 from unity_collage.refine.entrants import GREEDY, OURS, alone, entrants
 from unity_collage.refine.in_place import InPlace, Ticking
-from unity_collage.refine.loop import winner_of
 from unity_collage.refine.observed import with_observed
 from unity_collage.refine.pricing import EstimateCostsOfEntrants
+from unity_collage.refine.race import winner_of
 from unity_collage.refine.records import circumstances, described, plan_of, records_of
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import Settings

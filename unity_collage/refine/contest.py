@@ -38,9 +38,11 @@ class Contest:
         return self._load(name, path)
 
     def leave(self, name: str) -> None:
-        """Forget a program and free what it holds."""
-        self._ask({"ask": "drop", "name": name})
-        self._paths.pop(name).unlink()
+        """Forget a program and free what it holds; nothing, if it could not be loaded."""
+        path = self._paths.pop(name, None)
+        if path is not None:
+            self._ask({"ask": "drop", "name": name})
+            path.unlink()
 
     def race(self, names: Sequence[str], rounds: int, round_seconds: float) -> dict[str, list[float]] | str:
         """Median seconds of a run of each, by round; or why there are none."""
