@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_problems import ids, problems
 
+from unity_collage.annotations import VIEW
 from unity_collage.index_set import members
 from unity_collage.search import Option, Problem, Solution, cheapest_cover
 from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
@@ -73,6 +74,18 @@ def test_one_kernel_is_preferred_to_two_that_tie_with_it() -> None:
     assert ids(found) == [0, 3]
     assert [(swap.taken, sorted(swap.instead)) for swap in found.swaps] == [(0, [1, 2])]
     assert sorted(tied_with(problem, found)[0][0]) == [1, 2]
+
+
+def test_a_view_is_no_kernel_and_hands_nothing_over() -> None:
+    """As three kernels of two backends the plan with the view would give way to the two that tie with it."""
+    options = (
+        option(0, 0b001, 1.0, 0.0, "lib"),
+        option(1, 0b010, 0.0, 0.0, VIEW),
+        option(2, 0b100, 3.0, 0.1, "lib"),
+        option(3, 0b110, 3.05, 0.1, "tvm"),
+    )
+    _, found = plan(options)
+    assert ids(found) == [0, 1, 2] and not found.swaps
 
 
 @pytest.mark.parametrize(("drift", "chosen"), [(0.0, [1, 2, 3]), (0.04, [0, 3])])
