@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -33,6 +34,7 @@ class Matrix {
 
   DLTensor Tensor() { return {values_.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape_, nullptr, 0}; }
   float At(int64_t i, int64_t j) const { return values_[i * kSize + j]; }
+  void Set(int64_t place, float value) { values_[place] = value; }
   Bytes ToBytes() const {
     return Bytes(reinterpret_cast<const char*>(values_.data()), values_.size() * sizeof(float));
   }
@@ -47,72 +49,117 @@ void Call(const Function& function, Matrix* x, Matrix* result) {
   function(&from, &to);
 }
 
-bool IsProductOfProduct(const Matrix& x, const Matrix& w, const Matrix& result, double tolerance) {
-  for (int64_t i = 0; i < kSize; ++i) {
-    for (int64_t j = 0; j < kSize; ++j) {
-      double expected = 0;
-      for (int64_t k = 0; k < kSize; ++k) {
-        double inner = 0;
-        for (int64_t l = 0; l < kSize; ++l) inner += x.At(i, l) * w.At(l, k);
-        expected += inner * w.At(k, j);
-      }
-      if (std::abs(expected - result.At(i, j)) > tolerance) return false;
-    }
-  }
-  return true;
-}
+// The number at row i, column j, as a backend reads a matrix.
+using Reading = std::function<double(const Matrix&, int64_t, int64_t)>;
+
+double AsItLies(const Matrix& matrix, int64_t i, int64_t j) { return matrix.At(i, j); }
 
 // How a backend names and sees the product of two matrices.
 struct Product {
   std::string primitive, a, b, c;
-  // Dims and strides of a and c, and of b.
-  std::string rows = R"("dims": [32, 32], "strides": [32, 1])", weights = rows;
+  // Dims and strides of c, of b, and of a or each of its fields.
+  std::string rows = R"("dims": [32, 32], "strides": [32, 1])", weights = rows, source = rows;
   std::string attrs = "{}";
   // Of the first product, and how far the second may be off for that.
   std::string between = "float32";
   double tolerance = 1e-3;
+  int fields = 1;
+  Reading read_source = AsItLies, read_weights = AsItLies;
 };
 
 // Images of one pixel: of filters of 3x3 only the middle counts, and that is a product.
-Product OneByOne(const std::string& primitive, const std::string& attrs, const std::string& between,
-                 double tolerance) {
-  return {primitive,
-          "src",
-          "weights",
-          "dst",
-          R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])",
-          R"("dims": [32, 32, 3, 3], "strides": [1, 32, 0, 0])",
-          attrs,
-          between,
-          tolerance};
+Product OneByOne(const std::string& primitive, const std::string& attrs) {
+  const std::string image = R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])";
+  Product product{primitive, "src", "weights", "dst", image};
+  product.weights = R"("dims": [32, 32, 3, 3], "strides": [1, 32, 0, 0])";
+  product.source = image;
+  product.attrs = attrs;
+  return product;
 }
 
-std::string View(int buffer, const std::string& layout, const std::string& dtype = "float32") {
-  return "{\"buffer\": " + std::to_string(buffer) + ", " + layout + R"(, "offset": 0, "dtype": ")" + dtype +
-         "\"}";
+// The outputs of each half read half of the inputs, by the first 16 rows of the weights.
+Product InTwoGroups(Product product) {
+  product.weights = R"("dims": [32, 16, 3, 3], "strides": [1, 32, 0, 0])";
+  product.read_weights = [](const Matrix& w, int64_t i, int64_t j) {
+    return i / 16 == j / 16 ? AsItLies(w, i % 16, j) : 0.0;
+  };
+  return product;
+}
+
+// The first half of the source's memory holds the first 16 channels of all images, the second half the
+// others.
+Product OfTwoFields(Product product) {
+  product.fields = 2;
+  product.source = R"("dims": [32, 16, 1, 1], "strides": [16, 1, 16, 16])";
+  product.read_source = [](const Matrix& x, int64_t i, int64_t j) {
+    const int64_t place = j / 16 * kSize * 16 + i * 16 + j % 16;
+    return AsItLies(x, place / kSize, place % kSize);
+  };
+  return product;
+}
+
+// `result` as a matrix, where `from` is read as the product reads its source.
+std::vector<double> Multiplied(const Product& product, const Reading& from, const Matrix& x,
+                               const Matrix& w) {
+  std::vector<double> result(kSize * kSize);
+  for (int64_t i = 0; i < kSize; ++i) {
+    for (int64_t j = 0; j < kSize; ++j) {
+      for (int64_t k = 0; k < kSize; ++k)
+        result[i * kSize + j] += from(x, i, k) * product.read_weights(w, k, j);
+    }
+  }
+  return result;
+}
+
+bool IsProductOfProduct(const Product& product, const Matrix& x, const Matrix& w, const Matrix& result) {
+  const std::vector<double> first = Multiplied(product, product.read_source, x, w);
+  Matrix between(0);
+  for (int64_t i = 0; i < kSize * kSize; ++i) between.Set(i, static_cast<float>(first[i]));
+  const std::vector<double> second = Multiplied(product, product.read_source, between, w);
+  for (int64_t i = 0; i < kSize * kSize; ++i) {
+    if (std::abs(second[i] - result.At(i / kSize, i % kSize)) > product.tolerance) return false;
+  }
+  return true;
+}
+
+std::string View(int buffer, const std::string& layout, const std::string& dtype = "float32",
+                 int offset = 0) {
+  return "{\"buffer\": " + std::to_string(buffer) + ", " + layout +
+         ", \"offset\": " + std::to_string(offset) + R"(, "dtype": ")" + dtype + "\"}";
 }
 
 // input 0 -> temporary 2 -> output 3, each time multiplied by constant 1.
 std::string TwoProducts(const Product& product) {
+  const auto type_of = [&](int buffer) { return buffer == 2 ? product.between : "float32"; };
+  const auto nbytes_of = [&](int buffer) { return type_of(buffer) == "float32" ? 4096 : 2048; };
   const auto step = [&](int from, int to) {
-    return "{\"primitive\": \"" + product.primitive + "\", \"attrs\": " + product.attrs + ", \"args\": {\"" +
-           product.a + "\": " + View(from, product.rows, from == 2 ? product.between : "float32") + ", \"" +
-           product.b + "\": " + View(1, product.weights) + ", \"" + product.c +
-           "\": " + View(to, product.rows, to == 2 ? product.between : "float32") + "}}";
+    std::string args;
+    for (int field = 0; field < product.fields; ++field) {
+      const int offset = field * nbytes_of(from) / product.fields;
+      args += "\"" + product.a + (field == 0 ? "" : std::to_string(field)) +
+              "\": " + View(from, product.source, type_of(from), offset) + ", ";
+    }
+    args += "\"" + product.b + "\": " + View(1, product.weights) + ", \"" + product.c +
+            "\": " + View(to, product.rows, type_of(to));
+    return "{\"primitive\": \"" + product.primitive + "\", \"attrs\": " + product.attrs + ", \"args\": {" +
+           args + "}}";
   };
-  const std::string buffer = R"({"nbytes": 4096, "dtype": "float32"})";
+  std::string buffers;
+  for (int buffer = 0; buffer < 4; ++buffer) {
+    buffers += (buffer == 0 ? "{\"nbytes\": " : ", {\"nbytes\": ") + std::to_string(nbytes_of(buffer)) +
+               R"(, "dtype": ")" + type_of(buffer) + "\"}";
+  }
   return R"({"programs": [{"name": "main", "inputs": [0], "outputs": [3],
              "constants": [{"buffer": 1, "offset": 0, "nbytes": 4096}], "buffers": [)" +
-         buffer + ", " + buffer + ", " + R"({"nbytes": )" + (product.between == "float32" ? "4096" : "2048") +
-         R"(, "dtype": ")" + product.between + "\"}, " + buffer + "], \"steps\": [" + step(0, 2) + ", " +
-         step(2, 3) + "]}]}";
+         buffers + "], \"steps\": [" + step(0, 2) + ", " + step(2, 3) + "]}]}";
 }
 
 Module Create(const std::string& kind, const std::string& json, const Matrix& w) {
   return (*Function::GetGlobal(kind + ".create"))(String(json), w.ToBytes()).cast<Module>();
 }
 
-void CheckConcurrentCalls(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
+void CheckConcurrentCalls(const std::string& kind, const Product& product, const Module& module,
+                          const Matrix& w) {
   const Function function = *module->GetFunction("main");
   std::vector<Matrix> inputs, results;
   for (int i = 0; i < 4; ++i) {
@@ -127,24 +174,26 @@ void CheckConcurrentCalls(const std::string& kind, const Module& module, const M
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < 4; ++i)
-    Expect(IsProductOfProduct(inputs[i], w, results[i], tolerance), kind + ": concurrent call");
+    Expect(IsProductOfProduct(product, inputs[i], w, results[i]), kind + ": concurrent call");
 }
 
-void CheckSaveAndLoad(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
+void CheckSaveAndLoad(const std::string& kind, const Product& product, const Module& module,
+                      const Matrix& w) {
   const Module loaded =
       (*Function::GetGlobal("ffi.Module.load_from_bytes." + kind))(module->SaveToBytes()).cast<Module>();
   Matrix x(5), result(0);
   Call(*loaded->GetFunction("main"), &x, &result);
-  Expect(IsProductOfProduct(x, w, result, tolerance), kind + ": saved and loaded");
+  Expect(IsProductOfProduct(product, x, w, result), kind + ": saved and loaded");
 }
 
-void CheckThreadCounts(const std::string& kind, const Module& module, const Matrix& w, double tolerance) {
+void CheckThreadCounts(const std::string& kind, const Product& product, const Module& module,
+                       const Matrix& w) {
   const Function set_num_threads = *Function::GetGlobal("collage.runtime.set_num_threads");
   for (const int threads : {1, 3, 2}) {
     set_num_threads(threads);
     Matrix x(threads), result(0);
     Call(*module->GetFunction("main"), &x, &result);
-    Expect(IsProductOfProduct(x, w, result, tolerance), kind + ": " + std::to_string(threads) + " threads");
+    Expect(IsProductOfProduct(product, x, w, result), kind + ": " + std::to_string(threads) + " threads");
   }
 }
 
@@ -168,9 +217,9 @@ void CheckErrors(const std::string& kind, Product product, const Module& module,
 void CheckBackend(const std::string& kind, const Product& product) {
   const Matrix w(1);
   const Module module = Create(kind, TwoProducts(product), w);
-  CheckConcurrentCalls(kind, module, w, product.tolerance);
-  CheckSaveAndLoad(kind, module, w, product.tolerance);
-  CheckThreadCounts(kind, module, w, product.tolerance);
+  CheckConcurrentCalls(kind, product, module, w);
+  CheckSaveAndLoad(kind, product, module, w);
+  CheckThreadCounts(kind, product, module, w);
   CheckErrors(kind, product, module, w);
 }
 
@@ -179,13 +228,15 @@ void CheckBackend(const std::string& kind, const Product& product) {
 int main() {
   CheckBackend("collage.onednn", {"matmul", "src", "weights", "dst"});
   CheckBackend("collage.openblas", {"gemm", "a", "b", "c"});
-  const std::vector<std::pair<std::string, double>> types = {{"float32", 1e-3}, {"bfloat16", 1.0}};
-  for (const auto& [between, tolerance] : types) {
-    const auto check = [&type = between, off = tolerance](const char* primitive, const char* attrs) {
-      CheckBackend("collage.kernels", OneByOne(primitive, attrs, type, off));
-    };
-    check("winograd", R"({"tile": 4, "padding_l": [1, 1]})");
-    check("grouped", R"({"stride": 1, "padding_l": [1, 1]})");
+  const char *tile = R"({"tile": 4, "padding_l": [1, 1]})", *steps = R"({"stride": 1, "padding_l": [1, 1]})",
+             *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})";
+  for (Product product :
+       {OneByOne("winograd", tile), OneByOne("grouped", steps), InTwoGroups(OneByOne("winograd", groups)),
+        InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile))}) {
+    CheckBackend("collage.kernels", product);
+    product.between = "bfloat16";
+    product.tolerance = 1.0;
+    CheckBackend("collage.kernels", product);
   }
   return 0;
 }
