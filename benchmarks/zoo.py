@@ -9,8 +9,9 @@ the league of bfloat16: ours compiled so against what OpenVINO does where nobody
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
 arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
-range, and how fast a core read what another wrote, before and after (``exchange.py``). Results are added to the JSON
-file model by model: what is there already is not run again unless it is named.
+range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Priced* is
+what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model: what is
+there already is not run again unless it is named.
 """
 
 from __future__ import annotations
@@ -112,11 +113,14 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
             except Missing as error:
                 row["missing"][entry] = str(error)
         print(f"{name}: timing", file=sys.stderr, flush=True)
-        before = exchange.bandwidth()
+        exchanged: list[float | None] = []
         row["seconds"] = bench.interleaved(
-            {peer: c for peer, c in contestants.items() if peer != STOCK}, options.rounds, options.seconds
+            {peer: c for peer, c in contestants.items() if peer != STOCK},
+            options.rounds,
+            options.seconds,
+            before_round=lambda: exchanged.append(exchange.bandwidth()),
         )
-        row["exchange_bandwidth"] = [before, exchange.bandwidth()]
+        row["exchange_bandwidth"] = [*exchanged, exchange.bandwidth()]
         if STOCK in contestants:
             row["seconds"][STOCK] = [statistics.median(contestants[STOCK](0.0))]
         outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
@@ -150,47 +154,41 @@ def table_of(known: dict[str, Any]) -> Table:
     peers = list(
         dict.fromkeys(peer for row in known["models"].values() for peer in row["seconds"] if peer != OURS)
     )
-    table = Table(
-        "model",
-        "compile",
-        "kernels",
-        "ours",
-        "floor",
-        *peers,
-        "best peer / ours",
-        "error",
-        "exchange",
-        box=None,
-    )
+    columns = ("compile", "kernels", "priced", "ours", "floor", *peers)
+    table = Table("model", *columns, "best peer / ours", "error", "exchange", box=None)
     best: list[float] = []
     for name, row in sorted(known["models"].items()):
-        ratios = ratios_of(row, known["precision"])
-        cells = [
-            name,
-            f"{row['compile_seconds']:.0f} s",
-            " ".join(f"{b} {n}" for b, n in row["kernels"].items()),
-        ]
-        cells += [
-            duration(statistics.median(row["seconds"][OURS])),
-            duration(roofline.floor_of(row, known)),
-        ]
-        for peer in peers:
-            found = row["seconds"].get(peer)
-            cells.append("" if not found else duration(statistics.median(found)))
-        if "best" in ratios:
-            median = statistics.median(ratios["best"])
-            best.append(median)
-            low, _, high = (
-                statistics.quantiles(ratios["best"], n=4) if len(ratios["best"]) > 1 else [median] * 3
-            )
-            cells.append(f"{median:.2f}x ({low:.2f}-{high:.2f})")
-        exchanged = ", ".join(f"{found / 1e9:.0f}" for found in row.get("exchange_bandwidth", []) if found)
-        table.add_row(*cells, f"{row.get('error', 0):.0e}", f"{exchanged} GB/s" if exchanged else "")
+        ratios = ratios_of(row, known["precision"]).get("best")
+        if ratios:
+            best.append(statistics.median(ratios))
+        table.add_row(name, *_durations(row, known, peers), *_verdict(row, ratios))
     if best:
         mean = math.exp(statistics.fmean(map(math.log, best)))
-        blank = [""] * (len(peers) + 4)
-        table.add_row("geometric mean", *blank, f"{mean:.2f}x", "", "")
+        table.add_row("geometric mean", *[""] * len(columns), f"{mean:.2f}x", "", "")
     return table
+
+
+def _durations(row: dict[str, Any], known: dict[str, Any], peers: list[str]) -> list[str]:
+    timed = [statistics.median(row["seconds"][who]) if row["seconds"].get(who) else None for who in peers]
+    seconds = [
+        row["predicted_seconds"],
+        statistics.median(row["seconds"][OURS]),
+        roofline.floor_of(row, known),
+        *timed,
+    ]
+    kernels = " ".join(f"{backend} {count}" for backend, count in row["kernels"].items())
+    return [f"{row['compile_seconds']:.0f} s", kernels, *("" if s is None else duration(s) for s in seconds)]
+
+
+def _verdict(row: dict[str, Any], ratios: list[float] | None) -> list[str]:
+    ahead = ""
+    if ratios:
+        median = statistics.median(ratios)
+        low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [median] * 3
+        ahead = f"{median:.2f}x ({low:.2f}-{high:.2f})"
+    found = [bandwidth / 1e9 for bandwidth in row.get("exchange_bandwidth", []) if bandwidth]
+    exchanged = f"{min(found):.0f}-{max(found):.0f} GB/s" if found else ""
+    return [ahead, f"{row.get('error', 0):.0e}", exchanged]
 
 
 def _plot(known: dict[str, Any], path: str) -> None:

@@ -17,12 +17,16 @@ PAUSE_SECONDS = 0.05
 
 
 def interleaved(
-    contestants: Mapping[str, Timed], rounds: int = 5, round_seconds: float = 0.5
+    contestants: Mapping[str, Timed],
+    rounds: int = 5,
+    round_seconds: float = 0.5,
+    before_round: Callable[[], None] = lambda: None,
 ) -> dict[str, list[float]]:
     """The median seconds of a run of each contestant, by round. The order rotates from round to round."""
     names = list(contestants)
     medians: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
+        before_round()
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
             time.sleep(PAUSE_SECONDS)
