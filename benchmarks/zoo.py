@@ -10,8 +10,8 @@ The row of a model: median of each runtime, how many times faster ours is than t
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
 arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
 range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Priced* is
-what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model: what is
-there already is not run again unless it is named.
+what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model: what
+is there already is not run again unless it is named.
 """
 
 from __future__ import annotations
