@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
         known["models"][name] = _row(name, options, database)
         if options.json:
             Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
-    Console(width=160).print(table_of(known))
+    Console(width=180).print(table_of(known))
     if options.plot:
         _plot(known, options.plot)
     if options.roofline:
