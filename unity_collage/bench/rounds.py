@@ -22,7 +22,10 @@ def interleaved(
     round_seconds: float = 0.5,
     before_round: Callable[[], None] = lambda: None,
 ) -> dict[str, list[float]]:
-    """The median seconds of a run of each contestant, by round. The order rotates from round to round."""
+    """The median seconds of a run of each contestant, by round. The order rotates from round to round.
+
+    ``before_round`` is called before each: it may look at the machine.
+    """
     names = list(contestants)
     medians: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):

@@ -68,8 +68,7 @@ class Runner {
     spent_ += SecondsSince(begin) + prepared;
   }
 
-  // Some runs in a row, each behind an eviction of its own. The first does not count: before it the others
-  // ran.
+  // Some runs in a row, each behind an eviction of its own. The first, behind those of the others, does not count.
   void TakeTurn(Neighbours* neighbours, const Limits& limits) {
     RunApart(neighbours);
     seconds_.pop_back();
@@ -122,8 +121,7 @@ class Race {
 
  private:
   size_t Active() const {
-    return std::count_if(runners_.begin(), runners_.end(),
-                         [](const Runner& runner) { return runner.active; });
+    return std::count_if(runners_.begin(), runners_.end(), [](const Runner& runner) { return runner.active; });
   }
 
   // One eviction serves a round of rivals: what a kernel alone uses was last used a round ago.
@@ -177,9 +175,8 @@ Array<Array<double>> RunRace(Array<Function> functions, Array<Array<Any>> args, 
                              double percentile, double confidence, double tolerance, int64_t min_runs,
                              int64_t max_runs, double max_seconds, double max_warmup_seconds,
                              int64_t evict_bytes, bool apart) {
-  const Limits limits{
-      percentile,  confidence,        tolerance, static_cast<size_t>(min_runs), static_cast<size_t>(max_runs),
-      max_seconds, max_warmup_seconds};
+  const Limits limits{percentile, confidence, tolerance, static_cast<size_t>(min_runs),
+                      static_cast<size_t>(max_runs), max_seconds, max_warmup_seconds};
   std::vector<Runner> runners;
   for (size_t i = 0; i < functions.size(); ++i) runners.emplace_back(functions[i], args[i], warm[i]);
   Race race(std::move(runners), limits, evict_bytes, apart);
