@@ -161,8 +161,10 @@ class MeasuredCost:
         if self.locked or self.is_budget_spent():
             return {}
         self.progress(0, 1, f"{len(workloads)} kernels that may be in the plan, once more, together")
-        # Where nothing stays in any cache, more memory between two runs makes no difference.
-        apart = workloads[0].evict_bytes < self._caches().all_bytes
+        # Where nothing stays in any cache, more memory between two runs makes no difference. Caches are measured
+        # for networks that leave the second level only.
+        behind = workloads[0].evict_bytes
+        apart = behind == 0 or behind < self._caches().all_bytes
         found = costs_together(self._client(), workloads, here, apart)
         self.progress(1, 1, "")
         numbers = ("seconds", "low", "high", "runs")
