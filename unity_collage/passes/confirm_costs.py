@@ -7,11 +7,11 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
@@ -136,17 +136,13 @@ def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str,
     core with, than among their few rivals, and that is no change of the machine.
     """
     pairs = [(cost.seconds, before[key].seconds) for key, cost in found.items()]
-    ratios = sorted((old / new, old) for new, old in pairs if new and old)
-    level = _weighted_median(ratios) if ratios else 1.0
+    known = [(old / new, old) for new, old in pairs if new and old]
+    level = 1.0
+    if known:
+        ratios, weights = zip(*known, strict=True)
+        level = float(np.quantile(ratios, 0.5, weights=weights, method="inverted_cdf"))
     return {
         key: replace(cost, seconds=cost.seconds * level, low=cost.low * level, high=cost.high * level)
         for key, cost in found.items()
         if cost.seconds is not None
     }
-
-
-def _weighted_median(sorted_pairs: Sequence[tuple[float, float]]) -> float:
-    """The first value by which half of the weight is reached; pairs are (value, weight), sorted."""
-    total = sum(weight for _, weight in sorted_pairs)
-    reached = itertools.accumulate(weight for _, weight in sorted_pairs)
-    return next(value for (value, _), part in zip(sorted_pairs, reached, strict=True) if 2 * part >= total)
