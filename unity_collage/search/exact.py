@@ -75,5 +75,5 @@ def _solution(problem: Problem, layers: Layers, bound: float, visited: int) -> S
 
 def _first_unmade(problem: Problem, space: Space) -> int:
     """The node at which every plan ends: the smallest value that could be wanted but not made."""
-    layers, _ = walk(space, 0.0, float("inf"), Budget(10_000, float("inf")), width=BEAM)
+    layers, _ = walk(space, 0.0, INFINITE, Budget(10_000, INFINITE), width=BEAM)
     return min(layer for layer in layers if layer != DONE)

@@ -87,7 +87,7 @@ def _open_bound(layers: Layers, layer: int) -> float:
 def cheapest_finished(layers: Layers) -> float:
     """The cost of the cheapest finished plan."""
     done = layers.get(DONE)
-    return min((label.seconds for label in done.values()), default=float("inf")) if done else float("inf")
+    return min((label.seconds for label in done.values()), default=INFINITE) if done else INFINITE
 
 
 class Step(NamedTuple):
