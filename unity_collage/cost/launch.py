@@ -8,7 +8,7 @@ each follows its own kind: on one thread pool that is little, and what is within
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, cycle, islice
 from typing import Any
 
@@ -35,6 +35,8 @@ SHORT, LONG = 8, 72
 """Calls in the two programs that are compared for a launch."""
 FEW, MANY = 4, 20
 """Kernels in the two that are compared for a transition."""
+ROUNDS = 5
+"""So often each of those is timed."""
 NOISE = 0.1
 """Slopes of the same kernels differ by this part of them."""
 
@@ -60,35 +62,47 @@ def overheads(target: Target, names: Sequence[str]) -> dict[str, Any]:
 
 def launch_seconds(target: Target, external: bool = False) -> float:
     """Seconds for one kernel call of the Relax VM on this machine, of generated code or of an external function."""
-    medians = [_seconds(_chain(count, external), target, (1,)) for count in (SHORT, LONG)]
-    return max(0.0, (medians[1] - medians[0]) / (LONG - SHORT))
+    short, long = (_timed(_chain(count, external), target, (1,))() for count in (SHORT, LONG))
+    return max(0.0, (long - short) / (LONG - SHORT))
 
 
 def transitions(target: Target, backends: Sequence[Backend]) -> dict[str, float]:
-    """What each pair of backends costs more in turns, half for each direction; pairs that cost nothing are left out."""
+    """What each pair of backends costs more in turns, half for each direction; pairs that cost nothing are left out.
+
+    All chains are timed in rounds. What a pair costs more it costs in each of them, and noise does not: a
+    transition that is none bends plans and makes the search many times as long.
+    """
+    chains: dict[tuple[str, ...], tuple[Chain, Chain]] = {}
     probes: dict[str, Probe] = {}
-    alone: dict[str, float] = {}
     for backend in backends:
         try:
             probe = _probe(backend, target)
             if probe is not None:
-                alone[backend.name] = _slope([probe], target)
+                chains[backend.name,] = _chains([probe], target)
                 probes[backend.name] = probe
         except (
             Exception
         ):  # a foreign compiler or kernel failed: its candidates will say so, each with its reason
             continue
+    pairs = list(combinations(probes, 2))
+    for pair in pairs:
+        chains[pair] = _chains([probes[name] for name in pair], target)
+    rounds = [{names: _slope(two) for names, two in chains.items()} for _ in range(ROUNDS)]
     found: dict[str, float] = {}
-    for one, other in combinations(probes, 2):
-        apart = (alone[one] + alone[other]) / 2
-        more = _slope([probes[one], probes[other]], target) - apart
-        if more > NOISE * apart:
-            found |= {f"{one}>{other}": more, f"{other}>{one}": more}
+    for one, other in pairs:
+        apart = [(slopes[one,] + slopes[other,]) / 2 for slopes in rounds]
+        more = [slopes[one, other] - alone for slopes, alone in zip(rounds, apart, strict=True)]
+        if min(more) > NOISE * statistics.median(apart):
+            seconds = statistics.median(more)
+            found |= {f"{one}>{other}": seconds, f"{other}>{one}": seconds}
     return found
 
 
 Probe = tuple[str, tuple[str, ...]]
 """A backend and the operators, of a product and a relu, that it makes one kernel of."""
+
+Chain = Callable[[], float]
+"""Times a program: the median seconds of a run."""
 
 
 def _probe(backend: Backend, target: Target) -> Probe | None:
@@ -102,10 +116,16 @@ def _probe(backend: Backend, target: Target) -> Probe | None:
     return backend.name, tuple(("matmul", "relu")[index] for index in members(largest.inside))
 
 
-def _slope(probes: Sequence[Probe], target: Target) -> float:
-    """Seconds of one more kernel in a chain in which ``probes`` take turns."""
-    medians = [_seconds(_taking_turns(probes, count, target), target, _PROBE) for count in (FEW, MANY)]
-    return (medians[1] - medians[0]) / (MANY - FEW)
+def _chains(probes: Sequence[Probe], target: Target) -> tuple[Chain, Chain]:
+    """A short and a long chain of kernels in which ``probes`` take turns."""
+    short, long = (_timed(_taking_turns(probes, count, target), target, _PROBE) for count in (FEW, MANY))
+    return short, long
+
+
+def _slope(chains: tuple[Chain, Chain]) -> float:
+    """Seconds of one more kernel."""
+    short, long = chains
+    return (long() - short()) / (MANY - FEW)
 
 
 def _taking_turns(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir.IRModule:
@@ -159,11 +179,14 @@ def _chain(count: int, external: bool) -> tvm.ir.IRModule:
     return builder.get()
 
 
-def _seconds(module: tvm.ir.IRModule, target: Target, shape: tuple[int, ...]) -> float:
+def _timed(module: tvm.ir.IRModule, target: Target, shape: tuple[int, ...]) -> Chain:
     machine = relax.VirtualMachine(build(module, target), tvm.cpu())
     machine.save_function("main", "run", tvm.runtime.tensor(np.zeros(shape, np.float32)))
-    return statistics.median(
-        runtime.measure(
-            machine["run"], [], warmup_seconds=0.005, min_runs=50, max_runs=5000, min_seconds=0.02
+    run = machine["run"]
+
+    def seconds() -> float:
+        return statistics.median(
+            runtime.measure(run, [], warmup_seconds=0.005, min_runs=50, max_runs=5000, min_seconds=0.01)
         )
-    )
+
+    return seconds

@@ -19,7 +19,7 @@ class _Open(NamedTuple):
 
 
 class _Tag(NamedTuple):
-    """Who reads a value, for the transitions: bit ``k`` for backend ``k``."""
+    """Who reads a value, for the transitions: bit ``k`` for backend ``k``. Those who pay for no writer are left out."""
 
     value: int
     writer: int
@@ -54,12 +54,28 @@ class GeneralSpace:
         names = dict.fromkeys(option.backend for option in problem.options)
         self._number = {name: position for position, name in enumerate(names)}
         self._seconds = [[problem.transitions.get((a, b), 0.0) for b in names] for a in names]
-        self._tagged = any(problem.transitions.values())
+        self._matters = self._paying_readers()
+        self._tagged = any(self._matters)
+
+    def _paying_readers(self) -> list[int]:
+        """Of each value, the backends whose reading it may cost something: few, and the others make no states."""
+        found = [0] * len(self._moves)
+        moves = [move for made in self._moves for move in made]
+        for move in moves:
+            if move.option is not None:
+                row = self._seconds[self._number[move.option.backend]]
+                paying = sum(1 << reader for reader, seconds in enumerate(row) if seconds > 0.0)
+                for output in members(move.outputs):
+                    found[output] |= paying
+        for move in moves:
+            if move.option is None:  # its readers read its inputs
+                for source in members(move.inputs):
+                    found[move.top] |= found[source]
+        return found
 
     def start(self) -> tuple[int, State]:
         wanted = self._problem.wanted
-        tags = tuple(_Tag(i, -1, 0) for i in members(wanted)) if self._tagged else ()
-        return wanted.bit_length() - 1, _General(wanted, EMPTY, EMPTY, EMPTY, (), tags)
+        return wanted.bit_length() - 1, _General(wanted, EMPTY, EMPTY, EMPTY, (), ())
 
     def successors(self, layer: int, state: State) -> Iterator[Successor]:
         for move in self._moves[layer]:
@@ -86,20 +102,22 @@ class GeneralSpace:
         table = {tag.value: tag for tag in tags}
         paid = 0.0
         if move.option is None:
-            passed_on = table.pop(move.top).readers
+            passed_on = table.pop(move.top, _Tag(move.top, -1, 0)).readers
         else:
             writer = self._number[move.option.backend]
             passed_on = 1 << writer
             for value in members(move.outputs):
                 tag = table.pop(value, _Tag(value, -1, 0))
                 paid += self._paid(writer, tag.readers)
-                if value != move.top:
+                if value != move.top and self._matters[value]:
                     table[value] = _Tag(value, writer, tag.readers)
         for value in members(move.inputs):
             tag = table.get(value, _Tag(value, -1, 0))
             if tag.writer >= 0:
                 paid += self._paid(tag.writer, passed_on & ~tag.readers)
-            table[value] = tag._replace(readers=tag.readers | passed_on)
+            readers = tag.readers | (passed_on & self._matters[value])
+            if readers or tag.writer >= 0:
+                table[value] = tag._replace(readers=readers)
         return tuple(sorted(table.values())), paid
 
     def _paid(self, writer: int, readers: int) -> float:
