@@ -8,7 +8,8 @@ from tvm.ir import IRModule
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 from tvm.target import Target
 
-from .passes.offload_byoc import EXTERNAL_MODS
+EXTERNAL_MODS = "external_mods"
+"""Attribute of a module: the runtime modules whose functions it calls."""
 
 
 def build(mod: IRModule, target: Target) -> relax.VMExecutable:

@@ -14,6 +14,7 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.backends import registry
+from unity_collage.build import EXTERNAL_MODS
 from unity_collage.passes import (
     AnnotateCandidates,
     EstimateCosts,
@@ -21,7 +22,7 @@ from unity_collage.passes import (
     OffloadBYOC,
     SearchPartition,
 )
-from unity_collage.passes.offload_byoc import CONSTANTS, EXTERNAL_MODS
+from unity_collage.passes.offload_byoc import CONSTANTS
 from unity_collage.rules import OpPredicate
 from unity_collage.specs import PartitionSpec
 from unity_collage.testing.fixed_cost import FixedCost

@@ -14,6 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
+from unity_collage.build import EXTERNAL_MODS
 from unity_collage.passes import (
     AnnotateCandidates,
     EstimateCosts,
@@ -21,7 +22,6 @@ from unity_collage.passes import (
     OffloadBYOC,
     SearchPartition,
 )
-from unity_collage.passes.offload_byoc import EXTERNAL_MODS
 from unity_collage.testing.fixed_cost import FixedCost
 
 WEIGHTS = np.random.default_rng(1).standard_normal((16, 8), dtype="float32") * 0.2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import runtime
 from ..annotations import UNKNOWN, Cost
@@ -172,6 +172,20 @@ class MeasuredCost:
             fact, fingerprint, {key: {n: getattr(cost, n) for n in numbers} for key, cost in found.items()}
         )
         return found
+
+    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
+        """What is known under ``name`` of this machine, else what ``measure`` finds: plain data, and kept.
+
+        None where it is not known and may not be measured: the database is locked, or the budget is spent.
+        """
+        database, fingerprint = self._opened(), self._circumstances().fingerprint("tvm")
+        known = database.fact(name, fingerprint)
+        if known is None and not self.locked and not self.is_budget_spent():
+            self.progress(0, 1, "branches side by side")
+            known = measure()
+            self.progress(1, 1, "")
+            database.keep_fact(name, fingerprint, known)
+        return known
 
     def close(self) -> None:
         """End the worker process; the next question that needs one starts another."""

@@ -11,6 +11,7 @@ from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
 from .pipeline import collage
 from .prepare import Prepare
+from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
@@ -26,6 +27,7 @@ __all__ = [
     "OfferLayouts",
     "OffloadBYOC",
     "Prepare",
+    "ScheduleBranches",
     "SearchPartition",
     "StackProducts",
     "ToPrecision",

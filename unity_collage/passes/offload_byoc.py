@@ -19,8 +19,8 @@ from tvm.runtime import Module
 
 from ..backends import registry
 from ..backends.base import Codegen
+from ..build import EXTERNAL_MODS
 
-EXTERNAL_MODS = "external_mods"
 CONSTANTS = "const_name_to_constant"
 
 

@@ -18,6 +18,7 @@ from .fuse_remaining import FuseRemaining
 from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
 from .prepare import Prepare
+from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
@@ -65,6 +66,7 @@ def collage(
             SearchPartition(estimator=model, explain=explain),
             OffloadBYOC(),
             FuseRemaining(),
+            ScheduleBranches(model),
         ],
         name="collage",
     )

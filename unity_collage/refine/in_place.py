@@ -9,8 +9,8 @@ from typing import Any
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
+from ..contest import Contest
 from ..processes import last_line
-from .contest import Contest
 from .maker import Maker
 
 TURNS = 5

@@ -18,11 +18,11 @@ from tvm.target import Target
 
 from .. import runtime
 from ..annotations import PLAN
+from ..contest import Contest
 from ..cost.database import CostDatabase
 from ..search.auto import solve
 from ..search.ties import settled
 from .breeding import Breeding, bred
-from .contest import Contest
 from .entrants import OURS, Plan, entrants, ids_of, problems_of
 from .in_place import InPlace
 from .maker import Maker

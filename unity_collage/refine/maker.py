@@ -10,11 +10,11 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..build import build, link, lower
+from ..contest import InsertTicks, ticked_kernels
 from ..passes.apply_plan import ApplyPlan
 from ..passes.fuse_remaining import FuseRemaining
 from ..passes.offload_byoc import OffloadBYOC
 from .entrants import Plan
-from .ticks import InsertTicks, ticked_kernels
 
 Made = tuple[IRModule, relax.VMExecutable]
 """A final module and its program."""

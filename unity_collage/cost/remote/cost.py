@@ -74,6 +74,10 @@ class RemoteCost(MeasuredCost):
         """Nothing: what was measured apart stays so, since no two servers need to have the same minute."""
         return {}
 
+    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
+        """Nothing: whole programs run here, and the prices are of another machine."""
+        return None
+
     def tuning(self, trials: int) -> Any:
         raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
 

@@ -23,6 +23,7 @@ class Arena:
     """The programs that were loaded, each ready to run on the same inputs."""
 
     def __init__(self, threads: int, inputs: Path):
+        self._threads = threads
         runtime.set_num_threads(threads)
         with np.load(inputs) as stored:
             self._inputs = [stored[name] for name in stored.files]
@@ -68,9 +69,13 @@ class Arena:
                 medians[name].append(statistics.median(runs))
         return {"medians": medians}
 
-    def _ticks(self, name: str, gaps: int, rounds: int) -> dict[str, Any]:
+    def _ticks(self, name: str, gaps: int, rounds: int, threads: int | None) -> dict[str, Any]:
         """The median seconds between the ticks of a program that has them."""
-        return {"seconds": seconds_between(self._runs[name], gaps, rounds)}
+        runtime.set_num_threads(threads or self._threads)
+        try:
+            return {"seconds": seconds_between(self._runs[name], gaps, rounds)}
+        finally:
+            runtime.set_num_threads(self._threads)
 
 
 def _flat(value: Any) -> list[Any]:

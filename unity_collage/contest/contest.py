@@ -24,11 +24,11 @@ class Contest:
     """
 
     def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
-        self._folder = TemporaryDirectory(prefix="collage-refine-")
+        self._folder = TemporaryDirectory(prefix="collage-contest-")
         stored = Path(self._folder.name) / "inputs.npz"
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}
-        self._child = Child(("-m", "unity_collage.refine.worker"), hello, timeout_seconds)
+        self._child = Child(("-m", "unity_collage.contest.worker"), hello, timeout_seconds)
         self._paths: dict[str, Path] = {}
 
     def enter(self, name: str, executable: relax.VMExecutable) -> str | None:
@@ -51,9 +51,11 @@ class Contest:
         )
         return reply["reason"] if "reason" in reply else reply["medians"]
 
-    def ticks(self, name: str, gaps: int, rounds: int) -> list[float] | str:
-        """Median seconds between the ticks of a program that has them; or why there are none."""
-        reply = self._ask({"ask": "ticks", "name": name, "gaps": gaps, "rounds": rounds})
+    def ticks(self, name: str, gaps: int, rounds: int, threads: int | None = None) -> list[float] | str:
+        """Median seconds between the ticks of a program that has them, on all threads or so many; or why there are
+        none."""
+        request = {"ask": "ticks", "name": name, "gaps": gaps, "rounds": rounds, "threads": threads}
+        reply = self._ask(request)
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
     def error(self, name: str, reference: str) -> float | str:

@@ -17,9 +17,9 @@ from tvm.ir import IRModule
 TICK = "collage.ticks.tick"
 
 
-@tvm.transform.module_pass(opt_level=0, name="refine.InsertTicks")
+@tvm.transform.module_pass(opt_level=0, name="contest.InsertTicks")
 class InsertTicks:
-    """A tick first, and one behind each kernel call of ``main``.
+    """Two ticks first, and one behind each kernel call of ``main``: between the first two lies what a tick costs.
 
     It runs where all calls have their destinations, on what TVM itself no longer holds for well-formed: it is not one
     of ``passes``.
@@ -59,7 +59,7 @@ def _ticking(func: relax.Function) -> relax.Function:
         call = relax.Call(relax.ExternFunc(TICK), [], ty_args=[relax.TupleType([])])
         return relax.VarBinding(relax.Var("tick", relax.TupleType([])), call)
 
-    blocks: list[relax.BindingBlock] = [relax.BindingBlock([tick()])]
+    blocks: list[relax.BindingBlock] = [relax.BindingBlock([tick(), tick()])]
     for block in func.body.blocks:
         bindings: list[relax.Binding] = []
         for binding in block.bindings:
@@ -72,12 +72,14 @@ def _ticking(func: relax.Function) -> relax.Function:
 
 
 def seconds_between(run: Callable[[], object], gaps: int, rounds: int) -> list[float]:
-    """The median seconds of each gap between ticks over ``rounds`` runs."""
+    """The median seconds of each of so many kernels over ``rounds`` runs, without what a tick costs."""
     start, read = (tvm_ffi.get_global_func(f"collage.ticks.{name}") for name in ("start", "read"))
     run()
-    start(rounds * (gaps + 1))
+    ticks = gaps + 2
+    start(rounds * ticks)
     for _ in range(rounds):
         run()
     found = [float(value) for value in read()]
     # Between the last tick of a run and the first of the next lies the caller: that gap is dropped.
-    return [statistics.median(found[gap :: gaps + 1]) for gap in range(gaps)]
+    tick, *kernels = (statistics.median(found[gap::ticks]) for gap in range(gaps + 1))
+    return [max(0.0, seconds - tick) for seconds in kernels]

@@ -1,0 +1,145 @@
+"""Stages as kernels: one parallel loop, in which each turn calls the kernels of a lane one after the other.
+
+A parallel loop inside a parallel loop is serial on our pool, so the kernels stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import prod
+from typing import Any
+
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+from tvm.relax.expr import _update_type
+from tvm.tirx.stmt import Stmt
+
+from ..backends.native.program import item_size
+from .calls import Calls
+from .scratch import Scratch
+from .stages import Lane, Stage
+
+_PREFIX = "stage_"
+_OPAQUE = 8
+_ATTRS = {"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True}
+
+
+def staged(mod: IRModule, calls: Calls, stages: Sequence[Stage], name: str = "main") -> IRModule:
+    """``mod`` with the bindings of ``mod[name]`` in the order of ``stages``, and a kernel for each with several lanes.
+
+    A kernel that is called by another is called by its symbol, which it has from now on.
+    """
+    functions = dict(mod.functions_items())
+    earlier = sum(gvar.name_hint.startswith(_PREFIX) for gvar in functions)
+    fresh = (f"{_PREFIX}{number}" for number in count(earlier))
+    bindings: list[relax.Binding] = []
+    for stage in stages:
+        if len(stage) == 1:
+            bindings += (calls.bindings[number] for number in stage[0])
+            continue
+        kernel = _kernel_of(calls, stage, next(fresh))
+        functions[kernel.name] = kernel.func
+        bindings += kernel.bindings()
+        for callee in (calls.bindings[number].value.args[0] for lane in stage for number in lane):
+            functions[callee] = functions[callee].with_attr("global_symbol", callee.name_hint)
+    func = calls.func
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], func.body.body)
+    functions[mod.get_global_var(name)] = relax.BlockBuilder().normalize(
+        relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+    )
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+@dataclass(frozen=True, slots=True)
+class _StageKernel:
+    """The kernel of a stage: what it takes, what it writes for others, and its scratch, if it needs any."""
+
+    name: ir.GlobalVar
+    func: tirx.PrimFunc
+    inputs: list[Any]
+    outputs: list[Any]
+    scratch_bytes: int
+
+    def bindings(self) -> list[relax.Binding]:
+        """Its call, and its results under the names that they had."""
+        types = [var.ty for var in self.outputs]
+        if self.scratch_bytes:
+            types.append(relax.TensorType((self.scratch_bytes,), "uint8"))
+        results = relax.DataflowVar(self.name.name_hint, relax.TupleType(types))
+        call = relax.VarBinding(results, relax.call_tir(self.name, self.inputs, types))
+        fields = (
+            relax.VarBinding(var, relax.TupleGetItem(results, position))
+            for position, var in enumerate(self.outputs)
+        )
+        return [call, *fields]
+
+
+def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
+    steps = [number for lane in stage for number in lane]
+    variables = {number: calls.bindings[number].var for number in steps}
+    scratch = Scratch.of(
+        stage, calls.readers_within(stage), {number: _nbytes(var) for number, var in variables.items()}
+    )
+    memory = tirx.decl_buffer([scratch.nbytes], "uint8", "scratch")
+    outputs = [variables[number] for number in steps if number not in scratch.offsets]
+    buffers = [_buffer(var, f"output_{position}") for position, var in enumerate(outputs)]
+    place: dict[Any, Any] = {var: buffer.data for var, buffer in zip(outputs, buffers, strict=True)}
+    for number, offset in scratch.offsets.items():
+        place[variables[number]] = tirx.address_of(memory[offset])
+    inputs: list[Any] = []
+    taken: list[Any] = []
+    for number in steps:
+        for value in calls.bindings[number].value.args[1]:
+            if value not in place:
+                inputs.append(value)
+                taken.append(_buffer(value, f"input_{len(taken)}"))
+                place[value] = taken[-1].data
+    lane = tirx.Var("lane", "int32")
+    body = _choice(lane, [_in_order(calls, lane_steps, place) for lane_steps in stage])
+    loop = tirx.For(lane, 0, len(stage), tirx.ForKind.PARALLEL, body)
+    func: Any = tirx.PrimFunc([*taken, *buffers, *([memory] if scratch.nbytes else [])], loop)
+    func = func.with_attr(_ATTRS)
+    gvar = ir.GlobalVar(name)
+    _update_type(gvar, func.ty)
+    return _StageKernel(gvar, func, inputs, outputs, scratch.nbytes)
+
+
+def _in_order(calls: Calls, lane: Lane, place: Mapping[Any, Any]) -> Stmt:
+    statements = [_run(calls.bindings[number], place) for number in lane]
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
+
+
+def _run(binding: Any, place: Mapping[Any, Any]) -> Stmt:
+    callee, arguments = binding.value.args[0], binding.value.args[1]
+    passed = [_tensor(value, place[value]) for value in (*arguments, binding.var)]
+    return tirx.Evaluate(tirx.call_cpacked(callee.name_hint, *passed))
+
+
+def _tensor(value: Any, data: Any) -> Any:
+    """A tensor of ``value``'s type that lies at ``data``."""
+    shape, dtype = _shape(value), str(value.ty.dtype)
+    return tirx.tvm_stack_make_array(
+        data, tirx.tvm_stack_make_shape(*shape), 0, len(shape), tirx.const(0, dtype), 0
+    )
+
+
+def _choice(lane: tirx.Var, bodies: Sequence[Stmt]) -> Stmt:
+    """The ``lane``-th of the ``bodies``."""
+    chosen = bodies[-1]
+    for number in reversed(range(len(bodies) - 1)):
+        chosen = tirx.IfThenElse(tirx.EQ(lane, number), bodies[number], chosen)
+    return chosen
+
+
+def _buffer(value: Any, name: str) -> Any:
+    return tirx.decl_buffer(_shape(value), str(value.ty.dtype), name)
+
+
+def _shape(value: Any) -> list[int]:
+    return [int(extent) for extent in value.ty.shape]
+
+
+def _nbytes(value: Any) -> int:
+    return prod(_shape(value)) * item_size(str(value.ty.dtype))

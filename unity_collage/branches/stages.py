@@ -1,0 +1,153 @@
+"""Stages: which kernels run side by side, by what they take on one core and on all.
+
+Stages of parallel groups are those of the Inter-Operator Scheduler (Ding et al., "IOS: Inter-Operator Scheduler for CNN
+Acceleration", MLSys 2021). IOS looks at all ways to cut a graph into stages, which for a cell of NASNet takes hours;
+ours are made one after the other by list scheduling (Graham 1969): a kernel goes to the lane that has its sources,
+else to the one with the least to do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_STAGE_SECONDS = 0.5e-6
+"""What a stage costs besides its kernels, about: its call, and its threads waiting for each other."""
+_LEAST_GAIN = 1e-6
+"""Seconds that a stage saves at least."""
+_CUTS = (1.0, 0.95, 0.8)
+"""Kernels beyond these quantiles of the time on one core are left out of all stages: one that is much longer than the
+others leaves its lane's neighbours idle. The best of the three is taken."""
+
+Lane = tuple[int, ...]
+"""Steps by number, one after the other."""
+Stage = tuple[Lane, ...]
+"""Lanes that run side by side; one lane of one step: as if there were no stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A binding of a program."""
+
+    sources: frozenset[int]
+    """Steps that come before it, by number."""
+    split: float = 0.0
+    """Seconds when all cores share its work."""
+    single: float | None = None
+    """Seconds on one core; None: it cannot be in a stage with others."""
+
+
+def stages_of(steps: Sequence[Step], lanes: int) -> list[Stage]:
+    """All steps in stages that run one after the other, each with at most so many lanes."""
+    singles = sorted(step.single for step in steps if step.single is not None)
+    if not singles or lanes < 2:
+        return [((number,),) for number in range(len(steps))]
+    limits = dict.fromkeys(singles[int(cut * (len(singles) - 1))] for cut in _CUTS)
+    return min((_staged(steps, lanes, limit) for limit in limits), key=lambda found: seconds_of(steps, found))
+
+
+def seconds_of(steps: Sequence[Step], stages: Sequence[Stage]) -> float:
+    """What the stages take together."""
+    return sum(_stage_seconds(steps, stage) for stage in stages)
+
+
+def _stage_seconds(steps: Sequence[Step], stage: Stage) -> float:
+    if len(stage) == 1:
+        return sum(steps[number].split for number in stage[0])
+    return max(_load(steps, lane) for lane in stage) + _STAGE_SECONDS
+
+
+def _load(steps: Sequence[Step], lane: Sequence[int]) -> float:
+    return sum(steps[number].single or 0.0 for number in lane)
+
+
+def _staged(steps: Sequence[Step], lanes: int, limit: float) -> list[Stage]:
+    """Stages of kernels that take ``limit`` on one core at most; each step as early as it can be."""
+    found: list[Stage] = []
+    left = list(range(len(steps)))
+    while left:
+        done = {number for stage in found for lane in stage for number in lane}
+        # What cannot be in a stage comes first: others may wait for it.
+        number = next((n for n in left if steps[n].sources <= done and not _fits(steps[n], limit)), None)
+        stage = _next_stage(steps, left, lanes, limit) if number is None else ((number,),)
+        found.append(stage)
+        taken = {number for lane in stage for number in lane}
+        left = [number for number in left if number not in taken]
+    return found
+
+
+def _fits(step: Step, limit: float) -> bool:
+    return step.single is not None and step.single <= limit
+
+
+def _next_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> Stage:
+    """The stage of what can run now, or the first step by itself where a stage does not pay."""
+    stage = _best_stage(steps, left, lanes, limit)
+    if len(stage) > 1 and _gain(steps, stage) >= _LEAST_GAIN:
+        return tuple(tuple(lane) for lane in stage)
+    waiting = set(left)
+    return ((next(number for number in left if not steps[number].sources & waiting),),)
+
+
+def _best_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> list[list[int]]:
+    """By hill climbing over the lanes of those steps that wait for nothing: with them goes what follows them."""
+    waiting = set(left)
+    roots = {n: -1 for n in left if _fits(steps[n], limit) and not steps[n].sources & waiting}
+
+    def stage() -> list[list[int]]:
+        return _balanced(steps, _dealt(steps, left, lanes, limit, roots))
+
+    best = stage()
+    climbing = True
+    while climbing:
+        climbing = False
+        for root, lane in itertools.product(roots, range(lanes)):
+            before = roots[root]
+            roots[root] = lane
+            found = stage()
+            if _gain(steps, found) > _gain(steps, best) + _LEAST_GAIN:
+                best, climbing = found, True
+            else:
+                roots[root] = before
+    return best
+
+
+def _dealt(
+    steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float, roots: Mapping[int, int]
+) -> list[list[int]]:
+    """Everything that needs no other lane of this stage, in lanes.
+
+    ``roots`` have theirs, or -1: the one with the least to do.
+    """
+    waiting = set(left)
+    dealt: list[list[int]] = [[] for _ in range(lanes)]
+    loads = [0.0] * lanes
+    lane_of: dict[int, int] = {}
+    for number in left:
+        step = steps[number]
+        at = {lane_of.get(source, -1) for source in step.sources & waiting}
+        if not _fits(step, limit) or len(at) > 1 or -1 in at:
+            continue
+        lane = at.pop() if at else roots[number]
+        if lane < 0:
+            lane = loads.index(min(loads))
+        lane_of[number] = lane
+        dealt[lane].append(number)
+        loads[lane] += step.single or 0.0
+    return dealt
+
+
+def _balanced(steps: Sequence[Step], dealt: list[list[int]]) -> list[list[int]]:
+    """The lanes without the last steps of whichever is the longest, as many as it is best to leave for later."""
+    best, found = _gain(steps, dealt), [list(lane) for lane in dealt]
+    while sum(map(bool, dealt)) > 1:
+        max(dealt, key=lambda lane: _load(steps, lane)).pop()
+        if (gain := _gain(steps, dealt)) > best:
+            best, found = gain, [list(lane) for lane in dealt]
+    return [lane for lane in found if lane]
+
+
+def _gain(steps: Sequence[Step], stage: Sequence[Sequence[int]]) -> float:
+    split = sum(steps[number].split for lane in stage for number in lane)
+    return split - max((_load(steps, lane) for lane in stage), default=0.0) - _STAGE_SECONDS

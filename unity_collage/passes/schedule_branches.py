@@ -1,0 +1,132 @@
+"""ScheduleBranches: independent branches side by side, where that beats splitting each kernel between all cores.
+
+Reads    ``main`` as FuseRemaining leaves it: one dataflow block of calls of kernels.
+Writes   a kernel for each stage of branches that run side by side, which calls theirs; the order of the bindings;
+         ``branches`` in ``collage.plan``.
+Keeps    every kernel; programs that cannot be run here and now, and those in which nothing is gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm_ffi import structural_hash
+
+from .. import runtime
+from ..annotations import PLAN
+from ..branches import Calls, staged
+from ..branches.trial import LEAST_GAIN, Tried, tried
+from ..cost.measured import MeasuredCost
+from ..cost.workload import CostModel
+from ..errors import CollageError
+from ..rules.base import why_not_static
+from ..target import current_target
+
+
+_LOST_TO_SPLITTING = 1.2e-6
+"""Seconds, about: 572 kernels of NASNet of less than 20 us take 0.69 ms more on two cores than half of what they take on
+one."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A cost model of this machine that keeps what else was measured here."""
+
+    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
+        """What is known under ``name``, else what ``measure`` finds: plain data, kept. None if nothing may be
+        measured."""
+        ...
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ScheduleBranches")
+@dataclass(frozen=True)
+class ScheduleBranches:
+    """Put independent branches on a core each, as far as the running program gets faster by it.
+
+    The program runs, in a process of its own, with a clock between its kernels: on one thread and on all. Branches
+    whose kernels lose much by being split are put into stages, and each stage that is not faster in the program
+    than its kernels were is dissolved again. What came of it is kept with the prices, so that it is measured once
+    for each program.
+
+    Cost models that are not :class:`Remembering`, formulas and other machines for instance, leave programs as they are.
+    """
+
+    model: CostModel = field(default_factory=MeasuredCost)
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        threads, target = runtime.num_threads(), current_target()
+        if not isinstance(self.model, Remembering) or threads < 2 or not _is_runnable(mod):
+            return mod
+        calls = Calls.of(mod)
+        if isinstance(calls, str) or not _may_gain(calls):
+            return mod
+        try:
+            found = self.model.remembered(_named(mod), lambda: asdict(tried(mod, calls, target, threads)))
+        except CollageError as error:  # it may be possible next time
+            return _noted(mod, {}, f"no branches side by side: {error}")
+        if found is None:
+            return mod
+        outcome = _decoded(found)
+        stages = [stage for stage in outcome.stages if len(stage) > 1]
+        if not stages:
+            return _noted(mod, {}, "no two branches are faster side by side than split between all threads")
+        figures = {
+            "stages": len(stages),
+            "kernels": sum(len(lane) for stage in stages for lane in stage),
+            "split_seconds": outcome.split,
+            "seconds": outcome.side_by_side,
+        }
+        remark = (
+            f"{figures['kernels']} kernels run side by side in {len(stages)} stages: the program's kernels take "
+            f"{outcome.side_by_side * 1e3:.3g} ms in place of {outcome.split * 1e3:.3g} ms"
+        )
+        return _noted(staged(mod, calls, outcome.stages), figures, remark)
+
+
+def _named(mod: IRModule) -> str:
+    """Under which name the outcome for a program is kept: it hangs on its kernels and their order alone."""
+    functions = {
+        gvar: relax.Function(func.params, func.body, func.ret_ty, func.is_pure)
+        if isinstance(func, relax.Function)
+        else func
+        for gvar, func in mod.functions_items()
+    }
+    return f"branches {structural_hash(IRModule(functions)) % (1 << 64):016x}"
+
+
+def _may_gain(calls: Calls) -> bool:
+    """Whether a trial, which builds the program twice more, can bring anything."""
+    kernels = len(calls.branching())
+    planned = PLAN.read(calls.func)["seconds"] if PLAN.on(calls.func) else 0.0
+    return kernels > 1 and kernels * _LOST_TO_SPLITTING >= LEAST_GAIN * planned
+
+
+def _is_runnable(mod: IRModule) -> bool:
+    """Whether ``main`` has inputs that can be made up."""
+    if not any(gvar.name_hint == "main" for gvar in mod.get_global_vars()):
+        return False
+    main = mod["main"]
+    return isinstance(main, relax.Function) and all(why_not_static(param) is None for param in main.params)
+
+
+def _decoded(found: dict[str, Any]) -> Tried:
+    stages = tuple(
+        tuple(tuple(int(number) for number in lane) for lane in stage) for stage in found["stages"]
+    )
+    return Tried(stages, float(found["split"]), float(found["side_by_side"]))
+
+
+def _noted(mod: IRModule, figures: Mapping[str, float], remark: str) -> IRModule:
+    """``mod`` with what was done, or why nothing, in the plan of ``main``."""
+    main = mod["main"]
+    if not PLAN.on(main):
+        return mod
+    plan = PLAN.read(main)
+    plan = {**plan, "remarks": [*plan["remarks"], remark], **({"branches": dict(figures)} if figures else {})}
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): PLAN.write(main, plan)}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
