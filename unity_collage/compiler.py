@@ -28,6 +28,7 @@ from .frontend import Model, import_model
 from .passes.annotate_candidates import WINOGRAD
 from .passes.pipeline import FLOAT32, annotating, collage, pricing
 from .passes.plan import EMPTY_PLAN
+from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
 from .program import Program
 from .refine import Refinement, refined
@@ -117,7 +118,10 @@ def compile(
         priced = passes(imported)
         searched = SearchPartition(explain=True)(priced) if explain else None
         best = refined(priced, imported, inputs, priority, scope, refine, tell, **_kept_by(costs))
-    program = _program(best.executable, names, imported, best.mod, {"refinement": best.report})
+        final = ScheduleBranches(costs)(best.mod)
+        is_staged = "branches" in plans(final).get("main", {})
+        executable = build(final, scope) if is_staged else best.executable
+    program = _program(executable, names, imported, final, {"refinement": best.report})
     if searched is not None:
         program.explanation = explained(searched)
     return program

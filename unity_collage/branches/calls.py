@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class Calls:
     kernels: tuple[int, ...]
     """The bindings that call kernels, by number."""
     movable: frozenset[int]
-    """Kernels that another kernel can call: TVM's, of tensors of constant shapes, with one result."""
+    """Kernels that another kernel can call: TVM's, of plain tensors, with one result."""
 
     @classmethod
     def of(cls, mod: IRModule, name: str = "main") -> Calls | str:
@@ -110,16 +110,11 @@ def _is_movable(mod: IRModule, binding: Any) -> bool:
     ):
         return False
     values = [*call.args[1].fields, binding.var]
-    return isinstance(mod[call.args[0]], tirx.PrimFunc) and all(_is_static(value.ty) for value in values)
+    return isinstance(mod[call.args[0]], tirx.PrimFunc) and all(_is_plain(value.ty) for value in values)
 
 
-def _is_static(ty: Any) -> bool:
-    return isinstance(ty, relax.TensorType) and all(_extents(ty))
-
-
-def _extents(ty: relax.TensorType) -> Iterator[bool]:
-    if ty.shape is None:
-        yield False
-        return
-    for extent in ty.shape:
-        yield isinstance(extent, tirx.IntImm)
+def _is_plain(ty: Any) -> bool:
+    """Whether it is a tensor of constant shape, of a type that TVM passes on as such: small floats become integers."""
+    if not isinstance(ty, relax.TensorType) or ty.shape is None or "float8" in str(ty.dtype):
+        return False
+    return str(ty.dtype) != "bfloat16" and all(isinstance(extent, tirx.IntImm) for extent in ty.shape)

@@ -176,11 +176,12 @@ class MeasuredCost:
     def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
         """What is known under ``name`` of this machine, else what ``measure`` finds: plain data, and kept.
 
-        None where it is not known and may not be measured: the database is locked, or the budget is spent.
+        None where it is not known and may not be measured: the database is locked, or there is a budget, which this
+        could exceed by any time.
         """
         database, fingerprint = self._opened(), self._circumstances().fingerprint("tvm")
         known = database.fact(name, fingerprint)
-        if known is None and not self.locked and not self.is_budget_spent():
+        if known is None and not self.locked and self.budget_seconds is None:
             self.progress(0, 1, "branches side by side")
             known = measure()
             self.progress(1, 1, "")

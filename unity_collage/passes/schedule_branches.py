@@ -27,10 +27,9 @@ from ..errors import CollageError
 from ..rules.base import why_not_static
 from ..target import current_target
 
-
 _LOST_TO_SPLITTING = 1.2e-6
-"""Seconds, about: 572 kernels of NASNet of less than 20 us take 0.69 ms more on two cores than half of what they take on
-one."""
+"""Seconds, about: NASNet's 572 kernels of less than 20 us take 0.69 ms more on two cores than half of what they take
+on one."""
 
 
 @runtime_checkable
