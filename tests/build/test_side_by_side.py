@@ -154,6 +154,17 @@ def test_a_program_that_is_more_than_kernels_keeps_its_order() -> None:
     assert Calls.of(builder.get()) == "its kernels may have effects"
 
 
+def test_an_operator_that_nobody_has_made_a_kernel_of_is_named() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = builder.emit_output(R.nn.relu(x))
+        builder.emit_func_output(value)
+
+    assert Calls.of(builder.get()) == "gv is neither a kernel nor a view"
+
+
 def test_a_cost_model_that_runs_nothing_leaves_the_program_alone() -> None:
     mod = final(branches())
     with uc.host_target():

@@ -42,7 +42,7 @@ class Calls:
         bindings = tuple(block.bindings)
         unknown = next((binding for binding in bindings if not _is_known(binding)), None)
         if unknown is not None:
-            return f"{unknown.var.name_hint} is neither a kernel nor a view"
+            return f"{unknown.var.name} is neither a kernel nor a view"
         numbers = {binding.var: number for number, binding in enumerate(bindings)}
         return cls(
             func,

@@ -62,7 +62,9 @@ class ScheduleBranches:
         if not isinstance(self.model, Remembering) or threads < 2 or not _is_runnable(mod):
             return mod
         calls = Calls.of(mod)
-        if isinstance(calls, str) or not _may_gain(calls):
+        if isinstance(calls, str):
+            return _noted(mod, {}, f"no branches side by side: {calls}")
+        if not _may_gain(calls):
             return mod
         try:
             found = self.model.remembered(_named(mod), lambda: asdict(tried(mod, calls, target, threads)))

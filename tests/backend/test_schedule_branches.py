@@ -1,0 +1,179 @@
+"""ScheduleBranches: what the running program says is kept, and decides."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage.branches import Calls, Stage, Step
+from unity_collage.branches import trial as trials
+from unity_collage.branches.trial import Tried, tried
+from unity_collage.errors import CollageError
+from unity_collage.passes import schedule_branches
+
+SHAPE = (1, 14, 14, 32)
+CHAIN = 3
+
+
+def cell() -> IRModule:
+    """Two chains of small convolutions and their sum, as in the cells of NASNet."""
+    numbers = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            ends: list[relax.Expr] = []
+            for size in (3, 5):
+                value: relax.Expr = x
+                for _ in range(CHAIN):
+                    weights = numbers.standard_normal((32, 1, size, size), dtype=np.float32)
+                    convolution = R.nn.conv2d(
+                        value,
+                        relax.const(weights),
+                        padding=(size // 2, size // 2),
+                        groups=32,
+                        data_layout="NHWC",
+                    )
+                    value = builder.emit(R.tanh(builder.emit(convolution)))
+                ends.append(value)
+            result = builder.emit_output(R.add(*ends))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def compiled(database: Path, **options: Any) -> uc.Program:
+    return uc.compile(cell(), database=database, backends=["tvm"], **options)
+
+
+def numbers_of(program: uc.Program) -> np.ndarray:
+    return program(np.random.default_rng(1).standard_normal(SHAPE, dtype=np.float32)).numpy()
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A folder with a database of all prices, but of nothing side by side, and what the program computes."""
+    folder = tmp_path_factory.mktemp("prices")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule_branches, "tried", _failing)
+        return folder, numbers_of(compiled(folder / "costs.sqlite"))
+
+
+@pytest.fixture
+def database(priced: tuple[Path, np.ndarray], tmp_path: Path) -> Path:
+    """A copy that the test may write to."""
+    return Path(shutil.copytree(priced[0], tmp_path / "prices")) / "costs.sqlite"
+
+
+@pytest.fixture
+def expected(priced: tuple[Path, np.ndarray]) -> np.ndarray:
+    return priced[1]
+
+
+def _never(*_: object) -> Tried:
+    raise AssertionError("there was no need to measure")
+
+
+def _failing(*_: object) -> Tried:
+    raise CollageError("the process crashed: SIGSEGV")
+
+
+def _chains(calls: Calls) -> tuple[Stage, ...]:
+    """Two lanes, and what joins them."""
+    *inside, last = range(len(calls.bindings))
+    lanes: tuple[list[int], list[int]] = ([], [])
+    for number in inside:
+        lane = next((lane for lane in lanes if calls.sources[number] & set(lane)), lanes[bool(lanes[0])])
+        lane.append(number)
+    return (tuple(map(tuple, lanes)), ((last,),))
+
+
+def test_a_real_trial_names_an_order_of_all_steps_or_leaves_the_program(
+    database: Path, expected: np.ndarray
+) -> None:
+    tries: list[Tried] = []
+
+    def spy(*args: Any) -> Tried:
+        tries.append(tried(*args))
+        return tries[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule_branches, "tried", spy)
+        program = compiled(database)
+
+    (outcome,) = tries
+    np.testing.assert_array_equal(numbers_of(program), expected)
+    steps = [number for stage in outcome.stages for lane in stage for number in lane]
+    assert sorted(steps) == list(range(len(steps)))
+    assert ("branches" in program.plan["main"]) == bool(outcome.stages)
+    if outcome.stages:
+        assert outcome.side_by_side < outcome.split
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_what_was_found_is_used_without_another_trial(
+    database: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch, locked: bool
+) -> None:
+    found = lambda mod, calls, *_: Tried(_chains(calls), split=2e-3, side_by_side=1e-3)  # noqa: E731
+    monkeypatch.setattr(schedule_branches, "tried", found)
+    first = compiled(database)
+    monkeypatch.setattr(schedule_branches, "tried", _never)
+    again = compiled(database, locked=locked)
+
+    for program in (first, again):
+        figures = program.plan["main"]["branches"]
+        assert figures["stages"] == 1 and figures["seconds"] == 1e-3
+        assert "side by side in 1 stages" in program.plan["main"]["remarks"][-1]
+        np.testing.assert_array_equal(numbers_of(program), expected)
+
+
+def test_a_locked_database_without_a_trial_leaves_the_program(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_branches, "tried", _never)
+
+    assert "branches" not in compiled(database, locked=True).plan["main"]
+
+
+def test_with_a_budget_nothing_is_tried(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_branches, "tried", _never)
+
+    assert "branches" not in compiled(database, budget_seconds=60.0).plan["main"]
+
+
+def test_a_trial_that_fails_says_why_and_is_made_again(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_branches, "tried", _failing)
+    program = compiled(database)
+    assert program.plan["main"]["remarks"][-1] == "no branches side by side: the process crashed: SIGSEGV"
+
+    monkeypatch.setattr(schedule_branches, "tried", lambda *_: Tried())
+    remark = compiled(database).plan["main"]["remarks"][-1]
+    assert remark == "no two branches are faster side by side than split between all threads"
+
+
+def test_stages_that_compute_something_else_are_refused(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kernel would that keeps something between its calls."""
+    monkeypatch.setattr(trials, "stages_of", lambda steps, _: _first_of_each(steps))
+    monkeypatch.setattr(trials.Contest, "error", lambda *_: 0.5)
+
+    remark = compiled(database).plan["main"]["remarks"][-1]
+
+    assert remark == "no branches side by side: branches side by side compute something else: 0.5"
+
+
+def _first_of_each(steps: list[Step]) -> list[Stage]:
+    """A stage of the first kernel of each chain."""
+    first, second = (number for number, step in enumerate(steps) if not step.sources)
+    rest = [number for number in range(len(steps)) if number not in (first, second)]
+    return [((first,), (second,)), *(((number,),) for number in rest)]
