@@ -112,6 +112,28 @@ def test_plain_relax_build_takes_it_and_so_does_the_parser() -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_stage_of_one_input_is_no_reshape() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            pooled = [
+                builder.emit(R.nn.avg_pool2d(x, (k, k), (1, 1), (k // 2, k // 2), layout="NHWC"))
+                for k in (3, 5)
+            ]
+            result = builder.emit_output(R.concat(pooled, 3))
+        builder.emit_func_output(relax.Tuple([result]))
+    mod = final(builder.get())
+    calls = calls_of(mod)
+    value = NUMBERS.standard_normal(SHAPE).astype("float32")
+
+    (expected,), (found,) = (
+        run(build(each, uc.host_target()), value) for each in (mod, staged(mod, calls, stages_in(calls)))
+    )
+
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_only_the_stage_reads_lies_in_its_scratch() -> None:
     mod = final(branches())
     calls = calls_of(mod)

@@ -17,13 +17,14 @@ from tvm.relax.expr import _update_type
 from tvm.tirx.stmt import Stmt
 
 from ..backends.native.program import item_size
+from ..schedule.build import with_buffers
 from .calls import Calls
 from .scratch import Scratch
 from .stages import Lane, Stage
 
 _PREFIX = "stage_"
 _OPAQUE = 8
-_ATTRS = {"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True}
+_ATTRS = {"op_pattern": _OPAQUE, "s_tir": True, "tirx.is_scheduled": True, "tirx.noalias": True}
 
 
 def staged(mod: IRModule, calls: Calls, stages: Sequence[Stage], name: str = "main") -> IRModule:
@@ -97,9 +98,11 @@ def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
                 taken.append(_buffer(value, f"input_{len(taken)}"))
                 place[value] = taken[-1].data
     lane = tirx.Var("lane", "int32")
-    body = _choice(lane, [_in_order(calls, lane_steps, place) for lane_steps in stage])
-    loop = tirx.For(lane, 0, len(stage), tirx.ForKind.PARALLEL, body)
-    func: Any = tirx.PrimFunc([*taken, *buffers, *([memory] if scratch.nbytes else [])], loop)
+    turn = _choice(lane, [_in_order(calls, lane_steps, place) for lane_steps in stage])
+    loop = tirx.For(lane, 0, len(stage), tirx.ForKind.PARALLEL, turn)
+    # TVM looks for reshapes in the root block of whatever has one input.
+    body = with_buffers([], loop, "root")
+    func: Any = tirx.PrimFunc([*taken, *buffers, *([memory] if scratch.nbytes else [])], body)
     func = func.with_attr(_ATTRS)
     gvar = ir.GlobalVar(name)
     _update_type(gvar, func.ty)

@@ -1,9 +1,9 @@
 """Stages: which kernels run side by side, by what they take on one core and on all.
 
 Stages of parallel groups are those of the Inter-Operator Scheduler (Ding et al., "IOS: Inter-Operator Scheduler for CNN
-Acceleration", MLSys 2021). IOS finds the best ones by dynamic programming, exponential in the width of a graph, and times
-each group that it looks at. Ours are made one after the other by list scheduling (Graham, "Bounds on Multiprocessing Timing
-Anomalies", 1969) with hill climbing, from two times of each kernel.
+Acceleration", MLSys 2021). IOS finds the best ones by dynamic programming, exponential in the width of a graph, and
+times each group that it looks at. Ours are made one after the other by list scheduling (Graham, "Bounds on
+Multiprocessing Timing Anomalies", 1969) with hill climbing, from two times of each kernel.
 """
 
 from __future__ import annotations

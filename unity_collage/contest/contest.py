@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,10 +31,11 @@ class Contest:
         hello = {"threads": threads, "inputs": str(stored)}
         self._child = Child(("-m", "unity_collage.contest.worker"), hello, timeout_seconds)
         self._paths: dict[str, Path] = {}
+        self._numbers = count()
 
     def enter(self, name: str, executable: relax.VMExecutable) -> str | None:
         """Load a program; the reason if it cannot be loaded or run."""
-        path = Path(self._folder.name) / f"{len(self._paths)}.so"
+        path = Path(self._folder.name) / f"{next(self._numbers)}.so"
         library_file.export(executable, path)
         return self._load(name, path)
 
