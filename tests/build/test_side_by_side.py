@@ -112,6 +112,29 @@ def test_plain_relax_build_takes_it_and_so_does_the_parser() -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_branching_are_kernels_that_have_others_beside_them() -> None:
+    calls = calls_of(final(branches()))
+    joins = {number for lane in stages_in(calls)[1:] for number in lane[0]}
+
+    assert calls.branching() == calls.movable - joins
+
+
+def test_a_chain_has_no_branches() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for _ in range(3):
+                value = builder.emit(R.nn.avg_pool2d(value, (3, 3), (1, 1), (1, 1), layout="NHWC"))
+            result = builder.emit_output(R.nn.softmax(value))
+        builder.emit_func_output(result)
+    calls = calls_of(final(builder.get()))
+
+    assert len(calls.movable) > 1
+    assert not calls.branching()
+
+
 def test_a_stage_of_one_input_is_no_reshape() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(SHAPE, "float32"))

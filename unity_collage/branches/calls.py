@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
+from ..index_set import EMPTY, IndexSet, index_set, members
 from ..schedule.stage import nodes
 from .stages import Stage
 
@@ -79,15 +82,15 @@ class Calls:
 
     def branching(self) -> frozenset[int]:
         """The movable kernels that do not wait for some other one, nor it for them, by number."""
-        before: list[frozenset[int]] = []
-        for sources in self.sources:
-            before.append(sources.union(*(before[source] for source in sources)))
-        found: set[int] = set()
-        for number in self.movable:
-            beside = {other for other in self.movable if other < number and other not in before[number]}
-            if beside:
-                found |= {number, *beside}
-        return frozenset(found)
+        movable = index_set(self.movable)
+        before: list[IndexSet] = []
+        found = EMPTY
+        for number, sources in enumerate(self.sources):
+            before.append(reduce(or_, (before[source] | 1 << source for source in sources), EMPTY))
+            beside = movable & ((1 << number) - 1) & ~before[number]
+            if number in self.movable and beside:
+                found |= beside | 1 << number
+        return frozenset(members(found))
 
 
 def _is_known(binding: Any) -> bool:

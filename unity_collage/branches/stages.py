@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 _STAGE_SECONDS = 0.5e-6
@@ -19,6 +20,9 @@ _LEAST_GAIN = 1e-6
 _CUTS = (1.0, 0.95, 0.8)
 """Kernels beyond these quantiles of the time on one core are left out of all stages: one that is much longer than the
 others leaves its lane's neighbours idle. The best of the three is taken."""
+
+_WINDOW = 256
+"""Steps, in the order of the program, that a stage is made of: what is further away waits for them as a rule."""
 
 Lane = tuple[int, ...]
 """Steps by number, one after the other."""
@@ -65,14 +69,17 @@ def _load(steps: Sequence[Step], lane: Sequence[int]) -> float:
 def _staged(steps: Sequence[Step], lanes: int, limit: float) -> list[Stage]:
     """Stages of kernels that take ``limit`` on one core at most; each step as early as it can be."""
     found: list[Stage] = []
+    done: set[int] = set()
     left = list(range(len(steps)))
     while left:
-        done = {number for stage in found for lane in stage for number in lane}
         # What cannot be in a stage comes first: others may wait for it.
-        number = next((n for n in left if steps[n].sources <= done and not _fits(steps[n], limit)), None)
+        number = next(
+            (n for n in left[:_WINDOW] if steps[n].sources <= done and not _fits(steps[n], limit)), None
+        )
         stage = _next_stage(steps, left, lanes, limit) if number is None else ((number,),)
         found.append(stage)
         taken = {number for lane in stage for number in lane}
+        done |= taken
         left = [number for number in left if number not in taken]
     return found
 
@@ -92,11 +99,11 @@ def _next_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: f
 
 def _best_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> list[list[int]]:
     """By hill climbing over the lanes of those steps that wait for nothing: with them goes what follows them."""
-    waiting = set(left)
+    waiting, left = set(left), left[:_WINDOW]
     roots = {n: -1 for n in left if _fits(steps[n], limit) and not steps[n].sources & waiting}
 
     def stage() -> list[list[int]]:
-        return _balanced(steps, _dealt(steps, left, lanes, limit, roots))
+        return _balanced(steps, _dealt(steps, left, waiting, lanes, limit, roots))
 
     best = stage()
     climbing = True
@@ -114,13 +121,17 @@ def _best_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: f
 
 
 def _dealt(
-    steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float, roots: Mapping[int, int]
+    steps: Sequence[Step],
+    left: Sequence[int],
+    waiting: AbstractSet[int],
+    lanes: int,
+    limit: float,
+    roots: Mapping[int, int],
 ) -> list[list[int]]:
-    """Everything that needs no other lane of this stage, in lanes.
+    """Of ``left`` what needs no other lane of this stage, in lanes; ``waiting`` is all that has not run yet.
 
     ``roots`` have theirs, or -1: the one with the least to do.
     """
-    waiting = set(left)
     dealt: list[list[int]] = [[] for _ in range(lanes)]
     loads = [0.0] * lanes
     lane_of: dict[int, int] = {}
