@@ -42,7 +42,8 @@ def main() -> None:
     logging.disable(logging.INFO)
     with uc.host_target() as target, tempfile.TemporaryDirectory() as folder:
         mod = Layer
-        for step in [*passes.collage(backends=["tvm"]).passes[:-1], passes.FuseRemaining(schedule=False)]:
+        *before, _fuse, _branches = passes.collage(backends=["tvm"]).passes
+        for step in [*before, passes.FuseRemaining(schedule=False)]:
             mod = step(mod)
         with tune(mod, target, folder):
             mod = relax.transform.MetaScheduleApplyDatabase()(mod)

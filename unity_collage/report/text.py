@@ -124,8 +124,14 @@ def plus_minus(seconds: float, low: float, high: float) -> str:
 
 
 def _remarks(plan: Mapping[str, Any]) -> list[RenderableType]:
-    """What a reader should know besides: ties, how far the plan is proved, candidates that could not be priced."""
+    """What a reader should know besides: ties, branches, how far the plan is proved, candidates without a price."""
     lines = _ties(plan)
+    if branches := plan.get("branches"):
+        now, before = duration(branches["seconds"]), duration(branches["split_seconds"])
+        stages = _count(branches["stages"], "stage")
+        lines.append(
+            f"{branches['kernels']} kernels side by side in {stages}: {now} in place of {before}, measured"
+        )
     if "certificate" in plan and not plan["proved"]:  # a plan that was given has no proof
         lines.append(f"not proved: a plan up to {float(plan['gap']):.1%} cheaper may exist")
     unpriced = plan["unpriced"]
