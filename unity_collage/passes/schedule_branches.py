@@ -48,9 +48,9 @@ class ScheduleBranches:
     """Put independent branches on a core each, as far as the running program gets faster by it.
 
     The program runs, in a process of its own, with a clock between its kernels: on one thread and on all. Branches
-    whose kernels lose much by being split are put into stages, and each stage that is not faster in the program
-    than its kernels were is dissolved again. What came of it is kept with the prices, so that it is measured once
-    for each program.
+    whose kernels lose much by being split are put into stages, and the program with them runs in turns with the one
+    without: stages that are slower are dissolved if they cost much, and the rest is kept if the program as a whole is
+    faster. What came of it is kept with the prices, so that it is measured once for each program.
 
     Cost models that are not :class:`Remembering`, formulas and other machines for instance, leave programs as they are.
     """
