@@ -102,6 +102,7 @@ def test_plain_relax_build_takes_it_and_so_does_the_parser() -> None:
     calls = calls_of(mod)
     program = staged(mod, calls, stages_in(calls))
     parsed = from_source(program.script(show_meta=True))
+    tvm.ir.assert_structural_equal(parsed, program)
     value = NUMBERS.standard_normal(SHAPE).astype("float32")
     target = uc.host_target()
 

@@ -83,7 +83,7 @@ def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
     scratch = Scratch.of(
         stage, calls.readers_within(stage), {number: _nbytes(var) for number, var in variables.items()}
     )
-    memory = tirx.decl_buffer([scratch.nbytes], "uint8", "scratch")
+    memory = _decl_buffer([scratch.nbytes], "uint8", "scratch")
     outputs = [variables[number] for number in steps if number not in scratch.offsets]
     buffers = [_buffer(var, f"output_{position}") for position, var in enumerate(outputs)]
     place: dict[Any, Any] = {var: buffer.data for var, buffer in zip(outputs, buffers, strict=True)}
@@ -137,7 +137,13 @@ def _choice(lane: tirx.Var, bodies: Sequence[Stmt]) -> Stmt:
 
 
 def _buffer(value: Any, name: str) -> Any:
-    return tirx.decl_buffer(_shape(value), str(value.ty.dtype), name)
+    return _decl_buffer(_shape(value), str(value.ty.dtype), name)
+
+
+def _decl_buffer(shape: Sequence[int], dtype: str, name: str) -> Any:
+    """In row-major order as functions with blocks say it: by no layout."""
+    row_major: Any = None
+    return tirx.decl_buffer(shape, dtype, name, layout=row_major)
 
 
 def _shape(value: Any) -> list[int]:
