@@ -23,8 +23,9 @@ from rich.table import Table
 import unity_collage as uc
 from unity_collage import bench
 from unity_collage.bench import OURS, Contestant
-from unity_collage.compiler import compile_with, cost_model
+from unity_collage.compiler import compile_with
 from unity_collage.cost.database import CostDatabase
+from unity_collage.cost.measured import MeasuredCost
 from unity_collage.testing import models
 
 SECONDS = 0.2
@@ -36,7 +37,7 @@ def row(name: str, database: CostDatabase, rounds: int, folder: Path) -> list[st
     model = networks.load(name)
     feeds = models.inputs(model)
     paths = {"split": folder / f"{name}.split.so", "side by side": folder / f"{name}.so"}
-    with cost_model(database) as costs:
+    with MeasuredCost(database) as costs:
         passes = uc.passes.collage(model=costs)
         without = tvm.transform.Sequential(list(passes.passes)[:-1], name="split")
         compile_with(without, model).save(paths["split"])
