@@ -15,7 +15,7 @@ from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
-from .transposed_as_products import TransposedAsProducts
+from .expand_transposed import ExpandTransposed
 
 __all__ = [
     "AnnotateCandidates",
@@ -31,7 +31,7 @@ __all__ = [
     "SearchPartition",
     "StackProducts",
     "ToPrecision",
-    "TransposedAsProducts",
+    "ExpandTransposed",
     "collage",
     "why_not_plan",
 ]

@@ -22,7 +22,7 @@ from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
-from .transposed_as_products import TransposedAsProducts
+from .expand_transposed import ExpandTransposed
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
@@ -90,7 +90,7 @@ def annotating(
     return [
         Prepare(),
         StackProducts(),
-        TransposedAsProducts(),
+        ExpandTransposed(),
         ChannelsLast(),
         *narrowing(precision),
         annotate,

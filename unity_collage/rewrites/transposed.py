@@ -1,109 +1,232 @@
-"""transposed: a transposed convolution whose windows do not overlap is a product, whose rows are then put in place.
+"""transposed: a transposed convolution is a product or convolutions, whose pixels are then put in place.
 
-Where the stride is the size of the window, each pixel makes a patch of its own, and nothing is summed between windows.
-What follows element by element is computed before the rows are put in place, where it is part of the product's kernel.
+A pixel of the result belongs to a phase: its place modulo the strides. The pixels of one phase are a convolution of the
+image by some taps of the window in reverse (Shi et al., "Is the deconvolution layer the same as a convolutional
+layer?", 2016); by one tap where windows do not overlap, which is a product. Where they do, either each phase is a
+convolution, or all phases are one with as many times the channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
 
-from tvm import relax
+import numpy as np
 
 from .constants import constant
+from .placing import Place, placed
 from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, static_shape
-from .views import permutation
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, static_shape
 from .windows import spatial_axes, window
 
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
-_POINTWISE = (
-    "relax.clip",
-    "relax.nn.gelu",
-    "relax.nn.gelu_tanh",
-    "relax.nn.leakyrelu",
-    "relax.nn.relu",
-    "relax.nn.silu",
-    "relax.sigmoid",
-    "relax.tanh",
-)
+_LAYOUTS = ("NCW", "NCHW", "NCDHW")
+_CHANNELS_LAST = (("NWC", "WIO"), ("NHWC", "HWIO"), ("NDHWC", "DHWIO"))
+
+_LANES = 16
+"""Output channels are computed so many at a time."""
+_KERNEL = 250_000
+"""Multiplications that take as long as one kernel more, about: 1 us."""
 
 
-def _as_product(call: Expr, scope: Scope) -> Expr | None:
-    """conv2d_transpose(x, w, strides=(kh, kw)) with windows of (kh, kw) -> a product, permuted and reshaped.
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The taps that make one phase along an axis, and the padding of the image for them, which may be negative."""
 
-    x (N, C, H, W) as (1, 1, N, H, W, C) times w (C, O, kh, kw) as (kh, kw, 1, 1, C, O) is (kh, kw, N, H, W, O);
-    that as (N, H, kh, W, kw, O) is (N, H kh, W kw, O).
-    """
-    shape, weights = static_shape(call.args[0]), scope.array(call.args[1])
-    if shape is None or weights is None or why_not_product(call) is not None:
+    taps: slice
+    count: int
+    before: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A spatial axis of a transposed convolution."""
+
+    size: int
+    """Pixels of the image."""
+    taps: int
+    """Of the window."""
+    stride: int
+    before: int
+    """Pixels that are cut off in front of the result."""
+    extent: int
+    """Pixels of the result."""
+
+    @property
+    def overlap(self) -> int:
+        """How many windows add to a pixel of the result, at most."""
+        return ceil(self.taps / self.stride)
+
+    @property
+    def reach(self) -> int:
+        """How many pixels of each phase windows add to."""
+        return self.size + self.overlap - 1
+
+    @property
+    def rows(self) -> int:
+        """How many pixels of a phase the result has, at most."""
+        return ceil(self.extent / self.stride)
+
+    def window(self, phase: int) -> _Window:
+        """What makes the pixels ``phase``, ``phase + stride``, ... of the result."""
+        shift, first = divmod(phase + self.before, self.stride)
+        count = len(range(first, self.taps, self.stride))
+        before = count - 1 - shift
+        return _Window(
+            slice(first, None, self.stride), count, before, self.rows + count - 1 - self.size - before
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Transposed:
+    """A transposed convolution of the image ``pixels`` (N, H, W, C) by ``taps`` (kh, kw, C, O)."""
+
+    pixels: Expr
+    images: int
+    taps: np.ndarray
+    axes: tuple[_Axis, ...]
+
+    @classmethod
+    def of(cls, call: Call, weights: np.ndarray) -> _Transposed:
+        kernel, spatial = str(call.attrs.kernel_layout), call.ty.ndim - 2
+        order = [*(spatial_axes(kernel) or []), kernel.index("I"), kernel.index("O")]
+        pixels = op.permute_dims(call.args[0], [0, *range(2, spatial + 2), 1])
+        return cls(pixels, int(call.ty.shape.values[0]), weights.transpose(order), _axes(call))
+
+    def expanded(self) -> Expr:
+        """(N, O, H', W'), by the way that takes the fewest multiplications."""
+        if all(axis.overlap == 1 for axis in self.axes):
+            return self._product()
+        apart = self._apart_cost()
+        return self._apart() if apart is not None and apart < self._stacked_cost() else self._stacked()
+
+    def _product(self) -> Expr:
+        """x (1, 1, N, H, W, C) times w (kh, kw, 1, 1, C, O): (kh, kw, N, H, W, O)."""
+        spatial, taps = len(self.axes), self._whole()
+        units, sizes = [1] * spatial, [axis.size for axis in self.axes]
+        rows = op.reshape(self.pixels, [*units, self.images, *sizes, taps.shape[-2]])
+        weights = taps.reshape([*taps.shape[:spatial], *units, *taps.shape[spatial:]])
+        # Batches in front: the kernel of a product writes its rows where they belong.
+        order = [spatial, *(i for axis in range(spatial) for i in (spatial + 1 + axis, axis)), 2 * spatial + 1]
+        return placed(
+            op.matmul(rows, constant(weights)), order, self.images, taps.shape[-1], self._places("size")
+        )
+
+    def _stacked(self) -> Expr:
+        """One convolution that makes all phases of a pixel beside each other: (N, H, W, kh kw O)."""
+        spatial, taps = len(self.axes), self._whole()
+        split = [extent for axis in self.axes for extent in (axis.overlap, axis.stride)]
+        order = [*range(0, 2 * spatial, 2), 2 * spatial, *range(1, 2 * spatial, 2), 2 * spatial + 1]
+        overlap = [axis.overlap for axis in self.axes]
+        weights = taps.reshape([*split, *taps.shape[-2:]]).transpose(order)
+        padding = [windows - 1 for windows in overlap]
+        image = _convolution(self.pixels, weights.reshape([*overlap, taps.shape[-2], -1]), padding, padding)
+        return self._side_by_side(image, self._places("reach"))
+
+    def _apart(self) -> Expr:
+        """A convolution (N, H, W, O) for each phase."""
+        parts = []
+        for windows in self._phases():
+            taps = self.taps[tuple(axis.taps for axis in windows)]
+            before, behind = [axis.before for axis in windows], [axis.behind for axis in windows]
+            parts.append(_convolution(self.pixels, taps, before, behind))
+        if len(parts) == 1:
+            return op.permute_dims(parts[0], [0, len(self.axes) + 1, *range(1, len(self.axes) + 1)])
+        image = op.concat(parts, axis=len(self.axes) + 1)
+        return self._side_by_side(image, [Place(a.rows, a.stride, 0, a.extent) for a in self.axes])
+
+    def _side_by_side(self, image: Expr, places: Sequence[Place]) -> Expr:
+        """What is (N, H, W, kh kw O) put in place."""
+        spatial, units = len(places), self.taps.shape[-1]
+        counts, strides = [place.count for place in places], [place.stride for place in places]
+        patches = op.reshape(image, [self.images, *counts, *strides, units])
+        order = [0, *(i for axis in range(1, spatial + 1) for i in (axis, axis + spatial)), 2 * spatial + 1]
+        return placed(patches, order, self.images, units, places)
+
+    def _places(self, count: str) -> list[Place]:
+        return [Place(getattr(axis, count), axis.stride, axis.before, axis.extent) for axis in self.axes]
+
+    def _whole(self) -> np.ndarray:
+        """The taps with zeros up to a multiple of the strides."""
+        missing = [(0, axis.overlap * axis.stride - axis.taps) for axis in self.axes]
+        return np.pad(self.taps, [*missing, (0, 0), (0, 0)])
+
+    def _phases(self) -> Iterator[list[_Window]]:
+        for phase in itertools.product(*(range(axis.stride) for axis in self.axes)):
+            yield [axis.window(number) for axis, number in zip(self.axes, phase, strict=True)]
+
+    def _stacked_cost(self) -> int:
+        """Multiplications, more than are needed: at the edges, and by the zeros."""
+        channels, units = self.taps.shape[-2:]
+        phases = prod(axis.stride for axis in self.axes)
+        return prod(axis.reach * axis.overlap for axis in self.axes) * channels * _filled(phases * units)
+
+    def _apart_cost(self) -> int | None:
+        """Multiplications, and what the kernels cost; None where a phase has no tap or reads a part of the image."""
+        channels, units = self.taps.shape[-2:]
+        phases = list(self._phases())
+        if any(min(axis.count - 1, axis.before, axis.behind) < 0 for windows in phases for axis in windows):
+            return None
+        taps = sum(prod(axis.count for axis in windows) for windows in phases)
+        rows = prod(axis.rows for axis in self.axes)
+        return rows * taps * channels * _filled(units) + (len(phases) - 1) * _KERNEL
+
+
+def _expanded(call: Expr, scope: Scope) -> Expr | None:
+    """conv2d_transpose(x, w) -> a product or convolutions, whose pixels are put in place."""
+    weights = scope.array(call.args[1])
+    if weights is None or why_not_expanded(call) is not None:
         return None
-    kernel, spatial = str(call.attrs.kernel_layout), len(shape) - 2
-    taps = weights.transpose([*(spatial_axes(kernel) or []), kernel.index("I"), kernel.index("O")])
-    sizes, units = taps.shape[:spatial], [1] * spatial
-    pixels = op.permute_dims(call.args[0], [0, *range(2, spatial + 2), 1])
-    rows = op.reshape(pixels, [*units, shape[0], *shape[2:], shape[1]])
-    product = op.matmul(rows, constant(taps.reshape([*sizes, *units, *taps.shape[spatial:]])))
-    extents = [size * step for size, step in zip(shape[2:], sizes, strict=True)]
-    return _placed(product, [shape[0], *extents, taps.shape[-1]])
+    return _Transposed.of(call, weights).expanded()
 
 
-def why_not_product(call: Call) -> str | None:
-    """Why a transposed convolution is not a product, or None."""
+def why_not_expanded(call: Call) -> str | None:
+    """Why a transposed convolution stays as it is, or None."""
     attrs = call.attrs
+    if static_shape(call.args[0]) is None or static_shape(call) is None:
+        return "its shape is not known"
     if not is_float(call) or dtype_of(call) != dtype_of(call.args[0]):
         return f"it makes {dtype_of(call)} of {dtype_of(call.args[0])}"
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    if data not in ("NCW", "NCHW", "NCDHW") or str(attrs.out_layout or data) != data or not kernel.isalpha():
+    if data not in _LAYOUTS or str(attrs.out_layout or data) != data or not kernel.isalpha():
         return f"its layouts are {data}, {kernel} and {attrs.out_layout}"
     if int(attrs.groups) != 1:
         return f"it has {attrs.groups} groups"
-    sizes = [int(call.args[1].ty.shape.values[axis]) for axis in spatial_axes(kernel) or []]
-    if sizes != window(call, "strides"):
-        return f"its windows of {sizes} overlap or leave gaps at strides of {window(call, 'strides')}"
-    if any(window(call, "padding")) or any(window(call, "output_padding")):
-        return "it is padded"
-    return "it is dilated" if any(step != 1 for step in window(call, "dilation")) else None
+    if any(step != 1 for step in window(call, "dilation")):
+        return "it is dilated"
+    if any(axis.before + axis.extent > axis.stride * axis.reach for axis in _axes(call)):
+        return "its result is larger than what its windows reach"
+    return None
 
 
-def _placed(product: Expr, image: Sequence[int]) -> Expr:
-    """A product (kh, kw, N, H, W, O) as the ``image`` (N, H kh, W kw, O), and that with the channels second."""
-    spatial = len(image) - 2
-    patches = op.permute_dims(product, _places(spatial))
-    return op.permute_dims(op.reshape(patches, image), [0, spatial + 1, *range(1, spatial + 1)])
+def _axes(call: Call) -> tuple[_Axis, ...]:
+    """The spatial axes. Windows of an image of one pixel do not overlap, whatever the stride."""
+    sizes, extents = (static_shape(tensor) or () for tensor in (call.args[0], call))
+    kernel = str(call.attrs.kernel_layout)
+    taps = [int(call.args[1].ty.shape.values[axis]) for axis in spatial_axes(kernel) or []]
+    found = zip(
+        sizes[2:], taps, window(call, "strides"), window(call, "padding"), extents[2:], strict=False
+    )
+    return tuple(
+        _Axis(size, count, max(count, before + extent) if size == 1 else stride, before, extent)
+        for size, count, stride, before, extent in found
+    )
 
 
-def _places(spatial: int) -> list[int]:
-    """The axes (kh, kw, N, H, W, O) as (N, H, kh, W, kw, O)."""
-    pairs = [axis for i in range(spatial) for axis in (spatial + 1 + i, i)]
-    return [spatial, *pairs, 2 * spatial + 1]
+def _convolution(pixels: Expr, taps: np.ndarray, before: Sequence[int], behind: Sequence[int]) -> Expr:
+    """Of an image (N, H, W, C) padded so, by ``taps`` (kh, kw, C, O) in reverse."""
+    spatial = taps.ndim - 2
+    data, kernel = _CHANNELS_LAST[spatial - 1]
+    make = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[spatial - 1]
+    weights = constant(np.ascontiguousarray(np.flip(taps, range(spatial))))
+    return make(pixels, weights, padding=[*before, *behind], data_layout=data, kernel_layout=kernel)
 
 
-def _before_placing(call: Expr, scope: Scope) -> Expr | None:
-    """A bias or an activation of a product whose rows were put in place -> the same before they are."""
-    image = scope.own_call(call.args[0], "relax.permute_dims")
-    patches = None if image is None else scope.own_call(image.args[0], "relax.reshape")
-    spread = None if patches is None else scope.own_call(patches.args[0], "relax.permute_dims")
-    shape = None if patches is None else static_shape(patches)
-    if spread is None or shape is None:
-        return None
-    spatial = len(shape) - 2
-    if spread.ty.ndim != 2 * spatial + 2 or permutation(spread) != _places(spatial):
-        return None
-    if permutation(image) != [0, spatial + 1, *range(1, spatial + 1)]:
-        return None
-    rest = list(call.args[1:])
-    if op_name(call) == "relax.add":
-        bias = scope.array(rest[0])
-        if (
-            bias is None
-            or bias.size != shape[-1]
-            or bias.shape[-1 - spatial :] != (shape[-1], *[1] * spatial)
-        ):
-            return None
-        rest = [constant(bias.reshape(-1))]
-    return _placed(relax.Call(call.op, [spread.args[0], *rest], call.attrs, call.ty_args), shape)
+def _filled(units: int) -> int:
+    return -(-units // _LANES) * _LANES
 
 
-TRANSPOSED_AS_PRODUCT = Rule("transposed_as_product", _TRANSPOSED, _as_product)
-BEFORE_PLACING = Rule("before_placing", ("relax.add", *_POINTWISE), _before_placing)
+EXPAND_TRANSPOSED = Rule("expand_transposed", _TRANSPOSED, _expanded)

@@ -1,0 +1,111 @@
+"""placing: the pixels of an image that were computed apart are put in place behind what is computed of each alone.
+
+There bias and activations are part of the kernel that makes the pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from .constants import constant
+from .rule import Rule
+from .scope import Call, Expr, Scope, op, op_name, static_shape
+from .views import permutation
+
+_POINTWISE = (
+    "relax.clip",
+    "relax.nn.gelu",
+    "relax.nn.gelu_tanh",
+    "relax.nn.leakyrelu",
+    "relax.nn.relu",
+    "relax.nn.silu",
+    "relax.sigmoid",
+    "relax.tanh",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An axis of an image whose pixels were computed in ``count`` patches of ``stride``."""
+
+    count: int
+    stride: int
+    before: int
+    """Pixels that are cut off in front."""
+    extent: int
+    """Pixels of the image."""
+
+
+def placed(patches: Expr, order: Sequence[int], images: int, units: int, places: Sequence[Place]) -> Expr:
+    """``patches`` in the ``order`` (N, H, kh, W, kw, O) as an image (N, O, H kh, W kw), cut to size."""
+    axes = list(range(1, len(places) + 1))
+    full = [place.count * place.stride for place in places]
+    image = op.reshape(op.permute_dims(patches, order), [images, *full, units])
+    if any(place.extent != extent for place, extent in zip(places, full, strict=True)):
+        begin = [place.before for place in places]
+        image = op.strided_slice(image, axes, begin, [place.before + place.extent for place in places])
+    return op.permute_dims(image, [0, len(places) + 1, *axes])
+
+
+def _before_placing(call: Expr, scope: Scope) -> Expr | None:
+    """A bias or an activation of an image that was put in place -> the same before it is."""
+    moves = _moves(call.args[0], scope)
+    if moves is None:
+        return None
+    parts = _parts(moves, scope)
+    rest = [_operands(call, scope, part) for part in parts]
+    if any(operands is None for operands in rest):
+        return None
+    computed: list[Expr] = [
+        relax.Call(call.op, [part, *(operands or [])], call.attrs, call.ty_args)
+        for part, operands in zip(parts, rest, strict=True)
+    ]
+    image = computed[0]
+    if op_name(moves[-1]) == "relax.concat":
+        image = op.concat(computed, axis=int(moves.pop().attrs.axis))
+    for move in reversed(moves):
+        image = relax.Call(move.op, [image, *move.args[1:]], move.attrs, move.ty_args)
+    return image
+
+
+def _moves(expr: Expr, scope: Scope) -> list[Call] | None:
+    """The calls, last first, that put an image in place: :func:`placed`, and what is behind its patches."""
+    image = scope.own_call(expr, "relax.permute_dims")
+    if image is None:
+        return None
+    moves, rank = [image], image.ty.ndim
+    if permutation(image) != [0, rank - 1, *range(1, rank - 1)]:
+        return None
+    for name in ("strided_slice", "reshape", "permute_dims", "reshape", "concat"):
+        move = scope.own_call(moves[-1].args[0], f"relax.{name}")
+        if move is None:
+            continue
+        if name == "permute_dims" and permutation(move)[-1] != move.ty.ndim - 1:
+            return None
+        moves.append(move)
+    return moves if any(op_name(move) == "relax.reshape" for move in moves) else None
+
+
+def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr]:
+    """What the first of the ``moves`` reads."""
+    source = moves[-1].args[0]
+    return list(scope.value(source).fields) if op_name(moves[-1]) == "relax.concat" else [source]
+
+
+def _operands(call: Call, scope: Scope, part: Expr) -> list[Expr] | None:
+    """What ``call``, of an image, reads besides ``part``, whose last axis is a number of pixels' channels."""
+    if op_name(call) != "relax.add":
+        return list(call.args[1:])
+    bias, shape, part_shape = scope.array(call.args[1]), static_shape(call), static_shape(part)
+    if bias is None or shape is None or part_shape is None or part_shape[-1] % shape[1]:
+        return None
+    if bias.size != shape[1] or bias.shape[1 - len(shape) :] != (shape[1], *[1] * (len(shape) - 2)):
+        return None
+    return [constant(np.tile(bias.reshape(-1), part_shape[-1] // shape[1]))]
+
+
+BEFORE_PLACING = Rule("before_placing", ("relax.add", *_POINTWISE), _before_placing)
