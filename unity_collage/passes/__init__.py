@@ -6,6 +6,7 @@ from .channels_last import ChannelsLast
 from .check_plan import why_not_plan
 from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
+from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
@@ -15,7 +16,6 @@ from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
-from .expand_transposed import ExpandTransposed
 
 __all__ = [
     "AnnotateCandidates",
@@ -23,6 +23,7 @@ __all__ = [
     "ChannelsLast",
     "ConfirmCosts",
     "EstimateCosts",
+    "ExpandTransposed",
     "FuseRemaining",
     "OfferLayouts",
     "OffloadBYOC",
@@ -31,7 +32,6 @@ __all__ = [
     "SearchPartition",
     "StackProducts",
     "ToPrecision",
-    "ExpandTransposed",
     "collage",
     "why_not_plan",
 ]

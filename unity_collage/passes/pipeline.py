@@ -14,6 +14,7 @@ from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast
 from .confirm_costs import ConfirmCosts
 from .estimate_costs import EstimateCosts
+from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
@@ -22,7 +23,6 @@ from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
-from .expand_transposed import ExpandTransposed
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}

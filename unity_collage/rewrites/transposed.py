@@ -110,7 +110,11 @@ class _Transposed:
         rows = op.reshape(self.pixels, [*units, self.images, *sizes, taps.shape[-2]])
         weights = taps.reshape([*taps.shape[:spatial], *units, *taps.shape[spatial:]])
         # Batches in front: the kernel of a product writes its rows where they belong.
-        order = [spatial, *(i for axis in range(spatial) for i in (spatial + 1 + axis, axis)), 2 * spatial + 1]
+        order = [
+            spatial,
+            *(i for axis in range(spatial) for i in (spatial + 1 + axis, axis)),
+            2 * spatial + 1,
+        ]
         return placed(
             op.matmul(rows, constant(weights)), order, self.images, taps.shape[-1], self._places("size")
         )
@@ -207,9 +211,7 @@ def _axes(call: Call) -> tuple[_Axis, ...]:
     sizes, extents = (static_shape(tensor) or () for tensor in (call.args[0], call))
     kernel = str(call.attrs.kernel_layout)
     taps = [int(call.args[1].ty.shape.values[axis]) for axis in spatial_axes(kernel) or []]
-    found = zip(
-        sizes[2:], taps, window(call, "strides"), window(call, "padding"), extents[2:], strict=False
-    )
+    found = zip(sizes[2:], taps, window(call, "strides"), window(call, "padding"), extents[2:], strict=False)
     return tuple(
         _Axis(size, count, max(count, before + extent) if size == 1 else stride, before, extent)
         for size, count, stride, before, extent in found
