@@ -13,6 +13,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from .errors import ModelError, first_line
 from .library_file import without_lines
 from .onnx_names import named
+from .onnx_recurrent import with_unrolled_cells
 
 Model = IRModule | onnx.ModelProto | str | Path
 
@@ -33,6 +34,7 @@ def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tupl
         )
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
+    model = with_unrolled_cells(model)
     imported = _imported(model)
     return named(imported, model, _imported) if keep_names else imported, names
 
