@@ -51,7 +51,8 @@ def write_report(
 ) -> None:
     """Plans and explanations, both as plain data by function, as JSON or as a page, by the suffix of ``path``."""
     if Path(path).suffix == ".html":
-        text = html_report(title, {name: decode(data) for name, data in explained.items()})
+        remarks = {name: plan["remarks"] for name, plan in plans.items()}
+        text = html_report(title, {name: decode(data) for name, data in explained.items()}, remarks)
     else:
         whole = {name: plan | {"explanation": explained[name]} for name, plan in plans.items()}
         text = json.dumps(whole, indent=1) + "\n"

@@ -187,9 +187,8 @@ class _Recurrent:
         outputs = [*self.node.output, *[""] * (3 - len(self.node.output))]
         last = [found[0 if self._goes_back(number) else -1] for number, found in enumerate(states)]
         if outputs[0]:
-            shape = [1, 1, self.batch, self.hidden]
-            each = [[nodes.reshape(state, shape) for state in found] for found in states]
-            sequences = [nodes.add("Concat", *found, axis=0) for found in each]
+            shape = [self.steps, 1, self.batch, self.hidden]
+            sequences = [nodes.reshape(nodes.add("Concat", *found, axis=0), shape) for found in states]
             nodes.add("Concat", *sequences, output=outputs[0], axis=1)
         for values, output in ((last, outputs[1]), (memories, outputs[2])):
             if output:

@@ -130,7 +130,7 @@ def test_what_was_found_is_used_without_another_trial(
     for program in (first, again):
         figures = program.plan["main"]["branches"]
         assert figures["stages"] == 1 and figures["seconds"] == 1e-3
-        assert "side by side in 1 stages" in program.plan["main"]["remarks"][-1]
+        assert "side by side (stages: 1)" in program.plan["main"]["remarks"][-1]
         np.testing.assert_array_equal(numbers_of(program), expected)
 
 
@@ -139,7 +139,10 @@ def test_a_locked_database_without_a_trial_leaves_the_program(
 ) -> None:
     monkeypatch.setattr(schedule_branches, "tried", _never)
 
-    assert "branches" not in compiled(database, locked=True).plan["main"]
+    plan = compiled(database, locked=True).plan["main"]
+
+    assert "branches" not in plan
+    assert plan["remarks"][-1] == "branches side by side were not tried: nothing may be measured"
 
 
 def test_with_a_budget_nothing_is_tried(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,11 @@ def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: 
     assert text_of(dom, "left-behind") == "reshape: the VM evaluates it for free (1) view"
 
 
+def test_the_page_says_what_the_plan_remarks(browser: str, tmp_path: Path) -> None:
+    page = html_report("m.onnx", {"main": explanation()}, {"main": ["4 kernels run side by side"]})
+    assert text_of(shown(browser, tmp_path, page), "proof").endswith("4 kernels run side by side")
+
+
 def test_a_chosen_kernel_says_why_it_won_by_how_much_and_what_would_change_it(
     browser: str, tmp_path: Path
 ) -> None:

@@ -237,6 +237,23 @@ def test_primitive_chain_stops_where_a_value_has_two_readers() -> None:
     assert found(_chain_rule(9), graphs.diamond_with_tap()) == ["{0}"]
 
 
+def test_primitive_chain_offers_some_of_the_layout_changes_before_many_operands_and_all_of_them() -> None:
+    rule = PrimitiveChain(
+        "joined",
+        frozenset({"relax.concat"}),
+        step=lambda call: [],
+        fused=lambda step, call, _operand: "nothing behind",
+        absorbed_input=lambda step, value, call: (
+            [*step, call.op.name] if call.op.name == "relax.permute_dims" else "no layout change"
+        ),
+        absorbed_output=lambda step, call: "nothing behind",
+    )
+    assert found(rule, graphs.concat_of_permuted(2)) == ["{0,2}", "{0..2}", "{1,2}", "{2}"]
+    many = found(rule, graphs.concat_of_permuted(40))
+    assert len(many) == rule.max_absorbed + 1
+    assert "{40}" in many and "{0..40}" in many
+
+
 def test_rules_are_values() -> None:
     assert FusionCone() == FusionCone() and hash(FusionCone()) == hash(FusionCone())
     assert Union((FusionCone(),)) != Union((FusionCone(max_depth=2),))

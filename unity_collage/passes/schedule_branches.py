@@ -71,7 +71,7 @@ class ScheduleBranches:
         except CollageError as error:  # it may be possible next time
             return _noted(mod, {}, f"no branches side by side: {error}")
         if found is None:
-            return mod
+            return _noted(mod, {}, "branches side by side were not tried: nothing may be measured")
         outcome = _decoded(found)
         stages = [stage for stage in outcome.stages if len(stage) > 1]
         if not stages:
@@ -83,7 +83,7 @@ class ScheduleBranches:
             "seconds": outcome.side_by_side,
         }
         remark = (
-            f"{figures['kernels']} kernels run side by side in {len(stages)} stages: the program's kernels take "
+            f"{figures['kernels']} kernels run side by side (stages: {len(stages)}): the program's kernels take "
             f"{outcome.side_by_side * 1e3:.3g} ms in place of {outcome.split * 1e3:.3g} ms"
         )
         return _noted(staged(mod, calls, outcome.stages), figures, remark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -13,9 +13,15 @@ from .explanation import Explanation, encode
 from .words import chances, proof_text, sentence, why_it_won
 
 
-def html_report(title: str, explanations: Mapping[str, Explanation]) -> str:
-    """The page; the data in it is JSON that its script only ever shows as text."""
-    data = json.dumps({name: told(explanation) for name, explanation in explanations.items()})
+def html_report(
+    title: str, explanations: Mapping[str, Explanation], remarks: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The page, with the ``remarks`` of each plan; the data in it is JSON that its script only ever shows as text."""
+    noted = remarks or {}
+    shown = {
+        name: {**told(each), "remarks": list(noted.get(name, ()))} for name, each in explanations.items()
+    }
+    data = json.dumps(shown)
     parts = {
         "TITLE": html.escape(title),
         "STYLE": _part("page.css"),

@@ -41,6 +41,9 @@ class PrimitiveChain(Printed):
     why_partial: Callable[[Step], str | None] | None = None
     """Why a step is no kernel as it is, or None: a primitive of several anchors grows from the first to the last of
     them, and some layout changes go together only. None in its place: every step is one."""
+    max_absorbed: int = 16
+    """How many sets of layout changes are offered before an anchor, the smallest first, and the largest: a concat of
+    many fields that are reshaped each has more than can be counted."""
     taken_in: frozenset[str] = frozenset()
     """Operators that a primitive computes while it reads an operand of what stands behind its anchor: always taken
     in, and so are those before them."""
@@ -60,19 +63,28 @@ class PrimitiveChain(Printed):
                 yield from self._behind(graph, inside, node, begun)
 
     def _with_inputs(self, graph: DataflowGraph, anchor: Node, step: Step) -> Iterator[tuple[IndexSet, Step]]:
-        """The anchor alone, and with every closed set of layout changes before it."""
-        alone = 1 << anchor.index
-        pending, seen = [(alone, step)], {alone}
-        while pending:
-            inside, begun = pending.pop()
-            yield inside, begun
-            for source in _sole_producers(graph, inside):
-                assert source.call is not None
-                grown = self.absorbed_input(begun, source.var, source.call)
-                wider = inside | 1 << source.index
-                if not isinstance(grown, str) and wider not in seen:
-                    seen.add(wider)
+        """The anchor alone, and with closed sets of layout changes before it."""
+        start = 1 << anchor.index, step
+        found = dict([start])
+        pending = [start]
+        for inside, begun in pending:
+            for wider, grown in self._widened(graph, inside, begun):
+                if wider not in found and len(found) < self.max_absorbed:
+                    found[wider] = grown
                     pending.append((wider, grown))
+        inside, begun = start
+        while (larger := next(self._widened(graph, inside, begun), None)) is not None:
+            inside, begun = larger
+        found.setdefault(inside, begun)
+        yield from found.items()
+
+    def _widened(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> Iterator[tuple[IndexSet, Step]]:
+        """The kernel with one more layout change before it."""
+        for source in _sole_producers(graph, inside):
+            assert source.call is not None
+            grown = self.absorbed_input(step, source.var, source.call)
+            if not isinstance(grown, str):
+                yield inside | 1 << source.index, grown
 
     def _behind(
         self, graph: DataflowGraph, inside: IndexSet, tail: Node, step: Step, *, writes_through: bool = False

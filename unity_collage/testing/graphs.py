@@ -186,6 +186,15 @@ def concat_of_one_value_twice() -> relax.Function:
     return _graph(body)
 
 
+def concat_of_permuted(fields: int) -> relax.Function:
+    """concat((permute_dims(x), permute_dims(x), ...))."""
+
+    def body(emit: Emit, params: list[relax.Var]) -> relax.Expr:
+        return R.concat([emit(R.permute_dims(params[0])) for _ in range(fields)])
+
+    return _graph(body)
+
+
 def bound_tuple() -> relax.Function:
     """A tuple that is a binding of its own: t = (relu(x), exp(y)); concat(t)."""
 

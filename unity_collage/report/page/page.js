@@ -222,7 +222,8 @@ function showProof() {
     ["proof", proof.proved ? `optimal, by ${proof.algorithm} search` : `not proved; found by ${proof.algorithm} search`],
     ["looked at", count(proof.visited || 0, "state")], ["each launch", duration(proof.launch_seconds || 0)]];
   at("proof").replaceChildren(el("h2", null, "Certificate"), el("p", null, plan.says),
-    el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])));
+    el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])),
+    ...plan.remarks.map((remark) => el("p", { class: "quiet" }, remark)));
 }
 
 function showRest() {
