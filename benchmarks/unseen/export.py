@@ -21,6 +21,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import architectures  # pyright: ignore[reportMissingImports]
 import numpy as np
 import onnx
 import torch  # pyright: ignore[reportMissingImports]
@@ -30,7 +31,6 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 INLINE = 48
 """Weights of so many elements are kept as they are; shapes and scalars are below."""
 
-IMAGE = (1, 3, 224, 224)
 SEQUENCE = 64
 
 
@@ -66,97 +66,7 @@ def timm_model(name: str) -> tuple[nn.Module, torch.Tensor]:
         sys.meta_path.insert(0, NoTorchvision())
     import timm  # pyright: ignore[reportMissingImports]
 
-    return timm.create_model(name, exportable=True), torch.randn(IMAGE)
-
-
-class ShuffleUnit(nn.Module):
-    """ShuffleNet V2 (Ma et al. 2018), figure 3 (c) and (d): half of the channels pass, then channels are shuffled."""
-
-    def __init__(self, channels: int, out: int, stride: int):
-        super().__init__()
-        self.stride = stride
-        half = out // 2
-        entry = channels if stride == 2 else half
-        self.main = nn.Sequential(
-            *_pointwise(entry, half), *_depthwise(half, stride), *_pointwise(half, half)
-        )
-        self.side = (
-            nn.Sequential(*_depthwise(channels, 2), *_pointwise(channels, half)) if stride == 2 else None
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.side is None:
-            kept, x = x.chunk(2, 1)
-        else:
-            kept = self.side(x)
-        both = torch.cat([kept, self.main(x)], 1)
-        n, c, h, w = both.shape
-        return both.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
-
-
-def _pointwise(channels: int, out: int) -> list[nn.Module]:
-    return [nn.Conv2d(channels, out, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
-
-
-def _depthwise(channels: int, stride: int) -> list[nn.Module]:
-    return [
-        nn.Conv2d(channels, channels, 3, stride, 1, groups=channels, bias=False),
-        nn.BatchNorm2d(channels),
-    ]
-
-
-def shufflenet_v2() -> tuple[nn.Module, torch.Tensor]:
-    """ShuffleNet V2, 1.0x."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, 24, 3, 2, 1, bias=False),
-        nn.BatchNorm2d(24),
-        nn.ReLU(),
-        nn.MaxPool2d(3, 2, 1),
-    ]
-    channels = 24
-    for out, repeats in ((116, 4), (232, 8), (464, 4)):
-        for number in range(repeats):
-            layers.append(ShuffleUnit(channels, out, 2 if number == 0 else 1))
-            channels = out
-    layers += [*_pointwise(464, 1024), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000)]
-    return nn.Sequential(*layers), torch.randn(IMAGE)
-
-
-class UNet(nn.Module):
-    """U-Net (Ronneberger et al. 2015) with padding and batch norm, 32 channels at the top."""
-
-    def __init__(self, top: int = 32, depth: int = 4, classes: int = 2):
-        super().__init__()
-        widths = [top << level for level in range(depth + 1)]
-        ins = [3, *widths]
-        self.down = nn.ModuleList(self._double(i, o) for i, o in zip(ins, widths, strict=False))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(w, w // 2, 2, 2) for w in widths[:0:-1])
-        self.merge = nn.ModuleList(self._double(w, w // 2) for w in widths[:0:-1])
-        self.head = nn.Conv2d(top, classes, 1)
-
-    @staticmethod
-    def _double(channels: int, out: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(channels, out, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(out),
-            nn.ReLU(),
-            nn.Conv2d(out, out, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(out),
-            nn.ReLU(),
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        kept = []
-        for level, block in enumerate(self.down):
-            x = block(x if level == 0 else nn.functional.max_pool2d(x, 2))
-            kept.append(x)
-        for up, merge, skip in zip(self.up, self.merge, kept[-2::-1], strict=True):
-            x = merge(torch.cat([skip, up(x)], 1))
-        return self.head(x)
-
-
-def unet() -> tuple[nn.Module, torch.Tensor]:
-    return UNet(), torch.randn(1, 3, 256, 256)
+    return timm.create_model(name, exportable=True), torch.randn(architectures.IMAGE)
 
 
 class Hidden(nn.Module):
@@ -195,15 +105,21 @@ def t5_small_encoder() -> tuple[nn.Module, torch.Tensor]:
 
 
 MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
+    "bilstm_tagger": architectures.bilstm_tagger,
     "convnext_tiny": lambda: timm_model("convnext_tiny"),
+    "dcgan": architectures.dcgan,
     "densenet121": lambda: timm_model("densenet121"),
     "distilgpt2": distilgpt2,
     "efficientnet_b0": lambda: timm_model("efficientnet_b0"),
+    "ghostnet_100": lambda: timm_model("ghostnet_100"),
+    "hrnet_w18_small": lambda: timm_model("hrnet_w18_small"),
     "mobilenetv3_large_100": lambda: timm_model("mobilenetv3_large_100"),
+    "mobilevit_s": lambda: timm_model("mobilevit_s"),
     "regnety_008": lambda: timm_model("regnety_008"),
-    "shufflenet_v2": shufflenet_v2,
+    "shufflenet_v2": architectures.shufflenet_v2,
     "t5_small_encoder": t5_small_encoder,
-    "unet": unet,
+    "unet": architectures.unet,
+    "yolov5n": architectures.yolov5n,
 }
 
 
