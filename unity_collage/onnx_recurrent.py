@@ -91,7 +91,7 @@ class _Cell:
     weights: str
     """(hidden, gates x hidden)"""
     bias: str
-    """What is added to products with them, (gates x hidden)."""
+    """What is added to products with them, (gates x hidden); empty where the inputs have it."""
     activations: Sequence[str]
     gates: int
     hidden: int
@@ -137,7 +137,8 @@ class _Cell:
         return self.nodes.part(self.nodes.reshape(values, [-1, self.gates, self.hidden]), number, axis=1)
 
     def _product(self, state: str) -> str:
-        return self.nodes.add("Add", self.nodes.add("MatMul", state, self.weights), self.bias)
+        found = self.nodes.add("MatMul", state, self.weights)
+        return self.nodes.add("Add", found, self.bias) if self.bias else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,8 @@ class _Recurrent:
         rows = gates * self.hidden
         biases = nodes.part(b, direction) if b else nodes.constant(np.zeros(2 * rows, np.float32))
         of_inputs, of_state = (nodes.part(nodes.reshape(biases, [2, rows]), half) for half in range(2))
+        if self.node.op_type != "GRU":  # which may reset what the state brings, with its bias
+            of_inputs, of_state = nodes.add("Add", of_inputs, of_state), ""
         names = self._activations()
         count_each = len(names) // self.directions
         cell = _Cell(
