@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 
+import numpy as np
 import pytest
 import tvm
 from rich.console import Console
@@ -272,3 +273,26 @@ def test_a_rule_that_is_switched_off_says_so() -> None:
     assert {c.backend for c in CANDIDATES.read(func)} == {"tvm"}
     assert {refusal.reason for refusal in DECLINED.read(func)} == {"fake is switched off"}
     assert len(DataflowGraph(func)) == 3
+
+
+@pytest.mark.parametrize(("weights", "functions"), [((0, 0, 0), 1), ((0, 1, 0), 2), ((0, 1, 2), 3)])
+def test_equal_kernels_of_a_library_share_a_function_where_their_weights_are_the_same(
+    weights: tuple[int, ...], functions: int
+) -> None:
+    """Each function packs its weights: copies of them would push each other out of the caches."""
+    constants = [relax.const(np.full((16, 16), number, "float32")) for number in range(3)]
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 16), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = x
+            for number in weights:
+                y = builder.emit(relax.op.matmul(y, constants[number]))
+            y = builder.emit_output(y)
+        builder.emit_func_output(y)
+    model = FixedCost({"toy:matmul": 1.0, "tvm:matmul": 2.0})
+    with only_backends(fake_backend("toy", "relax.matmul")), Target("llvm"):
+        passes = [AnnotateCandidates(), EstimateCosts(model), SearchPartition(estimator=model)]
+        result = tvm.transform.Sequential(passes)(builder.get())
+    assert len(PLAN.read(result["main"])["kernels"]) == 3
+    assert sum("toy" in gvar.name_hint for gvar in result.get_global_vars()) == functions

@@ -25,7 +25,7 @@ from ..graph.extract import large_constants
 from ..graph.outline import Group, NameSupply, global_var, outline
 from ..search.plans import solution_of
 from ..search.ties import tied_with
-from .outlined import external_function, kernel_function, primitive_function
+from .outlined import external_function, kernel_digest, kernel_function, primitive_function
 from .plan import plan_of
 from .problem import problem_of
 
@@ -100,9 +100,10 @@ def applied(
 def _outlined(
     graph: DataflowGraph, chosen: Sequence[Candidate], names: NameSupply
 ) -> tuple[list[Group], Functions]:
-    """Functions for the chosen candidates; equal kernels of TVM share one."""
+    """Functions for the chosen candidates. Equal ones share one: TVM's whatever their weights, which are arguments,
+    those of libraries where their weights are the same, which each function packs for itself."""
     signatures = Signatures(graph)
-    shared: dict[str, relax.GlobalVar] = {}
+    shared: dict[tuple[object, ...], relax.GlobalVar] = {}
     outlined: Functions = {}
     groups: list[Group] = []
     for candidate in chosen:
@@ -112,16 +113,20 @@ def _outlined(
         if candidate.backend == VIEW:
             groups.append(Group(sub, None, tuple(args)))
             continue
-        if get(candidate.backend).codegen is None:
-            args += large_constants(sub)
-            digest = signatures.digest(sub)
-            if digest not in shared:
-                shared[digest] = _add(outlined, names.fresh(hint), primitive_function(sub))
-            callee = shared[digest]
+        backend, weights = candidate.backend, large_constants(sub)
+        if get(backend).codegen is None:
+            args += weights
+            key: tuple[object, ...] = (signatures.digest(sub),)
         else:
+            key = (backend, kernel_digest(signatures, graph, candidate), *weights)
+        if key not in shared:
             name = names.fresh(hint)
-            inner = kernel_function(graph, candidate)
-            callee = _add(outlined, name, external_function(inner, candidate.backend, candidate.label, name))
+            if get(backend).codegen is None:
+                func = primitive_function(sub)
+            else:
+                func = external_function(kernel_function(graph, candidate), backend, candidate.label, name)
+            shared[key] = _add(outlined, name, func)
+        callee = shared[key]
         groups.append(Group(sub, callee, tuple(args)))
     return groups, outlined
 
