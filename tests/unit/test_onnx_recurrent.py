@@ -92,6 +92,16 @@ def test_numbers_are_those_of_onnx_runtime(op: str, options: dict[str, Any]):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_the_initial_state_has_the_type_of_the_weights():
+    cell = model("LSTM", bias=False)
+    for tensor in cell.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float16"), tensor.name))
+    for value in (*cell.graph.input, *cell.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    main = import_model(cell)[0]["main"]
+    assert {str(field.dtype) for field in main.ret_ty.fields} == {"float16"}
+
+
 def test_inputs_of_all_steps_meet_their_weights_in_one_product():
     nodes = with_unrolled_cells(model("LSTM")).graph.node
     products = [node for node in nodes if node.op_type == "MatMul"]
