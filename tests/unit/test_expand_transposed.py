@@ -216,6 +216,21 @@ def test_the_others_stay(body: Body):
     assert operators(ExpandTransposed()(before)) == operators(before)
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        lambda x: op.strided_slice(op.reshape(x, (1, 2, 2, 6)), [3], [2], [5]),
+        lambda x: op.reshape(op.permute_dims(op.reshape(x, (2, 3, 4)), [1, 0, 2]), (1, 2, 4, 3)),
+    ],
+    ids=["a part of the channels", "rows that are no multiple of the channels"],
+)
+def test_a_bias_stays_behind_what_moves_channels(image: Body):
+    def body(x: relax.Expr) -> relax.Expr:
+        return op.add(op.permute_dims(image(x), [0, 3, 1, 2]), weights(1, 3, 1, 1))
+
+    assert rewritten(body, 1, 24)[-1] == "add"
+
+
 def test_between_convolutions_no_image_changes_its_layout():
     """The permutations on both sides are those that ChannelsLast needs no more."""
 

@@ -57,7 +57,7 @@ def _before_placing(call: Expr, scope: Scope) -> Expr | None:
     if moves is None:
         return None
     parts = _parts(moves, scope)
-    rest = [_operands(call, scope, part) for part in parts]
+    rest = [_operands(call, scope, part, moves) for part in parts]
     if any(operands is None for operands in rest):
         return None
     computed: list[Expr] = [
@@ -96,16 +96,27 @@ def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr]:
     return list(scope.value(source).fields) if op_name(moves[-1]) == "relax.concat" else [source]
 
 
-def _operands(call: Call, scope: Scope, part: Expr) -> list[Expr] | None:
+def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | None:
     """What ``call``, of an image, reads besides ``part``, whose last axis is a number of pixels' channels."""
     if op_name(call) != "relax.add":
         return list(call.args[1:])
     bias, shape, part_shape = scope.array(call.args[1]), static_shape(call), static_shape(part)
-    if bias is None or shape is None or part_shape is None or part_shape[-1] % shape[1]:
+    if bias is None or shape is None or part_shape is None:
         return None
-    if bias.size != shape[1] or bias.shape[1 - len(shape) :] != (shape[1], *[1] * (len(shape) - 2)):
+    channels = shape[1]
+    if bias.size != channels or bias.shape[1 - len(shape) :] != (channels, *[1] * (len(shape) - 2)):
         return None
-    return [constant(np.tile(bias.reshape(-1), part_shape[-1] // shape[1]))]
+    if part_shape[-1] % channels or not all(_keeps_channels(move, channels) for move in moves[1:]):
+        return None
+    return [constant(np.tile(bias.reshape(-1), part_shape[-1] // channels))]
+
+
+def _keeps_channels(move: Call, channels: int) -> bool:
+    """Whether what is last modulo ``channels`` stays so."""
+    before, after = static_shape(move.args[0]), static_shape(move)
+    if op_name(move) == "relax.strided_slice":
+        return before is not None and after is not None and before[-1] == after[-1]
+    return after is not None and after[-1] % channels == 0
 
 
 BEFORE_PLACING = Rule("before_placing", ("relax.add", *_POINTWISE), _before_placing)
