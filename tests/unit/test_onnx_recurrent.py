@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from unity_collage import reference
 from unity_collage.errors import ModelError
 from unity_collage.frontend import import_model
+from unity_collage.onnx_cells import GATES
 from unity_collage.onnx_recurrent import with_unrolled_cells
 from unity_collage.passes import Prepare
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 2, 3, 4
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def model(
