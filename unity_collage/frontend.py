@@ -13,7 +13,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from .errors import ModelError, first_line
 from .library_file import without_lines
 from .onnx_names import named
-from .onnx_recurrent import with_unrolled_cells
+from .onnx_recurrent import converters, with_recurrent_operators
 
 Model = IRModule | onnx.ModelProto | str | Path
 
@@ -34,14 +34,14 @@ def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tupl
         )
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
-    model = with_unrolled_cells(model)
+    model = with_recurrent_operators(model)
     imported = _imported(model)
     return named(imported, model, _imported) if keep_names else imported, names
 
 
 def _imported(model: onnx.ModelProto) -> IRModule:
     """The importer prints which operator it fails at, and warns of the builder that it leaves behind."""
-    with redirect_stdout(StringIO()) as printed, without_lines("BlockBuilder destroyed"):
+    with redirect_stdout(StringIO()) as printed, without_lines("BlockBuilder destroyed"), converters():
         try:
             return from_onnx(model, keep_params_in_input=False)
         except Exception as error:  # the importer raises whatever its operators raise

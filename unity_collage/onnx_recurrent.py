@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN of an ONNX model as the operators of their definitions, step by step.
+"""LSTM, GRU and RNN of ONNX models as the operators of :mod:`unity_collage.operators`.
 
 TVM's importer has none of the three. The equations, and the order of the gates, are those of the ONNX operators'
 documentation; the inputs of all steps meet their weights in one product.
@@ -6,39 +6,67 @@ documentation; the inputs of all steps meet their weights in one product.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
 from onnx import helper
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
 
+from . import operators
 from .errors import ModelError, first_line
-from .onnx_cells import GATES, Cell, Nodes
+from .onnx_nodes import Nodes
+from .operators.recurrent import ACTIVATIONS
 
-_ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
-"""Those that are used where a node names none."""
-_PLAIN_ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Softsign", "Tanh"})
-"""That are operators of ONNX without attributes."""
+_CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
+"""Operators of ONNX, and ours."""
+_DOMAIN = "collage"
+"""Of the nodes that stand for ours: onnx's checker warns of unknown operators in its own."""
 
 
-def with_unrolled_cells(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with other nodes in place of LSTM, GRU and RNN; itself if it has none.
+def with_recurrent_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with other nodes in place of LSTM, GRU and RNN, for :func:`converters`; itself if it has none.
 
-    Raises ModelError with one line for a cell that cannot be unrolled: where the number of steps is not known, or with
-    options that few exporters write.
+    Raises ModelError with one line for a node that has no such operators: where the number of steps is not known, or
+    with options that few exporters write.
     """
-    if not any(node.op_type in GATES for node in model.graph.node):
+    if not any(node.op_type in _CELLS for node in model.graph.node):
         return model
     types = _types(model)
-    unrolled = onnx.ModelProto()
-    unrolled.CopyFrom(model)
-    del unrolled.graph.node[:]
+    replaced = onnx.ModelProto()
+    replaced.CopyFrom(model)
+    replaced.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
+    del replaced.graph.node[:]
     for node in model.graph.node:
-        is_cell = node.op_type in GATES and node.domain in ("", "ai.onnx")
-        unrolled.graph.node.extend(_Recurrent.of(node, types).unrolled() if is_cell else [node])
-    return unrolled
+        is_cell = node.op_type in _CELLS and node.domain in ("", "ai.onnx")
+        replaced.graph.node.extend(_Recurrent.of(node, types).replaced() if is_cell else [node])
+    return replaced
+
+
+@contextmanager
+def converters() -> Iterator[None]:
+    """While TVM's importer knows the nodes of :func:`with_recurrent_operators`.
+
+    It has no hook for operators of others; the function that is replaced is its table of operators (TVM 0.27).
+    """
+    known = onnx_frontend._get_convert_map()
+    ours = {cell: _converter(getattr(operators, cell)) for cell in operators.CELLS}
+    with mock.patch.object(onnx_frontend, "_get_convert_map", lambda: known | ours):
+        yield
+
+
+def _converter(make: Callable[..., relax.Expr]) -> type:
+    def convert(_builder: Any, inputs: Any, attributes: Mapping[str, Any], _params: Any) -> relax.Expr:
+        options = {key: value for key, value in attributes.items() if key != "tvm_custom"}
+        options["activations"] = [name.decode() for name in options["activations"]]
+        return make(*inputs, **options)
+
+    return type(make.__name__, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": staticmethod(convert)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +107,20 @@ class _Recurrent:
 
     @classmethod
     def of(cls, node: onnx.NodeProto, types: Mapping[str, _Type]) -> _Recurrent:
-        """Raises ModelError if it cannot be unrolled."""
+        """Raises ModelError for what the operators do not do."""
         attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
         x, r = (types.get(_input(node, position)) for position in (0, 2))
         if x is None or r is None:
-            raise ModelError(f"{_title(node)} cannot be unrolled: give the model's inputs fixed shapes")
+            raise ModelError(f"{_title(node)} is not supported: give the model's inputs fixed shapes")
         (steps, batch, _), (directions, _, hidden) = x.shape, r.shape
         found = cls(node, attributes, steps, batch, hidden, directions, r.dtype)
         reason = found._why_not()
         if reason:
-            raise ModelError(f"{_title(node)} cannot be unrolled: {reason}")
+            raise ModelError(f"{_title(node)} is not supported: {reason}")
         return found
 
     def _why_not(self) -> str:
-        unknown = sorted(set(self._activations()) - _PLAIN_ACTIVATIONS)
+        unknown = sorted(set(self._activations()) - set(ACTIVATIONS))
         reasons = {
             "it has lengths of sequences": bool(_input(self.node, 4)),
             "it has peepholes": bool(_input(self.node, 7)),
@@ -104,61 +132,73 @@ class _Recurrent:
         }
         return next((reason for reason, applies in reasons.items() if applies), "")
 
-    def unrolled(self) -> list[onnx.NodeProto]:
+    def replaced(self) -> list[onnx.NodeProto]:
         nodes = Nodes(next(filter(None, self.node.output)))
-        states, memories = [], []
-        for direction in range(self.directions):
-            found, memory = self._direction(nodes, direction)
-            states.append(found)
-            memories.append(memory)
+        found = [self._direction(nodes, direction) for direction in range(self.directions)]
         outputs = [*self.node.output, *[""] * (3 - len(self.node.output))]
-        last = [found[0 if self._goes_back(number) else -1] for number, found in enumerate(states)]
         if outputs[0]:
             shape = [self.steps, 1, self.batch, self.hidden]
-            sequences = [nodes.reshape(nodes.add("Concat", *found, axis=0), shape) for found in states]
-            nodes.add("Concat", *sequences, output=outputs[0], axis=1)
-        for values, output in ((last, outputs[1]), (memories, outputs[2])):
+            nodes.add("Concat", *(nodes.reshape(each, shape) for each in self._states(nodes, found)),
+                      output=outputs[0], axis=1)  # fmt: skip
+        for row, output in ((self._last_state, outputs[1]), (lambda _direction: self.steps, outputs[2])):
             if output:
-                parts = [nodes.reshape(value, [1, self.batch, self.hidden]) for value in values]
+                parts = [nodes.rows(each, row(n), row(n) + 1) for n, each in enumerate(found)]
                 nodes.add("Concat", *parts, output=output, axis=0)
         return nodes.made
 
-    def _direction(self, nodes: Nodes, direction: int) -> tuple[list[str], str]:
-        """The states of all steps, in the order of the steps, and the memory behind the last one."""
+    def _states(self, nodes: Nodes, found: Sequence[str]) -> list[str]:
+        """The states of all steps, (steps, batch, hidden), of each direction."""
+        return [nodes.rows(each, 0, self.steps) for each in found] if self._keeps_memory() else list(found)
+
+    def _direction(self, nodes: Nodes, direction: int) -> str:
+        """The states of all steps, and behind them the memory, if somebody asks for it."""
         x, w, r, b, _, h0, c0 = (_input(self.node, position) for position in range(7))
-        gates = GATES[self.node.op_type]
+        gates = operators.CELLS[self._cell()].gates
         rows = gates * self.hidden
         biases = nodes.part(b, direction) if b else nodes.constant(np.zeros(2 * rows, self.dtype))
-        of_inputs, of_state = (nodes.part(nodes.reshape(biases, [2, rows]), half) for half in range(2))
-        if self.node.op_type != "GRU":  # which may reset what the state brings, with its bias
-            of_inputs, of_state = nodes.add("Add", of_inputs, of_state), ""
-        names = self._activations()
-        count_each = len(names) // self.directions
-        cell = Cell(
-            nodes,
-            nodes.transposed(nodes.part(r, direction)),
-            of_state,
-            names[direction * count_each : (direction + 1) * count_each],
-            gates,
-            self.hidden,
-            resets_first=not self.attributes.get("linear_before_reset"),
-        )
+        of_inputs, of_state = nodes.rows(biases, 0, rows), nodes.rows(biases, rows, 2 * rows)
         products = nodes.add("MatMul", x, nodes.transposed(nodes.part(w, direction)))
-        inputs = nodes.add("Add", products, of_inputs)
         zeros = np.zeros([self.batch, self.hidden], self.dtype)
         state, memory = (nodes.part(v, direction) if v else nodes.constant(zeros) for v in (h0, c0))
-        found: dict[int, str] = {}
-        for step in sorted(range(self.steps), reverse=self._goes_back(direction)):
-            state, memory = cell.step(self.node.op_type, nodes.part(inputs, step), state, memory)
-            found[step] = state
-        return [found[step] for step in range(self.steps)], memory
+        names = self._activations()
+        each = len(names) // self.directions
+        options: dict[str, Any] = {
+            "activations": names[direction * each : (direction + 1) * each],
+            "reverse": int(self._goes_back(direction)),
+        }
+        operands = [state]
+        if self._cell() == "lstm":
+            operands.append(memory)
+            options["keeps_memory"] = int(self._keeps_memory())
+        elif self._cell() == "gru":
+            resets_first = not self.attributes.get("linear_before_reset")
+            options["resets_first"] = int(resets_first)
+            # What the state brings to the new state may be reset, with its bias; the gates' is added before.
+            operands.append(nodes.rows(of_state, 2 * self.hidden, rows))
+            of_gates = nodes.rows(of_state, 0, 2 * self.hidden)
+            of_state = nodes.add(
+                "Concat", of_gates, nodes.constant(np.zeros(self.hidden, self.dtype)), axis=0
+            )
+        inputs = nodes.add("Add", products, nodes.add("Add", of_inputs, of_state))
+        weights = nodes.transposed(nodes.part(r, direction))
+        return nodes.add(self._cell(), inputs, weights, *operands, domain=_DOMAIN, **options)
+
+    def _cell(self) -> str:
+        return _CELLS[self.node.op_type]
+
+    def _keeps_memory(self) -> bool:
+        return len(self.node.output) > 2 and bool(self.node.output[2])
+
+    def _last_state(self, direction: int) -> int:
+        """The step that is done last."""
+        return 0 if self._goes_back(direction) else self.steps - 1
 
     def _goes_back(self, direction: int) -> bool:
         return direction == 1 or self.attributes.get("direction") == b"reverse"
 
     def _activations(self) -> list[str]:
         named = [name.decode() for name in self.attributes.get("activations", [])]
-        return named or _ACTIVATIONS[self.node.op_type] * self.directions
+        return named or list(operators.CELLS[self._cell()].activations) * self.directions
 
 
 def _input(node: onnx.NodeProto, position: int) -> str:

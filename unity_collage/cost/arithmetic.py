@@ -51,4 +51,16 @@ def _attention(call: relax.Call) -> float:
     return 2.0 * batch * heads * queries * keys * (size + extents_of(call)[-1])
 
 
-_COUNTS: dict[str, Callable[[relax.Call], float]] = {"matmul": _matmul, "nn.attention": _attention}
+def _recurrent(call: relax.Call) -> float:
+    """The products of the state, of all steps."""
+    steps, batch, _ = extents_of(call.args[0])
+    return 2.0 * steps * batch * math.prod(extents_of(call.args[1]))
+
+
+_COUNTS: dict[str, Callable[[relax.Call], float]] = {
+    "matmul": _matmul,
+    "nn.attention": _attention,
+    "collage.lstm": _recurrent,
+    "collage.gru": _recurrent,
+    "collage.rnn": _recurrent,
+}

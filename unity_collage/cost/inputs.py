@@ -19,6 +19,7 @@ _POSITIVE_OPS = frozenset(
 _DIVIDING_OPS = frozenset(
     f"relax.{name}" for name in ("divide", "floor_divide", "mod", "floor_mod", "remainder", "rsqrt")
 )
+_RECURRENT_OPS = frozenset({"relax.collage.lstm", "relax.collage.gru", "relax.collage.rnn"})
 _UNSTABLE_ORDER_OPS = frozenset({"relax.argsort", "relax.sort", "relax.topk"})
 """Equal elements come out in any order."""
 _INDEX_ARGS = {
@@ -50,6 +51,8 @@ class _Domain:
     bounds: dict[relax.Var, int]
     """For integer parameters that index something, how many there are to choose from."""
     positive: frozenset[relax.Var]
+    recurrent: frozenset[relax.Var]
+    """What a state is multiplied by, step after step."""
     divides: bool
     large: float
 
@@ -103,6 +106,8 @@ def _random(
     if np.issubdtype(dtype, np.integer):
         return rng.integers(0, domain.bounds.get(param, 10), shape)
     values = rng.standard_normal(shape, dtype=np.float32)
+    if param in domain.recurrent:  # of larger ones a sequence is chaotic: the last bit of its first step decides all
+        return values / np.float32(np.sqrt(shape[0]))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 
 
@@ -143,7 +148,14 @@ def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
 def _domain(func: relax.Function) -> _Domain:
     names = operators(func)
     params = func.params if names & _POSITIVE_OPS else _variances(func)
-    return _Domain(_index_bounds(func), frozenset(params), bool(names & _DIVIDING_OPS), _large(names))
+    recurrent = (call.args[1] for call in calls(func) if call.op.name in _RECURRENT_OPS)
+    return _Domain(
+        _index_bounds(func),
+        frozenset(params),
+        frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
+        bool(names & _DIVIDING_OPS),
+        _large(names),
+    )
 
 
 def _large(names: frozenset[str]) -> float:

@@ -30,7 +30,7 @@ _MOVING = """
 _REDUCING = """
     argmax argmin cumprod cumsum max mean min prod std sum variance nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d
     nn.adaptive_avg_pool3d nn.group_norm nn.instance_norm nn.layer_norm nn.log_softmax nn.rms_norm nn.softmax
-    matmul nn.attention
+    matmul nn.attention collage.lstm collage.gru collage.rnn
 """
 _ALL_OPERANDS = frozenset((_POINTWISE + _MOVING + _REDUCING).split())
 """Operators whose result depends on every element of every tensor operand."""

@@ -13,6 +13,7 @@ from unity_collage.reference import (
     normalization,
     pooling,
     quantization,
+    recurrent,
     reduce,
     shape,
     sort,
@@ -33,4 +34,5 @@ OPERATORS: dict[str, Operator] = {
     **normalization.OPERATORS,
     **image.OPERATORS,
     **quantization.OPERATORS,
+    **recurrent.OPERATORS,
 }

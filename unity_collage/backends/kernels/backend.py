@@ -27,7 +27,7 @@ def _rule(_target: Target) -> Rule:
 def _chain(label: str, algorithm: Algorithm) -> Rule:
     return PrimitiveChain(
         label.removeprefix("kernels."),
-        anchors=frozenset({algorithm.anchor}),
+        anchors=algorithm.anchors,
         step=algorithm.step,
         fused=grown,
         absorbed_input=absorbed_input,

@@ -14,7 +14,7 @@ from ..native.joining import is_joined, joined
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, Step, programs_json
 from ..native.values import op_name
-from . import attention, convolution
+from . import attention, convolution, recurrent
 from .grouped import grouped
 from .winograd import TILES, winograd
 
@@ -27,7 +27,7 @@ class Algorithm:
     """How steps begin: with which operator, and what makes it one."""
 
     step: Callable[[relax.Call], Step | str]
-    anchor: str = "relax.nn.conv2d"
+    anchors: frozenset[str] = frozenset({"relax.nn.conv2d"})
     taken_in: frozenset[str] = frozenset({CAST})
     """Operators before it that are never worth a kernel of their own."""
 
@@ -35,7 +35,8 @@ class Algorithm:
 ALGORITHMS: Mapping[str, Algorithm] = {
     **{f"kernels.winograd{tile}": Algorithm(partial(winograd, tile=tile)) for tile in TILES},
     "kernels.grouped": Algorithm(grouped),
-    "kernels.attention": Algorithm(attention.attention, "relax.matmul", LAYOUT_CHANGES | {CAST}),
+    "kernels.attention": Algorithm(attention.attention, frozenset({"relax.matmul"}), LAYOUT_CHANGES | {CAST}),
+    "kernels.recurrent": Algorithm(recurrent.recurrent, recurrent.ANCHORS),
 }
 """By label. What may stand behind and before a step follows from its family."""
 
@@ -61,10 +62,18 @@ _ATTENTION = Family(
     lambda _step, _call, _field: "attention writes no slices",
     lambda _step, _value, _call: "attention reads no fields of a concat",
 )
+_RECURRENT = Family(
+    lambda _step, _call, _operand: "nothing follows a step of a sequence but the next",
+    recurrent.checked,
+    lambda _step: None,
+    lambda _step, _call, _field: "a recurrent layer writes no slices",
+    lambda _step, _value, _call: "a recurrent layer reads no fields of a concat",
+)
+_FAMILIES = {attention.PRIMITIVE: _ATTENTION, recurrent.PRIMITIVE: _RECURRENT}
 
 
 def _family(step: Step) -> Family:
-    return _ATTENTION if step.primitive == attention.PRIMITIVE else _CONVOLUTIONS
+    return _FAMILIES.get(step.primitive, _CONVOLUTIONS)
 
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:

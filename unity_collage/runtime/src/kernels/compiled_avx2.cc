@@ -1,13 +1,15 @@
 #include "kernels/isa.h"
 #include "kernels/vector_attention.h"
 #include "kernels/vector_grouped.h"
+#include "kernels/vector_recurrent.h"
 #include "kernels/vector_winograd.h"
 
 namespace collage::kernels {
 
 constexpr Kernels kAvx2 = {"avx2",
-                         {Winograd<2>::Kernels(), Winograd<4>::Kernels()},
-                         {kLanes, GroupedRows},
-                         Attention::Kernels()};
+                           {Winograd<2>::Kernels(), Winograd<4>::Kernels()},
+                           {kLanes, GroupedRows},
+                           Attention::Kernels(),
+                           RecurrentSteps()};
 
 }  // namespace collage::kernels

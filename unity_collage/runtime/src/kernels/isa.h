@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/grouped.h"
+#include "kernels/recurrent.h"
 #include "kernels/winograd.h"
 
 namespace collage::kernels {
@@ -17,6 +18,7 @@ struct Kernels {
   WinogradKernels winograd[2];
   GroupedKernels grouped;
   AttentionKernels attention;
+  RecurrentKernels recurrent;
 };
 
 extern const Kernels kPlain;

@@ -37,6 +37,8 @@ std::unique_ptr<PreparedStep> MakeWinograd(const Program& program, const Step& s
 std::unique_ptr<PreparedStep> MakeGrouped(const Program& program, const Step& step,
                                           const std::byte* constants, int threads);
 std::unique_ptr<PreparedStep> MakeAttention(const Step& step, int threads);
+std::unique_ptr<PreparedStep> MakeRecurrent(const Program& program, const Step& step,
+                                            const std::byte* constants, int threads);
 
 // The view of an argument; throws when it is missing or neither float32 nor bfloat16.
 const View& NeedNumbers(const Step& step, const std::string& name);

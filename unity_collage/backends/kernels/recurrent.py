@@ -1,0 +1,54 @@
+"""Recurrent layers: all steps of a sequence in one kernel, whose weights stay in the caches of the threads.
+
+The operators are those of :mod:`unity_collage.operators`. Nothing is fused behind them: what follows is done for all
+steps together.
+"""
+
+from __future__ import annotations
+
+from tvm import ir, relax
+
+from ...operators.recurrent import CELLS, cell_of
+from ..native.program import Step, View
+from ..native.values import attrs_of, dtype_of, op_name, static_shape, why_not_static
+from ..native.views import row_major
+
+PRIMITIVE = "recurrent"
+ANCHORS = frozenset(f"relax.collage.{cell}" for cell in CELLS)
+_ARGUMENTS = {"inputs": "src"}
+_FUNCTIONS = ("f", "g", "h")
+
+
+def recurrent(call: relax.Call) -> Step | str:
+    """A recurrent layer as a step, or the reason why not."""
+    if op_name(call) not in ANCHORS:
+        return f"{op_name(call)} is no recurrent layer"
+    cell, attrs = cell_of(call), attrs_of(call)
+    operands = dict(zip(CELLS[cell].operands, call.args, strict=True))
+    for what, value in (*operands.items(), ("result", call)):
+        if dtype_of(value) != "float32":
+            return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
+        if reason := why_not_static(what, value):
+            return reason
+    if not isinstance(operands["weights"], ir.GenericConst):
+        return "the weights are no constant, and they are packed once, at load"
+    args = [(_ARGUMENTS.get(name, name), _dense(value)) for name, value in operands.items()]
+    functions = zip(_FUNCTIONS, (str(name).lower() for name in attrs["activations"]), strict=False)
+    flags = {key: int(attrs[key]) for key in ("reverse", "resets_first") if key in attrs}
+    return Step(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
+
+
+def checked(step: Step | str) -> Step | str:
+    """The step if its tensors lie as the kernel reads and writes them, or why not."""
+    if isinstance(step, str):
+        return step
+    for name, view in step.args:
+        if view.dtype != "float32":
+            return f"{name} is {view.dtype}, the kernel takes float32"
+        if name != "weights" and view.dims[-1] != 1 and view.strides[-1] != 1:
+            return f"the numbers of a row of {name} are not neighbours"
+    return step
+
+
+def _dense(value: relax.Expr) -> View:
+    return View(value, static_shape(value), row_major(static_shape(value)), "float32")

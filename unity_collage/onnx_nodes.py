@@ -1,0 +1,42 @@
+"""Nodes of an ONNX graph in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Nodes in the making, whose values are called after ``prefix``."""
+
+    prefix: str
+    made: list[onnx.NodeProto] = field(default_factory=list)
+    _numbers: count[int] = field(default_factory=count)
+
+    def add(self, op: str, *inputs: str, output: str = "", **attributes: object) -> str:
+        output = output or f"{self.prefix}/{op}_{next(self._numbers)}"
+        self.made.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
+        return output
+
+    def constant(self, value: np.ndarray) -> str:
+        return self.add("Constant", value=numpy_helper.from_array(value))
+
+    def part(self, value: str, index: int) -> str:
+        """``value[index]``, without that axis."""
+        return self.add("Gather", value, self.constant(np.array(index, "int64")), axis=0)
+
+    def rows(self, value: str, begin: int, end: int) -> str:
+        """``value[begin:end]``."""
+        return self.add("Slice", value, *(self.constant(np.array([n], "int64")) for n in (begin, end, 0)))
+
+    def reshape(self, value: str, shape: Sequence[int]) -> str:
+        return self.add("Reshape", value, self.constant(np.array(shape, "int64")))
+
+    def transposed(self, value: str) -> str:
+        return self.add("Transpose", value, perm=[1, 0])

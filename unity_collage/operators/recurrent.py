@@ -1,0 +1,164 @@
+"""``relax.collage.lstm``, ``.gru`` and ``.rnn``: one layer in one direction over a whole sequence.
+
+The products of the inputs of all steps are made before (``X W^T`` and the biases, one product), so an operator is
+what really goes step by step. Its equations and the order of its gates are those of ONNX. TVMScript prints them as
+``R.collage.lstm(...)`` and reads them once this package is imported. TVM's own kernel is :mod:`.recurrent_tir`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tvm import ir, relax, tirx
+from tvm.relax import script as relax_script
+from tvm.script.parser import relax as relax_parser
+
+from .recurrent_tir import kernel
+
+ACTIVATIONS = ("Relu", "Sigmoid", "Softsign", "Tanh")
+"""Functions that the gates may have, as ONNX calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the operators differ in."""
+
+    gates: int
+    """So many products a hidden unit: the widths of ``inputs`` and ``weights`` are multiples of it."""
+    operands: tuple[str, ...]
+    activations: tuple[str, ...]
+    """Where none are named."""
+
+
+CELLS: Mapping[str, Kind] = {
+    "lstm": Kind(4, ("inputs", "weights", "state", "memory"), ("Sigmoid", "Tanh", "Tanh")),
+    "gru": Kind(3, ("inputs", "weights", "state", "bias"), ("Sigmoid", "Tanh")),
+    "rnn": Kind(1, ("inputs", "weights", "state"), ("Tanh",)),
+}
+"""By the last part of the operator's name."""
+
+
+def lstm(
+    inputs: relax.Expr,
+    weights: relax.Expr,
+    state: relax.Expr,
+    memory: relax.Expr,
+    *,
+    activations: Sequence[str] = (),
+    reverse: bool = False,
+    keeps_memory: bool = False,
+) -> relax.Call:
+    """Ct = f(ft) Ct-1 + f(it) g(ct); Ht = f(ot) h(Ct), where i, o, f, c = inputs[t] + Ht-1 weights.
+
+    ``inputs`` (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden).
+    The result is (steps, batch, hidden), all states where their inputs are; with ``keeps_memory`` one row more, the
+    memory behind the last step. ``reverse``: from the last step to the first. ``activations``: f, g and h.
+    """
+    options = _options("lstm", activations, reverse) | {"keeps_memory": bool(keeps_memory)}
+    return _call("lstm", (inputs, weights, state, memory), options)
+
+
+def gru(
+    inputs: relax.Expr,
+    weights: relax.Expr,
+    state: relax.Expr,
+    bias: relax.Expr,
+    *,
+    activations: Sequence[str] = (),
+    reverse: bool = False,
+    resets_first: bool = True,
+) -> relax.Call:
+    """Ht = (1 - zt) ht + zt Ht-1 with zt, rt = f(inputs[t] + Ht-1 weights) and ht = g(inputs[t] + the state's part).
+
+    That is rt (Ht-1 weights + bias), or with ``resets_first`` (rt Ht-1) weights + bias. ``inputs`` (steps, batch,
+    3 hidden), ``weights`` (hidden, 3 hidden), both in the order z, r, h, ``state`` (batch, hidden), ``bias``
+    (hidden,). The result is (steps, batch, hidden).
+    """
+    options = _options("gru", activations, reverse) | {"resets_first": bool(resets_first)}
+    return _call("gru", (inputs, weights, state, bias), options)
+
+
+def rnn(
+    inputs: relax.Expr,
+    weights: relax.Expr,
+    state: relax.Expr,
+    *,
+    activations: Sequence[str] = (),
+    reverse: bool = False,
+) -> relax.Call:
+    """Ht = f(inputs[t] + Ht-1 weights); ``inputs`` (steps, batch, hidden), ``weights`` (hidden, hidden)."""
+    return _call("rnn", (inputs, weights, state), _options("rnn", activations, reverse))
+
+
+def cell_of(call: relax.Call) -> str:
+    """``lstm``, ``gru`` or ``rnn``."""
+    return call.op.name.removeprefix(_PREFIX)
+
+
+_PREFIX = "relax.collage."
+
+
+def _options(cell: str, activations: Sequence[str], reverse: bool) -> dict[str, Any]:
+    names = [str(name) for name in activations] or list(CELLS[cell].activations)
+    if len(names) != len(CELLS[cell].activations) or not set(names) <= set(ACTIVATIONS):
+        wanted = f"{len(CELLS[cell].activations)} of {', '.join(ACTIVATIONS)}"
+        raise ValueError(f"the activations of {cell} are {wanted}, not {', '.join(names)}")
+    return {"activations": names, "reverse": bool(reverse)}
+
+
+def _call(cell: str, operands: Sequence[relax.Expr], options: Mapping[str, Any]) -> relax.Call:
+    return relax.Call(ir.Op.get(_PREFIX + cell), list(operands), ir.DictAttrs(dict(options)))
+
+
+def _type(call: relax.Call, _builder: Any) -> relax.TensorType:
+    """The type of the result; raises ValueError, with one line, for operands that do not fit."""
+    cell = cell_of(call)
+    kind = CELLS[cell]
+    shapes = {name: _shape(cell, name, arg) for name, arg in zip(kind.operands, call.args, strict=True)}
+    steps, batch, _ = shapes["inputs"]
+    hidden = shapes["weights"][0]
+    fitting = {
+        "inputs": (steps, batch, kind.gates * hidden),
+        "weights": (hidden, kind.gates * hidden),
+        "state": (batch, hidden),
+        "memory": (batch, hidden),
+        "bias": (hidden,),
+    }
+    for name, shape in shapes.items():
+        if shape != fitting[name]:
+            raise ValueError(f"{name} of {cell} is {shape}, with {steps} steps it should be {fitting[name]}")
+    rows = steps + int(call.attrs["keeps_memory"]) if cell == "lstm" else steps
+    return relax.TensorType((rows, batch, hidden), call.args[0].ty.dtype)
+
+
+_RANKS = {"inputs": 3, "weights": 2, "state": 2, "memory": 2, "bias": 1}
+
+
+def _shape(cell: str, name: str, value: relax.Expr) -> tuple[int, ...]:
+    shape = value.ty.shape if isinstance(value.ty, relax.TensorType) else None
+    values = list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
+    if len(values) != _RANKS[name] or not all(isinstance(extent, tirx.IntImm) for extent in values):
+        raise ValueError(f"{name} of {cell} is no tensor of {_RANKS[name]} axes whose shape is known")
+    return tuple(int(extent) for extent in values)
+
+
+def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    made = builder.add_func(kernel(cell_of(call), call), cell_of(call))
+    return relax.call_tir(made, list(call.args), out_ty=call.ty)
+
+
+def register() -> None:
+    """Makes the operators known to Relax and to TVMScript; once a process."""
+    if _PREFIX + "lstm" in ir.Op.list_op_names():
+        return
+    for cell, kind in CELLS.items():
+        name = _PREFIX + cell
+        ir._ffi_api.RegisterOp(name, f"a whole sequence of {cell} cells: {', '.join(kind.operands)}")
+        ir.register_op_attr(name, "FInferType", _type)
+        ir.register_op_attr(name, "FLegalize", _legalized)
+        ir.register_op_attr(name, "FPurity", True)
+    for script in (relax_script, relax_parser):
+        script.collage = SimpleNamespace(lstm=lstm, gru=gru, rnn=rnn)

@@ -1,0 +1,140 @@
+"""TVM's kernel of a recurrent operator: a loop over the steps, on one thread.
+
+The products of a step are made one number of the state after the other, each with a row of the weights, which LLVM
+makes vectors of. It is what runs where no library takes the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.script import tirx as T
+
+_OPAQUE = 8
+"""``OpPatternKind``: nothing fuses with a loop over steps."""
+
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "Relu": lambda x: tirx.max(x, tirx.const(0, x.ty.dtype)),
+    "Sigmoid": tirx.sigmoid,
+    "Softsign": lambda x: x / (tirx.const(1, x.ty.dtype) + tirx.abs(x)),
+    "Tanh": tirx.tanh,
+}
+
+
+def kernel(cell: str, call: relax.Call) -> tirx.PrimFunc:
+    """The PrimFunc of a call of ``cell`` with known shapes; its parameters are the operands and the result."""
+    make = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell]
+    made = make(call, *(_FUNCTIONS[str(name)] for name in call.attrs["activations"]))
+    return made.with_attrs({"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
+
+
+def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
+    """Steps, batch, hidden units, numbers of a row of the inputs, and the type of all."""
+    steps, batch, width = (int(extent) for extent in call.args[0].ty.shape.values)
+    return steps, batch, int(call.ty.shape.values[-1]), width, str(call.args[0].ty.dtype)
+
+
+def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The rows of turn ``i`` of the loop and of the turn before it."""
+    if call.attrs["reverse"]:
+        return lambda turn: steps - 1 - turn, lambda turn: steps - turn
+    return lambda turn: turn, lambda turn: turn - 1
+
+
+def _lstm(call: relax.Call, f: Any, g: Any, h: Any) -> tirx.PrimFunc:
+    steps, batch, hidden, width, dtype = _sizes(call)
+    row, before = _order(call, steps)
+    keeps_memory = bool(call.attrs["keeps_memory"])
+
+    @T.prim_func(private=True)
+    def lstm(
+        inputs: T.Buffer((steps, batch, width), dtype),
+        weights: T.Buffer((hidden, width), dtype),
+        state: T.Buffer((batch, hidden), dtype),
+        memory: T.Buffer((batch, hidden), dtype),
+        result: T.Buffer((steps + keeps_memory, batch, hidden), dtype),
+    ):
+        gates = T.alloc_buffer((width,), dtype)
+        kept = T.alloc_buffer((batch, hidden), dtype)
+        for n, j in T.grid(batch, hidden):
+            kept[n, j] = memory[n, j]
+        for turn, n in T.grid(steps, batch):
+            for i in range(width):
+                gates[i] = inputs[row(turn), n, i]
+            for k, i in T.grid(hidden, width):
+                gates[i] += weights[k, i] * T.if_then_else(turn == 0, state[n, k], result[before(turn), n, k])
+            for j in range(hidden):
+                kept[n, j] = f(gates[2 * hidden + j]) * kept[n, j] + f(gates[j]) * g(gates[3 * hidden + j])
+                result[row(turn), n, j] = f(gates[hidden + j]) * h(kept[n, j])
+        if keeps_memory:
+            for n, j in T.grid(batch, hidden):
+                result[steps, n, j] = kept[n, j]
+
+    return lstm
+
+
+def _gru(call: relax.Call, f: Any, g: Any) -> tirx.PrimFunc:
+    steps, batch, hidden, width, dtype = _sizes(call)
+    row, before = _order(call, steps)
+    resets_first = bool(call.attrs["resets_first"])
+    at_once = 2 * hidden if resets_first else width
+
+    @T.prim_func(private=True)
+    def gru(
+        inputs: T.Buffer((steps, batch, width), dtype),
+        weights: T.Buffer((hidden, width), dtype),
+        state: T.Buffer((batch, hidden), dtype),
+        bias: T.Buffer((hidden,), dtype),
+        result: T.Buffer((steps, batch, hidden), dtype),
+    ):
+        products = T.alloc_buffer((width,), dtype)
+        old = T.alloc_buffer((hidden,), dtype)
+        reset = T.alloc_buffer((hidden,), dtype)
+        for turn, n in T.grid(steps, batch):
+            for i in range(width):
+                products[i] = T.cast(0, dtype)
+            for k in range(hidden):
+                old[k] = T.if_then_else(turn == 0, state[n, k], result[before(turn), n, k])
+            for k, i in T.grid(hidden, at_once):
+                products[i] += weights[k, i] * old[k]
+            for j in range(hidden):
+                reset[j] = f(inputs[row(turn), n, hidden + j] + products[hidden + j])
+            if resets_first:
+                for k, j in T.grid(hidden, hidden):
+                    products[2 * hidden + j] += weights[k, 2 * hidden + j] * (reset[k] * old[k])
+                for j in range(hidden):
+                    reset[j] = T.cast(1, dtype)
+            for j in range(hidden):
+                products[hidden + j] = g(
+                    inputs[row(turn), n, 2 * hidden + j] + reset[j] * (products[2 * hidden + j] + bias[j])
+                )
+                result[row(turn), n, j] = products[hidden + j] + f(inputs[row(turn), n, j] + products[j]) * (
+                    old[j] - products[hidden + j]
+                )
+
+    return gru
+
+
+def _rnn(call: relax.Call, f: Any) -> tirx.PrimFunc:
+    steps, batch, hidden, width, dtype = _sizes(call)
+    row, before = _order(call, steps)
+
+    @T.prim_func(private=True)
+    def rnn(
+        inputs: T.Buffer((steps, batch, width), dtype),
+        weights: T.Buffer((hidden, width), dtype),
+        state: T.Buffer((batch, hidden), dtype),
+        result: T.Buffer((steps, batch, hidden), dtype),
+    ):
+        sums = T.alloc_buffer((width,), dtype)
+        for turn, n in T.grid(steps, batch):
+            for i in range(width):
+                sums[i] = inputs[row(turn), n, i]
+            for k, i in T.grid(hidden, width):
+                sums[i] += weights[k, i] * T.if_then_else(turn == 0, state[n, k], result[before(turn), n, k])
+            for j in range(hidden):
+                result[row(turn), n, j] = f(sums[j])
+
+    return rnn

@@ -1,0 +1,251 @@
+// A step "recurrent": a whole sequence of cells. Each thread keeps its units of the hidden numbers, whose
+// weights stay in its cache, or its rows of a large batch, and meets the others once a step.
+#include <tvm/ffi/error.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <optional>
+
+#include "base/aligned_buffer.h"
+#include "base/pool.h"
+#include "kernels/isa.h"
+#include "kernels/step.h"
+
+namespace collage::kernels {
+namespace {
+
+// Rows that make a share of the batch worth having.
+constexpr int kRowsAThread = 3;
+
+// How far a thread is; the others wait for it.
+struct alignas(kAlignment) Progress {
+  std::atomic<int64_t> done{0};
+};
+
+// Says how far this thread is, and waits until all others are there.
+void Meet(Progress* team, TeamPlace place, int64_t done) {
+  team[place.index].done.store(done, std::memory_order_release);
+  for (int i = 0; i < place.size; ++i) {
+    Patience patience;
+    while (team[i].done.load(std::memory_order_acquire) < done) patience.Wait();
+  }
+}
+
+struct Range {
+  int64_t from, to;
+};
+
+Range Part(int64_t n, int index, int parts) { return {n * index / parts, n * (index + 1) / parts}; }
+
+Activation ActivationOf(const std::string& name) {
+  if (name == "relu") return Activation::kRelu;
+  if (name == "sigmoid") return Activation::kSigmoid;
+  if (name == "softsign") return Activation::kSoftsign;
+  if (name == "tanh") return Activation::kTanh;
+  TVM_FFI_THROW(ValueError) << "there is no activation '" << name << "' here";
+  TVM_FFI_UNREACHABLE();
+}
+
+// A cell as the kernels do it: its gates from `first` of those of the operator.
+struct Phase {
+  Cell cell;
+  int first;
+  AlignedBuffer weights;
+};
+
+class RecurrentStep final : public PreparedStep {
+ public:
+  RecurrentStep(const Program& program, const Step& step, const std::byte* constants, int threads);
+
+  size_t ScratchBytes() const final { return threads_ * sizeof(Progress) + 2 * StateBytes(); }
+  std::string Description() const final {
+    return cell_ + " " + isa_ + ", " + std::to_string(steps_) + " steps of " + std::to_string(hidden_) +
+           (threads_ == 1 ? " on one thread"
+            : by_rows_    ? " shared by rows"
+                          : "");
+  }
+  void Run(std::byte* const* buffers, std::byte* scratch) const final;
+
+ private:
+  // Of one call.
+  struct Call {
+    const float *inputs, *state, *memory, *bias;
+    float* result;
+    // Beside each other in the scratch: what the cell keeps, and the state as a GRU resets it.
+    float *kept, *reset;
+    // Null where nobody waits.
+    Progress* team;
+  };
+
+  size_t StateBytes() const { return RoundUp(batch_ * hidden_ * sizeof(float)); }
+  void CheckShapes(const View& weights) const;
+  void AddPhase(Cell cell, int first, const float* weights, const View& view);
+  void RunPart(const Call& call, TeamPlace place) const;
+  CellStep At(const Call& call, const Phase& phase, int64_t turn) const;
+
+  std::string cell_, isa_;
+  RecurrentKernels kernels_;
+  View inputs_, state_, result_;
+  std::optional<View> memory_, bias_;
+  int64_t steps_, batch_, hidden_;
+  bool reverse_, keeps_memory_;
+  // Whether a thread has rows of the batch, and waits for nobody.
+  bool by_rows_;
+  int threads_;
+  Activation functions_[3] = {};
+  std::vector<Phase> phases_;
+};
+
+RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std::byte* constants,
+                             int threads)
+    : cell_(step.attrs.Text("cell")),
+      inputs_(NeedFloats(step, "src")),
+      state_(NeedFloats(step, "state")),
+      result_(NeedFloats(step, "dst")),
+      reverse_(step.attrs.Int("reverse") != 0) {
+  const Kernels& kernels = FindKernels(step.attrs.TextOr("isa", ""));
+  isa_ = kernels.isa;
+  kernels_ = kernels.recurrent;
+  const View& weights = NeedFloats(step, "weights");
+  if (cell_ == "lstm") memory_ = NeedFloats(step, "memory");
+  if (step.args.count("bias") != 0) bias_ = NeedFloats(step, "bias");
+  CheckShapes(weights);
+  steps_ = inputs_.dims[0];
+  batch_ = inputs_.dims[1];
+  hidden_ = state_.dims[1];
+  keeps_memory_ = result_.dims[0] > steps_;
+  const char* const names[] = {"f", "g", "h"};
+  for (int i = 0; i < 3; ++i) functions_[i] = ActivationOf(step.attrs.TextOr(names[i], "tanh"));
+  threads_ = batch_ * hidden_ * weights.dims[1] < kWorthSharing ? 1 : threads;
+  by_rows_ = batch_ >= int64_t{kRowsAThread} * threads_;
+  const Buffer& buffer = program.buffers[weights.buffer];
+  if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "the weights are no constant";
+  const float* data = reinterpret_cast<const float*>(constants + buffer.where + weights.offset);
+  if (cell_ == "lstm") {
+    AddPhase(Cell::kLstm, 0, data, weights);
+  } else if (cell_ == "rnn") {
+    AddPhase(Cell::kRnn, 0, data, weights);
+  } else if (step.attrs.Int("resets_first") == 0) {
+    AddPhase(Cell::kGru, 0, data, weights);
+  } else {
+    AddPhase(Cell::kGruGates, 0, data, weights);
+    AddPhase(Cell::kGruState, 2, data, weights);
+  }
+}
+
+void RecurrentStep::CheckShapes(const View& weights) const {
+  const int gates = cell_ == "lstm" ? 4 : cell_ == "gru" ? 3 : cell_ == "rnn" ? 1 : 0;
+  if (gates == 0) TVM_FFI_THROW(ValueError) << "there is no cell '" << cell_ << "' here";
+  const auto fits = [](const View& view, const std::vector<int64_t>& dims) {
+    return view.dims == dims && (dims.back() == 1 || view.strides.back() == 1);
+  };
+  const std::vector<int64_t>&source = inputs_.dims, &hidden = state_.dims;
+  bool right = source.size() == 3 && hidden.size() == 2 && weights.dims.size() == 2;
+  if (right) {
+    const int64_t rows = source[0] + (cell_ == "lstm" && result_.dims[0] > source[0] ? 1 : 0);
+    right = fits(inputs_, {source[0], source[1], gates * hidden[1]}) &&
+            fits(state_, {source[1], hidden[1]}) &&
+            weights.dims == std::vector<int64_t>{hidden[1], gates * hidden[1]} &&
+            fits(result_, {rows, source[1], hidden[1]}) &&
+            (!memory_.has_value() || fits(*memory_, {source[1], hidden[1]})) &&
+            (!bias_.has_value() || fits(*bias_, {hidden[1]}));
+  }
+  if (!right)
+    TVM_FFI_THROW(ValueError) << "the tensors are not those of a sequence of " << cell_
+                              << " cells, dense in their last axis";
+}
+
+void RecurrentStep::AddPhase(Cell cell, int first, const float* weights, const View& view) {
+  const int lanes = kernels_.lanes, gates = GatesOf(cell), vectors = UnitVectors(cell);
+  const int64_t width = int64_t{vectors} * lanes, units = Ceil(hidden_, width);
+  Phase phase{cell, first, AlignedBuffer(units * hidden_ * gates * width * sizeof(float))};
+  PreferLargePages(phase.weights);
+  float* to = reinterpret_cast<float*>(phase.weights.data());
+  for (int64_t unit = 0; unit < units; ++unit) {
+    for (int64_t k = 0; k < hidden_; ++k) {
+      const float* row = weights + k * view.strides[0];
+      for (int gate = first; gate < first + gates; ++gate) {
+        for (int64_t at = unit * width; at < (unit + 1) * width; ++at)
+          *to++ = at < hidden_ ? row[(gate * hidden_ + at) * view.strides[1]] : 0;
+      }
+    }
+  }
+  phases_.push_back(std::move(phase));
+}
+
+CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t turn) const {
+  const int64_t row = reverse_ ? steps_ - 1 - turn : turn, before = reverse_ ? row + 1 : row - 1;
+  CellStep step{};
+  step.hidden = hidden_;
+  step.weights = reinterpret_cast<const float*>(phase.weights.data());
+  step.state = turn == 0 ? call.state : call.result + before * result_.strides[0];
+  step.state_row = turn == 0 ? state_.strides[0] : result_.strides[1];
+  step.inputs = call.inputs + row * inputs_.strides[0] + phase.first * hidden_;
+  step.inputs_row = inputs_.strides[1];
+  step.factor = step.state;
+  step.factor_row = step.state_row;
+  step.result = call.result + row * result_.strides[0];
+  step.result_row = result_.strides[1];
+  if (phase.cell == Cell::kGruGates) {
+    step.result = call.reset;
+    step.result_row = hidden_;
+  } else if (phase.cell == Cell::kGruState) {
+    step.factor = call.reset;
+    step.factor_row = hidden_;
+  }
+  step.memory = call.kept;
+  step.bias = call.bias;
+  std::copy(functions_, functions_ + 3, step.functions);
+  return step;
+}
+
+void RecurrentStep::RunPart(const Call& call, TeamPlace place) const {
+  const int64_t width = int64_t{UnitVectors(phases_[0].cell)} * kernels_.lanes;
+  const Range all_rows{0, batch_}, all_units{0, Ceil(hidden_, width)};
+  const Range rows = by_rows_ ? Part(batch_, place.index, place.size) : all_rows;
+  const Range units = by_rows_ ? all_units : Part(all_units.to, place.index, place.size);
+  const Range own{units.from * width, std::min(units.to * width, hidden_)};
+  const auto copy_memory = [&](const float* from, int64_t from_row, float* to, int64_t to_row) {
+    for (int64_t row = rows.from; row < rows.to; ++row)
+      std::copy(from + row * from_row + own.from, from + row * from_row + own.to,
+                to + row * to_row + own.from);
+  };
+  if (memory_.has_value() && own.from < own.to)
+    copy_memory(call.memory, memory_->strides[0], call.kept, hidden_);
+  int64_t done = 0;
+  for (int64_t turn = 0; turn < steps_; ++turn) {
+    for (const Phase& phase : phases_) {
+      kernels_.steps[static_cast<int>(phase.cell)](At(call, phase, turn), rows.from, rows.to, units.from,
+                                                   units.to);
+      if (call.team != nullptr) Meet(call.team, place, ++done);
+    }
+  }
+  if (keeps_memory_ && own.from < own.to)
+    copy_memory(call.kept, hidden_, call.result + steps_ * result_.strides[0], result_.strides[1]);
+}
+
+void RecurrentStep::Run(std::byte* const* buffers, std::byte* scratch) const {
+  Call call{};
+  call.inputs = FloatsAt(inputs_, buffers);
+  call.state = FloatsAt(state_, buffers);
+  call.memory = memory_.has_value() ? FloatsAt(*memory_, buffers) : nullptr;
+  call.bias = bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr;
+  call.result = FloatsAt(result_, buffers);
+  call.kept = reinterpret_cast<float*>(scratch);
+  call.reset = reinterpret_cast<float*>(scratch + StateBytes());
+  if (threads_ > 1 && !by_rows_ && !InParallelRegion()) {
+    call.team = reinterpret_cast<Progress*>(scratch + 2 * StateBytes());
+    for (int i = 0; i < threads_; ++i) new (call.team + i) Progress;
+  }
+  OnTeam(threads_, [&](TeamPlace place) { RunPart(call, place); });
+}
+
+}  // namespace
+
+std::unique_ptr<PreparedStep> MakeRecurrent(const Program& program, const Step& step,
+                                            const std::byte* constants, int threads) {
+  return std::make_unique<RecurrentStep>(program, step, constants, threads);
+}
+
+}  // namespace collage::kernels
