@@ -19,7 +19,7 @@ from unity_collage.cost.machine import Machine
 
 
 def flops_of(model: onnx.ModelProto) -> float:
-    """Multiplications and additions of the direct algorithm, of all convolutions and products."""
+    """Multiplications and additions of the direct algorithm, of all convolutions, products and recurrent layers."""
     inferred = onnx.shape_inference.infer_shapes(model)
     shapes = {
         v.name: [d.dim_value or 1 for d in v.type.tensor_type.shape.dim]
@@ -33,6 +33,9 @@ def flops_of(model: onnx.ModelProto) -> float:
         elif node.op_type in ("MatMul", "Gemm") and node.output[0] in shapes and node.input[0] in shapes:
             transposed = any(a.name == "transA" and a.i for a in node.attribute)
             total += 2.0 * math.prod(shapes[node.output[0]]) * shapes[node.input[0]][0 if transposed else -1]
+        elif node.op_type in ("LSTM", "GRU", "RNN") and all(name in shapes for name in node.input[:3]):
+            steps, batch, _ = shapes[node.input[0]]
+            total += 2.0 * steps * batch * sum(math.prod(shapes[name]) for name in node.input[1:3])
     return total
 
 

@@ -1,5 +1,6 @@
 """The dataflow view of a Relax function: plain data that rules, costs and search work on."""
 
+from .. import operators as operators  # a graph that is read from a file may have them
 from ..index_set import IndexSet, index_set, members
 from .dataflow import DataflowGraph, Node, used_vars
 from .extract import Signatures, extract, outside_vars, substitute

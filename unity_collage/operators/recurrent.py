@@ -2,7 +2,8 @@
 
 The products of the inputs of all steps are made before (``X W^T`` and the biases, one product), so an operator is
 what really goes step by step. Its equations and the order of its gates are those of ONNX. TVMScript prints them as
-``R.collage.lstm(...)`` and reads them once this package is imported. TVM's own kernel is :mod:`.recurrent_tir`.
+``R.collage.lstm(...)`` and reads them once :mod:`unity_collage.operators` is imported. TVM's own kernel is in
+:mod:`.recurrent_tir`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tvm import ir, relax, tirx
 from tvm.relax import script as relax_script
 from tvm.script.parser import relax as relax_parser
 
-from .recurrent_tir import kernel
+from .recurrent_tir import attrs_of, kernel
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Softsign", "Tanh")
 """Functions that the gates may have, as ONNX calls them."""
@@ -130,7 +131,7 @@ def _type(call: relax.Call, _builder: Any) -> relax.TensorType:
     for name, shape in shapes.items():
         if shape != fitting[name]:
             raise ValueError(f"{name} of {cell} is {shape}, with {steps} steps it should be {fitting[name]}")
-    rows = steps + int(call.attrs["keeps_memory"]) if cell == "lstm" else steps
+    rows = steps + int(attrs_of(call)["keeps_memory"]) if cell == "lstm" else steps
     return relax.TensorType((rows, batch, hidden), call.args[0].ty.dtype)
 
 

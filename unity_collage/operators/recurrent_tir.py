@@ -26,8 +26,13 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 def kernel(cell: str, call: relax.Call) -> tirx.PrimFunc:
     """The PrimFunc of a call of ``cell`` with known shapes; its parameters are the operands and the result."""
     make = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell]
-    made = make(call, *(_FUNCTIONS[str(name)] for name in call.attrs["activations"]))
+    made = make(call, *(_FUNCTIONS[str(name)] for name in attrs_of(call)["activations"]))
     return made.with_attrs({"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
+
+
+def attrs_of(call: relax.Call) -> Any:
+    """The attributes of an operator, by name."""
+    return call.attrs
 
 
 def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
@@ -38,7 +43,7 @@ def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
 
 def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """The rows of turn ``i`` of the loop and of the turn before it."""
-    if call.attrs["reverse"]:
+    if attrs_of(call)["reverse"]:
         return lambda turn: steps - 1 - turn, lambda turn: steps - turn
     return lambda turn: turn, lambda turn: turn - 1
 
@@ -46,15 +51,15 @@ def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable
 def _lstm(call: relax.Call, f: Any, g: Any, h: Any) -> tirx.PrimFunc:
     steps, batch, hidden, width, dtype = _sizes(call)
     row, before = _order(call, steps)
-    keeps_memory = bool(call.attrs["keeps_memory"])
+    keeps_memory = bool(attrs_of(call)["keeps_memory"])
 
     @T.prim_func(private=True)
     def lstm(
-        inputs: T.Buffer((steps, batch, width), dtype),
-        weights: T.Buffer((hidden, width), dtype),
-        state: T.Buffer((batch, hidden), dtype),
-        memory: T.Buffer((batch, hidden), dtype),
-        result: T.Buffer((steps + keeps_memory, batch, hidden), dtype),
+        inputs: T.Buffer((steps, batch, width), dtype),  # pyright: ignore
+        weights: T.Buffer((hidden, width), dtype),  # pyright: ignore
+        state: T.Buffer((batch, hidden), dtype),  # pyright: ignore
+        memory: T.Buffer((batch, hidden), dtype),  # pyright: ignore
+        result: T.Buffer((steps + keeps_memory, batch, hidden), dtype),  # pyright: ignore
     ):
         gates = T.alloc_buffer((width,), dtype)
         kept = T.alloc_buffer((batch, hidden), dtype)
@@ -78,16 +83,16 @@ def _lstm(call: relax.Call, f: Any, g: Any, h: Any) -> tirx.PrimFunc:
 def _gru(call: relax.Call, f: Any, g: Any) -> tirx.PrimFunc:
     steps, batch, hidden, width, dtype = _sizes(call)
     row, before = _order(call, steps)
-    resets_first = bool(call.attrs["resets_first"])
+    resets_first = bool(attrs_of(call)["resets_first"])
     at_once = 2 * hidden if resets_first else width
 
     @T.prim_func(private=True)
     def gru(
-        inputs: T.Buffer((steps, batch, width), dtype),
-        weights: T.Buffer((hidden, width), dtype),
-        state: T.Buffer((batch, hidden), dtype),
-        bias: T.Buffer((hidden,), dtype),
-        result: T.Buffer((steps, batch, hidden), dtype),
+        inputs: T.Buffer((steps, batch, width), dtype),  # pyright: ignore
+        weights: T.Buffer((hidden, width), dtype),  # pyright: ignore
+        state: T.Buffer((batch, hidden), dtype),  # pyright: ignore
+        bias: T.Buffer((hidden,), dtype),  # pyright: ignore
+        result: T.Buffer((steps, batch, hidden), dtype),  # pyright: ignore
     ):
         products = T.alloc_buffer((width,), dtype)
         old = T.alloc_buffer((hidden,), dtype)
@@ -123,10 +128,10 @@ def _rnn(call: relax.Call, f: Any) -> tirx.PrimFunc:
 
     @T.prim_func(private=True)
     def rnn(
-        inputs: T.Buffer((steps, batch, width), dtype),
-        weights: T.Buffer((hidden, width), dtype),
-        state: T.Buffer((batch, hidden), dtype),
-        result: T.Buffer((steps, batch, hidden), dtype),
+        inputs: T.Buffer((steps, batch, width), dtype),  # pyright: ignore
+        weights: T.Buffer((hidden, width), dtype),  # pyright: ignore
+        state: T.Buffer((batch, hidden), dtype),  # pyright: ignore
+        result: T.Buffer((steps, batch, hidden), dtype),  # pyright: ignore
     ):
         sums = T.alloc_buffer((width,), dtype)
         for turn, n in T.grid(steps, batch):

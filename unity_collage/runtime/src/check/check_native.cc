@@ -3,6 +3,7 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -223,11 +224,54 @@ void CheckBackend(const std::string& kind, const Product& product) {
   CheckErrors(kind, product, module, w);
 }
 
+// A sequence of plain cells, in units of two threads: each reads what the other has just written.
+void CheckRecurrent() {
+  constexpr int64_t kSteps = 20, kBatch = 4, kHidden = 128, kState = kBatch * kHidden;
+  std::vector<float> inputs(kSteps * kState), state(kState), result(kSteps * kState),
+      weights(kHidden * kHidden);
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = std::sin(static_cast<float>(3 * i)) / 16;
+  const std::string sequence = R"("dims": [20, 4, 128], "strides": [512, 128, 1])",
+                    row = R"("dims": [4, 128], "strides": [128, 1])",
+                    square = R"("dims": [128, 128], "strides": [128, 1])";
+  const auto buffer = [](size_t numbers) {
+    return "{\"nbytes\": " + std::to_string(numbers * sizeof(float)) + R"(, "dtype": "float32"})";
+  };
+  const std::string json =
+      R"({"programs": [{"name": "main", "inputs": [0, 1], "outputs": [3], "constants": [{"buffer": 2, "offset": 0,
+          "nbytes": 65536}], "buffers": [)" +
+      buffer(inputs.size()) + ", " + buffer(state.size()) + ", " + buffer(weights.size()) + ", " +
+      buffer(result.size()) + R"(], "steps": [{"primitive": "recurrent", "attrs": {"cell": "rnn", "f": "tanh",
+          "reverse": 0}, "args": {"src": )" +
+      View(0, sequence) + ", \"state\": " + View(1, row) + ", \"weights\": " + View(2, square) +
+      ", \"dst\": " + View(3, sequence) + "}}]}]}";
+  const Bytes blob(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float));
+  const Module module = (*Function::GetGlobal("collage.kernels.create"))(String(json), blob).cast<Module>();
+  int64_t long_shape[] = {kSteps, kBatch, kHidden}, shape[] = {kBatch, kHidden};
+  const auto tensor = [](std::vector<float>* values, int rank, int64_t* sizes) {
+    return DLTensor{values->data(), {kDLCPU, 0}, rank, {kDLFloat, 32, 1}, sizes, nullptr, 0};
+  };
+  DLTensor from = tensor(&inputs, 3, long_shape), first = tensor(&state, 2, shape),
+           to = tensor(&result, 3, long_shape);
+  (*module->GetFunction("main"))(&from, &first, &to);
+  double worst = 0;
+  for (int64_t at = 0; at < kSteps * kState; ++at) {
+    const int64_t before = at / kHidden * kHidden - kState;
+    double sum = inputs[at];
+    for (int64_t k = 0; k < kHidden; ++k)
+      sum += (before < 0 ? state[before + kState + k] : result[before + k]) *
+             weights[k * kHidden + at % kHidden];
+    worst = std::max(worst, std::abs(std::tanh(sum) - result[at]));
+  }
+  Expect(worst < 1e-5, "collage.kernels: a sequence of cells");
+}
+
 }  // namespace
 
 int main() {
   CheckBackend("collage.onednn", {"matmul", "src", "weights", "dst"});
   CheckBackend("collage.openblas", {"gemm", "a", "b", "c"});
+  CheckRecurrent();
   const char *tile = R"({"tile": 4, "padding_l": [1, 1]})", *steps = R"({"stride": 1, "padding_l": [1, 1]})",
              *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})";
   for (Product product :
