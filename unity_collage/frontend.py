@@ -12,6 +12,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from .errors import ModelError, first_line
 from .library_file import without_lines
+from .onnx_functions import with_functions_inlined
 from .onnx_names import named
 from .onnx_recurrent import converters, with_recurrent_operators
 
@@ -34,7 +35,7 @@ def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tupl
         )
     weights = {tensor.name for tensor in model.graph.initializer}
     names = tuple(value.name for value in model.graph.input if value.name not in weights)
-    model = with_recurrent_operators(model)
+    model = with_recurrent_operators(with_functions_inlined(model))
     imported = _imported(model)
     return named(imported, model, _imported) if keep_names else imported, names
 

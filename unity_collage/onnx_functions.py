@@ -1,0 +1,65 @@
+"""Operators that TVM's importer does not have, by their definitions.
+
+An ONNX model may bring functions of its own, and the standard defines some operators (Celu, MeanVarianceNormalization,
+Swish, ...) by functions of others. Both are put in place of their calls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper, inliner, numpy_helper
+from tvm.relax.frontend.onnx import onnx_frontend
+
+_HANDLED = frozenset({"Constant", "If"})
+"""Operators that the importer has beside its table of converters."""
+
+
+def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` without calls of its own functions, and without operators that the importer lacks but ONNX defines by
+    others; itself if it has neither. What nobody defines stays for the importer to name. Constants are tensors behind it.
+    """
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    known = _HANDLED | onnx_frontend._get_convert_map().keys()
+    lacking = {(node.domain, node.op_type) for node in model.graph.node} - {
+        (domain, op) for domain in ("", "ai.onnx") for op in known
+    }
+    defined = [key for key in sorted(lacking) if _is_defined(model, *key)]
+    if defined:
+        model = inliner.inline_selected_functions(model, defined, inline_schema_functions=True)
+    return _with_tensors(model)
+
+
+def _with_tensors(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with tensors in its constants, where the importer reads no other attributes."""
+    if all(_number(node) is None for node in model.graph.node):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in changed.graph.node:
+        if (number := _number(node)) is not None:
+            value = np.array(helper.get_attribute_value(number), _NUMBERS[number.name])
+            node.attribute.remove(number)
+            node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(value)))
+    return changed
+
+
+def _number(node: onnx.NodeProto) -> onnx.AttributeProto | None:
+    """The attribute of a constant that is given by one or several numbers."""
+    if node.op_type != "Constant":
+        return None
+    return next((attribute for attribute in node.attribute if attribute.name in _NUMBERS), None)
+
+
+_NUMBERS = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+
+
+def _is_defined(model: onnx.ModelProto, domain: str, op: str) -> bool:
+    """Whether the standard has a function for an operator, in the version that the model asks for."""
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    try:
+        schema = onnx.defs.get_schema(op, versions.get(domain, 1), domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
