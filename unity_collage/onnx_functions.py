@@ -17,7 +17,7 @@ _HANDLED = frozenset({"Constant", "If"})
 
 def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` without calls of its own functions, and without operators that the importer lacks but ONNX defines by
-    others; itself if it has neither. What nobody defines stays for the importer to name. Constants are tensors behind it.
+    others; itself if it has neither. What nobody defines stays for the importer to name. Constants become tensors.
     """
     if model.functions:
         model = inliner.inline_local_functions(model)

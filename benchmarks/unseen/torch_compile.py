@@ -2,9 +2,9 @@
 
 usage: torch_compile.py [--rounds R] [--seconds S] [--json FILE] [NAME ...]
 
-It runs in this process on as many threads as the peers, with frozen weights, which is its best; each peer has a process
-of its own. Weights are other draws of the same shapes. Needs what export.py needs. Prints how many times as long as each
-peer it takes.
+It runs in this process on as many threads as the peers, with frozen weights; each peer has a process of its own.
+Weights are other draws of the same shapes. Needs what export.py needs. Prints how many times as long as each peer it
+takes.
 """
 
 from __future__ import annotations

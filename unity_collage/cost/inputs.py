@@ -106,9 +106,7 @@ def _random(
     if np.issubdtype(dtype, np.integer):
         return rng.integers(0, domain.bounds.get(param, 10), shape)
     values = rng.standard_normal(shape, dtype=np.float32)
-    if (
-        param in domain.recurrent
-    ):  # of larger ones a sequence is chaotic: the last bit of its first step decides all
+    if param in domain.recurrent:  # larger ones make chaos: a last bit grows to anything
         return values / np.float32(np.sqrt(shape[0]))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 

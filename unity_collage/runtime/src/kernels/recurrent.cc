@@ -18,6 +18,9 @@ namespace {
 // Rows that make a share of the batch worth having.
 constexpr int kRowsAThread = 3;
 
+// Weights of so many bytes stay in the second cache of a thread that has all of them.
+constexpr int64_t kNearBytes = 256 << 10;
+
 // How far a thread is; the others wait for it.
 struct alignas(kAlignment) Progress {
   std::atomic<int64_t> done{0};
@@ -78,6 +81,8 @@ class RecurrentStep final : public PreparedStep {
     Progress* team;
   };
 
+  int64_t UnitWidth() const { return int64_t{UnitVectors(phases_[0].cell)} * kernels_.lanes; }
+  int64_t Units() const { return Ceil(hidden_, UnitWidth()); }
   size_t StateBytes() const { return RoundUp(batch_ * hidden_ * sizeof(float)); }
   void CheckShapes(const View& weights) const;
   void AddPhase(Cell cell, int first, const float* weights, const View& view);
@@ -117,8 +122,6 @@ RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std
   keeps_memory_ = result_.dims[0] > steps_;
   const char* const names[] = {"f", "g", "h"};
   for (int i = 0; i < 3; ++i) functions_[i] = ActivationOf(step.attrs.TextOr(names[i], "tanh"));
-  threads_ = batch_ * hidden_ * weights.dims[1] < kWorthSharing ? 1 : threads;
-  by_rows_ = batch_ >= int64_t{kRowsAThread} * threads_;
   const Buffer& buffer = program.buffers[weights.buffer];
   if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "the weights are no constant";
   const float* data = reinterpret_cast<const float*>(constants + buffer.where + weights.offset);
@@ -132,6 +135,12 @@ RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std
     AddPhase(Cell::kGruGates, 0, data, weights);
     AddPhase(Cell::kGruState, 2, data, weights);
   }
+  by_rows_ = batch_ >= int64_t{kRowsAThread} * threads &&
+             hidden_ * weights.dims[1] * static_cast<int64_t>(sizeof(float)) <= kNearBytes;
+  // Nobody waits for a thread that has little to do or nothing.
+  const int64_t worth = std::max<int64_t>(1, 2 * batch_ * hidden_ * weights.dims[1] / kWorthSharing);
+  threads_ =
+      static_cast<int>(std::min({int64_t{threads}, worth, by_rows_ ? batch_ / kRowsAThread : Units()}));
 }
 
 void RecurrentStep::CheckShapes(const View& weights) const {
@@ -201,8 +210,8 @@ CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t turn) c
 }
 
 void RecurrentStep::RunPart(const Call& call, TeamPlace place) const {
-  const int64_t width = int64_t{UnitVectors(phases_[0].cell)} * kernels_.lanes;
-  const Range all_rows{0, batch_}, all_units{0, Ceil(hidden_, width)};
+  const int64_t width = UnitWidth();
+  const Range all_rows{0, batch_}, all_units{0, Units()};
   const Range rows = by_rows_ ? Part(batch_, place.index, place.size) : all_rows;
   const Range units = by_rows_ ? all_units : Part(all_units.to, place.index, place.size);
   const Range own{units.from * width, std::min(units.to * width, hidden_)};
