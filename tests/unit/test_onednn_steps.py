@@ -50,7 +50,7 @@ def test_a_channels_last_convolution_is_strides():
     [
         ((8, 4, 3, 3), "OIHW", 2, (2, 4, 4, 3, 3), (144, 36, 9, 3, 1)),
         ((8, 1, 3, 3), "OIHW", 8, (8, 1, 1, 3, 3), (9, 9, 9, 3, 1)),
-        ((3, 3, 8, 1), "HWOI", 8, (8, 1, 1, 3, 3), (1, 1, 1, 24, 8)),
+        ((3, 3, 8, 1), "HWOI", 8, (8, 1, 1, 3, 3), (1, 72, 72, 24, 8)),
     ],
 )
 def test_groups_divide_the_output_channels_of_a_convolution(kernel, layout, groups, dims, strides):

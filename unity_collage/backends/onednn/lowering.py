@@ -27,6 +27,7 @@ from . import (
 )
 from .limits import is_mixed, why_not_layout, why_not_types
 from .lrn import lrn
+from .nesting import settled
 
 ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
     **convolution.ENTRIES,
@@ -93,7 +94,7 @@ def _checked(made: Step | str) -> Step | str:
     if isinstance(made, str):
         return made
     layout = None if is_mixed(made) else why_not_layout(made)
-    return why_not_types(made) or layout or post_ops.why_not_operands(made) or made
+    return why_not_types(made) or layout or post_ops.why_not_operands(made) or settled(made)
 
 
 def _wholly(made: Step | str) -> Step | str:
