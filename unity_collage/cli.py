@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from .library_file import why_no_library
 from .passes.pipeline import FLOAT32, PRECISIONS
 from .program import Program
 from .refine import Refinement
-from .report import backend_table, bench_table, plan_summary, refinement_table
+from .report import backend_table, bench_table, plan_summary, price_remark, refinement_table
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -96,6 +97,10 @@ def _bench(options: argparse.Namespace) -> None:
     medians = bench.race(model, program, dict.fromkeys(options.against), options.rounds)
     ratios = {name: bench.speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
+    plan = (program.plan or {}).get("main")
+    remark = None if plan is None else price_remark(plan, statistics.median(medians[OURS]))
+    if remark is not None:
+        console.print(remark, soft_wrap=True)
     _tell_accuracy(options, program, console)
 
 

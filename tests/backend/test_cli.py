@@ -19,7 +19,7 @@ from rich.console import Console
 
 import unity_collage as uc
 from unity_collage import bench, cli
-from unity_collage.report import bench_table, duration, plan_summary
+from unity_collage.report import bench_table, duration, plan_summary, price_remark
 from unity_collage.testing import models
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
@@ -239,6 +239,15 @@ def test_the_bench_table_says_who_is_faster() -> None:
     lines = [line.rstrip() for line in captured.get().splitlines()]
     assert lines[1].split() == ["unity_collage", "2.00", "ms", "1.00", "ms", "3.00", "ms"]
     assert lines[2].endswith("2.00x slower") and lines[3].endswith("2.00x faster")
+
+
+def test_a_program_far_from_its_price_is_told() -> None:
+    plan = {"kernels": ["any"], "seconds": 20e-3}
+    assert price_remark(plan, 25e-3) is None
+    assert price_remark({**plan, "seconds": 1e-6}, 9e-6) is None, "a call costs microseconds of its own"
+    assert price_remark({"kernels": [], "seconds": 0.0}, 1.0) is None
+    remark = price_remark(plan, 150e-3)
+    assert remark is not None and remark.startswith("it takes 7.5 times as long") and "20.0 ms" in remark
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,31 @@ def test_what_changes_something_stays(rule, make):
     assert_stays(function(make, 2, 3), rule)
 
 
+def resized(x, size: tuple[int, int], method: str, mode: str) -> relax.Expr:
+    image = relax.op.image
+    return image.resize2d(x, size, method=method, coordinate_transformation_mode=mode)
+
+
+@pytest.mark.parametrize("method", ["nearest_neighbor", "linear", "cubic"])
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+def test_a_resize_to_its_size_goes(method, mode):
+    @R.function
+    def after(x: R.Tensor((1, 2, 3, 4), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(x)
+            R.output(y)
+        return y
+
+    before = function(lambda x: resized(x, (3, 4), method, mode), 1, 2, 3, 4)
+    assert_becomes(before, after, i.DROP_RESIZE_TO_ITS_SIZE)
+
+
+@pytest.mark.parametrize(("size", "mode"), [((3, 8), "half_pixel"), ((3, 4), "tf_half_pixel_for_nn")])
+def test_other_resizes_stay(size, mode):
+    func = function(lambda x: resized(x, size, "nearest_neighbor", mode), 1, 2, 3, 4)
+    assert_stays(func, i.DROP_RESIZE_TO_ITS_SIZE)
+
+
 def test_dropout_is_gone_in_inference():
     @R.function
     def before(x: R.Tensor((2, 3), "float32")):

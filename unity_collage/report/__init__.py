@@ -4,7 +4,15 @@ from .answer import answer
 from .explanation import Explanation
 from .html import html_report
 from .kinds import explanation_summary
-from .text import backend_table, bench_table, duration, kernel_table, plan_summary, refinement_table
+from .text import (
+    backend_table,
+    bench_table,
+    duration,
+    kernel_table,
+    plan_summary,
+    price_remark,
+    refinement_table,
+)
 
 __all__ = [
     "Explanation",
@@ -16,5 +24,6 @@ __all__ = [
     "html_report",
     "kernel_table",
     "plan_summary",
+    "price_remark",
     "refinement_table",
 ]

@@ -20,6 +20,10 @@ ROWS = 15
 FAR = 10.0
 """Beyond this a ratio is only ``>10x``: a stray price must not look like a precise one."""
 
+_LATE, _NOTABLE_SECONDS = 1.5, 1e-3
+"""A program that takes so many times its price, and so much longer, is worth a line: calls cost microseconds, and a
+shared machine is seldom that far off."""
+
 Kernels = list[Mapping[str, Any]]
 
 
@@ -106,6 +110,17 @@ def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mappi
         seconds = (statistics.median(found), min(found), max(found))
         table.add_row(name, *map(duration, seconds), _speed(ratios[name]) if name in ratios else "")
     return table
+
+
+def price_remark(plan: Mapping[str, Any], seconds: float) -> str | None:
+    """What to do about a program that takes far longer than its kernels were priced at; None where it does not."""
+    priced = plan["seconds"]
+    if not plan["kernels"] or seconds < _LATE * priced or seconds < priced + _NOTABLE_SECONDS:
+        return None
+    return (
+        f"it takes {seconds / priced:.2g} times as long as its kernels were priced at, {duration(priced)}: "
+        "--refine measures them where they run"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -29,6 +29,10 @@ _SAME_IF_SAME_SHAPE = (
     "relax.tile",
 )
 
+_ALIGNED = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+"""How coordinates are made where pixels of two images of one size lie on each other: not for crops, nor half a pixel
+off."""
+
 
 def _same_type(expr: Expr, source: Expr) -> bool:
     """Whether both have one known shape and dtype; equal but unknown shapes prove nothing."""
@@ -75,6 +79,12 @@ def _pad_by_nothing(call: Expr, scope: Scope) -> Expr | None:
     return call.args[0] if not any(int(width) for width in call.attrs.pad_width) else None
 
 
+def _resize_to_its_size(call: Expr, scope: Scope) -> Expr | None:
+    """resize2d(x, size of x) -> x: each pixel of the result has the coordinates of one of x."""
+    aligned = str(call.attrs.coordinate_transformation_mode) in _ALIGNED
+    return call.args[0] if aligned and _same_type(call, call.args[0]) else None
+
+
 def _join_of_one(call: Expr, scope: Scope) -> Expr | None:
     """concat((x,)) -> x; stack((x,), axis) -> expand_dims(x, axis)."""
     parts = scope.value(call.args[0])
@@ -105,6 +115,9 @@ DROP_SAME_DTYPE = Rule("drop_same_dtype", ("relax.astype",), _same_dtype)
 DROP_IDENTITY_PERMUTE = Rule("drop_identity_permute", ("relax.permute_dims",), _permute)
 DROP_WHOLE_SLICE = Rule("drop_whole_slice", ("relax.strided_slice",), _whole_slice)
 DROP_EMPTY_PAD = Rule("drop_empty_pad", ("relax.nn.pad",), _pad_by_nothing)
+DROP_RESIZE_TO_ITS_SIZE = Rule(
+    "drop_resize_to_its_size", ("relax.image.resize2d", "relax.image.resize3d"), _resize_to_its_size
+)
 DROP_JOIN_OF_ONE = Rule("drop_join_of_one", ("relax.concat", "relax.stack"), _join_of_one)
 DROP_SPLIT_INTO_ONE = Rule("drop_split_into_one", ("relax.split",), _split_into_one)
 DROP_NEUTRAL = Rule("drop_neutral", tuple(_NEUTRAL), _neutral)
