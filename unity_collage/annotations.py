@@ -65,7 +65,7 @@ class Cost:
     """The interval that the median lies in."""
     runs: int = 0
     origin: str = "measured"
-    """``measured``, ``database`` or ``formula``."""
+    """``measured``, ``database``, ``formula``, ``UNKNOWN`` or ``IN_PROGRAM``."""
     reason: str = ""
     """Why there is no price; empty where there is one."""
     bound: float | None = None
@@ -74,6 +74,10 @@ class Cost:
 
 UNKNOWN = "unknown"
 """The origin of a cost that nobody has tried to find out, for want of time: the price may be any."""
+
+
+IN_PROGRAM = "in the program"
+"""The origin of a cost that the kernel has in the running program, among the others of its plan."""
 
 
 @dataclass(frozen=True, slots=True)

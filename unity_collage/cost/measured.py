@@ -173,7 +173,7 @@ class MeasuredCost:
         )
         return found
 
-    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
+    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
         """What is known under ``name`` of this machine, else what ``measure`` finds: plain data, and kept.
 
         None where it is not known and may not be measured: the database is locked, or there is a budget, which this
@@ -182,7 +182,7 @@ class MeasuredCost:
         database, fingerprint = self._opened(), self._circumstances().fingerprint("tvm")
         known = database.fact(name, fingerprint)
         if known is None and not self.locked and self.budget_seconds is None:
-            self.progress(0, 1, "branches side by side")
+            self.progress(0, 1, what)
             known = measure()
             self.progress(1, 1, "")
             database.keep_fact(name, fingerprint, known)

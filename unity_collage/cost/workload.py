@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tvm import relax
 
@@ -75,6 +75,16 @@ def evict_bytes(model: CostModel, working_set: int) -> int:
     """What ``model`` says of it, or what this machine's reported caches do."""
     placing = model if isinstance(model, Placing) else reported()
     return placing.evict_bytes(working_set)
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A cost model of this machine that keeps what else was measured here."""
+
+    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
+        """What is known under ``name``, else what ``measure`` finds: plain data, kept. None if nothing may be
+        measured. ``what`` is for who watches."""
+        ...
 
 
 Progress = Callable[[int, int, str], None]

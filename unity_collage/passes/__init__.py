@@ -5,6 +5,7 @@ from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
 from .check_plan import why_not_plan
 from .confirm_costs import ConfirmCosts
+from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
@@ -22,6 +23,7 @@ __all__ = [
     "ApplyPlan",
     "ChannelsLast",
     "ConfirmCosts",
+    "CorrectCosts",
     "EstimateCosts",
     "ExpandTransposed",
     "FuseRemaining",

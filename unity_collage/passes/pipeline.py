@@ -13,6 +13,7 @@ from ..specs import PartitionSpec
 from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast
 from .confirm_costs import ConfirmCosts
+from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
@@ -48,6 +49,7 @@ def collage(
     tune_trials: int = 0,
     precision: str = FLOAT32,
     layouts: bool = False,
+    correct: bool = False,
 ) -> tvm.transform.Sequential:
     """An imported model to a module that ``relax.build`` turns into a program; run it under a target.
 
@@ -56,13 +58,15 @@ def collage(
     can still change the plan, while the search runs. ``tune_trials``: so many schedules MetaSchedule tries for each
     kernel of TVM that could still win. ``precision``: of products and of what is stored between them, ``f32`` or
     ``bf16``; parameters and results keep their types. ``layouts``: the search may have images between kernels in
-    channels first, where they are in channels last otherwise.
+    channels first, where they are in channels last otherwise. ``correct``: compare the prices with the running
+    program, and search again where they are far from it; not with ``lazy``, whose time is short.
     """
     model = model or MeasuredCost()
     return tvm.transform.Sequential(
         [
             *annotating(backends, specs, without, precision, layouts),
             *([] if lazy else pricing(model, tune_trials)),
+            *([CorrectCosts(model)] if correct and not lazy else []),
             SearchPartition(estimator=model, explain=explain),
             OffloadBYOC(),
             FuseRemaining(),

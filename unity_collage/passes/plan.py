@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..annotations import VIEW, Candidate, Cost, Costs
+from ..annotations import IN_PROGRAM, VIEW, Candidate, Cost, Costs
 from ..graph import DataflowGraph, index_set, members
 from ..graph.outline import Group
 from ..index_set import IndexSet
@@ -71,7 +71,7 @@ def plan_of(
         "left_behind": [names[i] for i in sorted({*members(solution.left_behind), *views})],
         "unpriced": unpriced,
         "declined": _declined(graph, names),
-        "remarks": list(_remarks(solution, unpriced)),
+        "remarks": list(_remarks(solution, unpriced, _corrected(candidates.values(), costs))),
         **({} if certificate is None else {"certificate": _plain(certificate)}),
         **({"tie_policy": _policy(solution)} if solution.swaps else {}),
     }
@@ -159,7 +159,7 @@ def _runner_up(explanation: Explanation, kernel: Kernel, id_: int) -> dict[str, 
     }
 
 
-def _remarks(solution: Solution, unpriced: list[dict[str, str]]) -> Iterator[str]:
+def _remarks(solution: Solution, unpriced: list[dict[str, str]], corrected: Sequence[str]) -> Iterator[str]:
     """What a reader should know besides the figures."""
     if not solution.proved:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
@@ -168,6 +168,18 @@ def _remarks(solution: Solution, unpriced: list[dict[str, str]]) -> Iterator[str
         yield f"cost within {part:.2%} of the cheapest plan by tie policy: {len(solution.swaps)} kernels are ties"
     if unpriced:
         yield f"{len(unpriced)} distinct candidates have no price"
+    if corrected:
+        yield f"the price is what the kernel took in the running program: {', '.join(corrected)}"
+
+
+def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
+    """Every distinct kernel whose price did not hold in the running program."""
+    found = {
+        key: f"{candidate.backend} {candidate.label} {1e6 * (costs.prices[key].seconds or 0.0):.3g} us"
+        for candidate in candidates
+        if costs.prices[key := costs.keys[candidate.id]].origin == IN_PROGRAM
+    }
+    return list(found.values())
 
 
 def _unpriced(candidates: Iterable[Candidate], costs: Costs) -> list[dict[str, str]]:

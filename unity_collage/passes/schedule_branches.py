@@ -8,38 +8,26 @@ Keeps    every kernel; programs that cannot be run here and now, and those in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import tvm
-from tvm import relax
 from tvm.ir import IRModule
-from tvm_ffi import structural_hash
 
 from .. import runtime
 from ..annotations import PLAN
 from ..branches import Calls, staged
 from ..branches.trial import LEAST_GAIN, Tried, tried
+from ..contest import program_digest, why_not_runnable
 from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel
+from ..cost.workload import CostModel, Remembering
 from ..errors import CollageError
-from ..rules.base import why_not_static
 from ..target import current_target
 
 _LOST_TO_SPLITTING = 1.2e-6
 """Seconds, about: NASNet's 572 kernels of less than 20 us take 0.69 ms more on two cores than half of what they take
 on one."""
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """A cost model of this machine that keeps what else was measured here."""
-
-    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
-        """What is known under ``name``, else what ``measure`` finds: plain data, kept. None if nothing may be
-        measured."""
-        ...
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ScheduleBranches")
@@ -59,7 +47,7 @@ class ScheduleBranches:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         threads, target = runtime.num_threads(), current_target()
-        if not isinstance(self.model, Remembering) or threads < 2 or not _is_runnable(mod):
+        if not isinstance(self.model, Remembering) or threads < 2 or why_not_runnable(mod) is not None:
             return mod
         calls = Calls.of(mod)
         if isinstance(calls, str):
@@ -67,7 +55,8 @@ class ScheduleBranches:
         if not _may_gain(calls):
             return mod
         try:
-            found = self.model.remembered(_named(mod), lambda: asdict(tried(mod, calls, target, threads)))
+            name, what = f"branches {program_digest(mod)}", "branches side by side"
+            found = self.model.remembered(name, what, lambda: asdict(tried(mod, calls, target, threads)))
         except CollageError as error:  # it may be possible next time
             return _noted(mod, {}, f"no branches side by side: {error}")
         if found is None:
@@ -89,30 +78,11 @@ class ScheduleBranches:
         return _noted(staged(mod, calls, outcome.stages), figures, remark)
 
 
-def _named(mod: IRModule) -> str:
-    """Under which name the outcome for a program is kept: it hangs on its kernels and their order alone."""
-    functions = {
-        gvar: relax.Function(func.params, func.body, func.ret_ty, func.is_pure)
-        if isinstance(func, relax.Function)
-        else func
-        for gvar, func in mod.functions_items()
-    }
-    return f"branches {structural_hash(IRModule(functions)) % (1 << 64):016x}"
-
-
 def _may_gain(calls: Calls) -> bool:
     """Whether a trial, which builds the program twice more, can bring anything."""
     kernels = len(calls.branching())
     planned = PLAN.read(calls.func)["seconds"] if PLAN.on(calls.func) else 0.0
     return kernels > 1 and kernels * _LOST_TO_SPLITTING >= LEAST_GAIN * planned
-
-
-def _is_runnable(mod: IRModule) -> bool:
-    """Whether ``main`` has inputs that can be made up."""
-    if not any(gvar.name_hint == "main" for gvar in mod.get_global_vars()):
-        return False
-    main = mod["main"]
-    return isinstance(main, relax.Function) and all(why_not_static(param) is None for param in main.params)
 
 
 def _decoded(found: dict[str, Any]) -> Tried:

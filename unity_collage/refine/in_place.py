@@ -9,7 +9,7 @@ from typing import Any
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..contest import Contest
+from ..contest import Contest, by_candidate
 from ..processes import last_line
 from .maker import Maker
 
@@ -95,18 +95,6 @@ class InPlace:
     def __exit__(self, *_: object) -> None:
         for name in list(self.programs):
             self._drop(name)
-
-
-def by_candidate(plan: dict[str, Any], kernels: list[str], seconds: list[float]) -> dict[int, float]:
-    """Seconds of each kernel of a plan, by candidate, from those of the ``kernels`` that the program calls in order."""
-    by_function: dict[str, list[float]] = {}
-    for kernel, value in zip(kernels, seconds, strict=True):
-        by_function.setdefault(kernel, []).append(value)
-    return {
-        int(kernel["candidate"]): statistics.mean(by_function[kernel["function"]])
-        for kernel in plan["kernels"]
-        if kernel["function"] in by_function
-    }
 
 
 def _entry(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, Cost, Costs
+from ..annotations import CANDIDATES, COSTS, IN_PROGRAM, Cost, Costs
 
 LEAST_PRICE = 1e-9
 """Seconds: what a kernel costs at least when its launch is taken off its time in the program."""
@@ -32,7 +32,7 @@ def with_observed(priced: IRModule, observed: Mapping[int, Sequence[float]]) -> 
     ratios = _ratios(costs, backends, found)
     backend_of = {key: backends[candidate] for candidate, key in costs.keys.items()}
     prices = {
-        key: Cost(found[key], found[key], found[key], len(samples[key]), "in the program")
+        key: Cost(found[key], found[key], found[key], len(samples[key]), IN_PROGRAM)
         if key in found
         else _scaled(cost, ratios.get(backend_of.get(key, ""), 1.0))
         for key, cost in costs.prices.items()

@@ -32,7 +32,10 @@ def plan_summary(name: str, plan: Mapping[str, Any]) -> RenderableType:
     kernels: Kernels = list(plan["kernels"])
     if not kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is", *_remarks(plan))
-    headline = f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan['seconds'])}"
+    runs = f", measured {duration(plan['measured_seconds'])}" if "measured_seconds" in plan else ""
+    headline = (
+        f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan['seconds'])}{runs}"
+    )
     return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
 
 

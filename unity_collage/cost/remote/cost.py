@@ -74,7 +74,7 @@ class RemoteCost(MeasuredCost):
         """Nothing: what was measured apart stays so, since no two servers need to have the same minute."""
         return {}
 
-    def remembered(self, name: str, measure: Callable[[], Any]) -> Any | None:
+    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
         """Nothing: whole programs run here, and the prices are of another machine."""
         return None
 

@@ -1,0 +1,114 @@
+"""A price that does not hold in the running program: compile finds it, and plans without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import backends_of
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage import second_look
+from unity_collage.annotations import Cost
+from unity_collage.cost.measured import MeasuredCost
+from unity_collage.cost.workload import Workload
+from unity_collage.errors import CollageError
+from unity_collage.passes import correct_costs
+
+SHAPE = (1, 56, 56, 64)
+
+
+@dataclass(frozen=True)
+class Flattering(MeasuredCost):
+    """One backend's kernels cost a thousandth of what they take."""
+
+    flattered: str = "tvm"
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        right = super().prices(workloads)
+        return {
+            key: self._wrong(cost) if key.startswith(self.flattered) else cost for key, cost in right.items()
+        }
+
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return {}
+
+    def _wrong(self, cost: Cost) -> Cost:
+        if cost.seconds is None:
+            return cost
+        return replace(cost, seconds=cost.seconds / 1e3, low=cost.low / 1e3, high=cost.high / 1e3)
+
+
+def convolutions() -> IRModule:
+    """Two, which TVM computes far slower than oneDNN."""
+    numbers = np.random.default_rng(0)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for size in (3, 5):
+                weights = numbers.standard_normal((64, size, size, 64), dtype=np.float32) / 64
+                options = {"padding": (size // 2,) * 2, "data_layout": "NHWC", "kernel_layout": "OHWI"}
+                value = builder.emit(R.nn.conv2d(value, relax.const(weights), **options))
+            result = builder.emit_output(value)
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def compiled(database: Path, **options: Any) -> uc.Program:
+    model = Flattering(uc.CostDatabase(database), **options)
+    return uc.compile(convolutions(), backends=["onednn", "tvm"], estimator=model)
+
+
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, uc.Program]:
+    database = tmp_path_factory.mktemp("prices") / "costs.sqlite"
+    return database, compiled(database)
+
+
+def test_a_wrong_price_is_found_in_the_program_and_corrected(mended: tuple[Path, uc.Program]) -> None:
+    plan = mended[1].plan["main"]
+    assert backends_of(mended[1]) == {"onednn"}
+    assert any("in the running program: tvm conv2d" in remark for remark in plan["remarks"])
+    assert plan["measured_seconds"] < 3 * plan["seconds"]
+
+
+def test_what_was_found_is_known_the_next_time(
+    mended: tuple[Path, uc.Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("there was no need to measure")
+
+    monkeypatch.setattr(second_look, "Contest", never)
+    monkeypatch.setattr(correct_costs, "Contest", never)
+    again = compiled(mended[0], locked=True)
+    assert again.plan == mended[1].plan
+
+
+def test_a_program_that_cannot_be_timed_is_what_the_prices_say(
+    mended: tuple[Path, uc.Program], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def failing(*_: object) -> None:
+        raise CollageError("the process crashed: SIGSEGV")
+
+    monkeypatch.setattr(correct_costs, "Contest", failing)
+    with pytest.warns(
+        UserWarning, match="not compared with the running program: the process crashed: SIGSEGV"
+    ):
+        program = compiled(tmp_path / "costs.sqlite")
+    assert backends_of(program) == {"tvm"}
+    assert "measured_seconds" in program.plan["main"]
+
+
+def test_an_honest_price_builds_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correct_costs, "Contest", None)
+    program = uc.compile(convolutions(), backends=["onednn"], database=tmp_path / "costs.sqlite")
+    assert program.plan["main"]["measured_seconds"] > 0.0
