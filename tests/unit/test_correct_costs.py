@@ -42,6 +42,11 @@ def test_a_machine_that_is_slower_as_a_whole_contradicts_nothing():
     assert {key: cost.seconds for key, cost in found.items()} == {"c": 20.0}
 
 
+def test_no_machine_explains_that_all_prices_are_wrong():
+    found = far_prices({"a": [[1000.0]], "b": [[3000.0]]}, {"a": price(1.0), "b": price(3.0)}, total=4000.0)
+    assert {key: cost.seconds for key, cost in found.items()} == {"a": 1000.0, "b": 3000.0}
+
+
 @pytest.mark.parametrize(
     ("turns", "total"),
     [([9.0, 1.0, 1.0, 9.0, 1.0], 20.0), ([9.0] * 5, 2000.0)],

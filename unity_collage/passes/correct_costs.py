@@ -38,6 +38,8 @@ _WORTH = 0.01
 _GAIN = 0.02
 """By this part of its time the last program is faster than the first, or all prices stay."""
 _FASTER_TURNS = 0.25
+_SLOW_MACHINE = 2.0
+"""So many times slower than when the prices were measured a shared machine may be; beyond that it is the prices."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.CorrectCosts")
@@ -98,10 +100,8 @@ class CorrectCosts:
             return learned if race.has_gained() else {}
 
     def _program(self, priced: IRModule) -> IRModule:
-        """The final module for these prices."""
-        return tvm.transform.Sequential(
-            [SearchPartition(estimator=self.model), OffloadBYOC(), FuseRemaining()]
-        )(priced)
+        """The final module for these prices; kernels that SearchPartition would merge stay apart, and have prices."""
+        return tvm.transform.Sequential([SearchPartition(), OffloadBYOC(), FuseRemaining()])(priced)
 
 
 @dataclass(slots=True)
@@ -131,10 +131,9 @@ class _Race:
         backends = {kernel["candidate"]: kernel["backend"] for kernel in plan["kernels"]}
         observed: dict[str, list[list[float]]] = {}
         for candidate in by_turn[0]:
-            key = costs.keys.get(candidate)  # merged kernels have none
-            if key is not None and costs.prices[key].seconds is not None:
-                launch = costs.launches.get(backends[candidate], costs.launch_seconds)
-                observed.setdefault(key, []).append([max(turn[candidate] - launch, 0.0) for turn in by_turn])
+            launch = costs.launches.get(backends[candidate], costs.launch_seconds)
+            seconds = [max(turn[candidate] - launch, 0.0) for turn in by_turn]
+            observed.setdefault(costs.keys[candidate], []).append(seconds)
         return far_prices(observed, {key: costs.prices[key] for key in observed}, median(map(sum, turns)))
 
     def has_gained(self) -> bool:
@@ -159,7 +158,8 @@ def far_prices(
     weights = [(prices[key].seconds or 0.0) * len(observed[key]) for key in means]
     if not any(weights):
         return {}
-    level = max(1.0, float(np.quantile(ratios, 0.5, weights=weights, method="inverted_cdf")))
+    level = float(np.quantile(ratios, 0.5, weights=weights, method="inverted_cdf"))
+    level = level if 1.0 < level <= _SLOW_MACHINE else 1.0
     found: dict[str, Cost] = {}
     for key, turns in means.items():
         price = prices[key].seconds or 0.0
