@@ -29,7 +29,9 @@ class Contest:
         stored = Path(self._folder.name) / "inputs.npz"
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}
-        self._child = Child(("-m", "unity_collage.contest.worker"), hello, timeout_seconds)
+        self._child = Child(
+            ("-m", "unity_collage.child", "unity_collage.contest.worker"), hello, timeout_seconds
+        )
         self._paths: dict[str, Path] = {}
         self._numbers = count()
 

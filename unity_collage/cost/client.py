@@ -39,7 +39,7 @@ class WorkerClient:
         method: Method,
         timeout_seconds: float,
         memory_bytes: int | None = None,
-        command: tuple[str, ...] = ("-m", "unity_collage.cost.worker"),
+        command: tuple[str, ...] = ("-m", "unity_collage.child", "unity_collage.cost.worker"),
     ):
         self._command = command
         self._hello: dict[str, Any] = {

@@ -126,7 +126,14 @@ def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
 def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
     """Measured in a process of its own, where no other library's threads run."""
     threads = str(runtime.num_threads())
-    command = [sys.executable, "-m", "unity_collage.cost.machine", threads, json.dumps(evict_bytes)]
+    command = [
+        sys.executable,
+        "-m",
+        "unity_collage.child",
+        "unity_collage.cost.machine",
+        threads,
+        json.dumps(evict_bytes),
+    ]
     done = subprocess.run(
         command, env=worker_environment(), cwd="/", capture_output=True, text=True, check=True
     )

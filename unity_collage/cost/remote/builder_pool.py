@@ -9,7 +9,7 @@ from typing import Any
 from ...processes import Child, Reply
 from ..surroundings import usable_cores
 
-_BUILDER = ("-m", "unity_collage.cost.remote.builder")
+_BUILDER = ("-m", "unity_collage.child", "unity_collage.cost.remote.builder")
 
 
 class BuilderPool:

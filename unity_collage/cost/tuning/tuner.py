@@ -20,7 +20,7 @@ from .records import Tuned, TuningRecords
 _START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
 """How long to wait for the process: a machine may be busy, and a trial may be a kernel that hangs."""
 
-_COMMAND = ("-m", "unity_collage.cost.tuning.process")
+_COMMAND = ("-m", "unity_collage.child", "unity_collage.cost.tuning.process")
 
 
 class Tuner:

@@ -12,7 +12,7 @@ from ...cost.storage.rows import Kind
 from ...cost.surroundings import half_of_memory
 from ...processes import STARTING_SECONDS, Gone, Process
 
-_COMMAND = ("-m", "unity_collage.testing.conformance.worker")
+_COMMAND = ("-m", "unity_collage.child", "unity_collage.testing.conformance.worker")
 
 Answer = dict[str, Any]
 
