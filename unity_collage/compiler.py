@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +19,6 @@ from . import runtime
 from .annotations import PLAN
 from .backends.registry import select
 from .build import build
-from .contest import program_digest
 from .cost.database import CostDatabase
 from .cost.inputs import random_inputs
 from .cost.measured import MeasuredCost
@@ -37,7 +37,7 @@ from .refine.pricing import EstimateCostsOfEntrants
 from .refine.settings import Tell
 from .report.explanation import encode
 from .rules.base import why_not_static
-from .second_look import is_late, seconds_of
+from .second_look import in_time
 from .specs import PartitionSpec
 from .target import host_target
 
@@ -93,22 +93,22 @@ def compile(
     without = () if allow_winograd else WINOGRAD
     on_budget = _budget_of(costs) is not None and not tune_trials
     if refine is None:
-
-        def passes(correct: bool) -> tvm.transform.Pass:
-            return collage(
-                backends,
-                costs,
-                explain=explain,
-                specs=specs,
-                without=without,
-                lazy=on_budget,
-                tune_trials=tune_trials,
-                precision=precision,
-                layouts=search_layouts,
-                correct=correct,
-            )
-
-        return _in_time(passes, _checked(model, target, keep_names=explain), costs)
+        passes = partial(
+            collage,
+            backends,
+            costs,
+            explain=explain,
+            specs=specs,
+            without=without,
+            lazy=on_budget,
+            tune_trials=tune_trials,
+            precision=precision,
+            layouts=search_layouts,
+        )
+        imported, names, scope = _checked(model, target, keep_names=explain)
+        final, executable, seconds = in_time(passes, imported, scope, costs)
+        remarks = {} if seconds is None else {"measured_seconds": seconds}
+        return _program(executable, names, imported, final, remarks)
     if isinstance(costs, Elsewhere):
         raise CollageError("whole programs run on this machine, so prices of another one cannot be refined")
     if precision != FLOAT32:
@@ -131,27 +131,6 @@ def compile(
     if searched is not None:
         program.explanation = explained(searched)
     return program
-
-
-def _in_time(
-    passes: Callable[[bool], tvm.transform.Pass],
-    checked: tuple[IRModule, tuple[str, ...] | None, Target],
-    costs: CostModel,
-) -> Program:
-    """The program of ``passes(False)``, or that of ``passes(True)`` if it takes far longer than its kernels cost."""
-    imported, names, scope = checked
-    with scope:
-        partitioned = passes(False)(imported)
-    executable = build(partitioned, scope)
-    seconds = seconds_of(partitioned, executable, costs)
-    if seconds is not None and is_late(seconds, plans(partitioned).get("main", EMPTY_PLAN)):
-        with scope:
-            corrected = passes(True)(imported)
-        if program_digest(corrected) != program_digest(partitioned):
-            partitioned, executable = corrected, build(corrected, scope)
-            seconds = seconds_of(partitioned, executable, costs)
-    remarks = {} if seconds is None else {"measured_seconds": seconds}
-    return _program(executable, names, imported, partitioned, remarks)
 
 
 @runtime_checkable

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from statistics import median
-from typing import Any
 
+import tvm
 from tvm import relax
 from tvm.ir import IRModule
+from tvm.target import Target
 
 from . import runtime
+from .annotations import PLAN
+from .build import build
 from .contest import Contest, harmless_inputs, program_digest, why_not_runnable
 from .cost.workload import CostModel, Remembering
 from .errors import CollageError
@@ -20,6 +23,26 @@ _NOTABLE_SECONDS = 50e-6
 shared machine slows down by itself."""
 
 _ROUNDS, _ROUND_SECONDS = 5, 0.05
+
+
+def in_time(
+    passes: Callable[..., tvm.transform.Pass], imported: IRModule, target: Target, model: CostModel
+) -> tuple[IRModule, relax.VMExecutable, float | None]:
+    """The final module of ``passes()``, its program, and the seconds that it takes as far as they are known.
+
+    Where that is far more than its kernels cost, those of ``passes(correct=True)``.
+    """
+    with target:
+        final = passes()(imported)
+        executable = build(final, target)
+        seconds = seconds_of(final, executable, model)
+        if seconds is None or not is_late(seconds, final):
+            return final, executable, seconds
+        corrected = passes(correct=True)(imported)
+        if program_digest(corrected) == program_digest(final):
+            return final, executable, seconds
+        executable = build(corrected, target)
+        return corrected, executable, seconds_of(corrected, executable, model)
 
 
 def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) -> float | None:
@@ -38,10 +61,13 @@ def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) 
         return None
 
 
-def is_late(seconds: float, plan: Mapping[str, Any]) -> bool:
-    """Whether the program of a plan is so slow that some price must be wrong."""
-    priced = float(plan["seconds"])
-    return bool(plan["kernels"]) and seconds > max(_LATE * priced, priced + _NOTABLE_SECONDS)
+def is_late(seconds: float, final: IRModule) -> bool:
+    """Whether a program is so slow that some price in its plan must be wrong."""
+    main = final["main"]
+    if not PLAN.on(main):
+        return False
+    priced = float(PLAN.read(main)["seconds"])
+    return seconds > max(_LATE * priced, priced + _NOTABLE_SECONDS)
 
 
 def _measured(mod: IRModule, executable: relax.VMExecutable) -> float:

@@ -6,7 +6,7 @@ import pytest
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import IN_PROGRAM, Cost
+from unity_collage.annotations import IN_PROGRAM, PLAN, Cost
 from unity_collage.passes import AnnotateCandidates, CorrectCosts, EstimateCosts
 from unity_collage.passes.correct_costs import far_prices
 from unity_collage.second_look import is_late
@@ -70,8 +70,11 @@ def test_formulas_keep_their_prices():
 
 
 def test_a_program_is_late_by_a_part_and_by_what_calls_do_not_explain():
-    plan = {"seconds": 1e-3, "kernels": [{}]}
-    assert is_late(1.4e-3, plan)
-    assert not is_late(1.2e-3, plan)
-    assert not is_late(30e-6, {**plan, "seconds": 1e-6})
-    assert not is_late(1.0, {"seconds": 0.0, "kernels": []})
+    func = graphs.chain()
+    planned = {
+        seconds: IRModule({"main": PLAN.write(func, {"seconds": seconds})}) for seconds in (1e-3, 1e-6)
+    }
+    assert is_late(1.4e-3, planned[1e-3])
+    assert not is_late(1.2e-3, planned[1e-3])
+    assert not is_late(30e-6, planned[1e-6])
+    assert not is_late(1.0, IRModule({"main": func})), "nothing was planned"

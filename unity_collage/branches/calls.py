@@ -117,7 +117,7 @@ def _is_movable(mod: IRModule, binding: Any) -> bool:
 
 
 def _is_plain(ty: Any) -> bool:
-    """Whether it is a tensor of constant shape, of a type that TVM passes on as such: small floats become integers."""
-    if not isinstance(ty, relax.TensorType) or ty.shape is None or "float8" in str(ty.dtype):
+    """Whether it is a tensor of constant shape."""
+    if not isinstance(ty, relax.TensorType) or ty.shape is None:
         return False
-    return str(ty.dtype) != "bfloat16" and all(isinstance(extent, tirx.IntImm) for extent in ty.shape)
+    return all(isinstance(extent, tirx.IntImm) for extent in ty.shape)

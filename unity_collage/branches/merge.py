@@ -11,6 +11,7 @@ from itertools import count
 from math import prod
 from typing import Any
 
+import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.relax.expr import _update_type
@@ -115,17 +116,60 @@ def _in_order(calls: Calls, lane: Lane, place: Mapping[Any, Any]) -> Stmt:
 
 
 def _run(binding: Any, place: Mapping[Any, Any]) -> Stmt:
+    """A call of a kernel, of tensors that are made on the stack.
+
+    ``tvm_stack_make_array`` would make them in a line, but of type uint16 where they are bfloat16: TVM writes those as
+    integers before it looks at the type.
+    """
     callee, arguments = binding.value.args[0], binding.value.args[1]
-    passed = [_tensor(value, place[value]) for value in (*arguments, binding.var)]
-    return tirx.Evaluate(tirx.call_cpacked(callee.name_hint, *passed))
+    values = [*arguments, binding.var]
+    memory = {
+        "tensors": tirx.tvm_stack_alloca("array", len(values)),
+        "extents": tirx.tvm_stack_alloca("shape", sum(len(_shape(value)) for value in values)),
+    }
+    tensors, extents = (tirx.Var(name, space.ty) for name, space in memory.items())
+    statements: list[Stmt] = [
+        tirx.Bind(variable, space)
+        for variable, space in zip((tensors, extents), memory.values(), strict=True)
+    ]
+    first = 0
+    for position, value in enumerate(values):
+        shape = _shape(value)
+        statements += [
+            _set(extents, first + axis, _EXTENT, tirx.const(extent, "int64"))
+            for axis, extent in enumerate(shape)
+        ]
+        here = tirx.handle_add_byte_offset(extents, first * item_size("int64"))
+        fields = _fields(place[value], here, len(shape), tvm.DataType(str(value.ty.dtype)))
+        statements += [_set(tensors, position, field, content) for field, content in fields.items()]
+        first += len(shape)
+    passed = [tirx.tvm_struct_get(tensors, position, _ADDRESS, "handle") for position in range(len(values))]
+    return tirx.SeqStmt([*statements, tirx.Evaluate(tirx.call_cpacked(callee.name_hint, *passed))])
 
 
-def _tensor(value: Any, data: Any) -> Any:
-    """A tensor of ``value``'s type that lies at ``data``."""
-    shape, dtype = _shape(value), str(value.ty.dtype)
-    return tirx.tvm_stack_make_array(
-        data, tirx.tvm_stack_make_shape(*shape), 0, len(shape), tirx.const(0, dtype), 0
-    )
+_ADDRESS, _DATA, _SHAPE, _STRIDES, _RANK, _CODE, _BITS, _LANES, _OFFSET, _DEVICE_ID, _DEVICE = range(11)
+_EXTENT = 17
+"""Numbers of ``tvm::tirx::builtin::TVMStructFieldKind``: of a DLTensor, and an element of its shape."""
+
+
+def _fields(data: Any, shape: Any, rank: int, dtype: tvm.DataType) -> dict[int, Any]:
+    """Those of a DLTensor on the CPU, in row-major order."""
+    return {
+        _DATA: data,
+        _SHAPE: shape,
+        _STRIDES: tirx.reinterpret("handle", tirx.const(0, "uint64")),
+        _RANK: tirx.const(rank, "int32"),
+        _CODE: tirx.const(int(dtype.type_code), "uint8"),
+        _BITS: tirx.const(dtype.bits, "uint8"),
+        _LANES: tirx.const(1, "uint16"),
+        _OFFSET: tirx.const(0, "uint64"),
+        _DEVICE_ID: tirx.const(0, "int32"),
+        _DEVICE: tirx.const(tvm.cpu().dlpack_device_type(), "int32"),
+    }
+
+
+def _set(memory: Any, index: int, field: int, value: Any) -> Stmt:
+    return tirx.Evaluate(tirx.tvm_struct_set(memory, index, field, value))
 
 
 def _choice(lane: tirx.Var, bodies: Sequence[Stmt]) -> Stmt:
