@@ -1,4 +1,4 @@
-"""``compile``: import, the passes of ``passes.collage``, ``relax.build``; nothing else."""
+"""``compile``: import, the passes of ``passes.collage``, ``relax.build``, a second look."""
 
 from __future__ import annotations
 
