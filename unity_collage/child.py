@@ -1,7 +1,7 @@
-"""How our processes start: ``python -m unity_collage.child MODULE ARGUMENT...`` runs MODULE without PyTorch.
+"""How our own processes start: ``python -m unity_collage.child MODULE ARGUMENT...`` runs MODULE without PyTorch.
 
-``tvm_ffi`` imports PyTorch wherever it is installed, for tensors that nobody passes here: 1.6 s of the 2.2 s that a
-worker took to start, and the libraries of another thread pool. Who needs it can still import it.
+TVM imports PyTorch wherever it is installed, for tensors that nobody passes here: most of the time that a worker took
+to start, and the libraries of another thread pool. Who needs it can still import it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,15 @@ import sys
 from importlib import import_module
 
 sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what cannot be imported
-import_module("tvm_ffi")
+import_module("tvm.relax")
 del sys.modules["torch"]
+
+
+def command() -> int:
+    """``unity-collage``, which reads files of ONNX and no models of PyTorch."""
+    main = import_module("unity_collage.cli").main
+    return main()
+
 
 if __name__ == "__main__":
     del sys.argv[0]

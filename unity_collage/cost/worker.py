@@ -45,7 +45,7 @@ from .refusal import Refusal, Refused, refusal_of
 from .shapes import nbytes_of
 from .storage.rows import Kind
 
-_KEPT_SHARE = 8
+_KEPT_SHARE = 4
 """What a worker keeps of kernels that it has built takes at most one part in so many of the memory it may use."""
 
 _CONSTANTS_HELD = 3

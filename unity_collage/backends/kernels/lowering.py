@@ -103,7 +103,7 @@ def why_partial(step: Step) -> str | None:
     return _family(step).why_partial(step)
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
     """Functions to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable, naming the function, for what no algorithm takes.

@@ -11,7 +11,7 @@ from tvm.runtime import Module
 
 from ... import runtime
 
-Lower = Callable[[Sequence[relax.Function], Sequence[str]], tuple[str, bytes]]
+Lower = Callable[[Sequence[relax.Function], Sequence[str]], tuple[str, bytearray]]
 """Functions and their symbols to the JSON of their programs and the blob of their constants."""
 
 

@@ -42,14 +42,14 @@ class Tables:
 
 def lower_functions(
     functions: Sequence[relax.Function], names: Sequence[str], *tables: Tables
-) -> tuple[str, bytes]:
+) -> tuple[str, bytearray]:
     """The JSON of one program a function, and the blob of the constants of all. Raises NotLowerable.
 
     Each function by the first of the ``tables`` whose steps are all whole, or the last.
     """
     blob = Blob()
     programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]
-    return programs_json(programs), bytes(blob.content)
+    return programs_json(programs), blob.content
 
 
 def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], blob: Blob) -> Program:

@@ -58,7 +58,7 @@ def absorbed_output(step: Step, call: relax.Call) -> Step | str:
     return _checked(write_through(step, call))
 
 
-def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytes]:
+def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
     """Functions of operators to the JSON of their programs and the blob of their constants.
 
     Raises NotLowerable, naming the function and the operator, for what is no product.

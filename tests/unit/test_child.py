@@ -1,0 +1,34 @@
+"""Our own processes start without PyTorch, and whoever needs it can import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+_MODULE = """
+import sys
+print(__name__, sys.argv[1:], "tvm" in sys.modules, "torch" in sys.modules)
+if "torch" in sys.argv:
+    import torch
+    print(torch.nn.Module.__name__)
+"""
+
+
+def started(folder: Path, *arguments: str) -> list[str]:
+    (folder / "said.py").write_text(_MODULE)
+    command = [sys.executable, "-m", "unity_collage.child", "said", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_module_runs_as_the_program_with_its_arguments(tmp_path: Path) -> None:
+    assert started(tmp_path, "7") == ["__main__ ['7'] True False"]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_it_can_be_imported_later(tmp_path: Path) -> None:
+    assert started(tmp_path, "torch")[-1] == "Module"
