@@ -89,9 +89,9 @@ class CorrectCosts:
         learned: dict[str, Cost] = {}
         with Contest(harmless_inputs(mod), runtime.num_threads()) as contest:
             race = _Race(Clocked(contest, current_target()))
-            for _ in range(self.programs):
+            for left in reversed(range(self.programs)):
                 priced = _with_prices(mod, learned)
-                if not race.enter(self._program(priced)):
+                if not race.enter(self._program(priced)) or not left:
                     break
                 more = race.far_from(COSTS.read(priced["main"]))
                 if not more:
