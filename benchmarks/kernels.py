@@ -55,16 +55,20 @@ class Row:
     flops: float = 0.0
 
 
-def _convolution(height: int, channels: int, out_channels: int, kernel: int = 3, groups: int = 1) -> Row:
-    """relu(conv2d(x, weights) + bias) of a square image, stride 1, as large as before."""
-    options: dict[str, Any] = {"padding": (kernel // 2,) * 2, "groups": groups, **NHWC}
+def _convolution(
+    height: int, channels: int, out_channels: int, kernel: int = 3, groups: int = 1, stride: int = 1
+) -> Row:
+    """relu(conv2d(x, weights) + bias) of a square image, padded so that each stride has a result."""
+    options: dict[str, Any] = {
+        "padding": ((kernel - 1) // 2,) * 2 + (kernel // 2,) * 2, "strides": (stride,) * 2, "groups": groups, **NHWC
+    }  # fmt: skip
     kind = "depthwise" if groups == channels else "grouped" if groups > 1 else "convolution"
     return Row(
-        f"{kind} {kernel}x{kernel} {channels}-{out_channels} {height}x{height}",
+        f"{kind} {kernel}x{kernel} {channels}-{out_channels} {height}x{height}" + f" / {stride}" * (stride > 1),
         lambda x, w, b: op.nn.relu(op.add(op.nn.conv2d(x, w, **options), b)),
         ((1, height, height, channels),),
         ((kernel, kernel, channels // groups, out_channels), (1, 1, 1, out_channels)),
-        2.0 * height**2 * kernel**2 * channels // groups * out_channels,
+        2.0 * (height // stride) ** 2 * kernel**2 * channels // groups * out_channels,
     )
 
 
@@ -106,6 +110,16 @@ ROWS = (
     _convolution(224, 64, 64),
     _convolution(28, 512, 512),
     _convolution(28, 128, 32),
+    _convolution(112, 64, 64, stride=2),
+    _convolution(56, 128, 128, stride=2),
+    _convolution(56, 128, 256, stride=2),
+    _convolution(28, 256, 256, stride=2),
+    _convolution(28, 256, 512, stride=2),
+    _convolution(14, 512, 512, stride=2),
+    _convolution(80, 32, 64, stride=2),
+    _convolution(16, 128, 64, kernel=2),
+    _convolution(8, 256, 128, kernel=2),
+    _convolution(4, 512, 256, kernel=2),
     _product(128, 768, 768),
     _product(197, 384, 384),
     _product(1, 768, 3072),

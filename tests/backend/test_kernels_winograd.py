@@ -43,10 +43,10 @@ def nhwc(view: View, array: np.ndarray) -> View:
     return seen_as(view, dims, channels_last(dims))
 
 
-def exact(x: np.ndarray, weights: np.ndarray, padding: tuple[int, int]) -> np.ndarray:
-    """Channels last, of weights O, I, 3, 3."""
+def exact(x: np.ndarray, weights: np.ndarray, padding: tuple[int, int], stride: int = 1) -> np.ndarray:
+    """Channels last, of weights O, I, taps, taps."""
     before, after = padding
-    plain = convolve(np.moveaxis(x, -1, 1), weights, (1, 1), (0, 0), (before, before), (after, after))
+    plain = convolve(np.moveaxis(x, -1, 1), weights, (stride, stride), (0, 0), (before, before), (after, after))
     return np.moveaxis(plain, 1, -1)
 
 
@@ -93,17 +93,19 @@ GROUPS = {
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("case", GROUPS)
-def test_each_group_has_products_of_its_own(case: str, tile: int, isa: str, threads: int):
+def test_each_group_has_products_of_its_own(case: str, stride: int, tile: int, isa: str, threads: int):
     height, width, groups, channels, results = GROUPS[case]
     x = random(2, height, width, groups * channels)
     weights, bias = random(groups * results, channels, 3, 3, seed=1), random(groups * results, seed=2)
     parts = zip(np.split(x, groups, -1), np.split(weights, groups), strict=True)
-    expected = np.concatenate([exact(image, filters, (1, 1)) for image, filters in parts], -1) + bias
+    expected = np.concatenate([exact(image, filters, (1, 1), stride) for image, filters in parts], -1) + bias
     before = runtime.num_threads()
     runtime.set_num_threads(threads)
     try:
-        got = winograd(x, weights, expected, (1, 1), bias=bias, tile=tile, isa=isa, groups=groups)
+        attrs = {"tile": tile, "stride": stride, "isa": isa, "groups": groups}
+        got = winograd(x, weights, expected, (1, 1), bias=bias, **attrs)
     finally:
         runtime.set_num_threads(before)
     assert_close(got, expected)
@@ -117,13 +119,15 @@ def test_groups_of_parts_of_vectors_are_refused():
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(("taps", "stride"), [(3, 1), (3, 2), (2, 1)])
 @pytest.mark.parametrize("case", SHAPES)
-def test_a_convolution_with_bias_agrees_with_numpy(case: str, tile: int, isa: str):
+def test_a_convolution_with_bias_agrees_with_numpy(case: str, taps: int, stride: int, tile: int, isa: str):
     shape, out_channels, padding = SHAPES[case]
-    x, weights = random(*shape), random(out_channels, shape[-1], 3, 3, seed=1)
+    x, weights = random(*shape), random(out_channels, shape[-1], taps, taps, seed=1)
     bias = random(out_channels, seed=2)
-    expected = exact(x, weights, padding) + bias
-    assert_close(winograd(x, weights, expected, padding, bias=bias, tile=tile, isa=isa), expected)
+    expected = exact(x, weights, padding, stride) + bias
+    got = winograd(x, weights, expected, padding, bias=bias, tile=tile, isa=isa, stride=stride)
+    assert_close(got, expected)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -196,7 +200,8 @@ def test_a_saved_module_gives_the_same_numbers():
     ("change", "reason"),
     [
         ({"primitive": "fft"}, "there is no primitive 'fft' here"),
-        ({"attrs": {"padding_l": [1, 1], "tile": 3}}, "there are tiles of 2 and 4, not of 3"),
+        ({"attrs": {"padding_l": [1, 1], "tile": 3}}, "there are no tiles of 3 for filters of 3x3"),
+        ({"attrs": {"padding_l": [1, 1], "tile": 2, "stride": 3}}, "with a stride of 3"),
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "isa": "mmx"}}, "does not run kernels for 'mmx'"),
         ({"attrs": {"padding_l": [1], "tile": 2}}, "'padding_l' has not two numbers"),
         ({"post_ops": [{"kind": "eltwise", "algorithm": "elu"}]}, "the kernels have no post-op eltwise elu"),

@@ -23,7 +23,7 @@ _BINARY = {"relax.add": "add", "relax.multiply": "mul"}
 
 
 def convolution(primitive: str, call: relax.Call) -> Step | str:
-    """A conv2d of 3x3 without dilation as a step whose attributes are to be filled in, or the reason why not."""
+    """A conv2d without dilation as a step whose attributes are to be filled in, or the reason why not."""
     if op_name(call) != "relax.nn.conv2d":
         return f"{op_name(call)} is no convolution of images"
     if reason := _why_not(call):
@@ -37,11 +37,27 @@ def convolution(primitive: str, call: relax.Call) -> Step | str:
     source, weights, result = views
     if isinstance(source, str) or isinstance(weights, str) or isinstance(result, str):
         return next(view for view in views if isinstance(view, str))
-    if weights.dims[2:] != (3, 3):
-        return f"the filters are {weights.dims[2]}x{weights.dims[3]}, the kernel's are 3x3"
     padding = window_of(2, attrs.strides, attrs.padding, attrs.dilation).padding_l
     args = (("src", source), ("weights", weights), ("dst", result))
     return checked(Step(primitive, args, (("padding_l", padding),)))
+
+
+def why_not_filters(step: Step, *edges: int) -> str | None:
+    """Why the filters are not square with one of the ``edges``, or None."""
+    weights = step.arg("weights")
+    assert weights is not None
+    if weights.dims[2:] in [(edge, edge) for edge in edges]:
+        return None
+    known = " or ".join(f"{edge}x{edge}" for edge in edges)
+    return f"the filters are {weights.dims[2]}x{weights.dims[3]}, the kernel's are {known}"
+
+
+def equal_strides(call: relax.Call) -> int | str:
+    """The stride of both axes if it is 1 or 2, or why not."""
+    strides = tuple(int(stride) for stride in attrs_of(call).strides) * 2
+    if strides[0] in (1, 2) and strides[0] == strides[1]:
+        return strides[0]
+    return f"the strides are {strides[0]} and {strides[1]}, the kernel has 1 or 2 for both"
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from ..native.program import Step
-from ..native.values import attrs_of
-from .convolution import convolution
+from .convolution import convolution, equal_strides, why_not_filters
 
 VECTOR = 16
 """Floats in the longest vector that there are kernels for: channels come in so many."""
@@ -17,9 +16,11 @@ def grouped(call: relax.Call) -> Step | str:
     step = convolution("grouped", call)
     if isinstance(step, str):
         return step
-    strides = tuple(int(stride) for stride in attrs_of(call).strides) * 2
-    if strides[0] not in (1, 2) or strides[0] != strides[1]:
-        return f"the strides are {strides[0]} and {strides[1]}, the kernel has 1 or 2 for both"
+    if reason := why_not_filters(step, 3):
+        return reason
+    stride = equal_strides(call)
+    if isinstance(stride, str):
+        return stride
     source, weights = step.arg("src"), step.arg("weights")
     assert source is not None and weights is not None
     channels, (results, group) = source.dims[1], weights.dims[:2]
@@ -29,4 +30,4 @@ def grouped(call: relax.Call) -> Step | str:
         return f"{results} results of {channels} channels are not as many, in vectors of {VECTOR}"
     if group not in (2, 4, 8) and group % VECTOR:
         return f"a group has {group} channels, the kernel's have 2, 4, 8 or a multiple of {VECTOR}"
-    return step.with_attrs(stride=strides[0])
+    return step.with_attrs(stride=stride)

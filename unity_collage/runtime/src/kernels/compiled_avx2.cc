@@ -7,7 +7,7 @@
 namespace collage::kernels {
 
 constexpr Kernels kAvx2 = {"avx2",
-                           {Winograd<2>::Kernels(), Winograd<4>::Kernels()},
+                           kWinograd,
                            {kLanes, GroupedRows},
                            Attention::Kernels(),
                            RecurrentSteps()};

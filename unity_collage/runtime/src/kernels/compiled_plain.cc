@@ -7,7 +7,7 @@
 namespace collage::kernels {
 
 constexpr Kernels kPlain = {"plain",
-                            {Winograd<2>::Kernels(), Winograd<4>::Kernels()},
+                            kWinograd,
                             {kLanes, GroupedRows},
                             Attention::Kernels(),
                             RecurrentSteps()};

@@ -87,9 +87,10 @@ Convolution::Convolution(const Program& program, const Step& step, const std::by
   if (padding.size() != 2) TVM_FFI_THROW(ValueError) << "'padding_l' has not two numbers";
   pad_top_ = padding[0];
   pad_left_ = padding[1];
-  if (filters.size() != 4 || filters[0] != result_.dims[1] || filters[2] != 3 || filters[3] != 3 ||
+  if (filters.size() != 4 || filters[0] != result_.dims[1] || filters[2] != filters[3] ||
       result_.dims[0] != source_.dims[0])
-    TVM_FFI_THROW(ValueError) << "the dims are not those of a convolution with filters of 3x3";
+    TVM_FFI_THROW(ValueError) << "the dims are not those of a convolution with square filters";
+  taps_ = filters[2];
   const Buffer& buffer = program.buffers[weights_view_.buffer];
   if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is no constant";
   ReadFilters(buffer, constants);

@@ -30,7 +30,7 @@ class Convolution : public PreparedStep {
   void Run(std::byte* const* buffers, std::byte* scratch) const final;
 
  protected:
-  // Checks the views of a step whose weights are constants, O, I, 3, 3.
+  // Checks the views of a step whose weights are constants, O, I, taps, taps.
   Convolution(const Program& program, const Step& step, const std::byte* constants, int threads);
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
@@ -41,7 +41,7 @@ class Convolution : public PreparedStep {
   View source_, result_, weights_view_;
   // Where the view of the weights begins.
   const float* filters_;
-  int64_t pad_top_, pad_left_;
+  int64_t taps_, pad_top_, pad_left_;
   // Numbers from one pixel of the result to the next.
   int64_t result_pixel_;
 

@@ -14,8 +14,7 @@ namespace collage::kernels {
 // All that is compiled for one instruction set.
 struct Kernels {
   const char* isa;
-  // For tiles of 2 and of 4.
-  WinogradKernels winograd[2];
+  WinogradAlgorithms winograd;
   GroupedKernels grouped;
   AttentionKernels attention;
   RecurrentKernels recurrent;

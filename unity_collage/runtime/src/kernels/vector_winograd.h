@@ -16,11 +16,11 @@ constexpr int kAhead = 4096;
 constexpr int kRows = kLanes == 16 ? 14 : 6;
 
 // The transforms of one row or column: of a patch, and of a patch of products.
-template <int kTile>
+template <int kTile, int kTaps, int kStride>
 struct Transform;
 
 template <>
-struct Transform<2> {
+struct Transform<2, 3, 1> {
   static inline void Source(const Vector (&d)[4], Vector (&t)[4]) {
     t[0] = d[0] - d[2];
     t[1] = d[1] + d[2];
@@ -34,7 +34,7 @@ struct Transform<2> {
 };
 
 template <>
-struct Transform<4> {
+struct Transform<4, 3, 1> {
   static inline void Source(const Vector (&d)[6], Vector (&t)[6]) {
     const Vector a = d[4] - 4.0F * d[2], b = d[3] - 4.0F * d[1];
     const Vector c = d[4] - d[2], e = 2.0F * (d[3] - d[1]);
@@ -54,6 +54,78 @@ struct Transform<4> {
   }
 };
 
+template <>
+struct Transform<2, 2, 1> {
+  static inline void Source(const Vector (&d)[3], Vector (&t)[3]) {
+    t[0] = d[0] - d[1];
+    t[1] = d[1];
+    t[2] = d[2] - d[1];
+  }
+  static inline void Result(const Vector (&m)[3], Vector (&y)[2]) {
+    y[0] = m[0] + m[1];
+    y[1] = m[1] + m[2];
+  }
+};
+
+template <>
+struct Transform<4, 2, 1> {
+  static inline void Source(const Vector (&d)[5], Vector (&t)[5]) {
+    const Vector a = d[3] - d[2], b = 2.0F * d[1], c = d[3] - d[1];
+    t[0] = 2.0F * (d[0] - d[2]) + c;
+    t[1] = a - b;
+    t[2] = a + b - 2.0F * d[2];
+    t[3] = c;
+    t[4] = d[4] - d[2] - 2.0F * c;
+  }
+  static inline void Result(const Vector (&m)[5], Vector (&y)[4]) {
+    const Vector a = m[1] + m[2], b = m[1] - m[2];
+    y[0] = m[0] + a + m[3];
+    y[1] = b + 2.0F * m[3];
+    y[2] = a + 4.0F * m[3];
+    y[3] = b + 8.0F * m[3] + m[4];
+  }
+};
+
+// Every second result: numbers of even places meet the outer taps, as a filter of two, those between them the
+// middle one.
+template <int kTile>
+struct Transform<kTile, 3, 2> {
+  using Even = Transform<kTile, 2, 1>;
+
+  static inline void Source(const Vector (&d)[2 * kTile + 1], Vector (&t)[2 * kTile + 1]) {
+    Vector even[kTile + 1], points[kTile + 1];
+    for (int i = 0; i <= kTile; ++i) even[i] = d[2 * i];
+    Even::Source(even, points);
+    for (int i = 0; i <= kTile; ++i) t[i] = points[i];
+    for (int i = 0; i < kTile; ++i) t[kTile + 1 + i] = d[2 * i + 1];
+  }
+  static inline void Result(const Vector (&m)[2 * kTile + 1], Vector (&y)[kTile]) {
+    Vector points[kTile + 1];
+    for (int i = 0; i <= kTile; ++i) points[i] = m[i];
+    Even::Result(points, y);
+    for (int i = 0; i < kTile; ++i) y[i] += m[kTile + 1 + i];
+  }
+};
+
+// The points of a patch in the order in which they are multiplied: those that meet the same filter are
+// neighbours.
+template <int kEdge, int kAxisFilters>
+struct Order {
+  int point[kEdge * kEdge] = {}, filter[kEdge * kEdge] = {};
+
+  constexpr Order() {
+    int at = 0;
+    for (int f = 0; f < kAxisFilters * kAxisFilters; ++f) {
+      for (int p = 0; p < kEdge * kEdge; ++p) {
+        if (AxisFilter(p / kEdge) != f / kAxisFilters || AxisFilter(p % kEdge) != f % kAxisFilters) continue;
+        point[at] = p;
+        filter[at++] = f;
+      }
+    }
+  }
+  static constexpr int AxisFilter(int place) { return place < kAxisFilters ? place : kAxisFilters - 1; }
+};
+
 // Where a tile of the result begins.
 struct Corner {
   int64_t image, y, x;
@@ -64,16 +136,54 @@ inline Corner CornerOf(const WinogradShape& shape, int64_t tile, int64_t edge) {
   return {row / shape.tile_rows, row % shape.tile_rows * edge, tile % shape.tile_cols * edge};
 }
 
-template <int kTile>
+template <int kTileRows, int kWide>
+void RegisterTile(const float* rows, int64_t stride, const float* weights, int64_t depth, float* to,
+                  int64_t next_row, int64_t next_vector) {
+  Vector sums[kTileRows][kWide] = {};
+  for (int64_t c = 0; c < depth; ++c) {
+    const float* row = weights + c * kWide * kLanes;
+    Vector w[kWide];
+#pragma GCC unroll 2
+    for (int j = 0; j < kWide; ++j) __builtin_prefetch(row + kAhead + j * kLanes);
+#pragma GCC unroll 2
+    for (int j = 0; j < kWide; ++j) w[j] = Load(row + j * kLanes);
+#pragma GCC unroll 28
+    for (int i = 0; i < kTileRows; ++i) {
+      const Vector x = Every(rows[i * stride + c]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kWide; ++j) sums[i][j] += x * w[j];
+    }
+  }
+#pragma GCC unroll 28
+  for (int i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kWide; ++j) Store(to + j * next_vector + i * next_row, sums[i][j]);
+  }
+}
+
+using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t);
+
+// Register tiles by their number of rows.
+template <int kWide, int... kBefore>
+RegisterTileOf RegisterTileFor(int64_t rows, std::integer_sequence<int, kBefore...> /*all*/) {
+  static constexpr RegisterTileOf kTiles[] = {RegisterTile<kBefore + 1, kWide>...};
+  return kTiles[rows - 1];
+}
+
+template <int kTile, int kTaps, int kStride>
 struct Winograd {
-  static constexpr int kEdge = kTile + 2, kPoints = kEdge * kEdge;
+  using Axis = Transform<kTile, kTaps, kStride>;
+  static constexpr int kEdge = (kTile - 1) * kStride + kTaps, kPoints = kEdge * kEdge;
+  static constexpr int kAxisFilters = AxisFilters(kTile, kTaps, kStride);
+  static constexpr int kFilters = kAxisFilters * kAxisFilters;
+  static constexpr Order<kEdge, kAxisFilters> kOrder{};
 
   // Addresses of the pixels of a patch, of zeros where it reaches over the border.
   template <typename Number>
   static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, int64_t channels,
                      const Number* zeros, const Number* (&pixels)[kPoints]) {
     const Corner corner = CornerOf(shape, tile, kTile);
-    const int64_t top = corner.y - shape.pad_top, left = corner.x - shape.pad_left;
+    const int64_t top = corner.y * kStride - shape.pad_top, left = corner.x * kStride - shape.pad_left;
     for (int64_t i = 0; i < kEdge; ++i) {
       for (int64_t j = 0; j < kEdge; ++j) {
         const int64_t y = top + i, x = left + j;
@@ -91,13 +201,13 @@ struct Winograd {
     for (int j = 0; j < kEdge; ++j) {
       Vector d[kEdge], t[kEdge];
       for (int i = 0; i < kEdge; ++i) d[i] = LoadSome(pixels[i * kEdge + j] + channel, count);
-      Transform<kTile>::Source(d, t);
+      Axis::Source(d, t);
       for (int i = 0; i < kEdge; ++i) half[i * kEdge + j] = t[i];
     }
     for (int i = 0; i < kEdge; ++i) {
       Vector d[kEdge], t[kEdge];
       for (int j = 0; j < kEdge; ++j) d[j] = half[i * kEdge + j];
-      Transform<kTile>::Source(d, t);
+      Axis::Source(d, t);
       for (int j = 0; j < kEdge; ++j) Store(to + (i * kEdge + j) * point, t[j]);
     }
   }
@@ -133,38 +243,23 @@ struct Winograd {
     }
   }
 
-  template <int kTileRows, int kWide>
-  static void RegisterTile(const float* rows, int64_t stride, const float* weights, int64_t depth, float* to,
-                           int64_t next_vector) {
-    Vector sums[kTileRows][kWide] = {};
-    for (int64_t c = 0; c < depth; ++c) {
-      const float* row = weights + c * kWide * kLanes;
-      Vector w[kWide];
-#pragma GCC unroll 2
-      for (int j = 0; j < kWide; ++j) __builtin_prefetch(row + kAhead + j * kLanes);
-#pragma GCC unroll 2
-      for (int j = 0; j < kWide; ++j) w[j] = Load(row + j * kLanes);
-#pragma GCC unroll 28
-      for (int i = 0; i < kTileRows; ++i) {
-        const Vector x = Every(rows[i * stride + c]);
-#pragma GCC unroll 2
-        for (int j = 0; j < kWide; ++j) sums[i][j] += x * w[j];
-      }
-    }
-#pragma GCC unroll 28
-    for (int i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
-      for (int j = 0; j < kWide; ++j) Store(to + j * next_vector + i * kPoints * kLanes, sums[i][j]);
-    }
-  }
+  // Number `unit` of the products: of which point and which panel of outputs, and which panel of weights it is.
+  struct Product {
+    int64_t point, panel, weights;
+  };
 
-  using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t);
-
-  // Register tiles by their number of rows.
-  template <int kWide, int... kBefore>
-  static RegisterTileOf RegisterTileFor(int64_t rows, std::integer_sequence<int, kBefore...> /*all*/) {
-    static constexpr RegisterTileOf kTiles[] = {RegisterTile<kBefore + 1, kWide>...};
-    return kTiles[rows - 1];
+  static Product ProductOf(int64_t unit, int64_t panels, bool by_panels) {
+    if (by_panels) {
+      const int64_t at = unit % kPoints, panel = unit / kPoints;
+      return {kOrder.point[at], panel, panel * kFilters + kOrder.filter[at]};
+    }
+    // All points of a filter with one panel, then with the next.
+    const int64_t filter = kOrder.filter[unit / panels];
+    int64_t first = unit / panels, count = 1;
+    while (first > 0 && kOrder.filter[first - 1] == filter) --first;
+    while (first + count < kPoints && kOrder.filter[first + count] == filter) ++count;
+    const int64_t within = unit - first * panels, panel = within / count;
+    return {kOrder.point[first + within % count], panel, filter * panels + panel};
   }
 
   static void Multiply(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
@@ -183,17 +278,15 @@ struct Winograd {
     constexpr int kMost = kRows * kVectors / kWide;
     const int64_t steps = (block.count + kMost - 1) / kMost, next_vector = block.count * kPoints * kLanes;
     for (int64_t unit = from; unit < to; ++unit) {
-      const bool by_panels = shape.groups > 1;
-      const int64_t point = by_panels ? unit % kPoints : unit / panels;
-      const int64_t panel = by_panels ? unit / kPoints : unit % panels;
-      const int64_t group = panel * kOutputs / outputs;
+      const Product product = ProductOf(unit, panels, shape.groups > 1);
+      const int64_t point = product.point, panel = product.panel, group = panel * kOutputs / outputs;
       const float* patches = block.patches + point * block.point + group * depth - block.channel;
       float* products = block.products + (panel * kWide - block.vector) * next_vector + point * kLanes;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t begin = step * block.count / steps, end = (step + 1) * block.count / steps;
         const auto tile = RegisterTileFor<kWide>(end - begin, std::make_integer_sequence<int, kMost>());
-        tile(patches + begin * block.row, block.row, weights + unit * depth * kOutputs, depth,
-             products + begin * kPoints * kLanes, next_vector);
+        tile(patches + begin * block.row, block.row, weights + product.weights * depth * kOutputs, depth,
+             products + begin * kPoints * kLanes, kPoints * kLanes, next_vector);
       }
     }
   }
@@ -203,13 +296,13 @@ struct Winograd {
     for (int j = 0; j < kEdge; ++j) {
       Vector m[kEdge], y[kTile];
       for (int i = 0; i < kEdge; ++i) m[i] = Load(products + (i * kEdge + j) * kLanes);
-      Transform<kTile>::Result(m, y);
+      Axis::Result(m, y);
       for (int i = 0; i < kTile; ++i) half[i * kEdge + j] = y[i];
     }
     for (int i = 0; i < kTile; ++i) {
       Vector m[kEdge], y[kTile];
       for (int j = 0; j < kEdge; ++j) m[j] = half[i * kEdge + j];
-      Transform<kTile>::Result(m, y);
+      Axis::Result(m, y);
       for (int j = 0; j < kTile; ++j) pixels[i * kTile + j] = y[j];
     }
   }
@@ -234,8 +327,13 @@ struct Winograd {
   }
 
   static constexpr WinogradKernels Kernels() {
-    return {kTile, kLanes, kPanel, TransformSource, Multiply, TransformResult};
+    return {kTile, kTaps, kStride, kLanes, kPanel, TransformSource, Multiply, TransformResult};
   }
+};
+
+constexpr WinogradAlgorithms kWinograd = {
+    Winograd<2, 3, 1>::Kernels(), Winograd<4, 3, 1>::Kernels(), Winograd<2, 3, 2>::Kernels(),
+    Winograd<4, 3, 2>::Kernels(), Winograd<2, 2, 1>::Kernels(), Winograd<4, 2, 1>::Kernels(),
 };
 
 }  // namespace

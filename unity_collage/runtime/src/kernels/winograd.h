@@ -1,11 +1,16 @@
-// Winograd convolutions F(2x2, 3x3) and F(4x4, 3x3) in three phases, as each instruction set does them.
+// Winograd convolutions with tiles of 2x2 and 4x4 in three phases, as each instruction set does them.
 //
-// A tile of the result comes from a patch of the source that is two wider (Lavin and Gray, "Fast Algorithms
-// for Convolutional Neural Networks", 2015). All patches are transformed, multiplied with the transformed
-// weights, point by point of the patch a product of [tiles x channels] and [channels x out_channels], and
-// transformed back. Of several groups each has products of its own.
+// A tile of the result comes from a patch of the source that is wider by the filter (Lavin and Gray, "Fast
+// Algorithms for Convolutional Neural Networks", 2015). All patches are transformed, multiplied with the
+// transformed weights, point by point of the patch a product of [tiles x channels] and [channels x
+// out_channels], and transformed back. Of several groups each has products of its own.
+//
+// With a stride of 2 a row is two: numbers of even places meet the outer taps of a filter of three, those
+// between them the middle one (Yepez and Ko, "Stride 2 1-D, 2-D, and 3-D Winograd for Convolutional Neural
+// Networks", 2020). The former are F(m, 2), the latter need no transform, and all of them meet one filter.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/finish.h"
@@ -42,24 +47,36 @@ struct TileBlock {
   float* products;
 };
 
-// The phases for one tile size with one instruction set. Ranges are [from, to).
-struct WinogradKernels {
-  // Edge of a tile, floats in a vector, and output channels in a wide panel of weights.
-  int tile, lanes, panel;
+// Transforms of a filter along one axis that differ.
+constexpr int AxisFilters(int tile, int taps, int stride) { return stride == 1 ? tile + taps - 1 : tile + 2; }
 
-  int points() const { return (tile + 2) * (tile + 2); }
+// The phases of one algorithm with one instruction set. Ranges are [from, to).
+struct WinogradKernels {
+  // Edge of a tile, taps of a filter along an axis, and stride.
+  int tile, taps, stride;
+  // Floats in a vector, and output channels in a wide panel of weights.
+  int lanes, panel;
+
+  int edge() const { return (tile - 1) * stride + taps; }
+  // Of a patch, and how many different filters they meet.
+  int points() const { return edge() * edge(); }
+  int axis_filters() const { return AxisFilters(tile, taps, stride); }
+  int filters() const { return axis_filters() * axis_filters(); }
 
   // Patches of a block, vectors [from, to) of the channels of `count` fields one behind another, all but the
   // last of whole vectors; `zeros` holds a vector more zeros than there are channels.
   void (*transform_source)(const WinogradShape& shape, const TileBlock& block, const SourceField* fields,
                            int64_t count, const float* zeros, int64_t from, int64_t to);
-  // Products of a block; a unit is a panel of weights at one point, points outermost, of several groups
-  // innermost.
+  // Products of a block; a unit is a panel of weights at one point, those that read the same weights one
+  // after the other; panels are innermost, of several groups outermost.
   void (*multiply)(const WinogradShape& shape, const TileBlock& block, const float* weights, int64_t from,
                    int64_t to);
   // Results of a block, vectors [from, to) of the output channels.
   void (*transform_result)(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
                            const Numbers& result, int64_t from, int64_t to);
 };
+
+// All algorithms.
+using WinogradAlgorithms = std::array<WinogradKernels, 6>;
 
 }  // namespace collage::kernels

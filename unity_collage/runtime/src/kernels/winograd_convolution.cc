@@ -13,6 +13,8 @@ namespace {
 // Tiles of a block: of one thread, few enough that its patches and products stay near the core, and enough
 // that weights which come from memory are worth their way; of all threads, so many that it seldom takes two.
 constexpr int64_t kBlock = 28, kSharedBlock = 112;
+// With more points than these half as many.
+constexpr int64_t kManyPoints = 36;
 // Channels of several groups that one thread does at a time, so that patches and products stay near the core.
 constexpr int64_t kChunk = 64;
 // An odd number of vectors of results up to this is done vector by vector: in pairs one more would be
@@ -22,9 +24,13 @@ constexpr int64_t kLine = kAlignment / sizeof(float);
 
 const float* Floats(const AlignedBuffer& buffer) { return reinterpret_cast<const float*>(buffer.data()); }
 
-const WinogradKernels& WinogradOf(const Kernels& kernels, int64_t tile) {
-  if (tile != 2 && tile != 4) TVM_FFI_THROW(ValueError) << "there are tiles of 2 and 4, not of " << tile;
-  return kernels.winograd[tile / 2 - 1];
+const WinogradKernels& WinogradOf(const Kernels& kernels, int64_t tile, int64_t taps, int64_t stride) {
+  for (const WinogradKernels& one : kernels.winograd) {
+    if (one.tile == tile && one.taps == taps && one.stride == stride) return one;
+  }
+  TVM_FFI_THROW(ValueError) << "there are no tiles of " << tile << " for filters of " << taps << "x" << taps
+                            << " with a stride of " << stride;
+  TVM_FFI_UNREACHABLE();
 }
 
 class WinogradConvolution final : public Convolution {
@@ -63,7 +69,7 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
                                          int threads)
     : Convolution(program, step, constants, threads),
       isa_(FindKernels(step.attrs.TextOr("isa", "")).isa),
-      kernels_(WinogradOf(FindKernels(step.attrs.TextOr("isa", "")), step.attrs.Int("tile"))) {
+      kernels_(WinogradOf(FindKernels(isa_), step.attrs.Int("tile"), taps_, step.attrs.IntOr("stride", 1))) {
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   shape_ = {source[2],
             source[3],
@@ -109,9 +115,10 @@ void WinogradConvolution::ShareWork(int threads) {
   tiles_ = source_.dims[0] * shape_.tile_rows * shape_.tile_cols;
   const int64_t weights = shape_.channels * shape_.out_channels / shape_.groups;
   threads_ = tiles_ * kernels_.points() * weights < kWorthSharing ? 1 : threads;
-  const int64_t exchanged = tiles_ * (shape_.channels + shape_.out_channels);
-  share_phases_ = shape_.groups == 1 && weights * (threads_ - 1) > 2 * exchanged;
-  blocks_ = Ceil(tiles_, share_phases_ ? kSharedBlock : kBlock);
+  const int64_t exchanged = tiles_ * (shape_.channels + shape_.out_channels) * kernels_.points();
+  share_phases_ = shape_.groups == 1 && weights * kernels_.filters() * (threads_ - 1) > 2 * exchanged;
+  const int64_t block = share_phases_ ? kSharedBlock : kBlock;
+  blocks_ = Ceil(tiles_, kernels_.points() > kManyPoints ? block / 2 : block);
   if (shape_.groups > 1) {
     const int64_t wider = std::max(shape_.channels, shape_.out_channels);
     chunks_ = std::min(shape_.groups, Ceil(Ceil(wider, kChunk), threads_) * threads_);
@@ -194,7 +201,8 @@ void WinogradConvolution::RunPhases(const Call& call, float* scratch) const {
 std::string WinogradConvolution::Description() const {
   const std::string edge = std::to_string(kernels_.tile);
   const std::string groups = shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups" : "";
-  return "winograd " + edge + "x" + edge + " " + isa_ + groups + ", " + std::to_string(blocks_ * chunks_) +
+  const std::string taps = std::to_string(kernels_.taps), stride = kernels_.stride == 1 ? "" : ", stride 2";
+  return "winograd " + edge + "x" + edge + " of " + taps + "x" + taps + stride + " " + isa_ + groups + ", " + std::to_string(blocks_ * chunks_) +
          " blocks of " + std::to_string(largest_) + " tiles" + (share_phases_ ? ", each by all threads" : "");
 }
 

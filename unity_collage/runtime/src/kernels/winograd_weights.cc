@@ -1,48 +1,71 @@
 #include "kernels/winograd_weights.h"
 
+#include <vector>
+
 #include "base/pool.h"
 
 namespace collage::kernels {
 namespace {
 
 // G of the algorithms: U = G g G^T.
-constexpr double kFilter2[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-constexpr double kFilter4[6][3] = {{1. / 4, 0, 0},
-                                   {-1. / 6, -1. / 6, -1. / 6},
-                                   {-1. / 6, 1. / 6, -1. / 6},
-                                   {1. / 24, 1. / 12, 1. / 6},
-                                   {1. / 24, -1. / 12, 1. / 6},
-                                   {0, 0, 1}};
+using Matrix = std::vector<std::vector<double>>;
 
-// Calls write(point, value) for the transform of nine numbers, whose address is at(i, j).
+Matrix OfTwoTaps(int tile) {
+  if (tile == 2) return {{1, 0}, {1, 1}, {0, 1}};
+  return {{1. / 2, 0}, {-1. / 2, -1. / 2}, {-1. / 6, 1. / 6}, {1. / 6, 1. / 3}, {0, 1}};
+}
+
+Matrix OfThreeTaps(int tile) {
+  if (tile == 2) return {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+  return {{1. / 4, 0, 0},           {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6},
+          {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6}, {0, 0, 1}};
+}
+
+// The outer taps as two, then the middle one.
+Matrix OfEveryOtherPlace(int tile) {
+  Matrix rows;
+  for (const std::vector<double>& outer : OfTwoTaps(tile)) rows.push_back({outer[0], 0, outer[1]});
+  rows.push_back({0, 1, 0});
+  return rows;
+}
+
+Matrix MatrixOf(const WinogradKernels& kernels) {
+  if (kernels.stride == 2) return OfEveryOtherPlace(kernels.tile);
+  return kernels.taps == 2 ? OfTwoTaps(kernels.tile) : OfThreeTaps(kernels.tile);
+}
+
+// Calls write(number, value) for the transform of a filter whose numbers are at(i, j).
 template <typename At, typename Write>
-void TransformFilter(int tile, const At& at, const Write& write) {
-  const double (*g)[3] = tile == 2 ? kFilter2 : kFilter4;
-  for (int i = 0; i < tile + 2; ++i) {
+void TransformFilter(const Matrix& g, const At& at, const Write& write) {
+  const int rows = static_cast<int>(g.size()), taps = static_cast<int>(g.front().size());
+  for (int i = 0; i < rows; ++i) {
     double row[3] = {};
-    for (int k = 0; k < 3; ++k) {
-      for (int j = 0; j < 3; ++j) row[j] += g[i][k] * at(k, j);
+    for (int k = 0; k < taps; ++k) {
+      for (int j = 0; j < taps; ++j) row[j] += g[i][k] * at(k, j);
     }
-    for (int j = 0; j < tile + 2; ++j) {
-      write(i * (tile + 2) + j, static_cast<float>(row[0] * g[j][0] + row[1] * g[j][1] + row[2] * g[j][2]));
+    for (int j = 0; j < rows; ++j) {
+      double value = 0;
+      for (int k = 0; k < taps; ++k) value += row[k] * g[j][k];
+      write(i * rows + j, static_cast<float>(value));
     }
   }
 }
 
 void PackPanel(const float* weights, const View& view, const WinogradKernels& kernels, int64_t width,
                bool by_panels, int64_t panel, float* packed) {
+  const Matrix matrix = MatrixOf(kernels);
   const int64_t outputs = view.dims[0], channels = view.dims[1], panels = Ceil(outputs, width);
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t k = 0; k < width; ++k) {
       const int64_t out = panel * width + k;
       const float* filter = weights + out * view.strides[0] + c * view.strides[1];
       TransformFilter(
-          kernels.tile,
+          matrix,
           [&](int i, int j) {
             return out < outputs ? filter[i * view.strides[2] + j * view.strides[3]] : 0.0F;
           },
-          [&](int64_t point, float value) {
-            const int64_t unit = by_panels ? panel * kernels.points() + point : point * panels + panel;
+          [&](int64_t number, float value) {
+            const int64_t unit = by_panels ? panel * kernels.filters() + number : number * panels + panel;
             packed[(unit * channels + c) * width + k] = value;
           });
     }
@@ -54,7 +77,7 @@ void PackPanel(const float* weights, const View& view, const WinogradKernels& ke
 AlignedBuffer PackWinogradWeights(const float* weights, const View& view, const WinogradKernels& kernels,
                                   int64_t panel, bool by_panels, int threads) {
   const int64_t panels = Ceil(view.dims[0], panel);
-  AlignedBuffer packed(kernels.points() * panels * view.dims[1] * panel * sizeof(float));
+  AlignedBuffer packed(kernels.filters() * panels * view.dims[1] * panel * sizeof(float));
   PreferLargePages(packed);
   float* to = reinterpret_cast<float*>(packed.data());
   ParallelFor(panels, threads,

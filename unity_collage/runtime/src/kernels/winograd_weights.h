@@ -6,8 +6,8 @@
 
 namespace collage::kernels {
 
-// Filters O, I of a group, 3, 3, transformed, as [points][panels][I][panel] with so many outputs in a
-// `panel`, zeros behind the last output; of several groups as [panels][points][I][panel].
+// Filters O, I of a group, taps, taps, transformed, as [filters][panels][I][panel] with so many outputs in a
+// `panel`, zeros behind the last output; of several groups as [panels][filters][I][panel].
 AlignedBuffer PackWinogradWeights(const float* filters, const View& view, const WinogradKernels& kernels,
                                   int64_t panel, bool by_panels, int threads);
 
