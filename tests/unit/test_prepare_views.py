@@ -215,3 +215,67 @@ def test_unit_axes_at_rest_are_left():
         return y
 
     assert_stays(func, v.UNIT_AXES_STAY)
+
+
+def test_rows_of_a_product_are_reshaped_once():
+    @R.function
+    def before(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")):
+        with R.dataflow():
+            rows = R.reshape(x, R.shape([6, 4]))
+            product = R.matmul(rows, w)
+            total = R.add(product, b)
+            y = R.reshape(total, R.shape([2, 3, 5]))
+            z = R.nn.gelu(y)
+            R.output(z)
+        return z
+
+    @R.function
+    def after(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")):
+        with R.dataflow():
+            rows = R.reshape(x, R.shape([2, 3, 4]))
+            product = R.matmul(rows, w)
+            total = R.add(product, b)
+            z = R.nn.gelu(total)
+            R.output(z)
+        return z
+
+    assert_becomes(before, after, v.ROWS_BEFORE_PRODUCT, v.MERGE_RESHAPES)
+
+
+def test_a_product_that_is_also_read_as_it_is_keeps_its_rows():
+    @R.function
+    def func(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32")):
+        with R.dataflow():
+            rows = R.reshape(x, R.shape([6, 4]))
+            product = R.matmul(rows, w)
+            y = R.reshape(product, R.shape([1, 6, 5]))
+            z = R.nn.relu(product)
+            R.output(y, z)
+        return y, z
+
+    assert_stays(func, v.ROWS_BEFORE_PRODUCT)
+
+
+def test_a_product_whose_columns_are_split_keeps_its_rows():
+    @R.function
+    def func(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            rows = R.reshape(x, R.shape([6, 4]))
+            product = R.matmul(rows, w)
+            y = R.reshape(product, R.shape([1, 6, 2, 4]))
+            R.output(y)
+        return y
+
+    assert_stays(func, v.ROWS_BEFORE_PRODUCT)
+
+
+def test_a_product_of_rows_as_they_came_keeps_them():
+    @R.function
+    def func(x: R.Tensor((6, 4), "float32"), w: R.Tensor((4, 5), "float32")):
+        with R.dataflow():
+            product = R.matmul(x, w)
+            y = R.reshape(product, R.shape([1, 6, 5]))
+            R.output(y)
+        return y
+
+    assert_stays(func, v.ROWS_BEFORE_PRODUCT)

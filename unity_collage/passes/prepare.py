@@ -9,7 +9,8 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 
 * ``constants``: nothing is left to compute that is known. ``identity``: no operator gives back its operand.
   Equal values are computed once, dead ones not at all.
-* ``views``: one ``reshape`` or ``permute_dims`` in a row, the only operators for it; unit axes stay in place.
+* ``views``: one ``reshape`` or ``permute_dims`` in a row, the only operators for it; unit axes stay in place; rows of
+  a product are not reshaped before and behind it.
 * ``slices``: one ``strided_slice`` in a row, also for ``take`` by a number and for pools of one element; none
   before a 1x1 convolution that can step itself. ``padding``: ``nn.pad`` only where no window takes it.
 * ``arithmetic``: the constant is the right operand, one in a row; no subtraction of a constant; ``square(x)``

@@ -1,7 +1,8 @@
 """views: chains of reshapes and of permutations become one of each.
 
 Normal form: ``reshape`` stands for every operator that only renames the shape (to the VM it is a view),
-``permute_dims`` is left where data really moves, and unit axes are not carried through a permutation.
+``permute_dims`` is left where data really moves, and unit axes are not carried through a permutation. Rows of a
+product have the shape that its result shall have.
 """
 
 from __future__ import annotations
@@ -102,8 +103,41 @@ def _unit_axes_stay(call: Expr, scope: Scope) -> Expr | None:
     return op.permute_dims(op.reshape(call.args[0], shape), moved)
 
 
+def _rows_before_product(call: Expr, scope: Scope) -> Expr | None:
+    """reshape(matmul(reshape(x), w) + bias), of the rows only -> matmul(reshape(x), w) + bias.
+
+    What follows the product then lies as its result does, and may be in its kernel; the two reshapes become one, which
+    often is none.
+    """
+    before, after = static_shape(call.args[0]), static_shape(call)
+    if before is None or after is None or len(after) < 2 or before[-1:] != after[-1:]:
+        return None
+    rows = after[:-1]
+    product = _product_of_rows(call.args[0], rows, scope)
+    if product is not None:
+        return product
+    total = scope.own_call(call.args[0], "relax.add")
+    if total is None or static_shape(total.args[1]) not in ((), after[-1:]):
+        return None
+    product = _product_of_rows(total.args[0], rows, scope)
+    return None if product is None else op.add(product, total.args[1])
+
+
+def _product_of_rows(value: Expr, rows: tuple[int, ...], scope: Scope) -> Expr | None:
+    """``value``, a product of reshaped rows and a matrix that nobody else reads, with its rows in another shape."""
+    product = scope.own_call(value, "relax.matmul")
+    if product is None or scope.call(product.args[0], "relax.reshape") is None:
+        return None
+    source, matrix = (static_shape(arg) for arg in product.args)
+    if source is None or matrix is None or len(matrix) != 2:
+        return None
+    reshaped = op.reshape(product.args[0], [*rows, source[-1]])
+    return op.matmul(reshaped, product.args[1], product.attrs.out_dtype)
+
+
 RESHAPE_FORM = Rule("reshape_form", _RESHAPES, _as_reshape)
 MERGE_RESHAPES = Rule("merge_reshapes", ("relax.reshape",), _merge_reshapes)
+ROWS_BEFORE_PRODUCT = Rule("rows_before_product", ("relax.reshape",), _rows_before_product)
 MERGE_PERMUTES = Rule("merge_permutes", ("relax.permute_dims",), _merge_permutes)
 PERMUTE_AS_RESHAPE = Rule("permute_as_reshape", ("relax.permute_dims",), _permute_as_reshape)
 UNIT_AXES_FIRST = Rule("unit_axes_first", ("relax.reshape",), _unit_axes_first)
