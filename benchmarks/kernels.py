@@ -64,7 +64,8 @@ def _convolution(
     }  # fmt: skip
     kind = "depthwise" if groups == channels else "grouped" if groups > 1 else "convolution"
     return Row(
-        f"{kind} {kernel}x{kernel} {channels}-{out_channels} {height}x{height}" + f" / {stride}" * (stride > 1),
+        f"{kind} {kernel}x{kernel} {channels}-{out_channels} {height}x{height}"
+        + f" / {stride}" * (stride > 1),
         lambda x, w, b: op.nn.relu(op.add(op.nn.conv2d(x, w, **options), b)),
         ((1, height, height, channels),),
         ((kernel, kernel, channels // groups, out_channels), (1, 1, 1, out_channels)),

@@ -54,6 +54,7 @@ def assert_agrees(func: relax.Function, program: Program) -> None:
     np.testing.assert_allclose(arrays(program(*inputs)), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
+UNPADDED = {**OPTIONS, "padding": (0, 0)}
 BOTH = ("kernels.winograd4", "kernels.winograd2")
 
 
@@ -68,6 +69,9 @@ BOTH = ("kernels.winograd4", "kernels.winograd2")
         (lambda x: nn.leakyrelu(op.sigmoid(conv(x)), 0.2), 3),
         (lambda x: nn.conv2d(x, constant(8, 3, 3, 8), data_layout="NHWC", kernel_layout="OHWI"), 1),
         (lambda x: op.reshape(nn.relu(conv(op.reshape(x, (1, 7, 6, 8)))), (42, 8)), 4),
+        (lambda x: nn.relu(op.add(conv(x, strides=(2, 2)), constant(8))), 3),
+        (lambda x: nn.relu(nn.conv2d(x, constant(2, 2, 8, 8), **UNPADDED)), 2),
+        (lambda x: nn.conv2d(x, constant(2, 2, 8, 8), **{**UNPADDED, "padding": (1, 0, 0, 1)}), 1),
     ],
 )  # fmt: skip
 def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., Any], operators: int):
@@ -84,7 +88,18 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
 @pytest.mark.parametrize(
     ("body", "shape", "reason"),
     [
-        (lambda x: conv(x, strides=(2, 2)), IMAGE, "strides leave pixels out"),
+        (lambda x: conv(x, strides=(3, 3)), IMAGE, "the strides are 3 and 3, the kernel has 1 or 2 for both"),
+        (lambda x: conv(x, strides=(1, 2)), IMAGE, "the strides are 1 and 2"),
+        (
+            lambda x: nn.conv2d(x, constant(2, 2, 8, 8), strides=(2, 2), **UNPADDED),
+            IMAGE,
+            "the filters are 2x2, the kernel's are 3x3",
+        ),
+        (
+            lambda x: nn.conv2d(x, constant(3, 3, 16, 64), strides=(2, 2), groups=2, **OPTIONS),
+            (1, 6, 7, 32),
+            "the filters of several groups have a stride",
+        ),
         (lambda x: conv(x, dilation=(1, 2)), IMAGE, "the filters are dilated"),
         (
             lambda x: nn.conv2d(x, constant(3, 3, 4, 8), groups=2, **OPTIONS),

@@ -104,13 +104,14 @@ def test_a_sequence_that_is_saturated_stays_finite():
     )
 
 
-def test_tensors_that_do_not_fit_are_refused_when_the_module_is_made():
+@pytest.mark.parametrize("result", [(2, 1, 4), ()], ids=["of another cell", "of one number"])
+def test_tensors_that_do_not_fit_are_refused_when_the_module_is_made(result: tuple[int, ...]):
     program = Program()
     args = {
         "src": program.input(2, 1, 16),
         "state": program.input(1, 3),
         "memory": program.input(1, 4),
-        "dst": program.output(2, 1, 4),
+        "dst": program.output(*result),
         "weights": program.constant(random(4, 16)),
     }
     program.step("recurrent", args, cell="lstm", f="sigmoid", g="tanh", h="tanh", reverse=0)

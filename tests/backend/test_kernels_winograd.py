@@ -46,7 +46,9 @@ def nhwc(view: View, array: np.ndarray) -> View:
 def exact(x: np.ndarray, weights: np.ndarray, padding: tuple[int, int], stride: int = 1) -> np.ndarray:
     """Channels last, of weights O, I, taps, taps."""
     before, after = padding
-    plain = convolve(np.moveaxis(x, -1, 1), weights, (stride, stride), (0, 0), (before, before), (after, after))
+    plain = convolve(
+        np.moveaxis(x, -1, 1), weights, (stride, stride), (0, 0), (before, before), (after, after)
+    )
     return np.moveaxis(plain, 1, -1)
 
 

@@ -219,7 +219,9 @@ def test_unit_axes_at_rest_are_left():
 
 def test_rows_of_a_product_are_reshaped_once():
     @R.function
-    def before(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")):
+    def before(
+        x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")
+    ):
         with R.dataflow():
             rows = R.reshape(x, R.shape([6, 4]))
             product = R.matmul(rows, w)
@@ -230,7 +232,9 @@ def test_rows_of_a_product_are_reshaped_once():
         return z
 
     @R.function
-    def after(x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")):
+    def after(
+        x: R.Tensor((1, 6, 4), "float32"), w: R.Tensor((4, 5), "float32"), b: R.Tensor((5,), "float32")
+    ):
         with R.dataflow():
             rows = R.reshape(x, R.shape([2, 3, 4]))
             product = R.matmul(rows, w)

@@ -272,11 +272,13 @@ int main() {
   CheckBackend("collage.onednn", {"matmul", "src", "weights", "dst"});
   CheckBackend("collage.openblas", {"gemm", "a", "b", "c"});
   CheckRecurrent();
-  const char *tile = R"({"tile": 4, "padding_l": [1, 1]})", *steps = R"({"stride": 1, "padding_l": [1, 1]})",
+  const char *tile = R"({"tile": 4, "padding_l": [1, 1]})",
+             *strides = R"({"tile": 4, "stride": 2, "padding_l": [1, 1]})",
+             *steps = R"({"stride": 1, "padding_l": [1, 1]})",
              *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})";
-  for (Product product :
-       {OneByOne("winograd", tile), OneByOne("grouped", steps), InTwoGroups(OneByOne("winograd", groups)),
-        InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile))}) {
+  for (Product product : {OneByOne("winograd", tile), OneByOne("winograd", strides),
+                          OneByOne("grouped", steps), InTwoGroups(OneByOne("winograd", groups)),
+                          InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile))}) {
     CheckBackend("collage.kernels", product);
     product.between = "bfloat16";
     product.tolerance = 1.0;

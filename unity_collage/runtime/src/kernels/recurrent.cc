@@ -150,7 +150,8 @@ void RecurrentStep::CheckShapes(const View& weights) const {
     return view.dims == dims && (dims.back() == 1 || view.strides.back() == 1);
   };
   const std::vector<int64_t>&source = inputs_.dims, &hidden = state_.dims;
-  bool right = source.size() == 3 && hidden.size() == 2 && weights.dims.size() == 2;
+  bool right =
+      source.size() == 3 && hidden.size() == 2 && weights.dims.size() == 2 && result_.dims.size() == 3;
   if (right) {
     const int64_t rows = source[0] + (cell_ == "lstm" && result_.dims[0] > source[0] ? 1 : 0);
     right = fits(inputs_, {source[0], source[1], gates * hidden[1]}) &&

@@ -202,8 +202,9 @@ std::string WinogradConvolution::Description() const {
   const std::string edge = std::to_string(kernels_.tile);
   const std::string groups = shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups" : "";
   const std::string taps = std::to_string(kernels_.taps), stride = kernels_.stride == 1 ? "" : ", stride 2";
-  return "winograd " + edge + "x" + edge + " of " + taps + "x" + taps + stride + " " + isa_ + groups + ", " + std::to_string(blocks_ * chunks_) +
-         " blocks of " + std::to_string(largest_) + " tiles" + (share_phases_ ? ", each by all threads" : "");
+  return "winograd " + edge + "x" + edge + " of " + taps + "x" + taps + stride + " " + isa_ + groups + ", " +
+         std::to_string(blocks_ * chunks_) + " blocks of " + std::to_string(largest_) + " tiles" +
+         (share_phases_ ? ", each by all threads" : "");
 }
 
 }  // namespace
