@@ -7,13 +7,11 @@ of its bandwidth times the intensity, operations per byte.
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
 import onnx
 
-from unity_collage.bench import OURS
 from unity_collage.cost.caches import Caches
 from unity_collage.cost.machine import Machine
 
@@ -74,39 +72,3 @@ def floor_of(row: dict[str, Any], known: dict[str, Any]) -> float:
     place = place_of(row["bytes"], Caches(known["l2_bytes"], known["l3_bytes"]))
     bandwidth = known["peak_bandwidth"][place]
     return max(row["flops"] / known["peak_flops"], row["bytes"] / bandwidth)
-
-
-def plot(known: dict[str, Any], peers: tuple[str, ...], path: str) -> None:
-    """The roofs of the machine, and each network's rate: ours, and that of the fastest of ``peers``."""
-    import matplotlib  # pyright: ignore[reportMissingImports]
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
-
-    figure, axes = pyplot.subplots(figsize=(10, 5))
-    rows = sorted(known["models"].items(), key=lambda item: item[1]["flops"] / item[1]["bytes"])
-    at = {name: row["flops"] / row["bytes"] for name, row in rows}
-    reach = np.geomspace(min(at.values()) / 2, max(at.values()) * 2, 200)
-    peak = known["peak_flops"]
-    for place, rate in known["peak_bandwidth"].items():
-        axes.plot(reach, np.minimum(reach * rate, peak) / 1e9, label=f"roof, weights in {place}", linewidth=1)
-    for number, (name, row) in enumerate(rows):
-        rates = {who: row["flops"] / statistics.median(found) / 1e9 for who, found in row["seconds"].items()}
-        best = max((rates[peer] for peer in peers if peer in rates), default=None)
-        first = {"label": "ours"} if number == 0 else {}
-        axes.plot(at[name], rates[OURS], "o", color="black", **first)
-        if best is not None:
-            first = {"label": "fastest peer"} if number == 0 else {}
-            axes.plot(at[name], best, "x", color="tab:red", **first)
-        axes.annotate(
-            str(number + 1), (at[name], rates[OURS]), (4, 4), textcoords="offset points", fontsize=8
-        )
-    names = "\n".join(f"{number}  {name}" for number, name in enumerate(at, start=1))
-    axes.text(1.02, 0.98, names, transform=axes.transAxes, va="top", fontsize=8)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("operations of the direct algorithm per byte of weights, inputs and outputs")
-    axes.set_ylabel("GFLOP/s")
-    axes.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import time
@@ -29,10 +28,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import exchange
+import league
 import networks
 import numpy as np
 import onnx
+import plots
 import roofline
+from league import STOCK
 from rich.console import Console
 from rich.table import Table
 
@@ -44,13 +46,8 @@ from unity_collage.refine import Refinement
 from unity_collage.report.text import duration
 from unity_collage.testing import models
 
-STOCK = "stock-tvm"
 REFERENCE = "onnxruntime"
 """Whose outputs ours are compared with; float32 in any league."""
-
-LEAGUES = {"f32": ("onnxruntime", "openvino", STOCK), "bf16": ("openvino-default",)}
-"""By precision, what ours has to be faster than: runtimes of others."""
-
 AGAINST = {"f32": ("onnxruntime", "openvino"), "bf16": (REFERENCE, "openvino-default")}
 
 
@@ -77,9 +74,9 @@ def main(arguments: list[str]) -> None:
             Path(options.json).write_text(json.dumps(known, indent=1) + "\n")
     Console(width=180).print(table_of(known))
     if options.plot:
-        _plot(known, options.plot)
+        plots.speedups(known, options.plot)
     if options.roofline:
-        roofline.plot(known, LEAGUES[options.precision], options.roofline)
+        plots.roofs(known, options.roofline)
 
 
 def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> dict[str, Any]:
@@ -134,36 +131,15 @@ def _error(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got - expected).max() / max(float(np.ptp(expected)), 1e-30))
 
 
-def ratios_of(row: dict[str, Any], precision: str) -> dict[str, list[float]]:
-    """For each peer, the ratio to ours in each round; ``best``: of the fastest peer of the league by median."""
-    seconds = row["seconds"]
-    ours = seconds[OURS]
-    ratios = {
-        peer: [theirs / own for theirs, own in zip(found, ours, strict=False)]
-        for peer, found in seconds.items()
-        if peer != OURS
-    }
-    fair = {peer: found for peer, found in ratios.items() if peer in LEAGUES[precision]}
-    if fair:
-        ratios["best"] = min(fair.values(), key=statistics.median)
-    return ratios
-
-
 def table_of(known: dict[str, Any]) -> Table:
     """One row a model, and the geometric mean."""
-    peers = list(
-        dict.fromkeys(peer for row in known["models"].values() for peer in row["seconds"] if peer != OURS)
-    )
+    peers = league.peers_in(known)
     columns = ("compile", "kernels", "priced", "ours", "floor", *peers)
     table = Table("model", *columns, "best peer / ours", "error", "exchange", box=None)
-    best: list[float] = []
     for name, row in sorted(known["models"].items()):
-        ratios = ratios_of(row, known["precision"]).get("best")
-        if ratios:
-            best.append(statistics.median(ratios))
-        table.add_row(name, *_durations(row, known, peers), *_verdict(row, ratios))
-    if best:
-        mean = math.exp(statistics.fmean(map(math.log, best)))
+        table.add_row(name, *_durations(row, known, peers), *league.verdict(row, known["precision"]))
+    if medians := league.medians_of(known):
+        mean = league.geometric_mean(list(medians.values()))
         table.add_row("geometric mean", *[""] * len(columns), f"{mean:.2f}x", "", "")
     return table
 
@@ -180,41 +156,6 @@ def _durations(row: dict[str, Any], known: dict[str, Any], peers: list[str]) -> 
     return [f"{row['compile_seconds']:.0f} s", kernels, *("" if s is None else duration(s) for s in seconds)]
 
 
-def _verdict(row: dict[str, Any], ratios: list[float] | None) -> list[str]:
-    ahead = ""
-    if ratios:
-        median = statistics.median(ratios)
-        low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [median] * 3
-        ahead = f"{median:.2f}x ({low:.2f}-{high:.2f})"
-    found = [bandwidth / 1e9 for bandwidth in row.get("exchange_bandwidth", []) if bandwidth]
-    exchanged = f"{min(found):.0f}-{max(found):.0f} GB/s" if found else ""
-    return [ahead, f"{row.get('error', 0):.0e}", exchanged]
-
-
-def _plot(known: dict[str, Any], path: str) -> None:
-    """How many times faster ours is than each peer, a group of bars a model."""
-    import matplotlib  # pyright: ignore[reportMissingImports]
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
-
-    rows = {name: ratios_of(row, known["precision"]) for name, row in sorted(known["models"].items())}
-    peers = [
-        peer for peer in dict.fromkeys(p for r in rows.values() for p in r) if peer not in ("best", STOCK)
-    ]
-    figure, axes = pyplot.subplots(figsize=(10, 4))
-    width = 0.8 / len(peers)
-    for number, peer in enumerate(peers):
-        heights = [statistics.median(found[peer]) if peer in found else 0.0 for found in rows.values()]
-        axes.bar([i + number * width for i in range(len(rows))], heights, width, label=peer)
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(rows))], list(rows), rotation=30, ha="right")
-    axes.set_ylabel("their time / ours")
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path)
-
-
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -223,7 +164,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     everything = [*networks.names(False), *networks.names(True)]
     parser.add_argument("--models", nargs="+", choices=everything, metavar="NAME")
     parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS))
-    parser.add_argument("--precision", choices=sorted(LEAGUES), default="f32")
+    parser.add_argument("--precision", choices=sorted(league.PEERS), default="f32")
     parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each runtime in each round")

@@ -156,3 +156,28 @@ def test_hard_swish(make):
 )
 def test_what_looks_hard_stays(make):
     assert_stays(function(make), a.HARD_SWISH_FORM, a.HARD_SIGMOID_FORM)
+
+
+@pytest.mark.parametrize("slopes", [[0.25], [0.25, 0.25, 0.25]])
+def test_prelu_with_one_slope(slopes):
+    """ONNX's importer writes the slope of all channels as one element, however many the axis has."""
+    before = function(lambda x: op.nn.prelu(x, relax.const(slopes, "float32"), axis=1))
+    assert_becomes(before, function(lambda x: op.nn.leakyrelu(x, 0.25)), a.ONE_SLOPE_FORM)
+
+
+def test_prelu_with_a_slope_a_channel_stays():
+    assert_stays(
+        function(lambda x: op.nn.prelu(x, relax.const([0.25, 0.5, 0.25], "float32"), axis=1)),
+        a.ONE_SLOPE_FORM,
+    )
+
+
+def test_prelu_with_slopes_that_are_not_known_stays():
+    @R.function
+    def func(x: R.Tensor((2, 3), "float32"), slopes: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            y = R.nn.prelu(x, slopes, axis=1)
+            R.output(y)
+        return y
+
+    assert_stays(func, a.ONE_SLOPE_FORM)

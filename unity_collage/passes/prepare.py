@@ -18,7 +18,7 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 * ``affine``, ``batch_norm``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)`` with no factor behind;
   elsewhere one ``multiply`` and one ``add``.
 * ``clip``: bounds are ``clip(x, low, high)``, infinite where there is none, or ``nn.relu``.
-* ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``; hard-sigmoid is
+* ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``, ``nn.leakyrelu``; hard-sigmoid is
   ``clip(add(multiply(x, a), b), 0, 1)``, hard-swish ``multiply(x, hard-sigmoid of x)``.
 * ``reductions``: axes from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
   ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand;

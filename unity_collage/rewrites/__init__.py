@@ -3,7 +3,14 @@
 A rule is a frozen value; :data:`DEFAULT_RULES` is all of them in the order in which they are asked.
 """
 
-from .activations import GELU_FORM, HARD_SIGMOID_FORM, HARD_SWISH_FORM, SIGMOID_FORM, SILU_FORM
+from .activations import (
+    GELU_FORM,
+    HARD_SIGMOID_FORM,
+    HARD_SWISH_FORM,
+    ONE_SLOPE_FORM,
+    SIGMOID_FORM,
+    SILU_FORM,
+)
 from .affine import BIAS_SHAPE, SCALE_BEFORE_PERMUTE, SCALE_INTO_WEIGHTS
 from .arithmetic import (
     CONSTANT_RIGHT,
@@ -106,6 +113,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     # Activations, before their parts are rewritten by themselves.
     GELU_FORM,
     HARD_SWISH_FORM,
+    ONE_SLOPE_FORM,
     HARD_SIGMOID_FORM,
     SILU_FORM,
     SIGMOID_FORM,

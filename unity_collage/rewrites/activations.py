@@ -1,7 +1,7 @@
-"""activations: GELU, SiLU, sigmoid and the hard ones, put together from their parts.
+"""activations: GELU, SiLU, sigmoid and the hard ones, put together from their parts; PReLU with one slope.
 
-Normal form: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``. Relax has no operator for the hard ones:
-hard-sigmoid is ``clip(x * a + b, 0, 1)`` and hard-swish ``x * clip(x * a + b, 0, 1)``.
+Normal form: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``, ``nn.leakyrelu``. Relax has no operator for the
+hard ones: hard-sigmoid is ``clip(x * a + b, 0, 1)`` and hard-swish ``x * clip(x * a + b, 0, 1)``.
 """
 
 from __future__ import annotations
@@ -119,8 +119,20 @@ def _scaled(expr: Expr, factor: float, scope: Scope) -> Expr:
     return op.add(op.multiply(summed.args[0], scale), relax.const(number * factor, dtype_of(expr)))
 
 
+def _one_slope(call: Expr, scope: Scope) -> Expr | None:
+    """prelu(x, [0.1, ..., 0.1]) -> leakyrelu(x, 0.1), which products take into their kernels.
+
+    ONNX's importer gives a slope of one element to an axis of many, which TVM does not legalize.
+    """
+    slopes = scope.array(call.args[1])
+    if slopes is None or not slopes.size or not (slopes == slopes.flat[0]).all():
+        return None
+    return op.nn.leakyrelu(call.args[0], float(slopes.flat[0]))
+
+
 GELU_FORM = Rule("gelu_form", ("relax.multiply", "relax.divide"), _gelu)
 SILU_FORM = Rule("silu_form", ("relax.multiply",), _silu)
 SIGMOID_FORM = Rule("sigmoid_form", ("relax.divide",), _sigmoid)
 HARD_SIGMOID_FORM = Rule("hard_sigmoid_form", ("relax.multiply", "relax.divide"), _hard_sigmoid)
 HARD_SWISH_FORM = Rule("hard_swish_form", ("relax.multiply", "relax.divide"), _hard_swish)
+ONE_SLOPE_FORM = Rule("one_slope_form", ("relax.nn.prelu",), _one_slope)
