@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from . import __version__, bench, cli_check, cli_db, cli_explain, cli_prices, runtime
+from . import __version__, bench, cli_check, cli_db, cli_explain, cli_model, cli_prices, runtime
 from .accuracy import deviations
 from .backends.registry import known
 from .bench import OURS
@@ -29,7 +29,7 @@ from .errors import CollageError
 from .explain import why_no_report, write_report
 from .frontend import read_onnx
 from .library_file import why_no_library
-from .passes.pipeline import FLOAT32, PRECISIONS
+from .passes.pipeline import FLOAT32
 from .program import Program
 from .refine import Refinement
 from .report import backend_table, bench_table, plan_summary, price_remark, refinement_table
@@ -143,12 +143,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="unity-collage", description=__doc__)
     parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
     parser.add_argument(
-        "--threads", type=_positive, metavar="N", help="threads of every kernel (default: the usable cores)"
+        "--threads",
+        type=cli_model.positive,
+        metavar="N",
+        help="threads of every kernel (default: the usable cores)",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("compile", help="compile a model and show what became of it")
-    _add_model(command)
+    cli_model.add_options(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
         "--report", metavar="FILE", help="write the plan and why it is so, as .json or .html"
@@ -156,96 +159,22 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=_compile)
 
     command = commands.add_parser("bench", help="compile a model and time it, against others if asked")
-    _add_model(command)
+    cli_model.add_options(command)
     command.add_argument(
         "--against", nargs="+", choices=sorted(bench.PEERS), default=[], help="time these runtimes too"
     )
     command.add_argument(
-        "--rounds", type=_positive, metavar="N", default=5, help="interleaved rounds (default: 5)"
+        "--rounds", type=cli_model.positive, metavar="N", default=5, help="interleaved rounds (default: 5)"
     )
     command.set_defaults(run=_bench)
 
     command = commands.add_parser("backends", help="list the backends, and why one cannot be used")
     command.set_defaults(run=_backends)
 
-    cli_explain.add_command(commands, _add_model, _progress)
+    cli_explain.add_command(commands, _progress)
     cli_check.add_command(commands, _progress)
     cli_db.add_command(commands, _progress)
     return parser
-
-
-def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL.onnx", help="the model; it comes before --backends")
-    command.add_argument(
-        "--backends",
-        nargs="+",
-        metavar="NAME",
-        help="what may make kernels, in preference order (default: all); TVM does what they do not take",
-    )
-    command.add_argument(
-        "--precision",
-        choices=list(PRECISIONS),
-        default=FLOAT32,
-        help="what convolutions and products read and what is stored between them (default: f32); with bf16 the error "
-        "against float32 is shown",
-    )
-    command.add_argument(
-        "--budget",
-        type=_duration,
-        metavar="TIME",
-        help="measure no longer than that, 30s or 5m: the best plan known by then is the result",
-    )
-    command.add_argument(
-        "--tune",
-        type=_positive,
-        metavar="TRIALS",
-        help="let MetaSchedule try so many schedules for each kernel of TVM that could still win",
-    )
-    command.add_argument(
-        "--no-winograd",
-        action="store_true",
-        help="no convolutions by Winograd's algorithm, which rounds differently",
-    )
-    command.add_argument(
-        "--search-layouts",
-        action="store_true",
-        help="choose the layout of images between kernels too, by price; about twice as many kernels are measured",
-    )
-    command.add_argument(
-        "--refine",
-        action="store_true",
-        help="run whole programs too, those of each backend alone and of TVM among them; the fastest is the result",
-    )
-    command.add_argument(
-        "--database",
-        metavar="FILE|URL",
-        help="where prices are kept: a file, or postgresql://... (default: a file in the user's cache folder)",
-    )
-    command.add_argument(
-        "--locked",
-        action="store_true",
-        help="measure nothing: a price that is not in the database is an error",
-    )
-    cli_prices.add_options(command)
-
-
-def _duration(text: str) -> float:
-    """``30s``, ``5m``, ``1h`` or seconds, as seconds."""
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-    try:
-        seconds = float(number) * unit
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: 30s, 5m and 1h are")
-    return seconds
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from rich.console import Console
 
+from . import cli_model
 from .cli_prices import prices
 from .compiler import Elsewhere
 from .cost.workload import Progress
@@ -25,15 +26,11 @@ from .report.explanation import Explanation
 from .report.kinds import explanation_summary
 
 
-def add_command(
-    commands: Any,
-    add_model: Callable[[argparse.ArgumentParser], None],
-    progress: Callable[[], AbstractContextManager[Progress]],
-) -> None:
+def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
     """Add ``explain`` to ``commands``; ``progress`` shows what is being measured."""
     text = "say why each kernel was chosen, by how much, and what would change the choice"
     command = commands.add_parser("explain", help=text, description=f"{text.capitalize()}.")
-    add_model(command)
+    cli_model.add_options(command)
     command.add_argument(
         "--node",
         metavar="NAME",

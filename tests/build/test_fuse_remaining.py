@@ -140,3 +140,43 @@ def test_dynamic_shapes_go_through() -> None:
 
     x = np.linspace(-1, 1, 24, dtype="float32").reshape(6, 4)
     np.testing.assert_allclose(run(lowered(Dynamic), x), np.exp(np.maximum(x, 0)), rtol=1e-5)
+
+
+def one_operator(make, *shapes: tuple[int, ...]) -> IRModule:
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"x{number}", relax.TensorType(shape, "float32")) for number, shape in enumerate(shapes)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(make(*params))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda x: R.cumsum(x, axis=1), lambda x: np.cumsum(x, 1)),
+        (lambda x: R.cumprod(x, axis=0), lambda x: np.cumprod(x, 0)),
+        (lambda x: R.sort(x, axis=1), lambda x: np.sort(x, 1)),
+        (lambda x: R.argsort(x, axis=0, dtype="int32"), lambda x: np.argsort(x, 0)),
+        (lambda x: R.topk(x, k=3, axis=1, ret_type="values"), lambda x: -np.sort(-x, 1)[:, :3]),
+    ],
+)
+def test_sorts_and_scans_which_have_no_legalization(make, expected) -> None:
+    x = np.random.default_rng(0).standard_normal((8, 9)).astype("float32")
+    np.testing.assert_allclose(
+        run(lowered(one_operator(make, x.shape)), x), expected(x), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_kernel_of_a_constant_without_a_root_block() -> None:
+    """TVM's scatter is written by hand: whether its constant were better in panels cannot be asked."""
+    rng = np.random.default_rng(0)
+    x, updates = rng.standard_normal((2, 8, 4)).astype("float32")
+    where = np.argsort(rng.standard_normal((8, 4)), axis=0)
+    mod = one_operator(lambda a, b: R.scatter_elements(a, relax.const(where), b, axis=0), (8, 4), (8, 4))
+    expected = x.copy()
+    np.put_along_axis(expected, where, updates, axis=0)
+    np.testing.assert_array_equal(run(lowered(mod), x, updates), expected)

@@ -153,6 +153,20 @@ def test_an_operator_that_nobody_can_make_is_named() -> None:
         SearchPartition()(IRModule({"main": func}))
 
 
+@pytest.mark.parametrize(
+    "make", [lambda x: R.cumsum(x, axis=0), lambda x: R.topk(x, k=1, ret_type="values"), R.sort]
+)
+def test_sorts_and_scans_are_left_to_tvm(make) -> None:
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = builder.emit_output(make(x))
+        builder.emit_func_output(value)
+    func = COSTS.write(CANDIDATES.write(builder.get()["main"], ()), Costs())
+    assert PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])["left_behind"] == ["gv"]
+
+
 def test_equal_kernels_of_tvm_share_one_function() -> None:
     x = relax.Var("x", relax.TensorType((4,), "float32"))
     builder = relax.BlockBuilder()

@@ -18,6 +18,7 @@ from ..schedule import ScheduleCPU
 from ..schedule.tuned import ApplySchedules
 from ..target import current_target
 from .pack_weights import PackWeights
+from .sorts_and_scans import DispatchSortsAndScans
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.FuseRemaining")
@@ -33,6 +34,7 @@ class FuseRemaining:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         passes = [
+            DispatchSortsAndScans(),
             relax.transform.LegalizeOps(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FuseOps(),

@@ -10,6 +10,7 @@ from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
+from .sorts_and_scans import OPERATORS as SORTS_AND_SCANS
 
 BETWEEN_RACES = 0.025
 """By what share two prices that were not measured in turns may be off: on shared machines kernels of one program differ
@@ -129,7 +130,7 @@ def _tvm_can(node: Node) -> bool:
     call = node.call
     if call is None or call.op.name.startswith(_VM_PREFIXES) or has_kernel(call):
         return True
-    return call.op.get_attr("FCallPacked") is not None
+    return call.op.name in SORTS_AND_SCANS or call.op.get_attr("FCallPacked") is not None
 
 
 def why_no_cover(

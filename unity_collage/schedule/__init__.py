@@ -16,9 +16,8 @@ from tvm.tirx.stmt import Stmt
 
 from . import fast_math
 from .families import emit
-from .inline import inlined
+from .inline import inlined_stages
 from .machine import Machine
-from .read import stages_of
 from .stage import Func
 
 __all__ = ["ScheduleCPU", "schedule"]
@@ -66,12 +65,11 @@ def schedule(func: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
 
 def _written(func: Func, machine: Machine) -> Func | str:
     """``func`` with its loops written anew, or the reason why they cannot be."""
-    found = stages_of(func)
+    found = inlined_stages(func)
     if isinstance(found, str):
         return found
-    flat = inlined(func)
-    stages = stages_of(flat)
-    return stages if isinstance(stages, str) else _with_body(flat, emit(stages, machine))
+    flat, stages = found
+    return _with_body(flat, emit(stages, machine))
 
 
 def _with_body(func: Func, body: Stmt) -> Func:

@@ -16,12 +16,23 @@ from tvm import s_tir, tirx
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
-from .stage import Expr, Func, Var, choices, expensive_calls, nodes, static, substitute
+from .read import stages_of
+from .stage import Expr, Func, Stage, Var, choices, expensive_calls, nodes, static, substitute
 
 _WINDOW = 64
 """Padding is decided again for each element of a window up to this size, and not copied first."""
 _CHEAP_REUSE = 4
 """An element of a cheap stage may be computed again this often; cheaper than a pass over memory."""
+
+
+def inlined_stages(func: Func) -> tuple[Func, tuple[Stage, ...]] | str:
+    """:func:`inlined` with its stages, or the reason why it is no list of stages."""
+    reason = stages_of(func)
+    if isinstance(reason, str):  # there may be no root block
+        return reason
+    flat = inlined(func)
+    stages = stages_of(flat)
+    return stages if isinstance(stages, str) else (flat, stages)
 
 
 def inlined(func: Func) -> Func:

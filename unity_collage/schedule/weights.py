@@ -12,10 +12,9 @@ from tvm.ir.expr import TensorLoad, TensorRegion
 
 from . import build, families, tile, tiling
 from .axes import with_load
-from .inline import inlined
+from .inline import inlined, inlined_stages
 from .machine import Machine
 from .panels import Panels
-from .read import stages_of
 from .stage import Access, Buffer, Func, Iter, Stage, static
 
 _PANEL_REGISTERS = 8
@@ -26,9 +25,10 @@ _NARROW_PANEL = 2
 
 def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffer, Panels]:
     """The panels for those of ``params`` that the schedule of ``func`` would read in panels."""
-    stages = stages_of(inlined(func))
-    if isinstance(stages, str):
+    flat = inlined_stages(func)
+    if isinstance(flat, str):
         return {}
+    _, stages = flat
     found: dict[Buffer, Panels] = {}
     loads = [load.source for stage in stages for load in stage.loads]
     for stage, result in families.by_tiles(stages, machine):
