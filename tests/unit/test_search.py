@@ -58,6 +58,20 @@ def test_integer_programming_agrees_with_brute_force(problem: Problem) -> None:
     assert_cheapest(problem, milp_cover)
 
 
+def test_a_start_that_highs_calls_optimal_is_not_believed() -> None:
+    """HiGHS 1.15 takes the fifth of these programs, each with a cycle less, for solved by the start, bound 0."""
+    insides = {0: 26, 1: 1, 2: 1, 3: 5, 4: 18, 5: 6, 6: 1, 7: 5}
+    free = tuple(Option(number, inside, 0.0, backend="one") for number, inside in insides.items())
+    problem = Problem(
+        sources=((), (), (0, 1), (), (1, 2), (), ()),
+        free=0b1101111,
+        options=(*free, Option(104, 0b10000, 3.0, backend="one")),
+        launch_seconds=1.0,
+        results=0b1111111,
+    )
+    assert_cheapest(problem, milp_cover)
+
+
 @settings(max_examples=300, deadline=None)
 @given(problems())
 def test_potentials_are_exactly_feasible_and_below_the_cheapest_plan(problem: Problem) -> None:

@@ -55,20 +55,45 @@ class Outcome:
 
 
 def minimise(model: Model, seconds: float, start: dict[int, float] | None = None) -> Outcome:
-    """Solve ``model`` on one thread, for at most so long; ``start`` is a feasible point, by integer column."""
+    """Solve ``model`` on one thread, for at most so long; ``start`` is a feasible point, by integer column.
+
+    HiGHS 1.15 now and then calls the start optimal without having searched, with a bound that is far below it: then it
+    is asked again, without a start and without its presolve.
+    """
     scale = sum(model.costs) / max(1, sum(cost > 0.0 for cost in model.costs)) or 1.0
+    solver = _solver(model, seconds, scale)
+    if start:
+        columns = np.array(list(start), dtype=np.int32)
+        solver.setSolution(len(start), columns, np.array(list(start.values()), dtype=np.float64))
+    solver.run()
+    left = seconds - solver.getRunTime()
+    if any(model.integer) and _contradicts_itself(solver):
+        solver = _solver(model, left, scale)
+        solver.setOptionValue("presolve", "off")
+        solver.run()
+    return _outcome(solver, any(model.integer), scale)
+
+
+def _solver(model: Model, seconds: float, scale: float) -> highspy.Highs:
     solver = highspy.Highs()
     for option, value in _OPTIONS.items():
         solver.setOptionValue(option, value)
     solver.setOptionValue("time_limit", max(0.01, seconds))
     solver.passModel(_program(model, scale))
-    if start:
-        columns = np.array(list(start), dtype=np.int32)
-        solver.setSolution(len(start), columns, np.array(list(start.values()), dtype=np.float64))
-    solver.run()
-    return _outcome(solver, any(model.integer), scale)
+    return solver
 
 
+def _contradicts_itself(solver: highspy.Highs) -> bool:
+    """Whether a point is called optimal that is not near to the bound."""
+    info = solver.getInfo()
+    gap = info.objective_function_value - info.mip_dual_bound
+    return solver.getModelStatus() == highspy.HighsModelStatus.kOptimal and gap > _FAR * max(
+        1.0, info.objective_function_value
+    )
+
+
+_FAR = 1e-4
+"""So far apart, as a part of the cost, point and bound contradict each other where no gap was allowed."""
 _OPTIONS: dict[str, bool | int | float | str] = {
     "output_flag": False,
     "threads": 1,
