@@ -11,9 +11,9 @@ tanh          3.0e-7 relative             x P5(x^2) / Q4(x^2), |x| cut at 9
 erf           3.0e-7 relative             x P5(x^2) / Q5(x^2), |x| cut at 3.92
 sigmoid       3.0e-7 relative             1 / (1 + exp(-x)), |x| cut where exp(-x) leaves float32
 sinh, cosh    1.8e-7 relative             exp(|x|/2) twice, halved; below 1 sinh is its series
-log           8.0e-8 relative            n ln(2) + z - z^2/2 + z^3 P8(z), z + 1 from sqrt(1/2) to sqrt(2)
-atan          2.0e-7 relative            x + x^3 P3(x^2), |x| <= tan(pi/8) by the sum of two angles
-asin, acos    2.6e-7 relative            x + x^3 P4(x^2), |x| <= 1/2 by the half of an angle
+log           8.0e-8 relative             n ln(2) + z - z^2/2 + z^3 P8(z), z + 1 from sqrt(1/2) to sqrt(2)
+atan          2.0e-7 relative             x + x^3 P3(x^2), |x| <= tan(pi/8) by the sum of two angles
+asin, acos    2.6e-7 relative             x + x^3 P4(x^2), |x| <= 1/2 by the half of an angle
 x^(k/4)       2.0e-7 relative             products of x, sqrt(x) and sqrt(sqrt(x))
 ============  ==========================  =================================================
 
