@@ -9,6 +9,7 @@ nothing, and fails where a document does not show what its results say. The plot
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import statistics
@@ -36,11 +37,13 @@ _MACHINES = {"znver4": "Zen 4", "znver5": "Zen 5"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    if unknown := set(arguments) - {"--check"}:
-        print(f"no option {sorted(unknown)[0]}: there is --check", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where something differs")
+    options = parser.parse_args(arguments)
     stale = [path for path in DOCUMENTS if path.read_text() != filled(path.read_text())]
-    if arguments:
+    if options.check:
         for path in stale:
             print(f"{path.name} is not what results/ says: run python benchmarks/figures.py", file=sys.stderr)
         return bool(stale)

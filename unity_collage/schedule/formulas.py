@@ -141,15 +141,17 @@ def _with_sign(magnitude: Expr, of: Expr) -> Expr:
     return tirx.reinterpret("float32", tirx.bitwise_or(tirx.reinterpret("uint32", magnitude), sign))
 
 
+def _magnitude_bits(x: Expr) -> Expr:
+    return tirx.bitwise_and(tirx.reinterpret("uint32", x), tirx.const(0x7FFFFFFF, "uint32"))
+
+
 def _magnitude(x: Expr) -> Expr:
-    bits = tirx.bitwise_and(tirx.reinterpret("uint32", x), tirx.const(0x7FFFFFFF, "uint32"))
-    return tirx.reinterpret("float32", bits)
+    return tirx.reinterpret("float32", _magnitude_bits(x))
 
 
 def _isnan(x: Expr) -> Expr:
     """By the bits: TVM takes ``x != x`` for false."""
-    bits = tirx.bitwise_and(tirx.reinterpret("uint32", x), tirx.const(0x7FFFFFFF, "uint32"))
-    return bits > tirx.const(0x7F800000, "uint32")
+    return _magnitude_bits(x) > tirx.const(0x7F800000, "uint32")
 
 
 def _log(x: Expr) -> Expr:
