@@ -48,6 +48,7 @@ from .identity import (
 )
 from .indexing import BOUNDED_TAKE
 from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
+from .one_convolution import ONE_CONVOLUTION
 from .padding import PAD_FORM, PAD_INTO_WINDOW
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
@@ -137,6 +138,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     SCALE_BEFORE_PERMUTE,
     SCALE_INTO_WEIGHTS,
     BIAS_SHAPE,
+    ONE_CONVOLUTION,
     SUBTRACT_CONSTANT,
     DIVIDE_EXACTLY,
     MERGE_CONSTANTS,

@@ -1,0 +1,134 @@
+"""one_convolution: a sum of convolutions of one input is one convolution.
+
+Structural re-parameterization (RepVGG, Ding et al. 2021, section 3.3), for networks that were exported with the
+branches they were trained with, and for shortcuts around a single convolution. The input itself, or a factor per
+channel of it, is a convolution with windows of one element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm_ffi import structural_equal
+
+from .affine import Linear, linear_of, per_channel
+from .constants import constant
+from .rule import Rule
+from .scope import Call, Expr, Scope, op
+from .windows import CONVOLUTIONS, kernel_sizes, window
+
+_SAME = ("strides", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
+"""Attributes in which two convolutions must agree to be one."""
+
+_Widths = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A summand: a convolution, or ``factor`` times ``source``; and what is added behind it."""
+
+    source: Expr
+    linear: Linear | None
+    factor: np.ndarray
+    shift: np.ndarray | None
+
+
+def _merge(call: Call, scope: Scope) -> Expr | None:
+    """conv(x, v) + a + conv(x, w) + b -> conv(x, v + w) + (a + b), with w, or v, at its place in the larger window.
+
+    conv(x, v) + s * x -> conv(x, v + s), and conv(x, v) + x -> conv(x, v + 1), at the middle of the window.
+    """
+    if not all(structural_equal(call.ty, arg.ty) for arg in call.args):
+        return None
+    left, right = (_branch(arg, scope) for arg in call.args)
+    if not left.source.same_as(right.source):
+        return None
+    for base, other in ((left, right), (right, left)):
+        weights = _weights_of(base.linear, other)
+        if base.linear is not None and weights is not None:
+            bias = _bias(base.linear, base.shift, other.shift)
+            if isinstance(bias, str):
+                return None
+            merged = base.linear.with_weights(base.linear.weights + weights)
+            return merged if bias is None else op.add(merged, bias)
+    return None
+
+
+def _branch(expr: Expr, scope: Scope) -> Branch:
+    """``expr`` as a summand; what others read too is only ever a source."""
+    shift, one = None, np.ones((), "float32")
+    summed = scope.own_call(expr, "relax.add")
+    if summed is not None and (array := scope.array(summed.args[1])) is not None:
+        expr, shift = summed.args[0], array
+    linear = linear_of(scope.own_call(expr, *CONVOLUTIONS), scope)
+    if linear is not None:
+        return Branch(linear.call.args[0], linear, one, shift)
+    scaled = scope.own_call(expr, "relax.multiply")
+    factor = None if scaled is None else scope.array(scaled.args[1])
+    if scaled is not None and factor is not None:
+        return Branch(scaled.args[0], None, factor, shift)
+    return Branch(expr, None, one, shift)
+
+
+def _weights_of(base: Linear | None, other: Branch) -> np.ndarray | None:
+    """What ``other`` adds to the weights of ``base``, whose windows hold those of ``other``; None if they do not."""
+    if base is None:
+        return None
+    if other.linear is None:
+        one = [1] * (base.rank - 2)
+        weights, widths = _diagonal(base, other.factor), _widths(base, one, [0] * len(one), one)
+    else:
+        attrs, theirs = base.call.attrs, other.linear.call
+        if any(not structural_equal(getattr(attrs, name), getattr(theirs.attrs, name)) for name in _SAME):
+            return None
+        weights = other.linear.weights
+        widths = _widths(base, kernel_sizes(theirs), window(theirs, "padding"), window(theirs, "dilation"))
+    return None if weights is None or widths is None else np.pad(weights, widths)
+
+
+def _widths(base: Linear, kernel: list[int], padding: list[int], dilation: list[int]) -> _Widths | None:
+    """How far, along each axis of the weights, the windows of ``base`` reach beyond those described."""
+    widths: dict[str, tuple[int, int]] = dict.fromkeys(str(base.call.attrs.kernel_layout), (0, 0))
+    spatial = [letter for letter in "DHW" if letter in widths]
+    places = zip(spatial, kernel_sizes(base.call), window(base.call, "dilation"), strict=True)
+    for i, (letter, size, step) in enumerate(places):
+        before, between = divmod(window(base.call, "padding")[i] - padding[i], step)
+        after = size - kernel[i] - before
+        if between or min(before, after) < 0 or (kernel[i] > 1 and dilation[i] != step):
+            return None
+        widths[letter] = (before, after)
+    return list(widths.values())
+
+
+def _diagonal(base: Linear, factor: np.ndarray) -> np.ndarray | None:
+    """The weights, in windows of one element, that give ``factor`` times the input of ``base``."""
+    attrs, layout = base.call.attrs, str(base.call.attrs.kernel_layout)
+    scale = per_channel(factor, base)
+    if scale is None or not np.all(np.isfinite(scale)) or attrs.data_layout != attrs.out_layout:
+        return None
+    if any(step != 1 for step in window(base.call, "strides")):
+        return None
+    inputs = base.weights.shape[layout.index("I")]
+    if inputs * int(attrs.groups) != base.channels:
+        return None
+    table = np.zeros((base.channels, inputs), base.weights.dtype)
+    channels = np.arange(base.channels)
+    table[channels, channels % inputs] = scale
+    table = table if layout.index("O") < layout.index("I") else table.T
+    letters = iter(table.shape)
+    return table.reshape([next(letters) if letter in "OI" else 1 for letter in layout])
+
+
+def _bias(linear: Linear, *shifts: np.ndarray | None) -> Expr | str | None:
+    """The constant that adds all ``shifts``, None if there are none, or why there is no such bias."""
+    known = [per_channel(shift, linear) for shift in shifts if shift is not None]
+    if any(shift is None for shift in known):
+        return "a summand differs from pixel to pixel"
+    if not known:
+        return None
+    total = np.sum([shift for shift in known if shift is not None], axis=0)
+    return constant(total.reshape(linear.bias_shape()).astype(linear.weights.dtype))
+
+
+ONE_CONVOLUTION = Rule("one_convolution", ("relax.add",), _merge)
