@@ -63,7 +63,7 @@ BOTH = ("kernels.winograd4", "kernels.winograd2")
     [
         (conv, 1),
         (lambda x: nn.relu(op.add(conv(x), constant(1, 1, 1, 8))), 3),
-        (lambda x: nn.relu(op.add(x, op.add(conv(x), constant(8)))), 4),
+        (lambda x: nn.relu(op.add(op.sigmoid(x), op.add(conv(x), constant(8)))), 4),
         (lambda x: op.add(op.clip(conv(x), 0, 6), x), 3),
         (lambda x: op.clip(op.multiply(nn.silu(conv(x)), x), -1, float("inf")), 4),
         (lambda x: nn.leakyrelu(op.sigmoid(conv(x)), 0.2), 3),

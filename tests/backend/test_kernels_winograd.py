@@ -205,7 +205,10 @@ def test_a_saved_module_gives_the_same_numbers():
         ({"attrs": {"padding_l": [1, 1], "tile": 3}}, "there are no tiles of 3 for filters of 3x3"),
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "stride": 3}}, "with a stride of 3"),
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "isa": "mmx"}}, "does not run kernels for 'mmx'"),
-        ({"attrs": {"padding_l": [1], "tile": 2}}, "'padding_l' has not two numbers"),
+        (
+            {"attrs": {"padding_l": [1], "tile": 2}},
+            "'padding_l' has not a number for each of two or three axes",
+        ),
         ({"post_ops": [{"kind": "eltwise", "algorithm": "elu"}]}, "the kernels have no post-op eltwise elu"),
         ({"post_ops": [{"kind": "eltwise", "algorithm": "relu"}] * 9}, "more than 8 post-ops"),
     ],

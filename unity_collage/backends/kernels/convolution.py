@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvm import ir, relax
 
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
-from ..native.joining import fields_read
+from ..native.joining import MOST_FIELDS, fields_read
 from ..native.program import PostOp, Step, View
 from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
 from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
@@ -23,21 +23,23 @@ _BINARY = {"relax.add": "add", "relax.multiply": "mul"}
 
 
 def convolution(primitive: str, call: relax.Call) -> Step | str:
-    """A conv2d without dilation as a step whose attributes are to be filled in, or the reason why not."""
-    if op_name(call) != "relax.nn.conv2d":
-        return f"{op_name(call)} is no convolution of images"
+    """A convolution of images or volumes, without dilation, as a step whose attributes are to be filled in, or the
+    reason why not."""
+    rank = {"relax.nn.conv2d": 4, "relax.nn.conv3d": 5}.get(op_name(call))
+    if rank is None:
+        return f"{op_name(call)} is no convolution of images or volumes"
     if reason := _why_not(call):
         return reason
     attrs, (data, kernel) = attrs_of(call), call.args
     views = (
-        by_letters(data, attrs.data_layout, "NC", 4),
-        by_letters(kernel, attrs.kernel_layout, "OI", 4),
-        by_letters(call, attrs.out_layout or attrs.data_layout, "NC", 4),
+        by_letters(data, attrs.data_layout, "NC", rank),
+        by_letters(kernel, attrs.kernel_layout, "OI", rank),
+        by_letters(call, attrs.out_layout or attrs.data_layout, "NC", rank),
     )
     source, weights, result = views
     if isinstance(source, str) or isinstance(weights, str) or isinstance(result, str):
         return next(view for view in views if isinstance(view, str))
-    padding = window_of(2, attrs.strides, attrs.padding, attrs.dilation).padding_l
+    padding = window_of(rank - 2, attrs.strides, attrs.padding, attrs.dilation).padding_l
     args = (("src", source), ("weights", weights), ("dst", result))
     return checked(Step(primitive, args, (("padding_l", padding),)))
 
@@ -46,18 +48,19 @@ def why_not_filters(step: Step, *edges: int) -> str | None:
     """Why the filters are not square with one of the ``edges``, or None."""
     weights = step.arg("weights")
     assert weights is not None
-    if weights.dims[2:] in [(edge, edge) for edge in edges]:
+    if weights.dims[-2:] in [(edge, edge) for edge in edges]:
         return None
     known = " or ".join(f"{edge}x{edge}" for edge in edges)
-    return f"the filters are {weights.dims[2]}x{weights.dims[3]}, the kernel's are {known}"
+    return f"the filters are {weights.dims[-2]}x{weights.dims[-1]}, the kernel's are {known}"
 
 
 def equal_strides(call: relax.Call) -> int | str:
-    """The stride of both axes if it is 1 or 2, or why not."""
-    strides = tuple(int(stride) for stride in attrs_of(call).strides) * 2
-    if strides[0] in (1, 2) and strides[0] == strides[1]:
-        return strides[0]
-    return f"the strides are {strides[0]} and {strides[1]}, the kernel has 1 or 2 for both"
+    """The stride of both axes of an image if it is 1 or 2, or why not."""
+    strides = tuple(int(stride) for stride in attrs_of(call).strides)
+    down, right = (strides * 2)[-2:]
+    if down in (1, 2) and down == right:
+        return down
+    return f"the strides are {down} and {right}, the kernel has 1 or 2 for both"
 
 
 def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
@@ -86,7 +89,16 @@ def parted(step: Step, value: relax.Expr, call: relax.Expr) -> Step | str:
         return f"{step.primitive} reads one tensor"
     if "groups" in dict(step.attrs):
         return "filters of several groups read one tensor"
-    return fields_read(step, value, call, WIDEST)
+    read = fields_read(step, value, call, WIDEST)
+    weights = step.arg("weights")
+    assert weights is not None
+    taps = 1 if len(weights.dims) == 4 else weights.dims[2]
+    if isinstance(read, str) or taps == 1:
+        return read
+    fields = [view for name, view in read.args if name.startswith("src")]
+    if len(fields) * taps > MOST_FIELDS:
+        return f"filters {taps} deep of {len(fields)} fields are more than {MOST_FIELDS} fields"
+    return f"a field has no multiple of {WIDEST} channels" if fields[-1].dims[1] % WIDEST else read
 
 
 def checked(step: Step | str) -> Step | str:

@@ -23,6 +23,8 @@ def grouped(call: relax.Call) -> Step | str:
         return stride
     source, weights = step.arg("src"), step.arg("weights")
     assert source is not None and weights is not None
+    if len(weights.dims) != 4:
+        return "the filters are of volumes"
     channels, (results, group) = source.dims[1], weights.dims[:2]
     if channels == group:
         return "there is one group"

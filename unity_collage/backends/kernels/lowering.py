@@ -33,7 +33,12 @@ class Algorithm:
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
-    **{f"kernels.winograd{tile}": Algorithm(partial(winograd, tile=tile)) for tile in TILES},
+    **{
+        f"kernels.winograd{tile}": Algorithm(
+            partial(winograd, tile=tile), frozenset({"relax.nn.conv2d", "relax.nn.conv3d"})
+        )
+        for tile in TILES
+    },
     "kernels.grouped": Algorithm(grouped),
     "kernels.attention": Algorithm(attention.attention, frozenset({"relax.matmul"}), LAYOUT_CHANGES | {CAST}),
     "kernels.recurrent": Algorithm(recurrent.recurrent, recurrent.ANCHORS),

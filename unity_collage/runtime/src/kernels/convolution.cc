@@ -20,6 +20,20 @@ int64_t PixelOf(const View& view) {
   return view.dims[0] > 1 ? view.strides[0] : view.dims[1];
 }
 
+int64_t DepthOf(const View& view) { return view.dims.size() == 5 ? view.dims[2] : 1; }
+
+// N, C, D, H, W as the N * D images that it is made of; other views as they are.
+View AsImages(const std::string& name, const View& view) {
+  if (view.dims.size() != 5) return view;
+  const std::vector<int64_t>&dims = view.dims, &strides = view.strides;
+  if (dims[0] != 1 && dims[2] != 1 && strides[0] != dims[2] * strides[2])
+    TVM_FFI_THROW(ValueError) << "the volumes of '" << name << "' do not lie one behind the other";
+  View images = view;
+  images.dims = {dims[0] * dims[2], dims[1], dims[3], dims[4]};
+  images.strides = {dims[2] != 1 ? strides[2] : strides[0], strides[1], strides[3], strides[4]};
+  return images;
+}
+
 // Checks that dims N, C, H, W lie as N, H, W, C without gaps but between the pixels, which are `pixel` apart.
 void CheckImages(const std::string& name, const View& view, int64_t pixel) {
   if (view.dims.size() != 4) TVM_FFI_THROW(ValueError) << "'" << name << "' has not four dims";
@@ -37,7 +51,10 @@ void CheckImages(const std::string& name, const View& view, int64_t pixel) {
 std::vector<View> FieldsOf(const Step& step) {
   std::vector<View> fields;
   for (std::string name = "src"; fields.empty() || step.args.count(name) != 0;) {
-    const View& view = NeedNumbers(step, name);
+    const View& given = NeedNumbers(step, name);
+    if (DepthOf(given) != DepthOf(NeedNumbers(step, "src")))
+      TVM_FFI_THROW(ValueError) << "the fields of the source are not of one depth";
+    const View view = AsImages(name, given);
     CheckImages(name, view, view.dims.size() == 4 ? view.dims[1] : 0);
     fields.push_back(view);
     name = "src" + std::to_string(fields.size());
@@ -78,19 +95,29 @@ PostOpCode CodeOf(const PostOp& post_op) {
 Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
     : fields_(FieldsOf(step)),
       source_(Whole(fields_)),
-      result_(NeedNumbers(step, "dst")),
+      result_(AsImages("dst", NeedNumbers(step, "dst"))),
       weights_view_(NeedNumbers(step, "weights")),
       result_pixel_(PixelOf(result_)),
       beside_(step, threads) {
   CheckImages("dst", result_, result_pixel_);
   const std::vector<int64_t> padding = step.attrs.Ints("padding_l"), &filters = weights_view_.dims;
-  if (padding.size() != 2) TVM_FFI_THROW(ValueError) << "'padding_l' has not two numbers";
-  pad_top_ = padding[0];
-  pad_left_ = padding[1];
-  if (filters.size() != 4 || filters[0] != result_.dims[1] || filters[2] != filters[3] ||
-      result_.dims[0] != source_.dims[0])
+  const size_t spatial = filters.size() - 2, rank = filters.size();
+  if ((spatial != 2 && spatial != 3) || padding.size() != spatial)
+    TVM_FFI_THROW(ValueError) << "'padding_l' has not a number for each of two or three axes";
+  pad_top_ = padding[spatial - 2];
+  pad_left_ = padding[spatial - 1];
+  if (spatial == 3) {
+    depth_ = {DepthOf(NeedNumbers(step, "src")), DepthOf(NeedNumbers(step, "dst")),
+              step.attrs.IntOr("depth_stride", 1)};
+    depth_taps_ = filters[2];
+    pad_front_ = padding[0];
+  }
+  if (filters[0] != result_.dims[1] || filters[rank - 2] != filters[rank - 1] ||
+      result_.dims[0] * depth_.source != source_.dims[0] * depth_.result)
     TVM_FFI_THROW(ValueError) << "the dims are not those of a convolution with square filters";
-  taps_ = filters[2];
+  if (depth_.stride < 1 || fields_.size() * depth_taps_ > kMaxFields)
+    TVM_FFI_THROW(ValueError) << "more than " << kMaxFields << " fields and taps along the depth";
+  taps_ = filters[rank - 1];
   const Buffer& buffer = program.buffers[weights_view_.buffer];
   if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is no constant";
   ReadFilters(buffer, constants);
@@ -132,18 +159,19 @@ void Convolution::ReadPostOps(const Step& step) {
     operands_.push_back(post_op.arg.value_or(result_));
     if (!post_op.arg.has_value()) continue;
     CheckNumbers("operand", *post_op.arg);
-    CheckImages("operand", *post_op.arg, result_pixel_);
-    if (post_op.arg->dims != result_.dims)
-      TVM_FFI_THROW(ValueError) << "an operand has not the result's dims";
+    const View operand = AsImages("operand", *post_op.arg);
+    CheckImages("operand", operand, result_pixel_);
+    if (operand.dims != result_.dims) TVM_FFI_THROW(ValueError) << "an operand has not the result's dims";
   }
 }
 
 void Convolution::Run(std::byte* const* buffers, std::byte* scratch) const {
   Call call;
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    call.fields[i] = {NumbersAt(fields_[i], buffers), fields_[i].dims[1]};
+  call.field_count = 0;
+  for (int64_t tap = 0; tap < depth_taps_; ++tap) {
+    for (const View& field : fields_)
+      call.fields[call.field_count++] = {NumbersAt(field, buffers), field.dims[1], tap - pad_front_};
   }
-  call.field_count = static_cast<int64_t>(fields_.size());
   call.result = NumbersAt(result_, buffers);
   for (size_t i = 0; i < post_ops_.size(); ++i) {
     call.post_ops[i] = post_ops_[i];

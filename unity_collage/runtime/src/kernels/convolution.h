@@ -30,7 +30,8 @@ class Convolution : public PreparedStep {
   void Run(std::byte* const* buffers, std::byte* scratch) const final;
 
  protected:
-  // Checks the views of a step whose weights are constants, O, I, taps, taps.
+  // Checks the views of a step whose weights are constants, O, I, taps, taps, or O, I, taps along the depth,
+  // taps, taps; volumes are then seen as the images that they are made of.
   Convolution(const Program& program, const Step& step, const std::byte* constants, int threads);
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
@@ -42,6 +43,9 @@ class Convolution : public PreparedStep {
   // Where the view of the weights begins.
   const float* filters_;
   int64_t taps_, pad_top_, pad_left_;
+  // Along the depth of volumes.
+  int64_t depth_taps_ = 1, pad_front_ = 0;
+  Depth depth_;
   // Numbers from one pixel of the result to the next.
   int64_t result_pixel_;
 

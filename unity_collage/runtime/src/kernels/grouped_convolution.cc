@@ -66,6 +66,7 @@ void GroupedConvolution::CheckShape() const {
         << "the channels are not as many as results, in vectors of 16 and in whole groups";
   if (group != 2 && group != 4 && group != 8 && group % 16 != 0)
     TVM_FFI_THROW(ValueError) << "there are groups of 2, 4, 8 and multiples of 16 channels, not of " << group;
+  if (weights_view_.dims.size() != 4) TVM_FFI_THROW(ValueError) << "grouped filters are of images";
   if (taps_ != 3) TVM_FFI_THROW(ValueError) << "grouped filters are 3x3, not " << taps_ << "x" << taps_;
   if (stride_ != 1 && stride_ != 2) TVM_FFI_THROW(ValueError) << "the stride is 1 or 2, not " << stride_;
 }

@@ -25,10 +25,17 @@ struct Numbers {
   }
 };
 
-// Some of the channels of an image as a tensor of their own.
+// How many images a volume of the source and of the result has; windows are `stride` images apart.
+struct Depth {
+  int64_t source = 1, result = 1, stride = 1;
+};
+
+// Some of the channels of an image as a tensor of their own; of a volume, what one tap along its depth reads.
 struct SourceField {
   Numbers numbers;
   int64_t channels;
+  // The image of a volume that the tap meets for the first result, negative where that is padding.
+  int64_t shift;
 };
 
 }  // namespace collage::kernels

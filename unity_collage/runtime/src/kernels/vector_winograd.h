@@ -71,15 +71,19 @@ struct Winograd {
   // Addresses of the pixels of a patch, of zeros where it reaches over the border.
   template <typename Number>
   static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, int64_t channels,
-                     const Number* zeros, const Number* (&pixels)[kPoints]) {
+                     int64_t shift, const Number* zeros, const Number* (&pixels)[kPoints]) {
     const Corner corner = CornerOf(shape, tile, kTile);
+    const Depth& depth = shape.depth;
+    const int64_t z = corner.image % depth.result * depth.stride + shift;
+    const int64_t image = corner.image / depth.result * depth.source + z;
+    const bool deep = z >= 0 && z < depth.source;
     const int64_t top = corner.y * kStride - shape.pad_top, left = corner.x * kStride - shape.pad_left;
     for (int64_t i = 0; i < kEdge; ++i) {
       for (int64_t j = 0; j < kEdge; ++j) {
         const int64_t y = top + i, x = left + j;
-        const bool inside = y >= 0 && y < shape.height && x >= 0 && x < shape.width;
+        const bool inside = deep && y >= 0 && y < shape.height && x >= 0 && x < shape.width;
         pixels[i * kEdge + j] =
-            inside ? source + ((corner.image * shape.height + y) * shape.width + x) * channels : zeros;
+            inside ? source + ((image * shape.height + y) * shape.width + x) * channels : zeros;
       }
     }
   }
@@ -111,7 +115,7 @@ struct Winograd {
       fields[i].numbers.As([&](const auto* numbers) {
         // All bits of a zero are zero in either type.
         const auto* none = reinterpret_cast<decltype(numbers)>(zeros);
-        if (begin < end) TransformField(shape, block, numbers, channels, none, first * kLanes, begin, end);
+        if (begin < end) TransformField(shape, block, numbers, fields[i], none, first * kLanes, begin, end);
       });
       first += vectors;
     }
@@ -120,11 +124,12 @@ struct Winograd {
   // Vectors [from, to) of a field whose first channel is number `first` of the source.
   template <typename Number>
   static void TransformField(const WinogradShape& shape, const TileBlock& block, const Number* source,
-                             int64_t channels, const Number* zeros, int64_t first, int64_t from, int64_t to) {
-    const int64_t whole = Least(to, channels / kLanes);
+                             const SourceField& field, const Number* zeros, int64_t first, int64_t from,
+                             int64_t to) {
+    const int64_t channels = field.channels, whole = Least(to, channels / kLanes);
     for (int64_t tile = 0; tile < block.count; ++tile) {
       const Number* pixels[kPoints];
-      Pixels(shape, block.first + tile, source, channels, zeros, pixels);
+      Pixels(shape, block.first + tile, source, channels, field.shift, zeros, pixels);
       float* row = block.patches + tile * block.row + first - block.channel;
       for (int64_t v = from; v < whole; ++v)
         TransformPatch(pixels, v * kLanes, kLanes, row + v * kLanes, block.point);

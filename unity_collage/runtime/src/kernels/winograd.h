@@ -19,9 +19,11 @@
 namespace collage::kernels {
 
 // One convolution. Sources are N, H, W, C, dense; so are results, but for what may lie between their pixels.
+// A volume is as many images as it is deep, and each tap along its depth reads fields of its own.
 struct WinogradShape {
   int64_t height, width, channels;
   int64_t out_height, out_width, out_channels;
+  Depth depth;
   // Of all of which channels and out_channels are; those of several are whole vectors.
   int64_t groups;
   // Output channels in a panel of weights, which is of one group: one vector of them, or `panel` of the

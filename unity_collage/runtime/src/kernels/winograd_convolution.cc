@@ -73,10 +73,11 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   shape_ = {source[2],
             source[3],
-            source[1],
+            source[1] * depth_taps_,
             result[2],
             result[3],
             result[1],
+            depth_,
             step.attrs.IntOr("groups", 1),
             kernels_.panel,
             pad_top_,
@@ -96,14 +97,15 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
 
 void WinogradConvolution::CheckShape() const {
   const int64_t groups = shape_.groups, lanes = kernels_.lanes;
-  if (groups < 1 || weights_view_.dims[1] * groups != shape_.channels)
+  if (groups < 1 || weights_view_.dims[1] * groups != source_.dims[1])
     TVM_FFI_THROW(ValueError) << "the filters have not the source's channels";
-  for (size_t i = 0; i + 1 < fields_.size(); ++i) {
+  for (size_t i = 0; i + (depth_taps_ == 1 ? 1 : 0) < fields_.size(); ++i) {
     if (fields_[i].dims[1] % lanes != 0)
       TVM_FFI_THROW(ValueError) << "field " << i << " of the source has not whole vectors of channels";
   }
   if (groups == 1) return;
-  if (fields_.size() != 1) TVM_FFI_THROW(ValueError) << "filters of several groups read one field";
+  if (fields_.size() != 1 || depth_taps_ != 1)
+    TVM_FFI_THROW(ValueError) << "filters of several groups read one field of one image";
   if (shape_.channels % (groups * lanes) != 0 || shape_.out_channels % (groups * lanes) != 0)
     TVM_FFI_THROW(ValueError) << "the groups have not whole vectors of channels";
 }
@@ -112,7 +114,7 @@ void WinogradConvolution::CheckShape() const {
 // but the patches and products then travel between cores, which is worth it if the weights are more than
 // twice as many.
 void WinogradConvolution::ShareWork(int threads) {
-  tiles_ = source_.dims[0] * shape_.tile_rows * shape_.tile_cols;
+  tiles_ = result_.dims[0] * shape_.tile_rows * shape_.tile_cols;
   const int64_t weights = shape_.channels * shape_.out_channels / shape_.groups;
   threads_ = tiles_ * kernels_.points() * weights < kWorthSharing ? 1 : threads;
   const int64_t exchanged = tiles_ * (shape_.channels + shape_.out_channels) * kernels_.points();

@@ -55,19 +55,26 @@ void TransformFilter(const Matrix& g, const At& at, const Write& write) {
   }
 }
 
+// Each tap along the depth has channels of its own, one tap's behind the other's.
+int64_t ChannelsOf(const View& view) { return view.dims[1] * (view.dims.size() == 5 ? view.dims[2] : 1); }
+
+int64_t AddressOf(const View& view, int64_t channel) {
+  const int64_t tap = channel / view.dims[1];
+  return channel % view.dims[1] * view.strides[1] + (tap == 0 ? 0 : tap * view.strides[2]);
+}
+
 void PackPanel(const float* weights, const View& view, const WinogradKernels& kernels, int64_t width,
                bool by_panels, int64_t panel, float* packed) {
   const Matrix matrix = MatrixOf(kernels);
-  const int64_t outputs = view.dims[0], channels = view.dims[1], panels = Ceil(outputs, width);
+  const int64_t outputs = view.dims[0], channels = ChannelsOf(view), panels = Ceil(outputs, width);
+  const size_t rank = view.dims.size();
+  const int64_t down = view.strides[rank - 2], right = view.strides[rank - 1];
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t k = 0; k < width; ++k) {
       const int64_t out = panel * width + k;
-      const float* filter = weights + out * view.strides[0] + c * view.strides[1];
+      const float* filter = weights + out * view.strides[0] + AddressOf(view, c);
       TransformFilter(
-          matrix,
-          [&](int i, int j) {
-            return out < outputs ? filter[i * view.strides[2] + j * view.strides[3]] : 0.0F;
-          },
+          matrix, [&](int i, int j) { return out < outputs ? filter[i * down + j * right] : 0.0F; },
           [&](int64_t number, float value) {
             const int64_t unit = by_panels ? panel * kernels.filters() + number : number * panels + panel;
             packed[(unit * channels + c) * width + k] = value;
@@ -81,7 +88,7 @@ void PackPanel(const float* weights, const View& view, const WinogradKernels& ke
 AlignedBuffer PackWinogradWeights(const float* weights, const View& view, const WinogradKernels& kernels,
                                   int64_t panel, bool by_panels, int threads) {
   const int64_t panels = Ceil(view.dims[0], panel);
-  AlignedBuffer packed(kernels.filters() * panels * view.dims[1] * panel * sizeof(float));
+  AlignedBuffer packed(kernels.filters() * panels * ChannelsOf(view) * panel * sizeof(float));
   PreferLargePages(packed);
   float* to = reinterpret_cast<float*>(packed.data());
   ParallelFor(panels, threads,
