@@ -128,11 +128,16 @@ ROWS = (
 )
 
 
+def weights(row: Row) -> list[np.ndarray]:
+    """The constants of a kernel, the same in every run."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape, dtype="float32") for shape in row.constants]
+
+
 def function(row: Row) -> relax.Function:
     """The kernel as a model: its weights are constants."""
-    rng = np.random.default_rng(0)
     inputs = [relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(row.inputs)]
-    constants = [relax.const(rng.standard_normal(shape, dtype="float32")) for shape in row.constants]
+    constants = [relax.const(array) for array in weights(row)]
     builder: Any = relax.BlockBuilder()
     with builder.function("main", inputs):
         with builder.dataflow():

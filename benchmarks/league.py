@@ -11,7 +11,7 @@ from unity_collage.bench import OURS
 
 STOCK = "stock-tvm"
 
-PEERS = {"f32": ("onnxruntime", "openvino", STOCK), "bf16": ("openvino-default",)}
+PEERS = {"f32": ("onnxruntime", "openvino", STOCK, "torch-compile"), "bf16": ("openvino-default",)}
 """By precision, what ours has to be faster than: runtimes of others."""
 
 

@@ -37,7 +37,9 @@ class Contestant:
             "threads": threads,
             "folder": self._folder.name,
         }
-        self._child = Child(("-m", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS)
+        self._child = Child(
+            ("-m", "unity_collage.child", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS
+        )
         self._ask({"ask": "outputs"})
 
     def timed(self, seconds: float) -> list[float]:

@@ -29,7 +29,10 @@ def emit(stage: Stage, machine: Machine) -> Stmt:
 
 
 class _Lanes:
-    """The partial results of one reduction, in ``width`` lanes of ``one``-lane vectors."""
+    """The partial results of one reduction, some vectors of ``one`` lanes.
+
+    Each vector is a buffer of its own, and only ever written whole: LLVM takes apart what it sees in parts.
+    """
 
     def __init__(self, stage: Stage, machine: Machine) -> None:
         store, init = stage.store, stage.init
@@ -38,55 +41,75 @@ class _Lanes:
         *self.outer, self.last = stage.iters
         self.one = vectors.lanes(stage, machine)
         long = self.last.size is None or self.last.size >= 2 * _PARTIALS * self.one
-        self.width = self.one * (_PARTIALS if long else 1)
-        self.partial = build.buffer((self.width,), store.buffer, "partial")
+        count = _PARTIALS if long else 1
+        self.partials = [build.buffer((self.one,), store.buffer, "partial") for _ in range(count)]
         self.zero = tirx.const(0, self.last.var.ty.dtype)
 
     def emit(self) -> Stmt:
-        first = self._loop(self.width, lambda lane: tirx.BufferStore(self.partial, self.start, [lane]))
-        folds = [self._fold(self.width >> k) for k in range(1, self.width.bit_length())]
+        starts = [
+            self._loop(self.one, lambda lane, into=partial: tirx.BufferStore(into, self.start, [lane]))
+            for partial in self.partials
+        ]
+        joins = [self._join(0, k, self.one, 0) for k in range(1, len(self.partials))]
+        folds = [self._join(0, 0, self.one >> k, self.one >> k) for k in range(1, self.one.bit_length())]
         result = tirx.BufferStore(
-            self.store.buffer, tirx.BufferLoad(self.partial, [self.zero]), self.store.indices
+            self.store.buffer, tirx.BufferLoad(self.partials[0], [self.zero]), self.store.indices
         )
-        body = build.seq(first, build.nest(self.outer, self._run), *folds, result)
-        return build.with_buffers([self.partial], body, self.stage.name)
+        body = build.seq(*starts, build.nest(self.outer, self._run), *joins, *folds, result)
+        return build.with_buffers(self.partials, body, self.stage.name)
 
     def _run(self, values: dict[Var, Expr]) -> Stmt:
-        """The whole of the last axis: in full width, then in single vectors, then what is left."""
-        extent, width = self.last.extent, self.width
+        """The whole of the last axis: in all vectors, then in one, then in one that ends where the axis does."""
+        extent, one = self.last.extent, self.one
         part = self.stage.substituted(values, [self.last])
         if self.last.size is None:
+            width = one * len(self.partials)
             whole, rest = tirx.floordiv(extent, width), tirx.floormod(extent, width)
-            head = build.loop(whole, lambda turn: self._update(part, turn * width, width), self.last.var)
+            head = build.loop(whole, lambda turn: self._updates(part, turn * width), self.last.var)
             tail = build.loop(rest, lambda i: self._update(part, whole * width + i, 1), self.last.var)
             return build.seq(head, tail)
+        if self.last.size < one:
+            return self._update(part, self.zero, self.last.size)
         parts: list[Stmt] = []
         done = 0
-        for step in (width, self.one, self.last.size % self.one):
-            turns = (self.last.size - done) // step if step else 0
+        for count in dict.fromkeys((len(self.partials), 1)):
+            turns = (self.last.size - done) // (one * count)
             if turns:
-                parts.append(self._turns(part, done, step, turns))
-                done += turns * step
+                parts.append(self._turns(part, done, count, turns))
+                done += turns * one * count
+        if rest := self.last.size - done:
+            parts.append(self._update(part, self.zero + (self.last.size - one), one, one - rest))
         return build.seq(*parts)
 
-    def _turns(self, part: Stage, start: int, step: int, turns: int) -> Stmt:
-        return build.loop(turns, lambda turn: self._update(part, start + turn * step, step), self.last.var)
+    def _turns(self, part: Stage, start: int, count: int, turns: int) -> Stmt:
+        step = self.one * count
+        return build.loop(turns, lambda turn: self._updates(part, start + turn * step, count), self.last.var)
 
-    def _update(self, part: Stage, start: Expr, count: int) -> Stmt:
+    def _updates(self, part: Stage, start: Expr, count: int | None = None) -> Stmt:
+        """Joins a vector of elements to each of ``count`` partial results, all of them if it is not said."""
+        numbers = range(len(self.partials) if count is None else count)
+        return build.seq(*(self._update(part, start + k * self.one, self.one, into=k) for k in numbers))
+
+    def _update(self, part: Stage, start: Expr, count: int, first: int = 0, into: int = 0) -> Stmt:
+        """Joins ``count`` elements to a partial result; those before ``first`` were joined already."""
+
         def at(lane: Expr) -> Stmt:
-            here = part.substituted({self.last.var: start + lane}, [])
-            return self._combine(lane, _operand(here))
+            operand = _operand(part.substituted({self.last.var: start + lane}, []))
+            new = operand if first == 0 else tirx.Select(lane >= first, operand, self.start)
+            return self._combine(into, lane, new)
 
         return self._loop(count, at)
 
-    def _fold(self, half: int) -> Stmt:
+    def _join(self, into: int, source: int, count: int, begin: int) -> Stmt:
+        """Joins ``count`` lanes of a partial result, from ``begin`` on, to the first lanes of one."""
         return self._loop(
-            half, lambda lane: self._combine(lane, tirx.BufferLoad(self.partial, [lane + half]))
+            count,
+            lambda lane: self._combine(into, lane, tirx.BufferLoad(self.partials[source], [lane + begin])),
         )
 
-    def _combine(self, lane: Expr, other: Expr) -> Stmt:
-        value = type(self.store.value)(tirx.BufferLoad(self.partial, [lane]), other)
-        return tirx.BufferStore(self.partial, value, [lane])
+    def _combine(self, into: int, lane: Expr, other: Expr) -> Stmt:
+        value = type(self.store.value)(tirx.BufferLoad(self.partials[into], [lane]), other)
+        return tirx.BufferStore(self.partials[into], value, [lane])
 
     def _loop(self, count: int, body: Callable[[Expr], Stmt]) -> Stmt:
         return build.loop(count, body, self.last.var, ForKind.VECTORIZED)

@@ -1,0 +1,16 @@
+"""What the peers of a race say of themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from unity_collage.bench import PEERS
+
+
+def test_torch_compile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match="PyTorch is missing: pip install torch"):
+        PEERS["torch-compile"](Path("no.onnx"), {}, 1)
