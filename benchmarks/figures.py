@@ -31,7 +31,12 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "figures.md")
 PLOTTED = "zoo_znver5"
 
 _MARK = re.compile(r"(<!-- (table|summary): ([\w. ]+) -->\n\n)((?:\|.*\n)*)")
-_TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "openvino-default": "OpenVINO, bfloat16"}
+_TITLES = {
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "openvino-default": "OpenVINO, bfloat16",
+    "torch-compile": "torch.compile",
+}
 _RACES = {"zoo": "model zoo", "unseen": "nobody tuned for them"}
 _MACHINES = {"znver4": "Zen 4", "znver5": "Zen 5"}
 

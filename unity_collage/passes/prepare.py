@@ -16,7 +16,7 @@ The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 * ``arithmetic``: the constant is the right operand, one in a row; no subtraction of a constant; ``square(x)``
   for ``x * x``, ``x * 2`` for ``x + x``. ``sums``: chains of binary ``add``.
 * ``affine``, ``batch_norm``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)`` with no factor behind;
-  elsewhere one ``multiply`` and one ``add``.
+  elsewhere one ``multiply`` and one ``add``. ``one_convolution``: no sum of convolutions of one input.
 * ``clip``: bounds are ``clip(x, low, high)``, infinite where there is none, or ``nn.relu``.
 * ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``, ``nn.leakyrelu``; hard-sigmoid is
   ``clip(add(multiply(x, a), b), 0, 1)``, hard-swish ``multiply(x, hard-sigmoid of x)``.
