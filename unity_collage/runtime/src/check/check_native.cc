@@ -99,6 +99,17 @@ Product OfTwoFields(Product product) {
   return product;
 }
 
+// Volumes of two images, by filters that are three deep and the same at each tap: the sum of both images of a
+// volume is multiplied, for each of its results.
+Product OfVolumes(Product product) {
+  product.source = product.rows = R"("dims": [16, 32, 2, 1, 1], "strides": [64, 1, 32, 32, 32])";
+  product.weights = R"("dims": [32, 32, 3, 3, 3], "strides": [1, 32, 0, 0, 0])";
+  product.read_source = [](const Matrix& x, int64_t i, int64_t j) {
+    return AsItLies(x, i / 2 * 2, j) + AsItLies(x, i / 2 * 2 + 1, j);
+  };
+  return product;
+}
+
 // `result` as a matrix, where `from` is read as the product reads its source.
 std::vector<double> Multiplied(const Product& product, const Reading& from, const Matrix& x,
                                const Matrix& w) {
@@ -275,10 +286,12 @@ int main() {
   const char *tile = R"({"tile": 4, "padding_l": [1, 1]})",
              *strides = R"({"tile": 4, "stride": 2, "padding_l": [1, 1]})",
              *steps = R"({"stride": 1, "padding_l": [1, 1]})",
-             *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})";
+             *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})",
+             *volumes = R"({"tile": 4, "padding_l": [1, 1, 1]})";
   for (Product product : {OneByOne("winograd", tile), OneByOne("winograd", strides),
                           OneByOne("grouped", steps), InTwoGroups(OneByOne("winograd", groups)),
-                          InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile))}) {
+                          InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile)),
+                          OfVolumes(OneByOne("winograd", volumes))}) {
     CheckBackend("collage.kernels", product);
     product.between = "bfloat16";
     product.tolerance = 1.0;
