@@ -157,9 +157,14 @@ def main() -> None:
     names = [row.name for row in rows]
     process = context.Process(target=serve, args=(theirs, names, uc.num_threads()), daemon=True)
     process.start()
+    theirs.close()  # so that the end of that process ends what is received from it
     table = Table("kernel", "XNNPACK", "fastest of ours", "XNNPACK / ours", box=None)
-    for row in rows:
-        if (reason := pipe.recv()) is not None:
+    try:
+        reasons = [pipe.recv() for _ in rows]
+    except EOFError:
+        raise SystemExit("XNNPACK's process has ended; what it said is above") from None
+    for row, reason in zip(rows, reasons, strict=True):
+        if reason is not None:
             raise SystemExit(f"{row.name}, XNNPACK: {reason}")
     for row in rows:
         table.add_row(*raced(row, pipe, options.rounds, options.seconds))

@@ -31,7 +31,8 @@ def emit(stage: Stage, machine: Machine) -> Stmt:
 class _Lanes:
     """The partial results of one reduction, some vectors of ``one`` lanes.
 
-    Each vector is a buffer of its own, and only ever written whole: LLVM takes apart what it sees in parts.
+    Each vector is a buffer of its own, and written whole as long as elements are joined to it, but for rows shorter
+    than a vector or of unknown length: LLVM takes apart what it sees in parts.
     """
 
     def __init__(self, stage: Stage, machine: Machine) -> None:
@@ -65,7 +66,9 @@ class _Lanes:
         if self.last.size is None:
             width = one * len(self.partials)
             whole, rest = tirx.floordiv(extent, width), tirx.floormod(extent, width)
-            head = build.loop(whole, lambda turn: self._updates(part, turn * width), self.last.var)
+            head = build.loop(
+                whole, lambda turn: self._updates(part, turn * width, len(self.partials)), self.last.var
+            )
             tail = build.loop(rest, lambda i: self._update(part, whole * width + i, 1), self.last.var)
             return build.seq(head, tail)
         if self.last.size < one:
@@ -85,10 +88,9 @@ class _Lanes:
         step = self.one * count
         return build.loop(turns, lambda turn: self._updates(part, start + turn * step, count), self.last.var)
 
-    def _updates(self, part: Stage, start: Expr, count: int | None = None) -> Stmt:
-        """Joins a vector of elements to each of ``count`` partial results, all of them if it is not said."""
-        numbers = range(len(self.partials) if count is None else count)
-        return build.seq(*(self._update(part, start + k * self.one, self.one, into=k) for k in numbers))
+    def _updates(self, part: Stage, start: Expr, count: int) -> Stmt:
+        """Joins a vector of elements to each of the first ``count`` partial results."""
+        return build.seq(*(self._update(part, start + k * self.one, self.one, into=k) for k in range(count)))
 
     def _update(self, part: Stage, start: Expr, count: int, first: int = 0, into: int = 0) -> Stmt:
         """Joins ``count`` elements to a partial result; those before ``first`` were joined already."""
