@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from tvm import relax
+from tvm import ir, relax
 from tvm_ffi import Array, Map
 
 from .errors import MissingAnnotation
@@ -22,6 +22,16 @@ T = TypeVar("T")
 
 VIEW = "view"
 """In a backend's place: the bindings give back what they read, so they need no kernel and cost nothing."""
+
+
+THREADS = "collage.threads"
+"""Attribute of a kernel's function: so many threads of the pool run it; without, its backend decides, up to all."""
+
+
+def threads_of(func: ir.BaseFunc) -> int | None:
+    """What ``THREADS`` says of a function, None where it says nothing."""
+    said = (func.attrs or {}).get(THREADS)
+    return None if said is None else int(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,13 @@ class Candidate:
     """Those whose values others read too, and which this kernel computes for itself without writing them."""
     composites: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Parts of the kernel that its backend wants as functions of their own, as (label, indexes)."""
+    threads: int | None = None
+    """So many threads of the pool run the kernel; None: its backend decides, up to all."""
+
+    @property
+    def title(self) -> str:
+        """The label, and how many threads there are if that is said."""
+        return self.label if self.threads is None else f"{self.label} (threads: {self.threads})"
 
     def sub_graph(self, graph: DataflowGraph) -> SubGraph:
         parts = tuple(Nested(index_set(part), label) for label, part in self.composites)
@@ -142,6 +159,8 @@ def _encode_candidate(c: Candidate) -> dict[str, Any]:
         data["hidden"] = list(c.hidden)
     if c.composites:
         data["composites"] = [{"label": label, "bindings": list(part)} for label, part in c.composites]
+    if c.threads is not None:
+        data["threads"] = c.threads
     return data
 
 
@@ -154,6 +173,7 @@ def _decode_candidate(data: dict[str, Any]) -> Candidate:
         indexes=_indexes(data["bindings"]),
         hidden=_indexes(data.get("hidden", ())),
         composites=tuple((c["label"], _indexes(c["bindings"])) for c in data.get("composites", ())),
+        threads=int(data["threads"]) if "threads" in data else None,
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import struct
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -119,6 +121,36 @@ def test_the_number_of_threads_may_change_between_calls(backend):
     runtime.set_num_threads(before)
 
 
+WORKERS = """
+import os, sys
+import numpy as np, tvm_ffi
+from unity_collage import runtime
+backend, text = sys.argv[1:]
+runtime.load(backend)
+runtime.set_num_threads(2)
+main = tvm_ffi.get_global_func(f"collage.{backend}.create")(text, b"").get_function("main")
+x, y = np.eye(512, dtype="float32"), np.empty((512, 512), "float32")
+before = len(os.listdir("/proc/self/task"))
+main(*map(tvm_ffi.from_dlpack, (x, x, y)))
+print(len(os.listdir("/proc/self/task")) - before, bool((x == y).all()), runtime.num_threads())
+"""
+
+
+@pytest.mark.parametrize(("threads", "workers"), [(None, 1), (1, 0), (2, 1), (9, 1)])
+def test_a_program_has_the_threads_that_it_asks_for(backend: str, threads: int | None, workers: int):
+    """One thread less than those that run it is a worker of the pool, which starts with the first call."""
+    program = Program()
+    left, right, result = program.input(512, 512), program.input(512, 512), program.output(512, 512)
+    names = ("src", "weights", "dst") if backend == "onednn" else ("a", "b", "c")
+    args = dict(zip(names, (left, right, result), strict=True))
+    program.step("matmul" if backend == "onednn" else "gemm", args)
+    if threads is not None:
+        program.text["threads"] = threads
+    command = [sys.executable, "-c", WORKERS, backend, json.dumps({"programs": [program.text]})]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(workers), "True", "2"]
+
+
 def test_implementations_name_each_step(backend):
     lines = chain(backend).create(backend).inspect_source("implementations").splitlines()
     primitive = "matmul" if backend == "onednn" else "gemm"
@@ -166,6 +198,7 @@ BROKEN = {
         "main: step 0: 'dst' is a constant",
     ),
     "a missing key": (lambda p: p.text.pop("inputs"), "main: 'inputs' is missing"),
+    "threads that cannot be": (lambda p: p.text.update(threads=-1), "main: it has -1 threads"),
     "a wrong type": (lambda p: p.text.update(outputs="x"), "main: 'outputs' has the wrong type"),
     "a buffer that is not there": (
         lambda p: p.text.update(outputs=[3]),

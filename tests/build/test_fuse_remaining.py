@@ -12,7 +12,9 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import reference
+from unity_collage.annotations import THREADS
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, FuseRemaining, SearchPartition
+from unity_collage.schedule.stage import nodes
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -105,6 +107,43 @@ def test_without_schedules_the_loops_are_tvms() -> None:
     with uc.host_target():
         plain = FuseRemaining(schedule=False)(Grouped)
     assert all("tirx.is_scheduled" not in kernel.attrs for kernel in prim_funcs(plain).values())
+
+
+def test_a_group_with_one_thread_has_no_parallel_loop() -> None:
+    """Neither where the weights are packed, nor where a group of the same name is not limited."""
+    inputs = [np.random.default_rng(seed).standard_normal((256, 256), "float32") for seed in range(2)]
+
+    def kernels(threads: int | None) -> tuple[list[tirx.For], np.ndarray]:
+        mod = wide_product(inputs[1], threads)
+        loops = [
+            loop for kernel in prim_funcs(lowered(mod)).values() for loop in nodes(kernel.body, tirx.For)
+        ]
+        return [loop for loop in loops if loop.kind == tirx.ForKind.PARALLEL], run(lowered(mod), inputs[0])
+
+    shared, expected = kernels(None)
+    alone, got = kernels(1)
+    assert shared and not alone
+    np.testing.assert_array_equal(got, expected)
+
+
+def wide_product(weights: np.ndarray, threads: int | None) -> IRModule:
+    """``relu(x @ weights)`` as one group of so many threads."""
+    builder, kind = relax.BlockBuilder(), relax.TensorType((256, 256), "float32")
+    x, w = relax.Var("x", kind), relax.Var("w", kind)
+    with builder.function("group", [x, w], attrs={"Primitive": 1}, private=True):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, w))
+            result = builder.emit_output(relax.op.nn.relu(product))
+        builder.emit_func_output(result)
+    group = builder.get().get_global_var("group")
+    if threads is not None:
+        builder.update_func(group, builder.get()[group].with_attr(THREADS, threads))
+    outer = relax.Var("outer", kind)
+    with builder.function("main", [outer]):
+        with builder.dataflow():
+            call = builder.emit_output(relax.Call(group, [outer, relax.const(weights)], ret_ty=kind))
+        builder.emit_func_output(call)
+    return builder.get()
 
 
 ONE_TENSOR = sorted(

@@ -31,5 +31,7 @@ class Backend:
     asked only where the backend is available."""
     codegen: Codegen | None = None
     """Makes the kernels; None: they stay in the IR, for TVM."""
+    limits_threads: bool = False
+    """Whether a kernel runs on as many threads at most as the attribute ``collage.threads`` of its function says."""
     merges: bool = False
     """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""

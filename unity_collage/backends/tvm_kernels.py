@@ -27,4 +27,5 @@ TVM = Backend(
     rule=_rule,
     why_unavailable=lambda: None,
     fingerprint=lambda: f"tvm {tvm.__version__}",
+    limits_threads=True,
 )

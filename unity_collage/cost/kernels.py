@@ -87,6 +87,12 @@ def unscheduled_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
         return _only_kernel(FuseRemaining(schedule=False)(_caller(func, {})))
 
 
+def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
+    """What TVM makes of ``func``, scheduled; raises NoKernel where that is not one kernel."""
+    with target:
+        return _only_kernel(FuseRemaining(pack=False)(_caller(func, {})))
+
+
 def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Kernel:
     values = _constants(func, arrays)
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)

@@ -4,6 +4,7 @@ from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
 from .check_plan import why_not_plan
+from .choose_threads import ChooseThreads
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
@@ -22,6 +23,7 @@ __all__ = [
     "AnnotateCandidates",
     "ApplyPlan",
     "ChannelsLast",
+    "ChooseThreads",
     "ConfirmCosts",
     "CorrectCosts",
     "EstimateCosts",

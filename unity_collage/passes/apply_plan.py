@@ -116,13 +116,13 @@ def _outlined(
         backend, weights = candidate.backend, large_constants(sub)
         if get(backend).codegen is None:
             args += weights
-            key: tuple[object, ...] = (signatures.digest(sub),)
+            key: tuple[object, ...] = (signatures.digest(sub), candidate.threads)
         else:
             key = (backend, kernel_digest(signatures, graph, candidate), *weights)
         if key not in shared:
             name = names.fresh(hint)
             if get(backend).codegen is None:
-                func = primitive_function(sub)
+                func = primitive_function(sub, candidate.threads)
             else:
                 func = external_function(kernel_function(graph, candidate), backend, candidate.label, name)
             shared[key] = _add(outlined, name, func)

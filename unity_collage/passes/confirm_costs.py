@@ -114,6 +114,18 @@ def contenders(
 
     ``keys`` are those of the options by id. Raises NoCover.
     """
+    chosen, near = plan_and_near(problem, keys, margin)
+    near = [*(keys[id_] for id_ in doubted), *near]
+    if set(chosen).issuperset(near):
+        return []
+    return list(dict.fromkeys([*chosen, *near]))[:most]
+
+
+def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> tuple[list[str], list[str]]:
+    """Keys of the kernels in the cheapest plan, and of all with which the best plan is nearly as cheap, nearest first.
+
+    ``keys`` are those of the options by id. Raises NoCover.
+    """
     best = cheapest_cover(problem)
     throughs = best_throughs(problem, best.seconds)
     chosen = [keys[option.id] for option in best.chosen]
@@ -122,11 +134,9 @@ def contenders(
         for option in problem.options
         if option.id in throughs and problem.price(option) > 0.0
     }
-    near = [keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin]
-    near = [*(keys[id_] for id_ in doubted), *near]
-    if set(chosen).issuperset(near):
-        return []
-    return list(dict.fromkeys([*chosen, *near]))[:most]
+    return chosen, [
+        keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin
+    ]
 
 
 def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str, Cost]:

@@ -110,7 +110,7 @@ def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
 
 def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, behind: int) -> Workload:
     alone = kernel_function(graph, candidate, lift_constants=True)
-    return Workload(digest, candidate.backend, candidate.label, alone, behind)
+    return Workload(digest, candidate.backend, candidate.title, alone, behind)
 
 
 def working_set(func: relax.Function) -> int:

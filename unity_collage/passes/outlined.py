@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import relax
 
-from ..annotations import Candidate, plain
+from ..annotations import THREADS, Candidate, plain
 from ..backends.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.extract import LIFTED
@@ -29,6 +29,8 @@ def kernel_function(
 ) -> relax.Function:
     """What a candidate computes, as :func:`extract` gives it, with its composites as attribute ``PARTS``."""
     func = extract(candidate.sub_graph(graph), lift_constants=lift_constants)
+    if candidate.threads is not None:
+        func = func.with_attr(THREADS, candidate.threads)
     if candidate.composites:
         return func.with_attr(PARTS, _described(graph, candidate))
     return func if candidate.backend == "tvm" else func.with_attr(LABEL, candidate.label)
@@ -37,12 +39,16 @@ def kernel_function(
 def kernel_digest(signatures: Signatures, graph: DataflowGraph, candidate: Candidate) -> str:
     """Names what a candidate computes and what its parts are: equal digest and backend, equal kernel."""
     sub = candidate.sub_graph(graph)
-    if not candidate.composites and candidate.label == sub.label:
+    more: list[str] = []
+    if candidate.composites:
+        more.append(json.dumps(_described(graph, candidate), sort_keys=True, default=str))
+    elif candidate.label != sub.label:
+        more.append(candidate.label)
+    if candidate.threads is not None:
+        more.append(f"threads: {candidate.threads}")
+    if not more:
         return signatures.digest(sub)
-    if not candidate.composites:
-        return hashlib.sha256(f"{signatures.text(sub)}\n{candidate.label}".encode()).hexdigest()[:24]
-    text = f"{signatures.text(sub)}\n{json.dumps(_described(graph, candidate), sort_keys=True, default=str)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return hashlib.sha256("\n".join([signatures.text(sub), *more]).encode()).hexdigest()[:24]
 
 
 def _described(graph: DataflowGraph, candidate: Candidate) -> list[dict[str, Any]]:
@@ -57,9 +63,10 @@ def _described(graph: DataflowGraph, candidate: Candidate) -> list[dict[str, Any
     ]
 
 
-def primitive_function(sub: SubGraph) -> relax.Function:
+def primitive_function(sub: SubGraph, threads: int | None = None) -> relax.Function:
     """``sub`` for TVM: one kernel, closed to later fusion; large constants are parameters."""
-    return extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1)
+    func = extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1)
+    return func if threads is None else func.with_attr(THREADS, threads)
 
 
 def external_function(func: relax.Function, backend: str, label: str, symbol: str) -> relax.Function:
@@ -71,13 +78,14 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
     """
     described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
     label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
-    bare = func.without_attr(PARTS).without_attr(LABEL)
+    said = {THREADS: func.attrs[THREADS]} if THREADS in (func.attrs or {}) else {}
+    bare = func.without_attr(PARTS).without_attr(LABEL).without_attr(THREADS)
     if described:
         graph = DataflowGraph(bare)
         outer = _with_parts(graph, [_part(graph, part, i) for i, part in enumerate(described)], symbol)
     else:
         outer = _around(bare.with_attr("Composite", f"{backend}.{label}"), symbol)
-    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol})
+    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **said})
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:

@@ -75,7 +75,7 @@ def plans_of(mod: IRModule, machine: Machine) -> dict[ir.GlobalVar, Plan]:
     for gvar, func in mod.functions_items():
         sites = [list(call.args[1]) for call in calls if call.args[0].same_as(gvar)]
         if sites and gvar not in elsewhere and why_not_changed(func) is None:
-            plan = _plan(func, sites, machine)
+            plan = _plan(func, sites, machine.running(func))
             if plan:
                 plans[gvar] = plan
     return plans

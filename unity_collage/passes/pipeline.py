@@ -12,6 +12,7 @@ from ..errors import CollageError
 from ..specs import PartitionSpec
 from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast
+from .choose_threads import ChooseThreads
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
@@ -78,7 +79,7 @@ def collage(
 
 def pricing(model: CostModel, tune_trials: int = 0) -> list[tvm.transform.Pass]:
     """The passes that put a price beside every candidate."""
-    return [EstimateCosts(model, tune_trials), ConfirmCosts(model)]
+    return [EstimateCosts(model, tune_trials), ConfirmCosts(model), ChooseThreads(model)]
 
 
 def annotating(

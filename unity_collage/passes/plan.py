@@ -104,6 +104,7 @@ def _kernel(candidate: Candidate, group: Group, costs: Costs, names: Sequence[st
         "backend": candidate.backend,
         "label": candidate.label,
         "function": group.name,
+        **({} if candidate.threads is None else {"threads": candidate.threads}),
         "bindings": [names[i] for i in candidate.indexes],
         "seconds": cost.seconds,
         **_interval(cost),

@@ -101,7 +101,7 @@ def _bid(
         id=candidate.id,
         backend=candidate.backend,
         rule=candidate.rule,
-        label=candidate.label,
+        label=candidate.title,
         bindings=candidate.indexes,
         price=number,
         verdict=Verdict.NO_PLAN,

@@ -54,7 +54,7 @@ def schedule(func: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
     the attribute ``collage.unscheduled`` says why.
     """
     try:
-        found = _written(func, Machine.of(target))
+        found = _written(func, Machine.of(target).running(func))
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
     if isinstance(found, str):

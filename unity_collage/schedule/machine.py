@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
+from tvm import ir
 from tvm.target import Target
+
+from ..annotations import threads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,11 @@ class Machine:
         attrs: Any = target.attrs
         cores = int(attrs.get("num-cores", 0)) or os.cpu_count() or 1
         return Machine(vector_bytes, 32 if vector_bytes >= 64 else 16, cores)
+
+    def running(self, kernel: ir.BaseFunc) -> Machine:
+        """This machine with as many cores as ``kernel`` may have threads."""
+        threads = threads_of(kernel)
+        return self if threads is None else replace(self, cores=min(self.cores, threads))
 
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register (booleans count as bytes)."""

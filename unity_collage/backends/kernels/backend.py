@@ -44,4 +44,5 @@ KERNELS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("kernels"),
     fingerprint=lambda: runtime.describe("kernels"),
     codegen=native_codegen("kernels", lower),
+    limits_threads=True,
 )

@@ -15,8 +15,8 @@ from .program import Blob, Buffer, ConstantData, Program, Scratch, Step, item_si
 from .values import array_of, dtype_of, is_tensor, shape_of
 
 
-def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob) -> Program:
-    """A program for steps in running order. Raises NotFlat for results that no step makes."""
+def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob, threads: int | None = None) -> Program:
+    """A program, of so many threads, for steps in running order. Raises NotFlat for results that no step makes."""
     memory = _Memory(blob)
     inputs = [memory.own(param) for param in flat.params if is_tensor(param)]
     written = [step.result.buffer for step in steps]
@@ -25,7 +25,7 @@ def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob) -> Progra
         raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
-    return Program(name, memory.buffers, inputs, outputs, memory.constants, numbered)
+    return Program(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads)
 
 
 @dataclass(slots=True)

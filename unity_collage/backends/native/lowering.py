@@ -9,6 +9,7 @@ from itertools import groupby
 
 from tvm import ir, relax
 
+from ...annotations import threads_of
 from .absorb import CAST, LAYOUT_CHANGES
 from .assemble import assemble
 from .flatten import Binding, Flat, NotFlat, flatten
@@ -59,7 +60,7 @@ def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], bl
         flat, steps = _in_order(func, name, first)
         if others and any(first.why_partial(step) for step in steps):
             return lower_function(func, name, others, blob)
-        return assemble(name, flat, steps, blob)
+        return assemble(name, flat, steps, blob, threads_of(func))
     except NotFlat as error:
         raise NotLowerable(f"{name}: {error}") from error
 

@@ -154,6 +154,8 @@ class Program:
     outputs: Sequence[int]
     constants: Sequence[ConstantData]
     steps: Sequence[Step]
+    threads: int | None = None
+    """So many of the pool's threads run it at most; None: all of them, as far as it is worth it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -165,6 +167,7 @@ class Program:
                 {"buffer": c.buffer, "offset": c.offset, "nbytes": c.nbytes} for c in self.constants
             ],
             "steps": [step.to_json() for step in self.steps],
+            **({} if self.threads is None else {"threads": self.threads}),
         }
 
 

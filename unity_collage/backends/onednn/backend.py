@@ -41,5 +41,6 @@ ONEDNN = Backend(
     why_unavailable=lambda: runtime.why_unavailable("onednn"),
     fingerprint=lambda: runtime.describe("onednn"),
     codegen=native_codegen("onednn", lower),
+    limits_threads=True,
     merges=True,
 )

@@ -34,5 +34,6 @@ OPENBLAS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("openblas"),
     fingerprint=lambda: runtime.describe("openblas"),
     codegen=native_codegen("openblas", lower),
+    limits_threads=True,
     merges=True,
 )

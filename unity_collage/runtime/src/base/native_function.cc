@@ -14,16 +14,21 @@ NativeFunction::NativeFunction(const Backend* backend, Program program,
     TVM_FFI_THROW(ValueError) << program_.name << ": a program takes at most " << kMaxArguments
                               << " arguments, not " << program_.arguments.size();
   }
+  const ThreadLimit limit(program_.threads);
   Prepare(NumThreads());
 }
 
 void NativeFunction::Call(tvm::ffi::PackedArgs args) {
   std::array<std::byte*, kMaxArguments> pointers;
   CheckArguments(program_, args, pointers.data());
+  const ThreadLimit limit(program_.threads);
   ForCurrentThreads()->Run(pointers.data());
 }
 
-std::string NativeFunction::Implementations() { return ForCurrentThreads()->Implementations(); }
+std::string NativeFunction::Implementations() {
+  const ThreadLimit limit(program_.threads);
+  return ForCurrentThreads()->Implementations();
+}
 
 Executable* NativeFunction::ForCurrentThreads() {
   const int threads = NumThreads();

@@ -28,9 +28,21 @@ std::atomic<int>& Wanted() {
   return wanted;
 }
 
+constexpr int kNoLimit = 0;
+thread_local int limit = kNoLimit;
+
 }  // namespace
 
-int NumThreads() { return Wanted().load(std::memory_order_relaxed); }
+int NumThreads() {
+  const int wanted = Wanted().load(std::memory_order_relaxed);
+  return limit == kNoLimit ? wanted : std::min(limit, wanted);
+}
+
+ThreadLimit::ThreadLimit(int threads) : around_(limit) {
+  if (threads != kNoLimit && (limit == kNoLimit || threads < limit)) limit = threads;
+}
+
+ThreadLimit::~ThreadLimit() { limit = around_; }
 
 void SetNumThreads(int n) {
   if (n < 1) TVM_FFI_THROW(ValueError) << "the number of threads must be at least 1, not " << n;

@@ -6,8 +6,21 @@
 
 namespace collage {
 
-// Threads that a parallel region may use; at first OMP_NUM_THREADS, or the cores that this process may use.
+// Threads that a parallel region may use; at first OMP_NUM_THREADS, or the cores that this process may use. No more than
+// the calling thread's innermost ThreadLimit says.
 int NumThreads();
+
+// What the calling thread begins while this lives has so many threads at most; 0 is no limit.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+  ~ThreadLimit();
+
+ private:
+  const int around_;
+};
 
 // Takes effect at the next call of any kernel, from whatever thread; throws when n < 1.
 void SetNumThreads(int n);

@@ -134,6 +134,8 @@ Program ParseProgram(const Object& text, int64_t blob_nbytes) {
       ParseConstant(constant, blob_nbytes, &program);
     }
     ParseSteps(text, &program);
+    if (json::Find(text, "threads")) program.threads = static_cast<int>(Get<int64_t>(text, "threads"));
+    if (program.threads < 0) TVM_FFI_THROW(ValueError) << "it has " << program.threads << " threads";
   });
   return program;
 }

@@ -71,6 +71,8 @@ struct Program {
   // Buffer ids by position in the call: inputs, then outputs.
   std::vector<int> arguments;
   std::vector<Step> steps;
+  // Of the pool that run it at most; 0: all.
+  int threads = 0;
 };
 
 // Reads {"programs": [...]} and checks that every id, view and constant is within its bounds.

@@ -1,0 +1,128 @@
+"""ChooseThreads: a short kernel that is no slower on one thread has one: its candidate, its price, its function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Cost, threads_of
+from unity_collage.cost.workload import CostModel, Workload
+from unity_collage.errors import MissingPrice
+from unity_collage.passes import AnnotateCandidates, ChooseThreads, EstimateCosts, SearchPartition
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+TOLD = replace(fake_backend("toy", "relax.nn.relu"), limits_threads=True)
+DEAF = fake_backend("toy", "relax.nn.relu")
+TWO_CORES = Target({"kind": "llvm", "num-cores": 2})
+SINGLE = "toy:relu (threads: 1)"
+
+
+@dataclass(frozen=True)
+class Races:
+    """Prices, and others for kernels that race."""
+
+    alone: FixedCost
+    race: FixedCost
+    spent: bool = False
+    locked: bool = False
+    asked: list[list[str]] = field(default_factory=list)
+
+    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return self.alone.prices(workloads)
+
+    def launch_seconds(self) -> float:
+        return self.alone.launch_seconds()
+
+    def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        if self.locked:
+            raise MissingPrice("not known")
+        self.asked.append([f"{w.backend}:{w.label}" for w in workloads])
+        return self.race.prices(workloads)
+
+    def is_budget_spent(self) -> bool:
+        return self.spent
+
+
+def races(single: float, seconds: float = 1e-6, **more: bool) -> Races:
+    """The kernel of ``toy`` costs ``seconds``; on one thread it takes ``single`` times what it takes on all."""
+    alone = FixedCost({"toy": seconds, "tvm:exp+tanh": seconds}, default=10 * seconds)
+    return Races(alone, FixedCost({"toy": 2e-6, SINGLE: 2e-6 * single}, default=1.0), **more)
+
+
+def chosen(model: CostModel, backend: object = TOLD, target: Target = TWO_CORES) -> tuple[IRModule, IRModule]:
+    """A priced module, before and after."""
+    with only_backends(backend), target:  # pyright: ignore[reportArgumentType]
+        priced = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
+        return priced, ChooseThreads(model)(priced)
+
+
+def threads(mod: IRModule) -> set[int | None]:
+    """Of the candidates of ``toy``."""
+    return {c.threads for c in CANDIDATES.read(mod["main"]) if c.backend == "toy"}
+
+
+@pytest.mark.parametrize(("single", "expected"), [(0.5, 1), (1.0, 1), (1.1, None)])
+def test_the_faster_one_is_the_candidate_and_a_tie_goes_to_one_thread(
+    single: float, expected: int | None
+) -> None:
+    model = races(single)
+    _, after = chosen(model)
+    assert threads(after) == {expected}
+    assert [names for names in model.asked if "toy:relu" in names] == [["toy:relu", SINGLE]]
+
+
+def test_the_price_keeps_its_level() -> None:
+    """The race took twice as long as the price says: only its ratio counts."""
+    _, after = chosen(races(0.5))
+    costs = COSTS.read(after["main"])
+    (told,) = [c for c in CANDIDATES.read(after["main"]) if c.threads == 1]
+    assert costs.prices[costs.keys[told.id]].seconds == pytest.approx(0.5e-6)
+
+
+def test_the_kernel_of_the_plan_has_the_threads() -> None:
+    model = races(0.5)
+    _, after = chosen(model)
+    with only_backends(TOLD), TWO_CORES:
+        mod = SearchPartition()(after)
+    (kernel,) = [k for k in PLAN.read(mod["main"])["kernels"] if k["backend"] == "toy"]
+    assert kernel["threads"] == 1
+    func = mod[kernel["function"]]
+    assert isinstance(func, relax.Function)
+    assert threads_of(func) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "target"),
+    [
+        pytest.param(races(0.5, seconds=1e-3), TOLD, TWO_CORES, id="long"),
+        pytest.param(races(0.5), DEAF, TWO_CORES, id="cannot be told"),
+        pytest.param(races(0.5), TOLD, Target({"kind": "llvm", "num-cores": 1}), id="one core"),
+        pytest.param(races(0.5, spent=True), TOLD, TWO_CORES, id="no time left"),
+        pytest.param(races(0.5, locked=True), TOLD, TWO_CORES, id="locked"),
+        pytest.param(FixedCost({"toy": 1e-6}, default=1e-5), TOLD, TWO_CORES, id="a formula"),
+    ],
+)
+def test_others_stay_as_they_are(model: CostModel, backend: object, target: Target) -> None:
+    before, after = chosen(model, backend, target)
+    assert threads(after) == {None}
+    assert COSTS.read(after["main"]) == COSTS.read(before["main"])
+
+
+def test_kernels_of_tvm_that_are_not_shared_are_not_asked() -> None:
+    """``chain`` is so small that its kernels are on one core by themselves."""
+    model = Races(FixedCost(default=1e-6), FixedCost(default=1e-6))
+    chosen(model)
+    assert not any(name.startswith("tvm:") for names in model.asked for name in names)
+
+
+def test_every_binding_is_kept() -> None:
+    before, after = chosen(races(0.5))
+    bare = [mod["main"].without_attr(COSTS.name).without_attr(CANDIDATES.name) for mod in (before, after)]
+    assert bare[0].script() == bare[1].script()

@@ -1,0 +1,162 @@
+"""ChooseThreads: small kernels that may be in the plan run on one thread, where that is no slower than on all.
+
+Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts and ConfirmCosts.
+Writes   both: ``threads`` of candidates, and the prices of these.
+Keeps    every binding: this pass changes attributes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+import tvm
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+from tvm.tirx import ForKind
+
+from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
+from ..backends.registry import get
+from ..cost.measured import MeasuredCost
+from ..cost.workload import CostModel, Workload
+from ..errors import MissingPrice
+from ..graph import DataflowGraph
+from ..schedule.machine import Machine
+from ..schedule.stage import nodes
+from ..search import NoCover
+from ..target import current_target
+from .confirm_costs import plan_and_near
+from .estimate_costs import workloads
+from .problem import problem_of
+
+_LONGEST = 4e-6
+"""Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a
+few times as much on many. Of 88 kernels of GhostNet none above 3 us was as fast on one of two cores."""
+_MARGIN = 0.1
+"""Asked is of kernels with which the best plan costs more by so much of the kernel's price at most."""
+
+
+@runtime_checkable
+class Racing(Protocol):
+    """A cost model that can time kernels for one computation against each other."""
+
+    def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Costs by key, all of one race; raises MissingPrice where one is not known and nothing may be measured."""
+        ...
+
+    def is_budget_spent(self) -> bool:
+        """Whether nothing more is measured."""
+        ...
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ChooseThreads")
+@dataclass(frozen=True)
+class ChooseThreads:
+    """Give each small kernel that may be in the plan as many threads as it is fastest with: one, or all.
+
+    A kernel for all threads waits for them twice, and where one of them is late, or its half of the data lies in
+    another core's cache, all wait for it. How much work pays for that is a matter of the machine and of its number of
+    cores, so it is measured: the kernel for one thread races the one for all, and the better one is the candidate from
+    then on. A tie goes to one thread. Longer kernels keep all threads, and so do those of backends that cannot be told
+    (:attr:`unity_collage.backends.base.Backend.limits_threads`).
+
+    Cost models that are no :class:`Racing`, formulas for instance, leave all candidates as they are.
+    """
+
+    model: CostModel = field(default_factory=MeasuredCost)
+    """The one that EstimateCosts has asked."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {gvar: self._chosen(func) for gvar, func in mod.functions_items()}
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _chosen(self, func: ir.BaseFunc) -> ir.BaseFunc:
+        if not isinstance(self.model, Racing) or not isinstance(func, relax.Function) or not COSTS.on(func):
+            return func
+        if Machine.of(current_target()).cores < 2:
+            return func
+        costs = COSTS.read(func)
+        small = set(_small(func, costs))
+        alone = [
+            replace(c, threads=1) if costs.keys.get(c.id) in small and c.threads is None else c
+            for c in CANDIDATES.read(func)
+        ]
+        shared, single = (workloads(f, self.model) for f in (func, CANDIDATES.write(func, tuple(alone))))
+        pairs = {
+            costs.keys[c.id]: (shared[c.id], single[c.id])
+            for c in alone
+            if c.threads == 1 and costs.keys[c.id] in small and costs.keys[c.id] == shared[c.id].key
+        }
+        won = dict(self._won(self.model, pairs))
+        return _with_one_thread(func, costs, won) if won else func
+
+    def _won(
+        self, model: Racing, pairs: Mapping[str, tuple[Workload, Workload]]
+    ) -> Iterator[tuple[str, tuple[str, float]]]:
+        """By the key of a kernel for all threads: that of a better one for one thread, and the ratio of their times."""
+        for key, (shared, single) in pairs.items():
+            if model.is_budget_spent():
+                return
+            if not _is_shared(shared):
+                continue
+            try:
+                found = model.raced([shared, single])
+            except MissingPrice:  # nothing may be measured: the kernel stays as it is
+                continue
+            ours, theirs = found[shared.key].seconds, found[single.key].seconds
+            if ours and theirs and theirs <= ours:
+                yield key, (single.key, theirs / ours)
+
+
+def _small(func: relax.Function, costs: Costs) -> list[str]:
+    """The keys of short kernels that are or nearly are in the plan, of backends that can be told how many threads."""
+    candidates = CANDIDATES.read(func)
+    try:
+        problem = problem_of(DataflowGraph(func), candidates, costs)
+        chosen, near = plan_and_near(problem, costs.keys, _MARGIN)
+    except NoCover:  # SearchPartition says why
+        return []
+    backends = {costs.keys[c.id]: c.backend for c in candidates if c.id in costs.keys}
+    return [
+        key
+        for key in dict.fromkeys([*chosen, *near])
+        if get(backends[key]).limits_threads and (costs.prices[key].seconds or _LONGEST) < _LONGEST
+    ]
+
+
+def _is_shared(workload: Workload) -> bool:
+    """Whether the threads share the kernel as it is; of a library that is taken for granted."""
+    from ..cost.kernels import NoKernel, lowered_kernel  # which builds kernels by the passes
+
+    if get(workload.backend).codegen is not None:
+        return True
+    try:
+        kernel = lowered_kernel(workload.func, current_target())
+    except NoKernel:
+        return False
+    return any(loop.kind == ForKind.PARALLEL for loop in nodes(kernel.body, tirx.For))
+
+
+def _with_one_thread(
+    func: relax.Function, costs: Costs, won: Mapping[str, tuple[str, float]]
+) -> relax.Function:
+    """``func`` whose candidates with these keys have one thread, the new key, and a price so many times the old one."""
+
+    def told(candidate: Candidate) -> Candidate:
+        return replace(candidate, threads=1) if costs.keys.get(candidate.id) in won else candidate
+
+    keys = {id_: won[key][0] if key in won else key for id_, key in costs.keys.items()}
+    prices = {
+        won[key][0] if key in won else key: _times(cost, won[key][1]) if key in won else cost
+        for key, cost in costs.prices.items()
+    }
+    func = CANDIDATES.write(func, tuple(map(told, CANDIDATES.read(func))))
+    return COSTS.write(func, replace(costs, prices=prices, keys=keys))
+
+
+def _times(cost: Cost, factor: float) -> Cost:
+    """A price on the level that it was confirmed on."""
+    return replace(
+        cost, seconds=(cost.seconds or 0.0) * factor, low=cost.low * factor, high=cost.high * factor
+    )
