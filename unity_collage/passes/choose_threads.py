@@ -16,7 +16,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.tirx import ForKind
 
-from ..annotations import CANDIDATES, COSTS, Candidate, Cost, Costs
+from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
 from ..backends.registry import get
 from ..cost.measured import MeasuredCost
 from ..cost.workload import CostModel, Workload
@@ -77,16 +77,14 @@ class ChooseThreads:
         if Machine.of(current_target()).cores < 2:
             return func
         costs = COSTS.read(func)
-        small = set(_small(func, costs))
-        alone = [
-            replace(c, threads=1) if costs.keys.get(c.id) in small and c.threads is None else c
-            for c in CANDIDATES.read(func)
-        ]
-        shared, single = (workloads(f, self.model) for f in (func, CANDIDATES.write(func, tuple(alone))))
-        pairs = {
-            costs.keys[c.id]: (shared[c.id], single[c.id])
-            for c in alone
-            if c.threads == 1 and costs.keys[c.id] in small and costs.keys[c.id] == shared[c.id].key
+        keys = set(_small(func, costs))
+        small = [c for c in CANDIDATES.read(func) if costs.keys[c.id] in keys and c.threads is None]
+        shared = workloads(CANDIDATES.write(func, tuple(small)), self.model)
+        single = workloads(CANDIDATES.write(func, tuple(replace(c, threads=1) for c in small)), self.model)
+        pairs = {  # what was tuned has another key: it keeps its schedule
+            shared[c.id].key: (shared[c.id], single[c.id])
+            for c in small
+            if costs.keys[c.id] == shared[c.id].key
         }
         won = dict(self._won(self.model, pairs))
         return _with_one_thread(func, costs, won) if won else func
@@ -117,11 +115,11 @@ def _small(func: relax.Function, costs: Costs) -> list[str]:
         chosen, near = plan_and_near(problem, costs.keys, _MARGIN)
     except NoCover:  # SearchPartition says why
         return []
-    backends = {costs.keys[c.id]: c.backend for c in candidates if c.id in costs.keys}
+    told = {costs.keys[c.id] for c in candidates if c.backend != VIEW and get(c.backend).limits_threads}
     return [
         key
         for key in dict.fromkeys([*chosen, *near])
-        if get(backends[key]).limits_threads and (costs.prices[key].seconds or _LONGEST) < _LONGEST
+        if key in told and (costs.prices[key].seconds or _LONGEST) < _LONGEST
     ]
 
 
