@@ -31,12 +31,6 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "figures.md")
 PLOTTED = "zoo_znver5"
 
 _MARK = re.compile(r"(<!-- (table|summary): ([\w. ]+) -->\n\n)((?:\|.*\n)*)")
-_TITLES = {
-    "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "openvino-default": "OpenVINO, bfloat16",
-    "torch-compile": "torch.compile",
-}
 _RACES = {"zoo": "model zoo", "unseen": "nobody tuned for them"}
 _MACHINES = {"znver4": "Zen 4", "znver5": "Zen 5"}
 
@@ -73,7 +67,7 @@ def filled(text: str) -> str:
 def table(known: Mapping[str, Any]) -> list[list[str]]:
     """A race, a row a model: ours, the peers in multiples of it, the floor, what a cold compile took."""
     peers = league.peers_in(known)
-    names = [_TITLES.get(peer, peer) for peer in peers]
+    names = [league.title(peer) for peer in peers]
     head = ["model", "ours", *names, "best of them", "floor", "cold compile", "error", "exchange"]
     return [
         head,

@@ -14,6 +14,13 @@ STOCK = "stock-tvm"
 PEERS = {"f32": ("onnxruntime", "openvino", STOCK, "torch-compile"), "bf16": ("openvino-default",)}
 """By precision, what ours has to be faster than: runtimes of others."""
 
+_TITLES = {
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "openvino-default": "OpenVINO, bfloat16",
+    "torch-compile": "torch.compile",
+}
+
 
 def ratios_of(row: Mapping[str, Any], precision: str) -> dict[str, list[float]]:
     """For each peer, its time over ours in each round; ``best``: of the fastest peer of the league by median."""
@@ -59,3 +66,8 @@ def medians_of(known: Mapping[str, Any]) -> dict[str, float]:
 
 def geometric_mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def title(peer: str) -> str:
+    """What people call a peer."""
+    return _TITLES.get(peer, peer)

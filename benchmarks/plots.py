@@ -13,7 +13,7 @@ from unity_collage.bench import OURS
 
 
 def speedups(known: dict[str, Any], path: str) -> None:
-    """How many times faster ours is than each peer, a group of bars a model."""
+    """How many times faster ours is than each peer, a group of bars a model; those of a faster peer hang."""
     import matplotlib  # pyright: ignore[reportMissingImports]
 
     matplotlib.use("svg")
@@ -26,9 +26,12 @@ def speedups(known: dict[str, Any], path: str) -> None:
     figure, axes = pyplot.subplots(figsize=(10, 4))
     width = 0.8 / len(peers)
     for number, peer in enumerate(peers):
-        heights = [statistics.median(found[peer]) if peer in found else 0.0 for found in rows.values()]
-        axes.bar([i + number * width for i in range(len(rows))], heights, width, label=peer)
+        heights = [statistics.median(found[peer]) if peer in found else 1.0 for found in rows.values()]
+        places = [i + number * width for i in range(len(rows))]
+        axes.bar(places, [height - 1.0 for height in heights], width, bottom=1.0, label=league.title(peer))
     axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_yscale("log", base=2)  # one network may be ten times as far ahead as the others
+    axes.yaxis.set_major_formatter("{x:g}x")
     axes.set_xticks([i + 0.4 - width / 2 for i in range(len(rows))], list(rows), rotation=30, ha="right")
     axes.set_ylabel("their time / ours")
     axes.legend(frameon=False)
