@@ -32,7 +32,7 @@ from .problem import problem_of
 
 _LONGEST = 4e-6
 """Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a
-few times as much on many. Of 88 kernels of GhostNet none above 3 us was as fast on one of two cores."""
+few times as much on many. While two cores exchange data fast, that is; no price can count on them doing it slowly."""
 _MARGIN = 0.1
 """Asked is of kernels with which the best plan costs more by so much of the kernel's price at most."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import relax
 
-from ..annotations import THREADS, Candidate, plain
+from ..annotations import THREADS, Candidate, plain, threads_of
 from ..backends.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.extract import LIFTED
@@ -78,14 +78,15 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
     """
     described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
     label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
-    said = {THREADS: func.attrs[THREADS]} if THREADS in (func.attrs or {}) else {}
+    threads = threads_of(func)
+    limit = {} if threads is None else {THREADS: threads}
     bare = func.without_attr(PARTS).without_attr(LABEL).without_attr(THREADS)
     if described:
         graph = DataflowGraph(bare)
         outer = _with_parts(graph, [_part(graph, part, i) for i, part in enumerate(described)], symbol)
     else:
         outer = _around(bare.with_attr("Composite", f"{backend}.{label}"), symbol)
-    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **said})
+    return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **limit})
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:
