@@ -23,11 +23,11 @@ from rich.table import Table
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax import op
+from unity_collage.frontend.models.models import import_model
 
 import unity_collage as uc
 from unity_collage.cost.database import CostDatabase
 from unity_collage.cost.inputs import random_inputs
-from unity_collage.frontend import import_model
 
 EDGE, LAYERS = 256, 4
 SECONDS = 0.1

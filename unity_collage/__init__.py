@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Backend": "backends.base",
     "CollageError": "errors",
-    "CostDatabase": "cost.database",
+    "CostDatabase": "database.costs",
     "PartitionSpec": "specs",
     "Program": "program",
     "Refinement": "refine",

@@ -10,7 +10,7 @@ import numpy as np
 from . import reference
 from .cost.inputs import random_inputs
 from .errors import CollageError
-from .frontend import Model, import_model
+from .frontend.models import Model, import_model
 from .program import Program
 from .rules.base import why_not_static
 

@@ -25,7 +25,7 @@ from .cost.measured import MeasuredCost
 from .cost.workload import CostModel, Progress
 from .errors import CollageError, ModelError
 from .explain import explanations
-from .frontend import Model, import_model
+from .frontend.models import Model, import_model
 from .passes.annotate_candidates import WINOGRAD
 from .passes.pipeline import FLOAT32, annotating, collage, pricing
 from .passes.plan import EMPTY_PLAN

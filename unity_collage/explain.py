@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from .frontend import Model, import_model
+from .frontend.models import Model, import_model
 from .library_file import why_no_file
 from .report.explanation import EXPLANATION, Explanation, decode
 from .report.html import html_report

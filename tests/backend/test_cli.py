@@ -19,7 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage import bench, cli
+from unity_collage import bench
+from unity_collage.cli.main import main as cli
 from unity_collage.report import bench_table, duration, plan_summary, price_remark
 from unity_collage.testing import models
 
@@ -170,7 +171,7 @@ def test_wrong_arguments_show_the_usage(arguments: list[str], capsys: pytest.Cap
 def test_ctrl_c_keeps_the_prices_and_ends_the_worker(tmp_path: Path) -> None:
     onnx.save(models.load("squeezenet"), tmp_path / "squeezenet.onnx")
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
-    command = [sys.executable, "-m", "unity_collage.cli", "compile", str(tmp_path / "squeezenet.onnx"),
+    command = [sys.executable, "-m", "unity_collage.cli.main", "compile", str(tmp_path / "squeezenet.onnx"),
                "--database", str(database.path)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 600

@@ -57,7 +57,7 @@ def program() -> uc.Program:
 
 
 def test_an_onnx_model_its_path_and_its_module_are_one_to_compile(tmp_path: Path) -> None:
-    from unity_collage.frontend import import_model
+    from unity_collage.frontend.models.models import import_model
 
     onnx.save(onnx_model(), tmp_path / "layer.onnx")
     module, _ = import_model(onnx_model())

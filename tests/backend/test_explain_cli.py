@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from unity_collage.frontend.models.onnx_names import meanings
 
 import unity_collage as uc
-from unity_collage import cli
-from unity_collage.onnx_names import meanings
+from unity_collage.cli.main import main as cli
 from unity_collage.report.explanation import decode
 
 Run = Callable[..., tuple[int, list[str], list[str]]]

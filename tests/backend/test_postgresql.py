@@ -15,8 +15,8 @@ import pytest
 from postgresql_server import REQUIRED, server, why_unavailable
 from sqlalchemy import make_url
 
-from unity_collage import cli
 from unity_collage.annotations import Cost
+from unity_collage.cli.main import main as cli
 from unity_collage.cost.database import CostDatabase, Kind, Quarantined
 from unity_collage.cost.storage.exchange import contents, from_lines, merge, to_lines
 from unity_collage.cost.storage.prune import Prune, doomed, remove

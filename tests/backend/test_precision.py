@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage import cli
 from unity_collage.accuracy import deviation, deviations
+from unity_collage.cli.main import main as cli
 from unity_collage.errors import CollageError
 
 

@@ -20,7 +20,7 @@ if "torch" in sys.argv:
 
 def started(folder: Path, *arguments: str) -> list[str]:
     (folder / "said.py").write_text(_MODULE)
-    command = [sys.executable, "-m", "unity_collage.child", "said", *arguments]
+    command = [sys.executable, "-m", "unity_collage.processes.launcher", "said", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True)
     return done.stdout.splitlines()
 

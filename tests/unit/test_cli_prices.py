@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tvm.ir import IRModule
+from unity_collage.cli.main.costs import add_options, prices
 
 import unity_collage as uc
-from unity_collage.cli_prices import add_options, prices
 from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.remote import RemoteCost
 from unity_collage.errors import CollageError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CollageError
-from ..processes import Child, Reply
+from ..processes.child import Child, Reply
 from .peers import Inputs
 
 TIMEOUT_SECONDS = 600.0
@@ -38,7 +38,7 @@ class Contestant:
             "folder": self._folder.name,
         }
         self._child = Child(
-            ("-m", "unity_collage.child", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS
+            ("-m", "unity_collage.processes.launcher", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS
         )
         self._ask({"ask": "outputs"})
 

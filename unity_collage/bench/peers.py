@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelError
-from ..processes import last_line
+from ..processes.child import last_line
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -56,7 +56,7 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
     from tvm import relax
 
     from .. import runtime
-    from ..frontend import import_model
+    from ..frontend.models import import_model
     from ..target import host_target
 
     runtime.set_num_threads(threads)

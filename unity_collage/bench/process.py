@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..processes import Reply, serve
+from ..processes.child import Reply, serve
 from .peers import RUNNERS, Peer
 
 MOST_RUNS = 1000

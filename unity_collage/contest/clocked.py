@@ -12,7 +12,7 @@ from tvm.target import Target
 
 from ..build import link, lower
 from ..errors import CollageError
-from ..processes import last_line
+from ..processes.child import last_line
 from .contest import Contest
 from .ticks import InsertTicks, ticked_kernels
 

@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax
 
 from .. import library_file
-from ..processes import Child, Reply
+from ..processes.child import Child, Reply
 
 TIMEOUT_SECONDS = 300.0
 """For one answer of the worker; a program that needs longer is out."""
@@ -30,7 +30,7 @@ class Contest:
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}
         self._child = Child(
-            ("-m", "unity_collage.child", "unity_collage.contest.worker"), hello, timeout_seconds
+            ("-m", "unity_collage.processes.launcher", "unity_collage.contest.worker"), hello, timeout_seconds
         )
         self._paths: dict[str, Path] = {}
         self._numbers = count()

@@ -11,7 +11,7 @@ import numpy as np
 import tvm_ffi
 
 from .. import runtime
-from ..processes import serve
+from ..processes.child import serve
 from ..program import Program, load
 from .ticks import seconds_between
 

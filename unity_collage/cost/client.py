@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..annotations import Cost
-from ..processes import STARTING_SECONDS, Gone, Process
+from ..processes.child import STARTING_SECONDS, Gone, Process
 from .method import Method
 from .refusal import Refusal, ended
 from .storage.rows import Kind
@@ -39,7 +39,7 @@ class WorkerClient:
         method: Method,
         timeout_seconds: float,
         memory_bytes: int | None = None,
-        command: tuple[str, ...] = ("-m", "unity_collage.child", "unity_collage.cost.worker"),
+        command: tuple[str, ...] = ("-m", "unity_collage.processes.launcher", "unity_collage.cost.worker"),
     ):
         self._command = command
         self._hello: dict[str, Any] = {

@@ -43,7 +43,7 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
     if kept is None and locked:
         return said
     if kept is None:
-        command = [sys.executable, "-m", "unity_collage.child", "unity_collage.cost.last_level"]
+        command = [sys.executable, "-m", "unity_collage.processes.launcher", "unity_collage.cost.last_level"]
         done = subprocess.run(
             command, env=worker_environment(), cwd="/", capture_output=True, text=True, check=True
         )

@@ -129,7 +129,7 @@ def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
     command = [
         sys.executable,
         "-m",
-        "unity_collage.child",
+        "unity_collage.processes.launcher",
         "unity_collage.cost.machine",
         threads,
         json.dumps(evict_bytes),

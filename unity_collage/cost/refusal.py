@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 
 from ..errors import first_line
-from ..processes import Ending
+from ..processes.child import Ending
 from .storage.rows import Kind
 
 _NEARLY = 0.8

@@ -10,7 +10,7 @@ from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..contest import Contest, by_candidate
-from ..processes import last_line
+from ..processes.child import last_line
 from .maker import Maker
 
 TURNS = 5

@@ -10,7 +10,7 @@ from typing import Any
 from ..annotations import PLAN
 from ..contest import Contest
 from ..errors import CollageError
-from ..processes import last_line
+from ..processes.child import last_line
 from .entrants import OURS, Plan
 from .maker import Made, Maker
 from .settings import Refined, Refinement, Tell

@@ -1,6 +1,6 @@
 """The process that makes kernels for other machines: whatever a compiler does to it is a reason and not the end.
 
-Started as ``python -m unity_collage.cost.remote.builder FD``; :mod:`unity_collage.processes` says how it talks.
+Started as ``python -m unity_collage.cost.remote.builder FD``; :mod:`unity_collage.processes.child` says how it talks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tvm
 from tvm.target import Target
 
 from ...backends.registry import get
-from ...processes import Reply, serve
+from ...processes.child import Reply, serve
 from .. import kernel_library
 from ..inputs import random_inputs
 from ..kernels import make_kernel

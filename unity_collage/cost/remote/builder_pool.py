@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from queue import LifoQueue
 from typing import Any
 
-from ...processes import Child, Reply
+from ...processes.child import Child, Reply
 from ..surroundings import usable_cores
 
-_BUILDER = ("-m", "unity_collage.child", "unity_collage.cost.remote.builder")
+_BUILDER = ("-m", "unity_collage.processes.launcher", "unity_collage.cost.remote.builder")
 
 
 class BuilderPool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import CollageError
-from ...processes import last_line
+from ...processes.child import last_line
 from .messages import FUNCTION
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """The process that tunes: MetaSchedule with its cost model, away from the kernels that are timed.
 
-Started as ``python -m unity_collage.cost.tuning.process FD``; :mod:`unity_collage.processes` says how it talks. What
+Started as ``python -m unity_collage.cost.tuning.process FD``; :mod:`unity_collage.processes.child` says how it talks. What
 TVM and its helpers print goes to ``tuner.log`` in the folder of the records.
 """
 
@@ -17,7 +17,7 @@ from tvm import tirx
 from tvm.target import Target
 
 from ...annotations import plain
-from ...processes import Reply, serve
+from ...processes.child import Reply, serve
 from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics
 
 _POPULATION, _PER_TRIAL = 512, 32

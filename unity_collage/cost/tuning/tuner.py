@@ -12,7 +12,7 @@ from tvm.target import Target
 
 from ... import runtime
 from ...errors import CollageError
-from ...processes import Child
+from ...processes.child import Child
 from ...schedule.tuned import kernel_name
 from .meta_schedule import why_unavailable
 from .records import Tuned, TuningRecords
@@ -20,7 +20,7 @@ from .records import Tuned, TuningRecords
 _START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
 """How long to wait for the process: a machine may be busy, and a trial may be a kernel that hangs."""
 
-_COMMAND = ("-m", "unity_collage.child", "unity_collage.cost.tuning.process")
+_COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.cost.tuning.process")
 
 
 class Tuner:

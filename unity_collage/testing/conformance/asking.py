@@ -10,9 +10,9 @@ from typing import Any
 from ...cost.refusal import Refusal, ended
 from ...cost.storage.rows import Kind
 from ...cost.surroundings import half_of_memory
-from ...processes import STARTING_SECONDS, Gone, Process
+from ...processes.child import STARTING_SECONDS, Gone, Process
 
-_COMMAND = ("-m", "unity_collage.child", "unity_collage.testing.conformance.worker")
+_COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.testing.conformance.worker")
 
 Answer = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from .compiler import cost_model, open_database
-from .cost.remote import RemoteCost
-from .cost.remote.messages import address
-from .cost.workload import CostModel, Progress
+from ..compiler import cost_model, open_database
+from ..cost.remote import RemoteCost
+from ..cost.remote.messages import address
+from ..cost.workload import CostModel, Progress
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -11,19 +11,19 @@ from typing import Any
 import tvm
 from rich.console import Console
 
-from . import cli_model
-from .cli_prices import prices
-from .compiler import Elsewhere
-from .cost.workload import Progress
-from .explain import explain_with
-from .frontend import read_onnx
-from .onnx_names import meanings
-from .passes import SearchPartition
-from .passes.annotate_candidates import WINOGRAD
-from .passes.pipeline import annotating, pricing
-from .report.answer import answer
-from .report.explanation import Explanation
-from .report.kinds import explanation_summary
+from ..compiler import Elsewhere
+from ..cost.workload import Progress
+from ..explain import explain_with
+from ..frontend.models import read_onnx
+from ..frontend.onnx_names import meanings
+from ..passes import SearchPartition
+from ..passes.annotate_candidates import WINOGRAD
+from ..passes.pipeline import annotating, pricing
+from ..report.answer import answer
+from ..report.explanation import Explanation
+from ..report.kinds import explanation_summary
+from . import options as cli_model
+from .costs import prices
 
 
 def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Progress]]) -> None:

@@ -19,20 +19,25 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from . import __version__, bench, cli_check, cli_db, cli_explain, cli_model, cli_prices, runtime
-from .accuracy import deviations
-from .backends.registry import known
-from .bench import OURS
-from .compiler import compile as compile_model
-from .cost.workload import Progress as Report
-from .errors import CollageError
-from .explain import why_no_report, write_report
-from .frontend import read_onnx
-from .library_file import why_no_library
-from .passes.pipeline import FLOAT32
-from .program import Program
-from .refine import Refinement
-from .report import backend_table, bench_table, plan_summary, price_remark, refinement_table
+from .. import __version__, bench, runtime
+from ..accuracy import deviations
+from ..backends.registry import known
+from ..bench import OURS
+from ..compiler import compile as compile_model
+from ..cost.workload import Progress as Report
+from ..errors import CollageError
+from ..explain import why_no_report, write_report
+from ..frontend.models import read_onnx
+from ..library_file import why_no_library
+from ..passes.pipeline import FLOAT32
+from ..program import Program
+from ..refine import Refinement
+from ..report import backend_table, bench_table, plan_summary, price_remark, refinement_table
+from . import check as cli_check
+from . import costs as cli_prices
+from . import db as cli_db
+from . import explain as cli_explain
+from . import options as cli_model
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""

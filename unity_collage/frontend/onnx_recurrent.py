@@ -18,10 +18,10 @@ from onnx import helper
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from . import operators
-from .errors import ModelError, first_line
+from .. import operators
+from ..errors import ModelError, first_line
+from ..operators.recurrent import ACTIVATIONS
 from .onnx_nodes import Nodes
-from .operators.recurrent import ACTIVATIONS
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
 """Operators of ONNX, and ours."""

@@ -14,8 +14,8 @@ import onnx
 from tvm import relax
 from tvm.ir import IRModule
 
-from .errors import ModelError
-from .rewrites.bindings import substituted
+from ..errors import ModelError
+from ..rewrites.bindings import substituted
 
 _TAKEN = frozenset({"R", "T", "I", "cls"})
 """What TVMScript itself uses."""

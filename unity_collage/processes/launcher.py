@@ -1,4 +1,4 @@
-"""How our own processes start: ``python -m unity_collage.child MODULE ARGUMENT...`` runs MODULE without PyTorch.
+"""How our own processes start: ``python -m unity_collage.processes.launcher MODULE ARGUMENT...`` runs MODULE without PyTorch.
 
 TVM imports PyTorch wherever it is installed, for tensors that nobody passes here: most of the time that a worker took
 to start, and the libraries of another thread pool. Who needs it can still import it.
@@ -17,7 +17,7 @@ del sys.modules["torch"]
 
 def command() -> int:
     """``unity-collage``, which reads files of ONNX and no models of PyTorch."""
-    main = import_module("unity_collage.cli").main
+    main = import_module("unity_collage.cli.main").main
     return main()
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from .cost.workload import Progress
-from .errors import CollageError
-from .testing.conformance import CASES, CHECKS, Case, examine
+from ..cost.workload import Progress
+from ..errors import CollageError
+from ..testing.conformance import CASES, CHECKS, Case, examine
 
 
 def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Progress]]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from . import cli_prices
-from .passes.pipeline import FLOAT32, PRECISIONS
+from ..passes.pipeline import FLOAT32, PRECISIONS
+from . import costs as cli_prices
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -1,0 +1,1 @@
+"""The command line: a file a command, the options they share in ``options``."""

@@ -1,0 +1,1 @@
+"""Models in: ONNX files become Relax modules."""
