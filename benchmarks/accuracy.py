@@ -23,7 +23,7 @@ import tvm
 
 from unity_collage.annotations import Cost
 from unity_collage.compiler import compile_with
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.passes import collage
 from unity_collage.testing import models
 

@@ -24,8 +24,8 @@ import unity_collage as uc
 from unity_collage import bench
 from unity_collage.bench import OURS, Contestant
 from unity_collage.compiler import compile_with
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.measured import MeasuredCost
+from unity_collage.database.costs import CostDatabase
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.testing import models
 
 SECONDS = 0.2

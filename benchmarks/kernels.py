@@ -28,11 +28,12 @@ from tvm.relax import op
 
 import unity_collage as uc
 from unity_collage.annotations import CANDIDATES
-from unity_collage.cost import last_level, machine
-from unity_collage.cost.caches import Caches
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.measured import MeasuredCost
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
+from unity_collage.database.costs import CostDatabase
+from unity_collage.machine import last_level
+from unity_collage.machine import peaks as machine
+from unity_collage.machine.caches import Caches
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import estimate_costs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
 from unity_collage.report.text import duration

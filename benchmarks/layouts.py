@@ -26,8 +26,8 @@ from tvm.relax import op
 from unity_collage.frontend.models.models import import_model
 
 import unity_collage as uc
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.inputs import random_inputs
+from unity_collage.database.costs import CostDatabase
+from unity_collage.measure.inputs import random_inputs
 
 EDGE, LAYERS = 256, 4
 SECONDS = 0.1

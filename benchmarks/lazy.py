@@ -18,9 +18,9 @@ from tvm.ir import IRModule
 from unity_collage.frontend.models.models import import_model
 
 from unity_collage.annotations import CANDIDATES, COSTS, Cost, Costs
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.measured import MeasuredCost
+from unity_collage.database.costs import CostDatabase
 from unity_collage.graph import DataflowGraph
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
 from unity_collage.passes.pipeline import annotating

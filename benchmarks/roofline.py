@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from unity_collage.cost.caches import Caches
-from unity_collage.cost.machine import Machine
+from unity_collage.machine.caches import Caches
+from unity_collage.machine.peaks import Machine
 
 
 def flops_of(model: onnx.ModelProto) -> float:

@@ -27,7 +27,7 @@ from rich.table import Table
 import unity_collage as uc
 from unity_collage import reference, runtime
 from unity_collage.backends.registry import get
-from unity_collage.cost.kernels import activation_tensors, make_kernel, output_tensors
+from unity_collage.measure.kernels import activation_tensors, make_kernel, output_tensors
 from unity_collage.report.text import duration
 
 BACKENDS = ("tvm", "onednn", "openblas", "kernels")

@@ -41,7 +41,8 @@ from rich.table import Table
 import unity_collage as uc
 from unity_collage import bench
 from unity_collage.bench import OURS, Contestant, Missing
-from unity_collage.cost import last_level, machine
+from unity_collage.machine import last_level
+from unity_collage.machine import peaks as machine
 from unity_collage.refine import Refinement
 from unity_collage.report.text import duration
 from unity_collage.testing import models

@@ -17,7 +17,7 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import passes
-from unity_collage.cost import tuning
+from unity_collage.measure import tuning
 
 TRIALS = 4
 """For each kernel; hundreds are usual."""

@@ -2,7 +2,7 @@
 
 On a real farm the tracker runs anywhere, and each machine that measures runs
 
-    python -m unity_collage.cost.remote.server --tracker TRACKER:9190 --key board
+    python -m unity_collage.measure.remote.server --tracker TRACKER:9190 --key board
 
 Needs the extra ``rpc``.
 """
@@ -21,7 +21,7 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage import passes
 from unity_collage.annotations import COSTS
-from unity_collage.cost.remote import RemoteCost, why_unavailable
+from unity_collage.measure.remote import RemoteCost, why_unavailable
 
 
 @I.ir_module
@@ -44,7 +44,7 @@ def main() -> None:
 
     tracker = Tracker("127.0.0.1", 9190, 9290, silent=True)
     address = f"127.0.0.1:{tracker.port}"
-    command = ["-m", "unity_collage.cost.remote.server", "--tracker", address, "--key", "board"]
+    command = ["-m", "unity_collage.measure.remote.server", "--tracker", address, "--key", "board"]
     server = subprocess.Popen([sys.executable, *command, "--host", "127.0.0.1"], stderr=subprocess.DEVNULL)
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from . import backends, passes
     from .backends.base import Backend
     from .compiler import compile
-    from .cost.database import CostDatabase
+    from .database.costs import CostDatabase
     from .errors import CollageError
     from .program import Program, load
     from .refine import Refinement

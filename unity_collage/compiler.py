@@ -19,13 +19,13 @@ from . import runtime
 from .annotations import PLAN
 from .backends.registry import select
 from .build import build
-from .cost.database import CostDatabase
-from .cost.inputs import random_inputs
-from .cost.measured import MeasuredCost
-from .cost.workload import CostModel, Progress
+from .cost.model import CostModel, Progress
+from .database.costs import CostDatabase
 from .errors import CollageError, ModelError
 from .explain import explanations
 from .frontend.models import Model, import_model
+from .measure.inputs import random_inputs
+from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .passes.pipeline import FLOAT32, annotating, collage, pricing
 from .passes.plan import EMPTY_PLAN
@@ -84,7 +84,7 @@ def compile(
       the fastest is the result, and the plan of ``main`` has the report as ``refinement``.
     * ``precision``: ``"bf16"`` lets convolutions and products read bfloat16, and stores in it what lies between them;
       inputs, outputs and all other arithmetic stay float32.
-    * ``estimator``: where prices come from, such as :class:`unity_collage.cost.remote.RemoteCost`; it has its own
+    * ``estimator``: where prices come from, such as :class:`unity_collage.measure.remote.RemoteCost`; it has its own
       database, progress and budget, and those given here are not used.
     """
     backends = (backends,) if isinstance(backends, str) else backends

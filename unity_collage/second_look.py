@@ -14,7 +14,7 @@ from . import runtime
 from .annotations import PLAN
 from .build import build
 from .contest import Contest, harmless_inputs, program_digest, why_not_runnable
-from .cost.workload import CostModel, Remembering
+from .cost.model import CostModel, Remembering
 from .errors import CollageError
 
 _LATE = 1.3

@@ -13,7 +13,7 @@ from unity_collage.frontend.models.models import Model
 
 from unity_collage.annotations import Cost
 from unity_collage.compiler import compile_with
-from unity_collage.cost.workload import CostModel, Workload
+from unity_collage.cost.model import CostModel, Workload
 from unity_collage.passes import collage
 from unity_collage.program import Program
 from unity_collage.testing.fixed_cost import FixedCost

@@ -17,10 +17,10 @@ from unity_collage.annotations import COSTS, PLAN, Cost
 from unity_collage.backends import registry
 from unity_collage.backends.base import Backend
 from unity_collage.cost import fingerprint
-from unity_collage.cost.database import CostDatabase, Kind
-from unity_collage.cost.inputs import edge_inputs, random_inputs
-from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
+from unity_collage.database.costs import CostDatabase, Kind
+from unity_collage.measure.inputs import edge_inputs, random_inputs
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.passes.estimate_costs import workloads
 from unity_collage.testing import fake_backend, graphs

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
 from unity_collage.cli.main import main as cli
-from unity_collage.cost.database import CostDatabase, Kind, Quarantined
-from unity_collage.cost.storage import schema
+from unity_collage.database import schema
+from unity_collage.database.costs import CostDatabase, Kind, Quarantined
 from unity_collage.errors import MissingPrice
 
 Run = Callable[..., tuple[int, list[str], list[str]]]

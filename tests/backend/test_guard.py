@@ -10,9 +10,9 @@ from tvm.ir import IRModule
 
 import unity_collage as uc
 from unity_collage.annotations import COSTS, Cost
-from unity_collage.cost.database import CostDatabase, Kind
-from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
+from unity_collage.database.costs import CostDatabase, Kind
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.testing import fake_backend, graphs
 from unity_collage.testing.fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS

@@ -19,8 +19,8 @@ from tvm.ir import IRModule
 from unity_collage import reference, runtime
 from unity_collage.annotations import CANDIDATES
 from unity_collage.backends.kernels import lower
-from unity_collage.cost.guard import output_types
-from unity_collage.cost.inputs import random_inputs
+from unity_collage.measure.guard import output_types
+from unity_collage.measure.inputs import random_inputs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
 from unity_collage.target import host_target
 

@@ -13,12 +13,12 @@ from tvm.target import Target
 
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, Costs
-from unity_collage.cost import machine as machines
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.last_level import caches
-from unity_collage.cost.measured import MeasuredCost
+from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import MissingPrice
 from unity_collage.graph import DataflowGraph
+from unity_collage.machine import peaks as machines
+from unity_collage.machine.last_level import caches
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
 from unity_collage.passes.lazy_costs import lazy_costs

@@ -13,12 +13,12 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage import runtime
 from unity_collage.annotations import COSTS
-from unity_collage.cost import surroundings
-from unity_collage.cost.client import WorkerClient
-from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
-from unity_collage.cost.refusal import Refusal
-from unity_collage.cost.storage.rows import Kind
+from unity_collage.database.rows import Kind
+from unity_collage.machine import environment as surroundings
+from unity_collage.measure.client import WorkerClient
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
 

@@ -10,8 +10,8 @@ from lowered_function import bound, constant, function, module_of, nn, op
 from tvm import relax
 
 from unity_collage import reference, runtime
-from unity_collage.cost.guard import output_types
-from unity_collage.cost.inputs import random_inputs
+from unity_collage.measure.guard import output_types
+from unity_collage.measure.inputs import random_inputs
 
 pytestmark = pytest.mark.skipif(
     (

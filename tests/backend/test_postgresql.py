@@ -17,9 +17,9 @@ from sqlalchemy import make_url
 
 from unity_collage.annotations import Cost
 from unity_collage.cli.main import main as cli
-from unity_collage.cost.database import CostDatabase, Kind, Quarantined
-from unity_collage.cost.storage.exchange import contents, from_lines, merge, to_lines
-from unity_collage.cost.storage.prune import Prune, doomed, remove
+from unity_collage.database.costs import CostDatabase, Kind, Quarantined
+from unity_collage.database.exchange import contents, from_lines, merge, to_lines
+from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.errors import DatabaseError
 
 HERE = "backend: onednn\nthreads: 2"
@@ -132,7 +132,7 @@ def write_until_killed(url: str) -> None:
 def test_eight_processes_make_the_tables_and_write_at_once_and_one_is_killed(url: str) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["unity_collage.cost.database", "psycopg", "sqlalchemy.dialects.postgresql"]
+        ["unity_collage.database.costs", "psycopg", "sqlalchemy.dialects.postgresql"]
     )
     start = context.Barrier(WRITERS)
     victim = context.Process(target=write_until_killed, args=(url,))

@@ -23,9 +23,9 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage.annotations import COSTS, Cost
 from unity_collage.cost.method import Method
-from unity_collage.cost.remote import RemoteCost, client, messages, servers
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
+from unity_collage.measure.remote import RemoteCost, client, messages, servers
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.05, max_warmup_seconds=0.0)
@@ -50,7 +50,15 @@ def tracker() -> Iterator[str]:
 
 @pytest.fixture
 def two_servers(tracker: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    command = [sys.executable, "-m", "unity_collage.cost.remote.server", "--tracker", tracker, "--key", KEY]
+    command = [
+        sys.executable,
+        "-m",
+        "unity_collage.measure.remote.server",
+        "--tracker",
+        tracker,
+        "--key",
+        KEY,
+    ]
     running = [
         subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], start_new_session=True)
         for port in (19300, 19500)
@@ -235,7 +243,7 @@ def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_the_package_imports_no_extra() -> None:
     code = (
-        "import sys, unity_collage, unity_collage.cost.remote, unity_collage.cost.tuning.tuner; "
+        "import sys, unity_collage, unity_collage.measure.remote, unity_collage.measure.tuning.tuner; "
         "print([name for name in ('xgboost', 'tornado', 'psutil', 'cloudpickle') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,9 +18,9 @@ import unity_collage as uc
 from unity_collage import second_look
 from unity_collage.annotations import Cost
 from unity_collage.backends.onednn import lowering
-from unity_collage.cost.measured import MeasuredCost
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
+from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import correct_costs
 
 

@@ -17,16 +17,16 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.annotations import COSTS, Cost, plain
-from unity_collage.cost.inputs import random_inputs
-from unity_collage.cost.kernels import build_kernel, unscheduled_kernel
-from unity_collage.cost.measured import MeasuredCost
 from unity_collage.cost.method import Method
-from unity_collage.cost.tuning import meta_schedule
-from unity_collage.cost.tuning.pricing import TunedPrice, tuning_folder, with_schedule
-from unity_collage.cost.tuning.records import Tuned, TuningRecords
-from unity_collage.cost.tuning.tuner import Tuner
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.measure.inputs import random_inputs
+from unity_collage.measure.kernels import build_kernel, unscheduled_kernel
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.measure.tuning import meta_schedule
+from unity_collage.measure.tuning.pricing import TunedPrice, tuning_folder, with_schedule
+from unity_collage.measure.tuning.records import Tuned, TuningRecords
+from unity_collage.measure.tuning.tuner import Tuner
 from unity_collage.passes import (
     AnnotateCandidates,
     EstimateCosts,
@@ -130,7 +130,7 @@ def test_the_program_contains_exactly_the_schedule_that_was_priced() -> None:
 
 
 def _caller_of(question: Workload) -> IRModule:
-    from unity_collage.cost import kernels as making
+    from unity_collage.measure import kernels as making
 
     return making._caller(question.func, {})
 

@@ -13,7 +13,7 @@ from test_channels_last_numbers import inception, module, run, separable
 from tvm.ir import IRModule
 
 from unity_collage.annotations import CANDIDATES, PLAN, VIEW, Cost
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.passes import collage
 from unity_collage.passes.pipeline import annotating
 

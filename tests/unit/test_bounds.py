@@ -12,10 +12,10 @@ from tvm.script import relax as R
 
 from unity_collage.cost.arithmetic import flops
 from unity_collage.cost.bounds import least_seconds
-from unity_collage.cost.machine import MARGIN, SHARED_MARGIN, Machine
 from unity_collage.cost.windows import Axis
 from unity_collage.cost.work import Work, work_of
 from unity_collage.graph.extract import LIFTED
+from unity_collage.machine.peaks import MARGIN, SHARED_MARGIN, Machine
 
 Body = Callable[..., relax.Expr]
 

@@ -11,7 +11,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Cost, threads_of
-from unity_collage.cost.workload import CostModel, Workload
+from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import MissingPrice
 from unity_collage.passes import AnnotateCandidates, ChooseThreads, EstimateCosts, SearchPartition
 from unity_collage.testing import graphs

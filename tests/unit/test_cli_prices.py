@@ -10,9 +10,9 @@ from tvm.ir import IRModule
 from unity_collage.cli.main.costs import add_options, prices
 
 import unity_collage as uc
-from unity_collage.cost.measured import MeasuredCost
-from unity_collage.cost.remote import RemoteCost
 from unity_collage.errors import CollageError
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.measure.remote import RemoteCost
 from unity_collage.target import host_target
 from unity_collage.testing import graphs
 

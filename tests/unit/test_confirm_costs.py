@@ -10,7 +10,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import COSTS, PLAN, Cost
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.passes import AnnotateCandidates, ConfirmCosts, EstimateCosts, SearchPartition
 from unity_collage.passes.confirm_costs import contenders, levelled
 from unity_collage.search import Option, Problem

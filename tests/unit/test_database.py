@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from unity_collage.annotations import Cost
-from unity_collage.cost.database import CostDatabase, Kind, Quarantined, default_path
-from unity_collage.cost.storage import schema
+from unity_collage.database import schema
+from unity_collage.database.costs import CostDatabase, Kind, Quarantined, default_path
 from unity_collage.errors import DatabaseError
 
 PRICE = Cost(2e-6, 1.5e-6, 2.5e-6, 15)

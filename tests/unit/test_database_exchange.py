@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from unity_collage.annotations import Cost
-from unity_collage.cost.database import CostDatabase, Kind, Price
 from unity_collage.cost.fingerprint import differences, parts, stale
-from unity_collage.cost.storage import schema
-from unity_collage.cost.storage.compare import compare
-from unity_collage.cost.storage.exchange import Contents, contents, from_lines, merge, to_lines
-from unity_collage.cost.storage.prune import Prune, doomed, remove
-from unity_collage.cost.storage.rows import digest
-from unity_collage.cost.storage.upsert import put_row
+from unity_collage.database import schema
+from unity_collage.database.compare import compare
+from unity_collage.database.costs import CostDatabase, Kind, Price
+from unity_collage.database.exchange import Contents, contents, from_lines, merge, to_lines
+from unity_collage.database.prune import Prune, doomed, remove
+from unity_collage.database.rows import digest
+from unity_collage.database.upsert import put_row
 from unity_collage.errors import DatabaseError
 
 HERE = "backend: onednn\nversion: 3.2\nthreads: 2"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from unity_collage.annotations import Cost
-from unity_collage.cost.database import CostDatabase
+from unity_collage.database.costs import CostDatabase
 
 FINGERPRINT = "threads: 2"
 WRITERS, EACH = 8, 15
@@ -28,7 +28,7 @@ PATIENCE = 600.0
 def processes() -> Iterator[ForkServerContext]:
     """Processes that have loaded the package already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["unity_collage.cost.database", "sqlalchemy.dialects.sqlite"])
+    context.set_forkserver_preload(["unity_collage.database.costs", "sqlalchemy.dialects.sqlite"])
     yield context
 
 

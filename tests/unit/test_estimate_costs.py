@@ -13,10 +13,10 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, Cost
-from unity_collage.cost import workload
-from unity_collage.cost.caches import Caches
-from unity_collage.cost.database import CostDatabase
+from unity_collage.cost import model as workload
+from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import MissingAnnotation
+from unity_collage.machine.caches import Caches
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.passes.estimate_costs import working_set, workloads
 from unity_collage.testing import graphs

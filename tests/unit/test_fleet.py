@@ -6,8 +6,8 @@ from threading import Barrier, Lock
 
 import pytest
 
-from unity_collage.cost.remote.fleet import Fleet
-from unity_collage.cost.remote.servers import Lost, NoServer
+from unity_collage.measure.remote.fleet import Fleet
+from unity_collage.measure.remote.servers import Lost, NoServer
 
 PATIENCE = 300.0
 

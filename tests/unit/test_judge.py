@@ -11,12 +11,12 @@ from relax_calls import function
 from tvm import relax
 from tvm.script import relax as R
 
-from unity_collage.cost.compare import elected, why_wrong
-from unity_collage.cost.inputs import edge_inputs, random_inputs
-from unity_collage.cost.judge import TRUSTED, Trial, outvoted
-from unity_collage.cost.storage.rows import Kind
-from unity_collage.cost.tolerance import tolerances
+from unity_collage.database.rows import Kind
 from unity_collage.graph.extract import LIFTED
+from unity_collage.measure.compare import elected, why_wrong
+from unity_collage.measure.inputs import edge_inputs, random_inputs
+from unity_collage.measure.judge import TRUSTED, Trial, outvoted
+from unity_collage.measure.tolerance import tolerances
 
 RIGHT = [np.array([1.0, 2.0], "float32")]
 
@@ -119,7 +119,7 @@ def test_without_a_reference_kernels_vote_with_tvms_unscheduled_one(monkeypatch:
     func = function(lambda x: R.exp(x), (1,))
     trial = Trial([np.zeros(1, "float32")], None)
     results = {name: [outputs] for name, outputs in votes(good=1.0, bad=3.0).items()}
-    monkeypatch.setattr("unity_collage.cost.judge.unscheduled_outputs", lambda *_: [np.ones(1, "float32")])
+    monkeypatch.setattr("unity_collage.measure.judge.unscheduled_outputs", lambda *_: [np.ones(1, "float32")])
     refused = outvoted(func, [trial], results)
     assert set(refused) == {"bad"} and refused["bad"].kind == Kind.WRONG_NUMBERS
     assert TRUSTED not in refused
@@ -129,7 +129,7 @@ def test_a_kernel_that_nobody_can_confirm_is_refused_without_blame(monkeypatch: 
     def cannot(*_args: object) -> list[np.ndarray]:
         raise ValueError("TVM cannot build it")
 
-    monkeypatch.setattr("unity_collage.cost.judge.unscheduled_outputs", cannot)
+    monkeypatch.setattr("unity_collage.measure.judge.unscheduled_outputs", cannot)
     trial, only = Trial([np.zeros(1, "float32")], None), votes(only=1.0)["only"]
     (refusal,) = outvoted(function(lambda x: R.exp(x), (1,)), [trial], {"only": [only]}).values()
     assert refusal.kind is None and "nobody can say" in refusal.reason

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.cost import last_level
-from unity_collage.cost.caches import Caches, reported
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.last_level import knee
+from unity_collage.database.costs import CostDatabase
+from unity_collage.machine import last_level
+from unity_collage.machine.caches import Caches, reported
+from unity_collage.machine.last_level import knee
 
 MIB = 1 << 20
 

@@ -11,7 +11,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.passes.lazy_costs import lazy_costs

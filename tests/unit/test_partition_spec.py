@@ -14,7 +14,7 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate, Cost
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition

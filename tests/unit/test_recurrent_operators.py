@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from unity_collage import operators, reference
-from unity_collage.cost.inputs import random_inputs
+from unity_collage.measure.inputs import random_inputs
 
 STEPS, BATCH, HIDDEN = 4, 3, 5
 

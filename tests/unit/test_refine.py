@@ -15,8 +15,8 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, VIEW, Candidate, Cost, Costs
-from unity_collage.cost.database import CostDatabase
-from unity_collage.cost.workload import Workload
+from unity_collage.cost.model import Workload
+from unity_collage.database.costs import CostDatabase
 from unity_collage.passes import AnnotateCandidates
 from unity_collage.refine import Refinement
 from unity_collage.refine.breeding import Breeding, bred

@@ -15,7 +15,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Cost, Costs
-from unity_collage.cost.workload import Overheads, Workload
+from unity_collage.cost.model import Overheads, Workload
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition

@@ -8,7 +8,7 @@ import pytest
 
 from unity_collage import host_target
 from unity_collage.backends.registry import get
-from unity_collage.cost import launch
+from unity_collage.measure import launch
 
 _ALONE = 10e-6
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..cost.workload import Progress
+from ..cost.model import Progress
 from ..errors import CollageError
 from ..testing.conformance import CASES, CHECKS, Case, examine
 

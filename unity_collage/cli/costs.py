@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ..compiler import cost_model, open_database
-from ..cost.remote import RemoteCost
-from ..cost.remote.messages import address
-from ..cost.workload import CostModel, Progress
+from ..cost.model import CostModel, Progress
+from ..measure.remote import RemoteCost
+from ..measure.remote.messages import address
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ..cost.database import CostDatabase, Kind
 from ..cost.fingerprint import available, backend_version, stale
 from ..cost.method import Method
-from ..cost.storage import schema
-from ..cost.storage.compare import compare
-from ..cost.storage.exchange import contents, from_lines, merge, to_lines
-from ..cost.storage.prune import Prune, doomed, remove
-from ..cost.storage.rows import digest
-from ..cost.verify import checkable, verify
-from ..cost.workload import Progress
+from ..cost.model import Progress
+from ..database import schema
+from ..database.compare import compare
+from ..database.costs import CostDatabase, Kind
+from ..database.exchange import contents, from_lines, merge, to_lines
+from ..database.prune import Prune, doomed, remove
+from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, first_line
 from ..library_file import why_no_file
+from ..measure.verify import checkable, verify
 from ..report import database as report
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import tvm
 from rich.console import Console
 
 from ..compiler import Elsewhere
-from ..cost.workload import Progress
+from ..cost.model import Progress
 from ..explain import explain_with
 from ..frontend.models import read_onnx
 from ..frontend.onnx_names import meanings

@@ -24,7 +24,7 @@ from ..accuracy import deviations
 from ..backends.registry import known
 from ..bench import OURS
 from ..compiler import compile as compile_model
-from ..cost.workload import Progress as Report
+from ..cost.model import Progress as Report
 from ..errors import CollageError
 from ..explain import why_no_report, write_report
 from ..frontend.models import read_onnx

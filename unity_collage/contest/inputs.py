@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..cost.inputs import random_inputs
+from ..measure.inputs import random_inputs
 from ..rules.base import why_not_static
 
 

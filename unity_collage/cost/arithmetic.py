@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tvm import relax
 
-from .shapes import extents_of, shape_of
+from ..graph.shapes import extents_of, shape_of
 from .windows import convolution_axes
 
 CONVOLUTIONS = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))

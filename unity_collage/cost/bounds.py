@@ -21,9 +21,9 @@ bounds by as much (:mod:`unity_collage.search.lazy`).
 
 from __future__ import annotations
 
-from .machine import Machine
+from ..machine.peaks import Machine
+from .model import Workload
 from .work import Work, work_of
-from .workload import Workload
 
 
 def lower_bound(workload: Workload, machine: Machine) -> float:

@@ -17,9 +17,9 @@ from tvm.target import Target
 
 from .. import runtime
 from ..backends.registry import every, get
+from ..machine.caches import reported
 from ..runtime.libraries import own_libraries
 from ..target import host_target
-from .caches import reported
 from .method import Method
 
 _MAKERS = ("backends", "build.py", "cost", "passes", "reference", "runtime", "schedule")

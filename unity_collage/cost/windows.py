@@ -7,7 +7,7 @@ from functools import cache
 
 from tvm import relax
 
-from .shapes import shape_of
+from ..graph.shapes import shape_of
 
 WINOGRAD_TILE = 8
 """No kernel transforms tiles wider than this: F(6,3) loses three digits of float32 already."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tvm import ir, relax
 
 from ..graph.extract import LIFTED
+from ..graph.shapes import nbytes_of
 from .arithmetic import CONVOLUTIONS, flops
-from .shapes import nbytes_of
 from .windows import convolution_axes, pooling_axes
 
 _POINTWISE = """

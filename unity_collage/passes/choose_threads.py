@@ -18,10 +18,10 @@ from tvm.tirx import ForKind
 
 from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
 from ..backends.registry import get
-from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Workload
+from ..cost.model import CostModel, Workload
 from ..errors import MissingPrice
 from ..graph import DataflowGraph
+from ..measure.measured import MeasuredCost
 from ..schedule.machine import Machine
 from ..schedule.stage import nodes
 from ..search import NoCover
@@ -125,7 +125,7 @@ def _small(func: relax.Function, costs: Costs) -> list[str]:
 
 def _is_shared(workload: Workload) -> bool:
     """Whether the threads share the kernel as it is; of a library that is taken for granted."""
-    from ..cost.kernels import NoKernel, lowered_kernel  # which builds kernels by the passes
+    from ..measure.kernels import NoKernel, lowered_kernel  # which builds kernels by the passes
 
     if get(workload.backend).codegen is not None:
         return True

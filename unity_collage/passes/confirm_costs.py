@@ -17,9 +17,9 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, Cost
-from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Workload
+from ..cost.model import CostModel, Workload
 from ..graph import DataflowGraph, members
+from ..measure.measured import MeasuredCost
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 from .estimate_costs import workloads
 from .problem import problem_of

@@ -18,12 +18,12 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
-from ..cost.measured import MeasuredCost
-from ..cost.shapes import nbytes_of
-from ..cost.workload import CostModel, Overheads, Workload, evict_bytes, overheads_of
+from ..cost.model import CostModel, Overheads, Workload, evict_bytes, overheads_of
 from ..errors import CollageError
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
+from ..graph.shapes import nbytes_of
+from ..measure.measured import MeasuredCost
 from ..schedule.tuned import SCHEDULES
 from .outlined import kernel_digest, kernel_function
 from .tune_costs import Tunable, tuned_costs

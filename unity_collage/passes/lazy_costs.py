@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from tvm import relax
 
 from ..annotations import UNKNOWN, Cost, Costs
-from ..cost.workload import CostModel, Workload, overheads_of
+from ..cost.model import CostModel, Workload, overheads_of
 from ..search.exact import cheapest_cover
 from ..search.lazy import LazySearch, LazySolution, Price
 from ..search.problem import Problem, Solution

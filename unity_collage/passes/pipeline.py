@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import tvm
 
-from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel
+from ..cost.model import CostModel
 from ..errors import CollageError
+from ..measure.measured import MeasuredCost
 from ..specs import PartitionSpec
 from .annotate_candidates import AnnotateCandidates
 from .channels_last import ChannelsLast

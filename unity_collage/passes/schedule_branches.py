@@ -20,9 +20,9 @@ from ..annotations import PLAN
 from ..branches import Calls, staged
 from ..branches.trial import LEAST_GAIN, Tried, tried
 from ..contest import program_digest, why_not_runnable
-from ..cost.measured import MeasuredCost
-from ..cost.workload import CostModel, Remembering
+from ..cost.model import CostModel, Remembering
 from ..errors import CollageError
+from ..measure.measured import MeasuredCost
 from ..target import current_target
 
 _LOST_TO_SPLITTING = 1.2e-6

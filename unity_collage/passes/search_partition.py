@@ -17,7 +17,7 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Costs
 from ..backends.registry import known
-from ..cost.workload import CostModel
+from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..graph.outline import NameSupply

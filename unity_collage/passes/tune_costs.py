@@ -16,13 +16,13 @@ from tvm import relax
 
 from ..annotations import CANDIDATES, Cost, Costs
 from ..backends.registry import get
-from ..cost.workload import Workload
+from ..cost.model import Workload
 from ..graph import DataflowGraph
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 from .problem import problem_of
 
 if TYPE_CHECKING:
-    from ..cost.tuning.pricing import TunedPrice
+    from ..measure.tuning.pricing import TunedPrice
 
 
 class PricesTuned(Protocol):

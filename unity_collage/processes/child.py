@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, cast
 
-from ..cost.surroundings import environment, on_usable_cores
+from ..machine.environment import environment, on_usable_cores
 
 Message = dict[str, Any]
 

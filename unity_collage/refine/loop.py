@@ -19,7 +19,7 @@ from tvm.target import Target
 from .. import runtime
 from ..annotations import PLAN
 from ..contest import Contest
-from ..cost.database import CostDatabase
+from ..database.costs import CostDatabase
 from ..search.auto import solve
 from ..search.ties import settled
 from .breeding import Breeding, bred

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
-from ..cost.workload import CostModel
+from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..passes.lazy_costs import lazy_costs

@@ -13,10 +13,10 @@ from tvm.target import Target
 from tvm_ffi import structural_hash
 
 from ..annotations import CANDIDATES, VIEW
-from ..cost.database import CostDatabase
 from ..cost.fingerprint import backend_version, price_fingerprint
 from ..cost.method import Method
-from ..cost.storage.rows import digest
+from ..database.costs import CostDatabase
+from ..database.rows import digest
 from ..errors import MissingPrice
 from .entrants import Plan
 from .settings import Refinement

@@ -12,11 +12,11 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ..cost.database import Price, Quarantined
-from ..cost.storage.compare import Comparison, Difference
-from ..cost.storage.exchange import Merged
-from ..cost.storage.prune import Doomed
-from ..cost.verify import Verified
+from ..database.compare import Comparison, Difference
+from ..database.costs import Price, Quarantined
+from ..database.exchange import Merged
+from ..database.prune import Doomed
+from ..measure.verify import Verified
 from .text import duration
 
 ROWS = 20

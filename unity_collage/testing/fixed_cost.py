@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..annotations import Cost
-from ..cost.workload import Workload
+from ..cost.model import Workload
 
 
 @dataclass(frozen=True)

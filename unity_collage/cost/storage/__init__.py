@@ -1,1 +1,1 @@
-"""Tables, connections and exchange of the cost database; :mod:`unity_collage.cost.database` is the door."""
+"""Tables, connections and exchange of the cost database; :mod:`unity_collage.database.costs` is the door."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...cost.refusal import Refusal, ended
-from ...cost.storage.rows import Kind
-from ...cost.surroundings import half_of_memory
+from ...database.rows import Kind
+from ...machine.environment import half_of_memory
+from ...measure.refusal import Refusal, ended
 from ...processes.child import STARTING_SECONDS, Gone, Process
 
 _COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.testing.conformance.worker")

@@ -16,16 +16,16 @@ from tvm.target import Target
 from ... import library_file, reference
 from ...backends.base import Backend
 from ...build import build
-from ...cost.compare import why_wrong
-from ...cost.guard import outputs_of
-from ...cost.inputs import random_inputs
-from ...cost.judge import Trial, outputs_or_refusal, outvoted, trials
-from ...cost.kernels import build_kernel, output_tensors
-from ...cost.refusal import Refusal, Refused, refusal_of
-from ...cost.storage.rows import Kind
-from ...cost.tolerance import tolerances
+from ...database.rows import Kind
 from ...graph.extract import LIFTED
 from ...graph.outline import global_var
+from ...measure.compare import why_wrong
+from ...measure.guard import outputs_of
+from ...measure.inputs import random_inputs
+from ...measure.judge import Trial, outputs_or_refusal, outvoted, trials
+from ...measure.kernels import build_kernel, output_tensors
+from ...measure.refusal import Refusal, Refused, refusal_of
+from ...measure.tolerance import tolerances
 from ...passes.fuse_remaining import FuseRemaining
 from ...passes.offload_byoc import OffloadBYOC
 from ...passes.outlined import external_function

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...cost.storage.rows import Kind
+from ...database.rows import Kind
 from .asking import Answer, Failure, Subject
 from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, counted

@@ -1,7 +1,7 @@
 """The worker process of the conformance kit: a backend, its rule and its kernels can do no harm to the examiner.
 
 Started as ``python -m unity_collage.testing.conformance.worker FD``; requests and replies are JSON lines on a socket
-at file descriptor FD, as those of :mod:`unity_collage.cost.worker`. Each request is answered by any number of
+at file descriptor FD, as those of :mod:`unity_collage.measure.worker`. Each request is answered by any number of
 ``{"stage": ...}``, then ``{"reply": {...}}`` or ``{"reason": ..., "kind": ...}``.
 """
 
@@ -20,13 +20,13 @@ from tvm import relax
 
 from ... import runtime
 from ...backends.base import Backend
-from ...cost import surroundings
-from ...cost.guard import watch
-from ...cost.kernels import NoKernel
-from ...cost.refusal import Refusal, Refused, refusal_of
-from ...cost.storage.rows import Kind
+from ...database.rows import Kind
 from ...errors import CollageError
 from ...graph import SubGraph, extract
+from ...machine import environment as surroundings
+from ...measure.guard import watch
+from ...measure.kernels import NoKernel
+from ...measure.refusal import Refusal, Refused, refusal_of
 from ...passes.outlined import external_function
 from ...program import RUNTIMES
 from ...target import host_target

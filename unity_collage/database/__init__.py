@@ -1,0 +1,1 @@
+"""Where measured costs are kept: SQLite or PostgreSQL."""

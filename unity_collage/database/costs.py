@@ -1,0 +1,185 @@
+"""CostDatabase: what the measurer and the passes ask and tell.
+
+A row's key holds everything that can change the answer: the computation with its shapes and dtypes, the
+backend, and a fingerprint of machine, library versions, threads and measuring method, whose text is kept too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, select
+
+from ..annotations import Cost
+from . import schema
+from .connections import Connections
+from .location import default_path, is_url
+from .rows import Kind, Price, Quarantined, digest
+from .upsert import put_row
+
+__all__ = ["CostDatabase", "Kind", "Price", "Quarantined", "default_path"]
+
+_AT_ONCE = 500
+"""So many keys go into one question; SQLite's limit is 32,766."""
+
+
+class CostDatabase:
+    """Costs by workload key and fingerprint. Each price is committed as soon as it is known.
+
+    ``where`` is a path (SQLite; None: a file in the user's cache directory) or a ``postgresql://`` URL. A file
+    that does not exist is made unless ``create`` is false; with ``read_only`` nothing is ever written. Errors
+    are DatabaseError, one line each. Several processes and threads may use one database at once.
+    """
+
+    def __init__(self, where: str | Path | None = None, *, read_only: bool = False, create: bool = True):
+        where = default_path() if where is None else where
+        self.path = None if is_url(where) else Path(where)
+        """The file; None for a server."""
+        self.read_only = read_only
+        """Whether nothing is ever written: what would have to be measured and kept is missing for good."""
+        self._connections = Connections(where, read_only, create)
+
+    @property
+    def name(self) -> str:
+        """The file or server, as messages may show it: without a password."""
+        return self._connections.name
+
+    def get(self, keys: Iterable[str], fingerprint: str) -> dict[str, Cost]:
+        """The known costs among ``keys`` under the ``fingerprint`` (its text)."""
+        matching = {"fingerprint": digest(fingerprint)}
+        return {row["key"]: Price(**row).cost for row in self._found(schema.COSTS, "key", keys, matching)}
+
+    def put(
+        self,
+        key: str,
+        fingerprint: str,
+        label: str,
+        cost: Cost,
+        *,
+        backend: str = "",
+        workload: str = "",
+        lasting: bool = True,
+    ) -> None:
+        """Keep ``cost``, in place of an earlier one of the same key and ``fingerprint`` (its text).
+
+        ``workload`` is the text of the function that was priced, so that it can be measured again. A refusal
+        that is not ``lasting``, such as a timeout, never takes the place of a price.
+        """
+        price = Price(
+            key=key,
+            fingerprint=digest(fingerprint),
+            label=label,
+            backend=backend,
+            seconds=cost.seconds,
+            low=cost.low,
+            high=cost.high,
+            runs=cost.runs,
+            reason=cost.reason,
+            lasting=lasting or cost.seconds is not None,
+            workload=digest(workload) if workload else "",
+            created=time.time(),
+        )
+        with self.writing() as connection:
+            put_row(connection, schema.COSTS, asdict(price))
+            _keep_text(connection, schema.FINGERPRINTS, fingerprint)
+            _keep_text(connection, schema.WORKLOADS, workload)
+
+    def quarantined(self, keys: Iterable[str], version: str) -> dict[str, Quarantined]:
+        """Those of ``keys`` that have misbehaved with this ``version`` of their backend."""
+        rows = self._found(schema.QUARANTINE, "key", keys, {"version": version})
+        return {row["key"]: _quarantined(row) for row in rows}
+
+    def quarantine(self, entry: Quarantined) -> None:
+        """Keep how a kernel misbehaved, in place of an earlier entry of the same key and version."""
+        row = {**asdict(entry), "kind": Kind(entry.kind).value, "created": time.time()}
+        with self.writing() as connection:
+            put_row(connection, schema.QUARANTINE, row)
+
+    def fact(self, name: str, fingerprint: str) -> Any | None:
+        """What is known of the machine by this name, as plain data; None: nothing yet."""
+        found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
+        return json.loads(found[0]["value"]) if found else None
+
+    def keep_fact(self, name: str, fingerprint: str, value: Any) -> None:
+        """Keep something measured once per machine (launch, transitions, peaks): whatever JSON can say."""
+        row = {"name": name, "fingerprint": digest(fingerprint), "value": json.dumps(value, allow_nan=False)}
+        with self.writing() as connection:
+            put_row(connection, schema.FACTS, {**row, "created": time.time()})
+            _keep_text(connection, schema.FINGERPRINTS, fingerprint)
+
+    def prices(self) -> list[Price]:
+        """All prices and refusals, by key."""
+        return [Price(**row) for row in self.rows(schema.COSTS)]
+
+    def quarantine_entries(self) -> list[Quarantined]:
+        """All kernels that misbehaved, by key."""
+        return [_quarantined(row) for row in self.rows(schema.QUARANTINE)]
+
+    def fingerprints(self) -> dict[str, str]:
+        """The texts of all fingerprints, by digest."""
+        return {row["digest"]: row["text"] for row in self.rows(schema.FINGERPRINTS)}
+
+    def workloads(self, digests: Iterable[str]) -> dict[str, str]:
+        """The texts of these functions, by digest."""
+        return {row["digest"]: row["text"] for row in self._found(schema.WORKLOADS, "digest", digests, {})}
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        """All rows of ``table`` in the order of their primary key, which is that of Python, not of a locale."""
+        with self.reading() as connection:
+            found = [dict(row) for row in connection.execute(select(table)).mappings()]
+        return sorted(found, key=lambda row: [row[column.name] for column in table.primary_key])
+
+    def __len__(self) -> int:
+        """How many prices and refusals there are."""
+        with self.reading() as connection:
+            return int(connection.execute(select(func.count()).select_from(schema.COSTS)).scalar_one())
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection for questions of your own."""
+        return self._connections.reading()
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """One transaction: all of it is kept, or nothing when an error ends it."""
+        return self._connections.writing()
+
+    def close(self) -> None:
+        """Give all connections back; the next use makes new ones."""
+        self._connections.close()
+
+    def __enter__(self) -> CostDatabase:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _found(
+        self, table: Table, column: str, values: Iterable[str], matching: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
+        """Rows whose ``column`` is among ``values`` and whose other columns are as in ``matching``."""
+        conditions = [table.c[name] == value for name, value in matching.items()]
+        wanted = list(dict.fromkeys(values))
+        with self.reading() as connection:
+            for start in range(0, len(wanted), _AT_ONCE):
+                among = table.c[column].in_(wanted[start : start + _AT_ONCE])
+                query = select(table).where(among, *conditions)
+                yield from map(dict, connection.execute(query).mappings())
+
+
+def _keep_text(connection: Connection, table: Table, text: str) -> None:
+    """A text that many rows share, under its digest; nothing where there is none."""
+    if text:
+        put_row(connection, table, {"digest": digest(text), "text": text})
+
+
+def _quarantined(row: dict[str, Any]) -> Quarantined:
+    row["kind"] = Kind(row["kind"])
+    return Quarantined(**row)

@@ -1,0 +1,84 @@
+"""Rows that nobody will ask for any more, and taking them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, delete, or_, select, union
+
+from . import schema
+from .costs import CostDatabase
+from .location import lock_rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """The rows that a prune takes out."""
+
+    costs: tuple[Row, ...]
+    quarantine: tuple[Row, ...]
+    facts: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """What goes: whatever one of these says."""
+
+    before: float | None = None
+    """Everything that was made earlier, in seconds since the epoch."""
+    fingerprints: Set[str] = frozenset()
+    """Prices and facts under these digests."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Quarantine entries of these backends under any other version than this."""
+    kinds: Set[str] = frozenset()
+    """Quarantine entries of these kinds: the kernels get another chance."""
+
+
+def doomed(database: CostDatabase, prune: Prune) -> Doomed:
+    """What ``prune`` would take out of ``database`` now."""
+
+    def goes(row: Row) -> bool:
+        return _is_old(row, prune) or row["fingerprint"] in prune.fingerprints
+
+    def is_free(row: Row) -> bool:
+        current = prune.versions.get(row["backend"], row["version"])
+        return _is_old(row, prune) or row["kind"] in prune.kinds or current != row["version"]
+
+    return Doomed(
+        tuple(filter(goes, database.rows(schema.COSTS))),
+        tuple(filter(is_free, database.rows(schema.QUARANTINE))),
+        tuple(filter(goes, database.rows(schema.FACTS))),
+    )
+
+
+def remove(database: CostDatabase, rows: Doomed) -> None:
+    """Take ``rows`` out, unless they have been renewed meanwhile, and the texts that no other row names."""
+    with database.writing() as connection:
+        lock_rows(connection)
+        _delete(connection, schema.COSTS, rows.costs)
+        _delete(connection, schema.QUARANTINE, rows.quarantine)
+        _delete(connection, schema.FACTS, rows.facts)
+        named = union(select(schema.COSTS.c.fingerprint), select(schema.FACTS.c.fingerprint))
+        texts = schema.FINGERPRINTS
+        connection.execute(delete(texts).where(texts.c.digest.not_in(named)))
+        texts = schema.WORKLOADS
+        connection.execute(delete(texts).where(texts.c.digest.not_in(select(schema.COSTS.c.workload))))
+
+
+def _is_old(row: Row, prune: Prune) -> bool:
+    return prune.before is not None and row["created"] < prune.before
+
+
+def _delete(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    names = [*(column.name for column in table.primary_key), "created"]
+    for some in _chunks(rows):
+        same = (and_(*(table.c[name] == row[name] for name in names)) for row in some)
+        connection.execute(delete(table).where(or_(*same)))
+
+
+def _chunks(rows: Sequence[Row], size: int = 100) -> Iterable[Sequence[Row]]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))

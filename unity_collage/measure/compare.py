@@ -1,0 +1,70 @@
+"""Are these the right numbers? Against a reference, or by the vote of several kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..database.rows import Kind
+from .refusal import Refusal
+
+Outputs = Sequence[np.ndarray]
+
+_HUGE = 1 / 16
+"""Beyond this share of a type's largest number a result may as well be infinite: it overflows on another path."""
+
+
+def why_wrong(got: Outputs, expected: Outputs, tolerances: Sequence[float]) -> Refusal | None:
+    """How far ``got`` is off, or None if every error is within its tolerance of the output's range."""
+    for number, (value, right, tolerance) in enumerate(zip(got, expected, tolerances, strict=True)):
+        refusal = _why_wrong_output(f"output {number}", value, right, tolerance)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def elected(voters: Mapping[str, Outputs], tolerances: Sequence[float], trusted: str) -> str | None:
+    """Of several that computed the same, one of the most that agree; a tie goes to who agrees with ``trusted``.
+
+    None where there is only one voter: nobody has confirmed its numbers.
+    """
+    if len(voters) < 2:
+        return None
+
+    def votes(name: str) -> tuple[int, bool]:
+        agreeing = [o for o in voters if why_wrong(voters[o], voters[name], tolerances) is None]
+        return len(agreeing), trusted in agreeing
+
+    return max(voters, key=votes)
+
+
+def _why_wrong_output(name: str, value: np.ndarray, right: np.ndarray, tolerance: float) -> Refusal | None:
+    limit = _largest(right) * _HUGE
+    value, right = value.astype(np.float64), right.astype(np.float64)
+    usual = np.abs(right) < limit
+    if not np.all(np.isfinite(value) | ~usual):
+        return Refusal(f"{name} is infinite or no number where the reference is a number", Kind.NOT_FINITE)
+    if not np.array_equal(_unusual(value, limit)[~usual], _unusual(right, limit)[~usual]):
+        return Refusal(f"{name} is a number where the reference is infinite or none", Kind.WRONG_NUMBERS)
+    value, right = np.where(usual, value, 0.0), np.where(usual, right, 0.0)
+    scale = max(float(np.max(np.abs(right), initial=0.0)), 1e-30)
+    error = float(np.max(np.abs(value - right), initial=0.0)) / scale
+    if error > tolerance:
+        return Refusal(
+            f"{name} is off by {error:.1e} of its range (allowed {tolerance:.0e})", Kind.WRONG_NUMBERS
+        )
+    return None
+
+
+def _unusual(value: np.ndarray, limit: float) -> np.ndarray:
+    """2 for what is no number, 1 and -1 for what is infinite or nearly so, 0 for all others."""
+    return np.where(np.isnan(value), 2.0, np.sign(value) * (np.abs(value) >= limit / 16))
+
+
+def _largest(right: np.ndarray) -> float:
+    if right.dtype.kind in "iub":
+        return np.inf
+    import ml_dtypes  # knows bfloat16 and the like besides numpy's own
+
+    return float(ml_dtypes.finfo(right.dtype).max)

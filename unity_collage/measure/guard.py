@@ -1,0 +1,63 @@
+"""Runs a kernel where it can do no harm unseen: between guard pages, on inputs that it cannot write to."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from ..database.rows import Kind
+from ..runtime import guards
+from .refusal import Refusal, Refused
+
+WROTE_OUTSIDE = "it wrote outside of its tensors"
+READ_OUTSIDE = "it read outside of its tensors"
+WROTE_INPUT = "it wrote to one of its inputs"
+
+
+def watch(file: int, line: Callable[[str], str]) -> None:
+    """A touch of a guard page is said on ``file`` before it ends the process, as ``line`` of the reason."""
+    guards.watch_guards(
+        file,
+        wrote_outside=line(WROTE_OUTSIDE),
+        read_outside=line(READ_OUTSIDE),
+        wrote_input=line(WROTE_INPUT),
+    )
+
+
+def outputs_of(
+    kernel: Any,
+    inputs: Sequence[np.ndarray],
+    constants: Sequence[tvm.runtime.Tensor],
+    func: relax.Function,
+    at_end: bool,
+) -> list[np.ndarray]:
+    """What ``kernel`` makes of ``inputs``; raises Refused when it leaves its outputs.
+
+    All tensors end before a guard page (``at_end``) or begin behind one: a touch of the page ends the process, and
+    what the page cannot see shows in the red zone beside the outputs. So two runs with either end watch both.
+    """
+    taken = [_guarded(array, at_end) for array in [*inputs, *(c.numpy() for c in constants)]]
+    for tensor in taken:
+        guards.protect(tensor)
+    outputs = [guards.guarded_tensor(shape, dtype, at_end) for shape, dtype in output_types(func)]
+    kernel(*taken, *outputs)
+    if not all(guards.is_red_zone_intact(output) for output in outputs):
+        raise Refused(Refusal(WROTE_OUTSIDE, Kind.WROTE_OUTSIDE))
+    return [output.numpy() for output in outputs]
+
+
+def output_types(func: relax.Function) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each result of ``func``."""
+    types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
+    return [(tuple(int(extent) for extent in ty.shape.values), str(ty.dtype)) for ty in types]
+
+
+def _guarded(array: np.ndarray, at_end: bool) -> Any:
+    tensor = guards.guarded_tensor(array.shape, str(array.dtype), at_end)
+    ctypes.memmove(tensor.data_ptr(), np.ascontiguousarray(array).ctypes.data, array.nbytes)
+    return tensor

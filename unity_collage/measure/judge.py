@@ -1,0 +1,98 @@
+"""Which of the kernels for one computation compute it: each on two inputs, against a reference or by vote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from .. import reference
+from ..database.rows import Kind
+from ..graph.extract import LIFTED
+from .compare import Outputs, elected, why_wrong
+from .guard import outputs_of
+from .inputs import edge_inputs, random_inputs
+from .kernels import unscheduled_outputs
+from .refusal import Refusal, Refused, refusal_of
+from .tolerance import tolerances
+
+TRUSTED = "TVM's unscheduled kernel"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of inputs, and what should come of it; None: numpy cannot tell."""
+
+    inputs: list[np.ndarray]
+    expected: list[np.ndarray] | None
+
+
+def trials(func: relax.Function) -> list[Trial]:
+    """Random inputs and edge values, with the results that numpy computes."""
+    random = random_inputs(func)
+    edges = edge_inputs(func, constants=random[len(random) - int(func.attrs[LIFTED]) :])
+    return [Trial(arrays, _expected(func, arrays)) for arrays in (random, edges)]
+
+
+def outputs_or_refusal(
+    func: relax.Function, trials: list[Trial], kernel: Any, constants: list[tvm.runtime.Tensor]
+) -> list[Outputs]:
+    """What ``kernel`` makes of each trial; raises Refused where it leaves its outputs, or the reference is another."""
+    activations = len(func.params) - int(func.attrs[LIFTED])
+    results: list[Outputs] = []
+    for number, trial in enumerate(trials):
+        try:
+            got = outputs_of(kernel, trial.inputs[:activations], constants, func, at_end=number % 2 == 0)
+        except Refused:
+            raise
+        except Exception as error:  # a foreign kernel failed: that is the answer
+            raise Refused(refusal_of(error, Kind.RUN_ERROR)) from error
+        refusal = None if trial.expected is None else why_wrong(got, trial.expected, tolerances(func))
+        if refusal is not None:
+            raise Refused(refusal)
+        results.append(got)
+    return results
+
+
+def outvoted(
+    func: relax.Function, trials: list[Trial], results: Mapping[str, list[Outputs]]
+) -> dict[str, Refusal]:
+    """Of the kernels whose ``results`` are given by name, those that the others do not agree with.
+
+    Only trials without a reference are voted on. TVM's unscheduled kernel has a vote, if it can be made.
+    """
+    allowed, refused = tolerances(func), dict[str, Refusal]()
+    for number, trial in enumerate(trials):
+        if trial.expected is not None:
+            continue
+        voters = {name: outputs[number] for name, outputs in results.items() if name not in refused}
+        voters |= _trusted_vote(func, trial)
+        winner = elected(voters, allowed, TRUSTED)
+        for name in results.keys() & voters.keys():
+            refusal = _NOBODY if winner is None else why_wrong(voters[name], voters[winner], allowed)
+            if refusal is not None:
+                refused[name] = refusal
+    return refused
+
+
+_NOBODY = Refusal(
+    "numpy cannot compute it and there is no second kernel: nobody can say that its numbers are right"
+)
+
+
+def _expected(func: relax.Function, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    try:
+        return reference.run(func.without_attr(LIFTED), arrays)
+    except reference.Unsupported:
+        return None
+
+
+def _trusted_vote(func: relax.Function, trial: Trial) -> dict[str, Outputs]:
+    try:
+        return {TRUSTED: unscheduled_outputs(func, trial.inputs)}
+    except Exception:  # what TVM cannot build has no vote: the others decide
+        return {}

@@ -1,0 +1,59 @@
+"""What to say when a price is missing in a database that was said to be complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import select
+
+from ..cost.fingerprint import differences
+from ..cost.model import Workload
+from ..database.costs import CostDatabase
+from ..database.schema import COSTS
+
+_NAMED = 3
+"""So many missing prices are named; the others are counted."""
+
+
+def missing_prices(
+    database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]
+) -> str:
+    """How many prices are missing, whose, and whether they are known under other circumstances.
+
+    ``fingerprint`` gives the text of a backend's fingerprint here.
+    """
+    named = list(dict.fromkeys(f"{workload.backend} {workload.label}" for workload in missing))
+    count = "1 price is" if len(missing) == 1 else f"{len(missing)} prices are"
+    more = f" and {len(named) - _NAMED} more kinds" if len(named) > _NAMED else ""
+    text = f"{count} not in {database.name}, and it is locked: {', '.join(named[:_NAMED])}{more}"
+    return text + _elsewhere(database, missing, fingerprint)
+
+
+def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]) -> str:
+    """How the fingerprint that most of the missing prices do have differs from ours."""
+    backends, texts = {workload.key: workload.backend for workload in missing}, database.fingerprints()
+    with database.reading() as connection:
+        rows = connection.execute(select(COSTS.c.key, COSTS.c.fingerprint))
+        found = [
+            (row.key, row.fingerprint) for row in rows if row.key in backends and row.fingerprint in texts
+        ]
+    if not found:
+        return ""
+    there = Counter(digest for _, digest in found).most_common(1)[0][0]
+    backend = next(backends[key] for key, digest in found if digest == there)
+    pairs = differences(fingerprint(backend), texts[there]).items()
+    how = "; ".join(
+        f"{name} is {_own(ours, theirs)} here, {_own(theirs, ours)} there" for name, (ours, theirs) in pairs
+    )
+    return f"; {len({key for key, _ in found})} of them were measured under other circumstances: {how}"
+
+
+def _own(value: str, other: str) -> str:
+    """The words of ``value`` that ``other`` has not: of a long target only what differs."""
+    others = _words(other)
+    return " ".join(word for word in _words(value) if word not in others) or "nothing"
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip("{}") for word in value.replace(",", " ").split()]

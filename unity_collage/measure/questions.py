@@ -1,0 +1,119 @@
+"""What MeasuredCost asks its worker, and what the answers mean for the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol
+
+import tvm
+from tvm.target import Target
+
+from ..annotations import Cost
+from ..cost.model import Workload
+from ..database.costs import CostDatabase, Kind, Quarantined
+from .client import Answer
+from .refusal import Refusal
+
+
+class Client(Protocol):
+    """Who measures: a worker process here, or servers."""
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The one reply to ``request``; where there is none, a reply with a ``reason``."""
+        ...
+
+    def race(
+        self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Answer]:
+        """A price or a refusal for each of ``candidates``, which are timed together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What besides the kernel can change the answer."""
+
+    target: Target
+    fingerprint: Callable[[str], str]
+    """Of a price, by backend."""
+    version: Callable[[str], str]
+    """Of a backend by its name: what its quarantine entries hang on."""
+
+
+def rivals(workloads: Iterable[Workload]) -> list[list[Workload]]:
+    """The workloads in groups that compute the same: they are timed against each other."""
+
+    def computation(workload: Workload) -> tuple[str, int]:
+        return workload.digest, workload.evict_bytes
+
+    return [list(group) for _, group in groupby(sorted(workloads, key=computation), computation)]
+
+
+def known_costs(
+    database: CostDatabase, workloads: Sequence[Workload], here: Circumstances
+) -> dict[str, Cost]:
+    """By key, the prices and refusals in the database; a kernel in quarantine has its reason there."""
+    known: dict[str, Cost] = {}
+    for backend in dict.fromkeys(workload.backend for workload in workloads):
+        keys = [workload.key for workload in workloads if workload.backend == backend]
+        known |= database.get(keys, here.fingerprint(backend))
+        for key, entry in database.quarantined(keys, here.version(backend)).items():
+            if key in known and entry.kind is Kind.HANG:
+                continue  # seen under other circumstances or load; here it has a price
+            text = Refusal(entry.reason, entry.kind).text
+            known[key] = Cost(None, origin="database", reason=text)
+    return known
+
+
+def measured_costs(
+    client: Client, database: CostDatabase, group: Sequence[Workload], here: Circumstances
+) -> dict[str, Cost]:
+    """By key, the costs of kernels for one computation; what lasts is kept."""
+    texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
+    answers = client.race(
+        {
+            "ask": "price",
+            "digest": group[0].digest,
+            "target": str(here.target),
+            "evict_bytes": group[0].evict_bytes,
+        },
+        {workload.key: {"backend": workload.backend, "function": texts[workload.key]} for workload in group},
+    )
+    costs: dict[str, Cost] = {}
+    for workload in group:
+        answer = answers[workload.key]
+        costs[workload.key] = Cost(None, reason=answer.text) if isinstance(answer, Refusal) else answer
+        if isinstance(answer, Refusal) and answer.kind is not None:
+            database.quarantine(_entry(workload, answer, here.version(workload.backend)))
+        elif isinstance(answer, Cost) or answer.lasting:
+            database.put(
+                workload.key, here.fingerprint(workload.backend), workload.label, costs[workload.key],
+                backend=workload.backend, workload=texts[workload.key],
+            )  # fmt: skip
+    return costs
+
+
+def costs_together(
+    client: Client, group: Sequence[Workload], here: Circumstances, apart: bool
+) -> dict[str, Cost]:
+    """By key, the costs of kernels that have prices, for whatever computations, all timed in turns.
+
+    ``apart``: none of them is to push the weights of another out of the caches.
+    """
+    answers = client.race(
+        {
+            "ask": "together",
+            "target": str(here.target),
+            "evict_bytes": group[0].evict_bytes,
+            "apart": apart,
+        },
+        {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
+    )
+    return {key: answer for key, answer in answers.items() if isinstance(answer, Cost)}
+
+
+def _entry(workload: Workload, refusal: Refusal, version: str) -> Quarantined:
+    assert refusal.kind is not None
+    return Quarantined(workload.key, version, workload.label, workload.backend, refusal.kind, refusal.reason)

@@ -1,0 +1,35 @@
+"""The process that makes kernels for other machines: whatever a compiler does to it is a reason and not the end.
+
+Started as ``python -m unity_collage.measure.remote.builder FD``; :mod:`unity_collage.processes.child` says how it talks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ...backends.registry import get
+from ...processes.child import Reply, serve
+from .. import kernel_library
+from ..inputs import random_inputs
+from ..kernels import make_kernel
+
+
+def _made(_hello: dict[str, Any]) -> Any:
+    return _answer
+
+
+def _answer(request: dict[str, Any]) -> Reply:
+    func = tvm.ir.load_json(request["function"])
+    target = Target(json.loads(request["target"]))
+    kernel = make_kernel(func, random_inputs(func), get(request["backend"]), target)
+    kernel_library.write(kernel, target, Path(request["library"]), Path(request["constants"]))
+    return {}
+
+
+if __name__ == "__main__":
+    serve(_made)

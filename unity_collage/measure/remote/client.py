@@ -1,0 +1,166 @@
+"""RemoteClient: what WorkerClient is for this machine, for those behind a tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from ...cost.method import Method
+from ...database.rows import Kind
+from ...errors import CollageError
+from ..client import Answer
+from ..refusal import Refusal
+from .builder_pool import BuilderPool
+from .messages import decoded
+from .servers import Lost, Server, Servers
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""A question that so many servers were lost over is not asked again in this run."""
+
+
+class RemoteClient:
+    """Makes kernels here, and asks a server for their prices.
+
+    It has one server at a time. One that is lost over a question is replaced, and :meth:`ask` asks another one; over a
+    race it is for :class:`.fleet.Fleet` to do so.
+    """
+
+    def __init__(
+        self,
+        servers: Servers,
+        method: Method,
+        timeout_seconds: float,
+        memory_bytes: int | None,
+        first: RemoteClient | None = None,
+    ):
+        """``first`` has asked other servers: this one has to be like them, and shares its processes."""
+        self._servers = servers
+        self._method = method
+        self._limits = {"timeout_seconds": timeout_seconds, "memory_bytes": memory_bytes}
+        self._builders = first._builders if first else BuilderPool(timeout_seconds)
+        self._facts: dict[tuple[str, str], dict[str, Any]] = first._facts if first else {}
+        self._checked: Server | None = None
+
+    def facts(self, target: str, backend: str) -> dict[str, Any]:
+        """What a server says of itself and of a backend, for this target (empty: its own)."""
+        if (target, backend) not in self._facts:
+            self._facts[target, backend] = self._reply(self._question(target, backend))
+        return self._facts[target, backend]
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply of a server's worker process."""
+        return self._reply({"ask": "worker", "question": dict(request), **self._settings()})
+
+    def race(
+        self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Answer]:
+        """A price or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
+        answers: dict[str, Answer] = {}
+        with TemporaryDirectory() as folder:
+            files: dict[str, Path] = {}
+            asked: dict[str, dict[str, str]] = {}
+            for number, (key, candidate) in enumerate(candidates.items()):
+                made = {
+                    f"{number}.so": Path(folder, f"{number}.so"),
+                    f"{number}.npz": Path(folder, f"{number}.npz"),
+                }
+                refusal = self._made(request["target"], candidate, *made.values())
+                if refusal is not None:
+                    answers[key] = refusal
+                else:
+                    library, constants = made
+                    asked[key] = {**candidate, "library": library, "constants": constants}
+                    files |= made
+            if asked:
+                answers |= self._timed(request, asked, files)
+        return answers
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a server."""
+        return self._servers.is_open
+
+    def open(self) -> None:
+        """Wait for a server, if it has none; raises NoServer."""
+        self._servers.current()
+
+    def free_servers(self) -> int:
+        """How many servers nobody has."""
+        return self._servers.free()
+
+    def drop(self) -> None:
+        """End the session: the next question goes to whichever server is free."""
+        self._servers.drop()
+
+    def close(self) -> None:
+        """End the session and the processes that make kernels."""
+        self._builders.close()
+        self._servers.drop()
+
+    def _made(
+        self, target: str, candidate: Mapping[str, Any], library: Path, constants: Path
+    ) -> Refusal | None:
+        """Write a candidate's files, or say why there are none."""
+        reason = self.facts(target, candidate["backend"])["backends"][candidate["backend"]].get("reason")
+        if reason is not None:
+            return Refusal(reason, lasting=False)
+        paths = {"library": str(library), "constants": str(constants)}
+        reply = self._builders.ask({**candidate, "target": target, **paths})
+        return Refusal(reply["reason"], Kind.COMPILE_ERROR) if "reason" in reply else None
+
+    def _timed(
+        self, question: Mapping[str, Any], asked: Mapping[str, Any], files: Mapping[str, Path]
+    ) -> dict[str, Answer]:
+        request = {"ask": "race", "question": dict(question), "candidates": asked, **self._settings()}
+
+        def work(server: Server) -> dict[str, Any]:
+            self._check_alike(server)
+            server.upload(files)
+            reply = server.ask(request)
+            server.remove(files)
+            return reply
+
+        reply = work(self._servers.current())
+        if "reason" in reply:
+            return dict.fromkeys(asked, Refusal(f"the server failed: {reply['reason']}", lasting=False))
+        return {key: decoded(found) for key, found in reply.items()}
+
+    def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._on_some(lambda server: server.ask(request))
+        except Lost as error:
+            raise CollageError(f"{ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
+
+    def _on_some(self, work: Callable[[Server], T]) -> T:
+        """What ``work`` makes of a server; of another one if that is lost meanwhile."""
+        problem = Lost()
+        for _ in range(ATTEMPTS):
+            try:
+                return work(self._servers.current())
+            except Lost as error:
+                problem = error
+                self._servers.drop()
+        raise problem
+
+    def _check_alike(self, server: Server) -> None:
+        """Raises CollageError for a server that is another kind of machine than the first one."""
+        if server is self._checked:
+            return
+        for (target, backend), known in list(self._facts.items()):
+            if server.ask(self._question(target, backend)) != known:
+                raise CollageError(
+                    f"two servers for {self._servers.name} differ: machines of two kinds need two keys"
+                )
+        self._checked = server
+
+    def _question(self, target: str, backend: str) -> dict[str, Any]:
+        backends = [backend] if backend else []
+        return {"ask": "facts", "target": target, "backends": backends, "method": asdict(self._method)}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"method": asdict(self._method), **self._limits}

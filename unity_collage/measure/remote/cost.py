@@ -1,0 +1,128 @@
+"""RemoteCost: prices from the database, and from servers behind an RPC tracker for what is not there yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ...annotations import Cost
+from ...cost.fingerprint import parts, price_fingerprint
+from ...cost.model import Workload
+from ...errors import CollageError
+from ...machine.caches import reported
+from ...target import current_target
+from ..measured import MeasuredCost
+from ..questions import Circumstances, Client
+from ..session import Session
+from .client import ATTEMPTS, RemoteClient
+from .fleet import Fleet
+from .messages import address
+from .servers import Lost, Servers
+
+_SLACK = 10.0
+"""A server answers for several kernels at once, each of which may need all the time it has."""
+
+
+class _RemoteSession(Session):
+    """The servers of one RemoteCost, asked for when first needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remote: Fleet | None = None
+
+    def close(self) -> None:
+        """End the sessions."""
+        if self.remote is not None:
+            self.remote.close()
+        self.remote = None
+
+
+@dataclass(frozen=True)
+class RemoteCost(MeasuredCost):
+    """As MeasuredCost, but kernels are made here and checked and timed by a server; compile for its :meth:`target`.
+
+    Questions are spread over all servers that are free, which have to be alike. One that is lost in the middle of a
+    question is replaced by another one.
+    """
+
+    tracker: str = "127.0.0.1:9190"
+    """``host:port``."""
+    key: str = "unity_collage"
+    """By which the servers announce themselves."""
+    wait_seconds: float = 60.0
+    """How long to wait for a server that is free."""
+    _session: _RemoteSession = field(default_factory=_RemoteSession, init=False, repr=False, compare=False)
+
+    def target(self) -> Target:
+        """The processor of the servers, with all its instruction sets and their number of threads."""
+        return Target(json.loads(self._client().facts("", "")["target"]))
+
+    def evict_bytes(self, working_set: int) -> int:
+        """By the caches that this machine reports: servers do not say what they have."""
+        return reported().evict_bytes(working_set)
+
+    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
+        """Nothing is known of what the servers can do at most: all are 0."""
+        return {workload.key: 0.0 for workload in workloads}
+
+    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """Nothing: what was measured apart stays so, since no two servers need to have the same minute."""
+        return {}
+
+    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
+        """Nothing: whole programs run here, and the prices are of another machine."""
+        return None
+
+    def tuning(self, trials: int) -> Any:
+        raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
+
+    def _spread(
+        self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
+    ) -> Iterable[dict[str, Cost]]:
+        """What ``work`` finds out about each group, on all servers that are free at once."""
+        answers = self._fleet().spread(groups, work)
+        for group, answer in zip(groups, answers, strict=True):
+            yield _given_up(group, answer) if isinstance(answer, Lost) else answer
+
+    def _client(self) -> RemoteClient:
+        return self._fleet().client
+
+    def _fleet(self) -> Fleet:
+        if self._session.remote is None:
+            self._session.remote = Fleet(self._made)
+        return self._session.remote
+
+    def _made(self, first: RemoteClient | None) -> RemoteClient:
+        servers = Servers(address(self.tracker), self.key, self.wait_seconds, _SLACK * self.timeout_seconds)
+        return RemoteClient(servers, self.method, self.timeout_seconds, self.memory_bytes, first)
+
+    def _circumstances(self) -> Circumstances:
+        target = current_target()
+
+        def said(backend: str) -> dict[str, str]:
+            return self._client().facts(str(target), backend)["backends"][backend]
+
+        def fingerprint(backend: str) -> str:
+            there = said(backend)
+            return there.get("reason") or _made_here(there["fingerprint"], target, self)
+
+        return Circumstances(target, fingerprint, lambda backend: said(backend).get("version", ""))
+
+
+def _made_here(there: str, target: Target, model: MeasuredCost) -> str:
+    """The fingerprint ``there`` with who made the kernel, unless it is as the server would have made it."""
+    ours, theirs = parts(price_fingerprint("tvm", target, model.method)), parts(there)
+    if all(ours[name] == theirs[name] for name in ("tvm", "makers")):
+        return there
+    return f"{there}\nmade by: tvm {tvm.__version__}, makers {ours['makers']}"
+
+
+def _given_up(group: Sequence[Workload], lost: Lost) -> dict[str, Cost]:
+    """Costs in this run; nothing is kept about the kernels."""
+    reason = f"not measured: {ATTEMPTS} servers were lost over it, the last one so: {lost}"
+    return {workload.key: Cost(None, reason=reason) for workload in group}

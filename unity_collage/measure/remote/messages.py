@@ -1,0 +1,44 @@
+"""What the two ends of a session say to each other: JSON texts, and the values in them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from ...annotations import Cost
+from ...database.rows import Kind
+from ..client import Answer
+from ..refusal import Refusal
+
+FUNCTION = "collage.remote.answer"
+"""The global function of a server: takes the text of a request, gives the text of the reply."""
+
+_NEEDED = ("tornado", "psutil", "cloudpickle")
+
+
+def why_unavailable() -> str | None:
+    """Why there can be no tracker and no server in this Python, or None; imports nothing. Clients need none of it."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    return f"{' and '.join(missing)} missing: pip install 'unity_collage[rpc]'" if missing else None
+
+
+def address(text: str) -> tuple[str, int]:
+    """``host:port``; raises ValueError for anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"{text!r} is no address of a tracker: it is written host:port")
+    return host, int(port)
+
+
+def encoded(answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, Refusal):
+        kind = None if answer.kind is None else answer.kind.value
+        return {"reason": answer.reason, "kind": kind, "lasting": answer.lasting}
+    return {"seconds": answer.seconds, "low": answer.low, "high": answer.high, "runs": answer.runs}
+
+
+def decoded(data: dict[str, Any]) -> Answer:
+    if "reason" in data:
+        kind = None if data["kind"] is None else Kind(data["kind"])
+        return Refusal(data["reason"], kind, data["lasting"])
+    return Cost(data["seconds"], data["low"], data["high"], data["runs"])

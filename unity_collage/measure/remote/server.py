@@ -1,0 +1,120 @@
+"""The machine that measures: an RPC server of TVM with our functions.
+
+``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session asks by
+one global function; kernels run in a worker process of the session, so what they do to it is a reason and
+not the end of the session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import tvm_ffi
+from tvm.target import Target
+
+from ... import runtime
+from ...backends.registry import find
+from ...cost.fingerprint import backend_version, price_fingerprint
+from ...cost.method import Method
+from ...target import host_target
+from ..session import Session
+from .messages import FUNCTION, address, encoded, why_unavailable
+
+
+@cache
+def _session() -> Session:
+    """The worker process of this session."""
+    return Session()
+
+
+def answer(text: str) -> str:
+    """The reply to one request; it never raises: an error that comes out of a session means that the server is gone."""
+    request = json.loads(text)
+    try:
+        return json.dumps(_ANSWERS[request["ask"]](request))
+    except Exception as error:
+        return json.dumps({"reason": f"{type(error).__name__}: {error}"})
+
+
+def register() -> None:
+    """Let the sessions of this server process answer."""
+    tvm_ffi.register_global_func(FUNCTION, answer, override=True)
+
+
+def _facts(request: dict[str, Any]) -> dict[str, Any]:
+    """What this machine is."""
+    target = Target(json.loads(request["target"])) if request["target"] else host_target()
+    method = Method(**request["method"])
+    backends = {name: _backend(name, target, method) for name in request["backends"]}
+    return {"target": str(host_target()), "threads": runtime.num_threads(), "backends": backends}
+
+
+def _backend(name: str, target: Target, method: Method) -> dict[str, str]:
+    backend = find(name)
+    reason = "it is not installed" if backend is None else backend.why_unavailable()
+    if reason is not None:
+        return {"reason": f"{name} cannot be used on the server: {reason}"}
+    return {"fingerprint": price_fingerprint(name, target, method), "version": backend_version(name)}
+
+
+def _race(request: dict[str, Any]) -> dict[str, Any]:
+    candidates = {
+        key: {**asked, "library": _path(asked["library"]), "constants": _path(asked["constants"])}
+        for key, asked in request["candidates"].items()
+    }
+    answers = _client(request).race(request["question"], candidates)
+    return {key: encoded(found) for key, found in answers.items()}
+
+
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    return _client(request).ask(request["question"])
+
+
+_ANSWERS = {"facts": _facts, "race": _race, "worker": _ask}
+
+
+def _client(request: dict[str, Any]) -> Any:
+    limits = request["timeout_seconds"], request["memory_bytes"]
+    return _session().client(runtime.num_threads(), Method(**request["method"]), *limits)
+
+
+def _path(name: str) -> str:
+    """Where a file is that was uploaded in this session."""
+    return str(tvm_ffi.get_global_func("tvm.rpc.server.workpath")(name))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="unity_collage.measure.remote.server", description="measure for others"
+    )
+    parser.add_argument("--tracker", required=True, metavar="HOST:PORT", type=address)
+    parser.add_argument("--key", required=True, help="machines of one kind have one key")
+    parser.add_argument("--host", default="0.0.0.0", help="the address to listen on (default: all)")
+    parser.add_argument("--port", type=int, default=9090, help="the first port to try")
+    options = parser.parse_args(arguments)
+    if (reason := why_unavailable()) is not None:
+        sys.stderr.write(f"{reason}\n")
+        return 1
+    from tvm import rpc
+
+    last = options.port + 100
+    server = rpc.Server(
+        options.host, options.port, last, tracker_addr=options.tracker, key=options.key, silent=True,
+        server_init_callback=register,
+    )  # fmt: skip
+    sys.stderr.write(f"measuring as {options.key!r} on port {server.port}\n")
+    server.proc.join()
+    return 0
+
+
+if __name__ == "__main__":
+    # The callback travels by name: that of this module when it is imported, not when it is run.
+    from unity_collage.measure.remote.server import main as imported_main
+
+    sys.exit(imported_main())

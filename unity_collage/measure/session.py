@@ -1,0 +1,44 @@
+"""Session: the one worker process that many questions share, because starting it takes seconds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from ..cost.method import Method
+from .client import WorkerClient
+
+
+class Session:
+    """Keeps a worker between questions; another when it has to be another one."""
+
+    def __init__(self) -> None:
+        self._client: WorkerClient | None = None
+        self._settings: tuple[object, ...] = ()
+        self._started: float | None = None
+
+    def seconds_since_start(self) -> float:
+        """Since this was asked for the first time."""
+        now = time.monotonic()
+        self._started = now if self._started is None else self._started
+        return now - self._started
+
+    def client(
+        self, threads: int, method: Method, timeout_seconds: float, memory_bytes: int | None
+    ) -> WorkerClient:
+        """The worker with these settings; its process starts with the first question."""
+        settings = (threads, *asdict(method).items(), timeout_seconds, memory_bytes)
+        if self._client is None or settings != self._settings:
+            self.close()
+            self._client = WorkerClient(threads, method, timeout_seconds, memory_bytes)
+            self._settings = settings
+        return self._client
+
+    def close(self) -> None:
+        """End the worker process, if there is one."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def __del__(self) -> None:
+        self.close()

@@ -1,0 +1,85 @@
+"""Tuner: asks for the schedule of a kernel; nothing is tuned twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import tvm
+from tvm import tirx
+from tvm.target import Target
+
+from ... import runtime
+from ...errors import CollageError
+from ...processes.child import Child
+from ...schedule.tuned import kernel_name
+from .meta_schedule import why_unavailable
+from .records import Tuned, TuningRecords
+
+_START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
+"""How long to wait for the process: a machine may be busy, and a trial may be a kernel that hangs."""
+
+_COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.measure.tuning.process")
+
+
+class Tuner:
+    """Schedules by kernel: from the records in ``folder``, else from a process of MetaSchedule that starts when needed.
+
+    Use as a context manager, which ends the process.
+    """
+
+    def __init__(self, folder: Path, trials: int):
+        self._records = TuningRecords(folder)
+        self._trials = trials
+        self._child: Child | None = None
+
+    def tuned(self, kernel: tirx.PrimFunc, target: Target) -> Tuned:
+        """The best schedule after at least ``trials`` trials; raises CollageError where MetaSchedule cannot tune."""
+        known = self.known(kernel, target)
+        if known is not None and known.trials >= self._trials:
+            return known
+        if (reason := why_unavailable()) is not None:
+            raise CollageError(f"kernels cannot be tuned: {reason}")
+        with self._records.locked():
+            # Another process may have tuned it while this one waited for the lock.
+            known = self.known(kernel, target)
+            if known is None or known.trials < self._trials:
+                known = self._asked(kernel, target, known)
+                self._records.keep(known)
+        return known
+
+    def known(self, kernel: tirx.PrimFunc, target: Target) -> Tuned | None:
+        """What the records say, however few trials it had."""
+        return self._records.known(kernel_name(kernel), target)
+
+    def close(self) -> None:
+        """End the process; the next kernel starts another."""
+        if self._child is not None:
+            self._child.close()
+        self._child = None
+
+    def __enter__(self) -> Tuner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _asked(self, kernel: tirx.PrimFunc, target: Target, known: Tuned | None) -> Tuned:
+        before = known or Tuned(kernel_name(kernel), str(target), tvm.__version__, 0)
+        more = self._trials - before.trials
+        request = {"kernel": tvm.ir.save_json(kernel), "target": str(target), "trials": more}
+        reply = self._running().ask(request)
+        if "reason" in reply:
+            raise CollageError(
+                f"MetaSchedule has failed: {reply['reason']}; see {self._records.folder}/tuner.log"
+            )
+        return replace(before, trials=self._trials, trace=reply["trace"], seconds=reply["seconds"])
+
+    def _running(self) -> Child:
+        if self._child is None:
+            hello = {"folder": str(self._records.folder.resolve()), "threads": runtime.num_threads()}
+            self._child = Child(_COMMAND, hello, _START_SECONDS + self._trials * _TRIAL_SECONDS)
+        return self._child
