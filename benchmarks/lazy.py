@@ -23,8 +23,8 @@ from unity_collage.graph import DataflowGraph
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
-from unity_collage.passes.pipeline import annotating
-from unity_collage.passes.problem import problem_of
+from unity_collage.pipeline import annotating
+from unity_collage.plan.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
 from unity_collage.search.lazy import LazySearch, LazySolution, Price
 from unity_collage.target import host_target

@@ -18,24 +18,24 @@ from tvm.target import Target
 from . import runtime
 from .annotations import PLAN
 from .backends.registry import select
-from .build import build
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError, ModelError
-from .explain import explanations
 from .frontend.models import Model, import_model
+from .lowering.build import build
 from .measure.inputs import random_inputs
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
-from .passes.pipeline import FLOAT32, annotating, collage, pricing
-from .passes.plan import EMPTY_PLAN
 from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
+from .pipeline import FLOAT32, annotating, collage, pricing
+from .plan.explanation import encode
+from .plan.plan import EMPTY_PLAN
 from .program import Program
 from .refine import Refinement, refined
 from .refine.pricing import EstimateCostsOfEntrants
 from .refine.settings import Tell
-from .report.explanation import encode
+from .report.writing import explanations
 from .rules.base import why_not_static
 from .second_look import in_time
 from .specs import PartitionSpec

@@ -14,8 +14,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from . import library_file, runtime
+from . import runtime
 from .errors import CollageError, first_line
+from .lowering import library_file
 from .runtime.vendors import VENDORS
 
 Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]

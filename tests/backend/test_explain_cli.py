@@ -14,7 +14,7 @@ from unity_collage.frontend.models.onnx_names import meanings
 
 import unity_collage as uc
 from unity_collage.cli.main import main as cli
-from unity_collage.report.explanation import decode
+from unity_collage.plan.explanation import decode
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
 

@@ -13,6 +13,7 @@ from tvm.target import Target
 
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, Costs
+from unity_collage.cost.lazy import lazy_costs
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import MissingPrice
 from unity_collage.graph import DataflowGraph
@@ -21,8 +22,7 @@ from unity_collage.machine.last_level import caches
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.passes.estimate_costs import workloads
-from unity_collage.passes.lazy_costs import lazy_costs
-from unity_collage.passes.problem import problem_of
+from unity_collage.plan.problem import problem_of
 from unity_collage.search import Problem, cheapest_cover
 from unity_collage.target import host_target
 

@@ -14,7 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.build import EXTERNAL_MODS
+from unity_collage.lowering.build import EXTERNAL_MODS
 from unity_collage.passes import (
     AnnotateCandidates,
     EstimateCosts,

@@ -15,10 +15,10 @@ from unity_collage import reference
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Candidate, Cost, Costs
 from unity_collage.backends import get, register_codegens
 from unity_collage.graph import DataflowGraph, outside_vars
-from unity_collage.graph.outline import Group, global_var, outline
+from unity_collage.lowering.outline import Group, global_var, outline
+from unity_collage.lowering.outlined import external_function, kernel_function
 from unity_collage.measure.kernels import build_kernel, output_tensors
 from unity_collage.passes import FuseRemaining, OffloadBYOC, SearchPartition
-from unity_collage.passes.outlined import external_function, kernel_function
 from unity_collage.testing import graphs
 
 WEIGHTS = np.random.default_rng(1).standard_normal((16, 16), dtype="float32") * 0.2

@@ -11,12 +11,12 @@ import pytest
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
+from unity_collage.lowering.branches.trial import Tried, tried
 
 import unity_collage as uc
-from unity_collage.branches import Calls, Stage, Step
-from unity_collage.branches import trial as trials
-from unity_collage.branches.trial import Tried, tried
 from unity_collage.errors import CollageError
+from unity_collage.lowering.branches import Calls, Stage, Step
+from unity_collage.lowering.branches import trial as trials
 from unity_collage.passes import schedule_branches
 
 SHAPE = (1, 14, 14, 32)

@@ -11,16 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.report.explanation import (
-    Bid,
-    Binding,
-    Declined,
-    Explanation,
-    Kernel,
-    Price,
-    Proof,
-    Verdict,
-)
+from unity_collage.plan.explanation import Bid, Binding, Declined, Explanation, Kernel, Price, Proof, Verdict
 from unity_collage.report.html import html_report
 
 REQUIRED = "COLLAGE_REQUIRE_BROWSER"

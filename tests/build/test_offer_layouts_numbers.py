@@ -15,7 +15,7 @@ from tvm.ir import IRModule
 from unity_collage.annotations import CANDIDATES, PLAN, VIEW, Cost
 from unity_collage.cost.model import Workload
 from unity_collage.passes import collage
-from unity_collage.passes.pipeline import annotating
+from unity_collage.pipeline import annotating
 
 TARGET = tvm.target.Target("llvm")
 

@@ -13,8 +13,8 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import passes, runtime
-from unity_collage.build import EXTERNAL_MODS
 from unity_collage.compiler import build
+from unity_collage.lowering.build import EXTERNAL_MODS
 from unity_collage.testing.fixed_cost import FixedCost
 
 needs_onednn = pytest.mark.skipif(

@@ -13,8 +13,8 @@ from tvm.script import from_source
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.branches import Calls, Stage, staged
-from unity_collage.build import build
+from unity_collage.lowering.branches import Calls, Stage, staged
+from unity_collage.lowering.build import build
 from unity_collage.passes import FuseRemaining, ScheduleBranches
 from unity_collage.testing.fixed_cost import FixedCost
 

@@ -18,11 +18,11 @@ from tvm.target import Target
 from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate, Cost, Costs, Refusal
 from unity_collage.errors import CollageError
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
+from unity_collage.plan.explanation import EXPLANATION, Explanation, Verdict, decode, encode
+from unity_collage.plan.regrets import explanation_of
 from unity_collage.report.answer import answer
-from unity_collage.report.explanation import EXPLANATION, Explanation, Verdict, decode, encode
 from unity_collage.report.kinds import explanation_summary
 from unity_collage.report.lookup import find
-from unity_collage.report.regrets import explanation_of
 from unity_collage.report.words import chances, why_it_won
 from unity_collage.search import NoCover, Problem, best_throughs, best_withouts, cheapest_cover
 from unity_collage.testing.fake_backend import fake_backend, only_backends

@@ -11,10 +11,10 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
+from unity_collage.cost.lazy import lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
-from unity_collage.passes.lazy_costs import lazy_costs
 from unity_collage.search import Option, Problem, cheapest_cover
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends

@@ -19,9 +19,9 @@ from unity_collage.cost.model import Overheads, Workload
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
-from unity_collage.passes.check_plan import why_not_plan
+from unity_collage.plan.check import why_not_plan
+from unity_collage.plan.explanation import EXPLANATION
 from unity_collage.report import plan_summary
-from unity_collage.report.explanation import EXPLANATION
 from unity_collage.report.words import proof_text, why_it_won
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends

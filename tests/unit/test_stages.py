@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unity_collage.branches import Stage, Step, stages_of
-from unity_collage.branches.scratch import Scratch
-from unity_collage.branches.stages import seconds_of
+from unity_collage.lowering.branches import Stage, Step, stages_of
+from unity_collage.lowering.branches.scratch import Scratch
+from unity_collage.lowering.branches.stages import seconds_of
 
 US = 1e-6
 

@@ -18,7 +18,7 @@ from unity_collage.graph import (
     substituted,
     wrapped,
 )
-from unity_collage.graph.outline import Group, global_var, outline
+from unity_collage.lowering.outline import Group, global_var, outline
 from unity_collage.testing import graphs
 
 ANYTHING = Limits(max_exits=0, allow_taps=True)

@@ -11,9 +11,9 @@ from tvm.target import Target
 
 from ..contest import Clocked, Contest, harmless_inputs, medians
 from ..errors import CollageError
-from .calls import Calls
-from .merge import staged
-from .stages import Stage, Step, stages_of
+from ..lowering.branches.calls import Calls
+from ..lowering.branches.merge import staged
+from ..lowering.branches.stages import Stage, Step, stages_of
 
 _ATTEMPTS = 2
 """Programs with stages that are built at most: one with all, one without those that were slower than their kernels."""

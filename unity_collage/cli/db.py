@@ -23,7 +23,7 @@ from ..database.exchange import contents, from_lines, merge, to_lines
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, first_line
-from ..library_file import why_no_file
+from ..lowering.library_file import why_no_file
 from ..measure.verify import checkable, verify
 from ..report import database as report
 

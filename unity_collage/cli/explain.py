@@ -13,15 +13,15 @@ from rich.console import Console
 
 from ..compiler import Elsewhere
 from ..cost.model import Progress
-from ..explain import explain_with
 from ..frontend.models import read_onnx
 from ..frontend.onnx_names import meanings
 from ..passes import SearchPartition
 from ..passes.annotate_candidates import WINOGRAD
-from ..passes.pipeline import annotating, pricing
+from ..pipeline import annotating, pricing
+from ..plan.explanation import Explanation
 from ..report.answer import answer
-from ..report.explanation import Explanation
 from ..report.kinds import explanation_summary
+from ..report.writing import explain_with
 from . import options as cli_model
 from .costs import prices
 

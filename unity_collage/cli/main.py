@@ -26,13 +26,13 @@ from ..bench import OURS
 from ..compiler import compile as compile_model
 from ..cost.model import Progress as Report
 from ..errors import CollageError
-from ..explain import why_no_report, write_report
 from ..frontend.models import read_onnx
-from ..library_file import why_no_library
-from ..passes.pipeline import FLOAT32
+from ..lowering.library_file import why_no_library
+from ..pipeline import FLOAT32
 from ..program import Program
 from ..refine import Refinement
 from ..report import backend_table, bench_table, plan_summary, price_remark, refinement_table
+from ..report.writing import why_no_report, write_report
 from . import check as cli_check
 from . import costs as cli_prices
 from . import db as cli_db

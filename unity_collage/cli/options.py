@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..passes.pipeline import FLOAT32, PRECISIONS
+from ..pipeline import FLOAT32, PRECISIONS
 from . import costs as cli_prices
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..build import link, lower
 from ..errors import CollageError
+from ..lowering.build import link, lower
 from ..processes.child import last_line
 from .contest import Contest
 from .ticks import InsertTicks, ticked_kernels

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from .. import library_file
+from ..lowering import library_file
 from ..processes.child import Child, Reply
 
 TIMEOUT_SECONDS = 300.0

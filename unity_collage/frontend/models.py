@@ -11,7 +11,7 @@ from tvm.ir import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
 from ..errors import ModelError, first_line
-from ..library_file import without_lines
+from ..lowering.library_file import without_lines
 from .onnx_functions import with_functions_inlined
 from .onnx_names import named
 from .onnx_recurrent import converters, with_recurrent_operators

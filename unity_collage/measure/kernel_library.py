@@ -11,7 +11,8 @@ from tvm.ir import IRModule
 from tvm.script import tirx as T
 from tvm.target import Target
 
-from .. import library_file, runtime
+from .. import runtime
+from ..lowering import library_file
 from ..runtime.vendors import VENDORS
 from .kernels import Kernel
 

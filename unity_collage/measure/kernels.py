@@ -14,8 +14,8 @@ from tvm.target import Target
 
 from ..backends.base import Backend
 from ..graph.extract import LIFTED
+from ..lowering.outlined import external_function
 from ..passes.fuse_remaining import FuseRemaining
-from ..passes.outlined import external_function
 from ..schedule.tuned import SCHEDULES
 from .guard import output_types
 

@@ -23,9 +23,9 @@ from .. import runtime
 from ..annotations import CANDIDATES, Candidate
 from ..backends.base import Backend
 from ..backends.registry import get
-from ..build import build
 from ..graph import DataflowGraph
 from ..index_set import members
+from ..lowering.build import build
 from ..passes.apply_plan import ApplyPlan
 from ..passes.fuse_remaining import FuseRemaining
 from ..passes.offload_byoc import OffloadBYOC

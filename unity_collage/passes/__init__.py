@@ -1,9 +1,10 @@
 """The passes: each an ``IRModule -> IRModule`` transformation, usable alone in a ``Sequential``."""
 
+from ..pipeline import collage
+from ..plan.check import why_not_plan
 from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
-from .check_plan import why_not_plan
 from .choose_threads import ChooseThreads
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
@@ -12,7 +13,6 @@ from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
-from .pipeline import collage
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition

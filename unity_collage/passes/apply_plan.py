@@ -22,12 +22,12 @@ from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
 from ..graph import DataflowGraph, Signatures, outside_vars
 from ..graph.extract import large_constants
-from ..graph.outline import Group, NameSupply, global_var, outline
+from ..lowering.outline import Group, NameSupply, global_var, outline
+from ..lowering.outlined import external_function, kernel_digest, kernel_function, primitive_function
+from ..plan.plan import plan_of
+from ..plan.problem import problem_of
 from ..search.plans import solution_of
 from ..search.ties import tied_with
-from .outlined import external_function, kernel_digest, kernel_function, primitive_function
-from .plan import plan_of
-from .problem import problem_of
 
 Functions = dict[relax.GlobalVar, relax.Function]
 

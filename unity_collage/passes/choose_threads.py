@@ -22,13 +22,13 @@ from ..cost.model import CostModel, Workload
 from ..errors import MissingPrice
 from ..graph import DataflowGraph
 from ..measure.measured import MeasuredCost
+from ..plan.problem import problem_of
 from ..schedule.machine import Machine
 from ..schedule.stage import nodes
 from ..search import NoCover
 from ..target import current_target
 from .confirm_costs import plan_and_near
 from .estimate_costs import workloads
-from .problem import problem_of
 
 _LONGEST = 4e-6
 """Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a

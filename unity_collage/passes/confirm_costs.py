@@ -20,9 +20,9 @@ from ..annotations import CANDIDATES, COSTS, Cost
 from ..cost.model import CostModel, Workload
 from ..graph import DataflowGraph, members
 from ..measure.measured import MeasuredCost
+from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 from .estimate_costs import workloads
-from .problem import problem_of
 
 _MOST = 256
 """Kernels in one session."""

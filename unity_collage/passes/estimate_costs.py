@@ -19,14 +19,14 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
 from ..cost.model import CostModel, Overheads, Workload, evict_bytes, overheads_of
+from ..cost.tuned import Tunable, tuned_costs
 from ..errors import CollageError
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
 from ..graph.shapes import nbytes_of
+from ..lowering.outlined import kernel_digest, kernel_function
 from ..measure.measured import MeasuredCost
 from ..schedule.tuned import SCHEDULES
-from .outlined import kernel_digest, kernel_function
-from .tune_costs import Tunable, tuned_costs
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateCosts")

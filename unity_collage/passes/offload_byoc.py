@@ -19,7 +19,7 @@ from tvm.runtime import Module
 
 from ..backends import registry
 from ..backends.base import Codegen
-from ..build import EXTERNAL_MODS
+from ..lowering.build import EXTERNAL_MODS
 
 CONSTANTS = "const_name_to_constant"
 

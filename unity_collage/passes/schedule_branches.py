@@ -17,11 +17,11 @@ from tvm.ir import IRModule
 
 from .. import runtime
 from ..annotations import PLAN
-from ..branches import Calls, staged
 from ..branches.trial import LEAST_GAIN, Tried, tried
 from ..contest import program_digest, why_not_runnable
 from ..cost.model import CostModel, Remembering
 from ..errors import CollageError
+from ..lowering.branches import Calls, staged
 from ..measure.measured import MeasuredCost
 from ..target import current_target
 

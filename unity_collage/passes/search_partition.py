@@ -16,22 +16,22 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Costs
+from ..backends.merging import merged_candidates
 from ..backends.registry import known
+from ..cost.lazy import lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
-from ..graph.outline import NameSupply
-from ..report.explanation import EXPLANATION
-from ..report.regrets import explanation_of
+from ..lowering.outline import NameSupply
+from ..plan.explanation import EXPLANATION
+from ..plan.plan import plan_of
+from ..plan.problem import optimistic, problem_of, why_no_cover
+from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.auto import certified, solve
 from ..search.ties import settled, tied_with
 from .apply_plan import Functions, applied
 from .estimate_costs import workloads
-from .lazy_costs import lazy_costs
-from .merge import merged_candidates
-from .plan import plan_of
-from .problem import optimistic, problem_of, why_no_cover
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")

@@ -11,7 +11,7 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COSTS, VIEW
 from ..graph import DataflowGraph
 from ..index_set import EMPTY
-from ..passes.problem import problem_of
+from ..plan.problem import problem_of
 from ..search import NoCover, Problem, Solution, cheapest_cover
 from ..search.auto import solve
 from ..search.ties import settled

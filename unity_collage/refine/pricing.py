@@ -10,11 +10,11 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
+from ..cost.lazy import lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
-from ..passes.lazy_costs import lazy_costs
-from ..passes.problem import problem_of, why_no_cover
+from ..plan.problem import problem_of, why_no_cover
 from ..search import NoCover, Problem
 from ..search.auto import solve
 from .entrants import alone

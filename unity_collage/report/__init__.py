@@ -1,7 +1,7 @@
 """What was decided and why, for people and for programs."""
 
+from ..plan.explanation import Explanation
 from .answer import answer
-from .explanation import Explanation
 from .html import html_report
 from .kinds import explanation_summary
 from .text import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..graph.sub_graph import short_name
-from .explanation import Bid, Explanation, Kernel, Verdict
+from ..plan.explanation import Bid, Explanation, Kernel, Verdict
 from .lookup import Place, find
 from .words import chances, left_text, percent, priced, proof_text, some, why_it_won
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from .explanation import Explanation, encode
+from ..plan.explanation import Explanation, encode
 from .words import chances, proof_text, sentence, why_it_won
 
 

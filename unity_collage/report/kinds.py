@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ..annotations import VIEW
-from .explanation import Explanation, Kernel
+from ..plan.explanation import Explanation, Kernel
 from .text import ROWS, duration
 from .words import percent, proof_text, sentence
 

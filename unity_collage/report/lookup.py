@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..errors import CollageError
 from ..graph.sub_graph import short_name
-from .explanation import Explanation
+from ..plan.explanation import Explanation
 
 SHOWN = 8
 """So many names are listed where one is ambiguous."""

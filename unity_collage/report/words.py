@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..graph.sub_graph import short_name
-from .explanation import Bid, Explanation, Kernel, Price, Verdict
+from ..plan.explanation import Bid, Explanation, Kernel, Price, Verdict
 from .text import duration, plus_minus
 
 

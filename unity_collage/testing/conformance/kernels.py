@@ -13,12 +13,14 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ... import library_file, reference
+from ... import reference
 from ...backends.base import Backend
-from ...build import build
 from ...database.rows import Kind
 from ...graph.extract import LIFTED
-from ...graph.outline import global_var
+from ...lowering import library_file
+from ...lowering.build import build
+from ...lowering.outline import global_var
+from ...lowering.outlined import external_function
 from ...measure.compare import why_wrong
 from ...measure.guard import outputs_of
 from ...measure.inputs import random_inputs
@@ -28,7 +30,6 @@ from ...measure.refusal import Refusal, Refused, refusal_of
 from ...measure.tolerance import tolerances
 from ...passes.fuse_remaining import FuseRemaining
 from ...passes.offload_byoc import OffloadBYOC
-from ...passes.outlined import external_function
 
 Stage = Callable[[str], None]
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]

@@ -19,7 +19,7 @@ from ...backends.base import Backend
 from ...errors import CollageError
 from ...graph import DataflowGraph, Limits, Signatures, SubGraph, members, outside_vars
 from ...graph.extract import LIFTED
-from ...passes.outlined import kernel_digest, kernel_function
+from ...lowering.outlined import kernel_digest, kernel_function
 from ...rules import Declined, Found
 
 _ANY_SHAPE = Limits(max_depth=0, max_exits=0, allow_taps=True)

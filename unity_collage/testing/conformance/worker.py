@@ -23,11 +23,11 @@ from ...backends.base import Backend
 from ...database.rows import Kind
 from ...errors import CollageError
 from ...graph import SubGraph, extract
+from ...lowering.outlined import external_function
 from ...machine import environment as surroundings
 from ...measure.guard import watch
 from ...measure.kernels import NoKernel
 from ...measure.refusal import Refusal, Refused, refusal_of
-from ...passes.outlined import external_function
 from ...program import RUNTIMES
 from ...target import host_target
 from .. import fake_backend

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 
 import tvm
 
-from ..cost.model import CostModel
-from ..errors import CollageError
-from ..measure.measured import MeasuredCost
-from ..specs import PartitionSpec
-from .annotate_candidates import AnnotateCandidates
-from .channels_last import ChannelsLast
-from .choose_threads import ChooseThreads
-from .confirm_costs import ConfirmCosts
-from .correct_costs import CorrectCosts
-from .estimate_costs import EstimateCosts
-from .expand_transposed import ExpandTransposed
-from .fuse_remaining import FuseRemaining
-from .offer_layouts import OfferLayouts
-from .offload_byoc import OffloadBYOC
-from .prepare import Prepare
-from .schedule_branches import ScheduleBranches
-from .search_partition import SearchPartition
-from .stack_products import StackProducts
-from .to_precision import ToPrecision
+from .cost.model import CostModel
+from .errors import CollageError
+from .measure.measured import MeasuredCost
+from .passes.annotate_candidates import AnnotateCandidates
+from .passes.channels_last import ChannelsLast
+from .passes.choose_threads import ChooseThreads
+from .passes.confirm_costs import ConfirmCosts
+from .passes.correct_costs import CorrectCosts
+from .passes.estimate_costs import EstimateCosts
+from .passes.expand_transposed import ExpandTransposed
+from .passes.fuse_remaining import FuseRemaining
+from .passes.offer_layouts import OfferLayouts
+from .passes.offload_byoc import OffloadBYOC
+from .passes.prepare import Prepare
+from .passes.schedule_branches import ScheduleBranches
+from .passes.search_partition import SearchPartition
+from .passes.stack_products import StackProducts
+from .passes.to_precision import ToPrecision
+from .specs import PartitionSpec
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}

@@ -17,8 +17,8 @@ from tvm.ir import IRModule
 from tvm.relax.expr import _update_type
 from tvm.tirx.stmt import Stmt
 
-from ..backends.native.program import item_size
-from ..schedule.build import with_buffers
+from ...backends.native.program import item_size
+from ...schedule.build import with_buffers
 from .calls import Calls
 from .scratch import Scratch
 from .stages import Lane, Stage

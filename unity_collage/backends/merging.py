@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..annotations import VIEW, Candidate
-from ..backends.registry import get
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
+from .registry import get
 
 MOST_PARTS = 8
 """A merged kernel has so many parts at most: beyond, one more launch saved is less than the noise of its price."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..graph.dataflow import DataflowGraph
+from ..graph.sub_graph import SubGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
-from .dataflow import DataflowGraph
-from .sub_graph import SubGraph
 
 
 @dataclass(frozen=True, slots=True)

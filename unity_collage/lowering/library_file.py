@@ -12,7 +12,7 @@ from typing import Any
 
 import tvm_ffi
 
-from .errors import CollageError, first_line
+from ..errors import CollageError, first_line
 
 _CHATTER = "Warning: Scope "
 """TVM warns of the memory scope of every constant, which is empty, once a VM has been started on a program."""

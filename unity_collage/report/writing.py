@@ -12,11 +12,11 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from .frontend.models import Model, import_model
-from .library_file import why_no_file
-from .report.explanation import EXPLANATION, Explanation, decode
-from .report.html import html_report
-from .target import host_target
+from ..frontend.models import Model, import_model
+from ..lowering.library_file import why_no_file
+from ..plan.explanation import EXPLANATION, Explanation, decode
+from ..target import host_target
+from .html import html_report
 
 FORMATS = (".json", ".html")
 

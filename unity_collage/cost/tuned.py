@@ -16,10 +16,10 @@ from tvm import relax
 
 from ..annotations import CANDIDATES, Cost, Costs
 from ..backends.registry import get
-from ..cost.model import Workload
 from ..graph import DataflowGraph
+from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
-from .problem import problem_of
+from .model import Workload
 
 if TYPE_CHECKING:
     from ..measure.tuning.pricing import TunedPrice

@@ -14,7 +14,7 @@ from ..annotations import THREADS, Candidate, plain, threads_of
 from ..backends.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.extract import LIFTED
-from ..graph.outline import Group, outline
+from .outline import Group, outline
 
 LABEL = "collage.label"
 """Function attribute: the name that a code generator sees of a kernel that is one part, in the program and when it

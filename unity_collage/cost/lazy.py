@@ -13,12 +13,12 @@ from typing import Protocol, runtime_checkable
 from tvm import relax
 
 from ..annotations import UNKNOWN, Cost, Costs
-from ..cost.model import CostModel, Workload, overheads_of
+from ..passes.estimate_costs import costs_of, workloads
 from ..search.exact import cheapest_cover
 from ..search.lazy import LazySearch, LazySolution, Price
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
-from .estimate_costs import costs_of, workloads
+from .model import CostModel, Workload, overheads_of
 
 
 @runtime_checkable

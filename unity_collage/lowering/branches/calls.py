@@ -11,8 +11,8 @@ from typing import Any
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
-from ..index_set import EMPTY, IndexSet, index_set, members
-from ..schedule.stage import nodes
+from ...index_set import EMPTY, IndexSet, index_set, members
+from ...schedule.stage import nodes
 from .stages import Stage
 
 _KERNELS = ("relax.call_tir", "relax.call_dps_packed")

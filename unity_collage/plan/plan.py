@@ -8,13 +8,13 @@ from typing import Any
 
 from ..annotations import IN_PROGRAM, VIEW, Candidate, Cost, Costs
 from ..graph import DataflowGraph, index_set, members
-from ..graph.outline import Group
 from ..index_set import IndexSet
-from ..report.explanation import Explanation, Kernel
-from ..report.names import binding_names
-from ..report.regrets import declined_of
+from ..lowering.outline import Group
 from ..search import Solution
 from ..search.certificate import Certificate
+from .explanation import Explanation, Kernel
+from .names import binding_names
+from .regrets import declined_of
 
 EMPTY_PLAN: dict[str, Any] = {
     "seconds": 0.0,

@@ -9,8 +9,8 @@ from ..annotations import UNKNOWN, Candidate, Cost, Costs
 from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..index_set import EMPTY, IndexSet
+from ..passes.sorts_and_scans import OPERATORS as SORTS_AND_SCANS
 from ..search import Option, Problem
-from .sorts_and_scans import OPERATORS as SORTS_AND_SCANS
 
 BETWEEN_RACES = 0.025
 """By what share two prices that were not measured in turns may be off: on shared machines kernels of one program differ

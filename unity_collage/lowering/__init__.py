@@ -1,0 +1,1 @@
+"""From a plan to a program: outline, build, store as a library."""
