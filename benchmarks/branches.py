@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 import unity_collage as uc
-from unity_collage import bench
-from unity_collage.bench import OURS, Contestant
 from unity_collage.compiler import compile_with
 from unity_collage.database.costs import CostDatabase
 from unity_collage.measure.measured import MeasuredCost
+from unity_collage.profile import peers as bench
+from unity_collage.profile.peers import OURS, Contestant
 from unity_collage.testing import models
 
 SECONDS = 0.2

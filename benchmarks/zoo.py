@@ -39,11 +39,11 @@ from rich.console import Console
 from rich.table import Table
 
 import unity_collage as uc
-from unity_collage import bench
-from unity_collage.bench import OURS, Contestant, Missing
+from unity_collage.feedback import Refinement
 from unity_collage.machine import last_level
 from unity_collage.machine import peaks as machine
-from unity_collage.refine import Refinement
+from unity_collage.profile import peers as bench
+from unity_collage.profile.peers import OURS, Contestant, Missing
 from unity_collage.report.text import duration
 from unity_collage.testing import models
 

@@ -15,7 +15,7 @@ import onnx
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage.bench import random_feeds
+from unity_collage.profile.peers import random_feeds
 from unity_collage.report import duration, plan_summary
 from unity_collage.testing import models
 

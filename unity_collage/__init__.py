@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .database.costs import CostDatabase
     from .errors import CollageError
+    from .feedback import Refinement
     from .program import Program, load
-    from .refine import Refinement
     from .runtime import num_threads, set_num_threads
     from .specs import PartitionSpec
     from .target import host_target
@@ -29,7 +29,7 @@ _HOME = {
     "CostDatabase": "database.costs",
     "PartitionSpec": "specs",
     "Program": "program",
-    "Refinement": "refine",
+    "Refinement": "feedback",
     "compile": "compiler",
     "host_target": "target",
     "load": "program",

@@ -21,6 +21,10 @@ from .backends.registry import select
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError, ModelError
+from .feedback import Refinement, refined
+from .feedback.pricing import EstimateCostsOfEntrants
+from .feedback.recheck import in_time
+from .feedback.settings import Tell
 from .frontend.models import Model, import_model
 from .lowering.build import build
 from .measure.inputs import random_inputs
@@ -32,12 +36,8 @@ from .pipeline import FLOAT32, annotating, collage, pricing
 from .plan.explanation import encode
 from .plan.plan import EMPTY_PLAN
 from .program import Program
-from .refine import Refinement, refined
-from .refine.pricing import EstimateCostsOfEntrants
-from .refine.settings import Tell
 from .report.writing import explanations
 from .rules.base import why_not_static
-from .second_look import in_time
 from .specs import PartitionSpec
 from .target import host_target
 

@@ -19,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage import bench
 from unity_collage.cli.main import main as cli
+from unity_collage.profile import peers as bench
 from unity_collage.report import bench_table, duration, plan_summary, price_remark
 from unity_collage.testing import models
 

@@ -13,13 +13,13 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.contest import Contest
-from unity_collage.contest.ticks import InsertTicks, ticked_kernels
 from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.feedback import Refinement, loop, maker
+from unity_collage.feedback.race import STOCK
 from unity_collage.lowering.build import build, link, lower
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.refine import Refinement, loop, maker
-from unity_collage.refine.race import STOCK
+from unity_collage.profile import Contest
+from unity_collage.profile.ticks import InsertTicks, ticked_kernels
 from unity_collage.testing import graphs
 
 QUICK = Refinement(rounds=3, round_seconds=0.002)

@@ -15,11 +15,11 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage import second_look
 from unity_collage.annotations import Cost
 from unity_collage.backends.onednn import lowering
 from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
+from unity_collage.feedback import recheck as second_look
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import correct_costs
 

@@ -11,11 +11,11 @@ import pytest
 from onnx import helper, numpy_helper
 from torch_cases import CASES, IMAGE, NUMBERS, REFUSALS, ROWS, WINDOWS, draw, ints, model
 
-from unity_collage.bench import Contestant, Missing
 from unity_collage.errors import ModelError
+from unity_collage.profile.peers import Contestant, Missing
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from unity_collage.bench.torch_module import graph_module  # noqa: E402  it imports torch
+from unity_collage.profile.peers.torch_module import graph_module  # noqa: E402  it imports torch
 
 
 def agrees(made: onnx.ModelProto, x: np.ndarray) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.bench import PEERS
+from unity_collage.profile.peers import PEERS
 
 
 def test_torch_compile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

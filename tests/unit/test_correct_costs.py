@@ -9,11 +9,11 @@ import pytest
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage import second_look
 from unity_collage.annotations import IN_PROGRAM, PLAN, Cost
+from unity_collage.feedback import recheck as second_look
+from unity_collage.feedback.recheck import in_time, is_late
 from unity_collage.passes import AnnotateCandidates, CorrectCosts, EstimateCosts
 from unity_collage.passes.correct_costs import far_prices
-from unity_collage.second_look import in_time, is_late
 from unity_collage.testing import graphs
 from unity_collage.testing.fixed_cost import FixedCost
 

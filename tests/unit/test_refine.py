@@ -17,15 +17,15 @@ from tvm.target import Target
 from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, VIEW, Candidate, Cost, Costs
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
+from unity_collage.feedback import Refinement
+from unity_collage.feedback.breeding import Breeding, bred
+from unity_collage.feedback.entrants import GREEDY, OURS, alone, entrants
+from unity_collage.feedback.in_place import InPlace, Ticking
+from unity_collage.feedback.observed import with_observed
+from unity_collage.feedback.pricing import EstimateCostsOfEntrants
+from unity_collage.feedback.race import winner_of
+from unity_collage.feedback.records import circumstances, described, plan_of, records_of
 from unity_collage.passes import AnnotateCandidates
-from unity_collage.refine import Refinement
-from unity_collage.refine.breeding import Breeding, bred
-from unity_collage.refine.entrants import GREEDY, OURS, alone, entrants
-from unity_collage.refine.in_place import InPlace, Ticking
-from unity_collage.refine.observed import with_observed
-from unity_collage.refine.pricing import EstimateCostsOfEntrants
-from unity_collage.refine.race import winner_of
-from unity_collage.refine.records import circumstances, described, plan_of, records_of
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import Settings
 from unity_collage.target import host_target

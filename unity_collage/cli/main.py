@@ -19,18 +19,19 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from .. import __version__, bench, runtime
-from ..accuracy import deviations
+from .. import __version__, runtime
 from ..backends.registry import known
-from ..bench import OURS
 from ..compiler import compile as compile_model
 from ..cost.model import Progress as Report
 from ..errors import CollageError
+from ..feedback import Refinement
 from ..frontend.models import read_onnx
 from ..lowering.library_file import why_no_library
 from ..pipeline import FLOAT32
+from ..profile import peers as bench
+from ..profile.accuracy import deviations
+from ..profile.peers import OURS
 from ..program import Program
-from ..refine import Refinement
 from ..report import backend_table, bench_table, plan_summary, price_remark, refinement_table
 from ..report.writing import why_no_report, write_report
 from . import check as cli_check

@@ -21,11 +21,11 @@ from tvm.ir import IRModule
 
 from .. import runtime
 from ..annotations import COSTS, IN_PROGRAM, PLAN, Cost, Costs
-from ..contest import Clocked, Contest, by_candidate, harmless_inputs, program_digest, why_not_runnable
 from ..cost.model import CostModel, Remembering
 from ..database.rows import digest
 from ..errors import CollageError
 from ..measure.measured import MeasuredCost
+from ..profile import Clocked, Contest, by_candidate, harmless_inputs, program_digest, why_not_runnable
 from ..target import current_target
 from .fuse_remaining import FuseRemaining
 from .offload_byoc import OffloadBYOC

@@ -17,12 +17,12 @@ from tvm.ir import IRModule
 
 from .. import runtime
 from ..annotations import PLAN
-from ..branches.trial import LEAST_GAIN, Tried, tried
-from ..contest import program_digest, why_not_runnable
 from ..cost.model import CostModel, Remembering
 from ..errors import CollageError
+from ..feedback.branches import LEAST_GAIN, Tried, tried
 from ..lowering.branches import Calls, staged
 from ..measure.measured import MeasuredCost
+from ..profile import program_digest, why_not_runnable
 from ..target import current_target
 
 _LOST_TO_SPLITTING = 1.2e-6

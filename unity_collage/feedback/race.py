@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..annotations import PLAN
-from ..contest import Contest
 from ..errors import CollageError
 from ..processes.child import last_line
+from ..profile import Contest
 from .entrants import OURS, Plan
 from .maker import Made, Maker
 from .settings import Refined, Refinement, Tell

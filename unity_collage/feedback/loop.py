@@ -18,8 +18,8 @@ from tvm.target import Target
 
 from .. import runtime
 from ..annotations import PLAN
-from ..contest import Contest
 from ..database.costs import CostDatabase
+from ..profile import Contest
 from ..search.auto import solve
 from ..search.ties import settled
 from .breeding import Breeding, bred

@@ -15,7 +15,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
 from torch import fx  # pyright: ignore[reportMissingImports]
 
-from ..errors import ModelError
+from ...errors import ModelError
 from .torch_call import Call, Value, attributes_of, title
 from .torch_operators import OPERATORS
 

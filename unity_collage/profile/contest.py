@@ -30,7 +30,7 @@ class Contest:
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}
         self._child = Child(
-            ("-m", "unity_collage.processes.launcher", "unity_collage.contest.worker"), hello, timeout_seconds
+            ("-m", "unity_collage.processes.launcher", "unity_collage.profile.worker"), hello, timeout_seconds
         )
         self._paths: dict[str, Path] = {}
         self._numbers = count()

@@ -9,11 +9,11 @@ from statistics import median
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..contest import Clocked, Contest, harmless_inputs, medians
 from ..errors import CollageError
 from ..lowering.branches.calls import Calls
 from ..lowering.branches.merge import staged
 from ..lowering.branches.stages import Stage, Step, stages_of
+from ..profile import Clocked, Contest, harmless_inputs, medians
 
 _ATTEMPTS = 2
 """Programs with stages that are built at most: one with all, one without those that were slower than their kernels."""

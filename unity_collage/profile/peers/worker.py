@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..processes.child import Reply, serve
-from .peers import RUNNERS, Peer
+from ...processes.child import Reply, serve
+from .runtimes import RUNNERS, Peer
 
 MOST_RUNS = 1000
 """So many times are told at most, evenly over the sorted ones."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import reference
-from .errors import CollageError
-from .frontend.models import Model, import_model
-from .measure.inputs import random_inputs
-from .program import Program
-from .rules.base import why_not_static
+from .. import reference
+from ..errors import CollageError
+from ..frontend.models import Model, import_model
+from ..measure.inputs import random_inputs
+from ..program import Program
+from ..rules.base import why_not_static
 
 
 @dataclass(frozen=True, slots=True)

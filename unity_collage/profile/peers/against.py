@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 import onnx
 
-from .. import runtime
-from ..program import Program
+from ... import runtime
+from ...program import Program
 from .contestant import Contestant
-from .peers import OURS
 from .rounds import interleaved, random_feeds
+from .runtimes import OURS
 
 
 def race(

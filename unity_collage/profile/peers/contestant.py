@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CollageError
-from ..processes.child import Child, Reply
-from .peers import Inputs
+from ...errors import CollageError
+from ...processes.child import Child, Reply
+from .runtimes import Inputs
 
 TIMEOUT_SECONDS = 600.0
 """For one answer; the first one includes the runtime's own compilation of the model."""
@@ -38,7 +38,9 @@ class Contestant:
             "folder": self._folder.name,
         }
         self._child = Child(
-            ("-m", "unity_collage.processes.launcher", "unity_collage.bench.process"), hello, TIMEOUT_SECONDS
+            ("-m", "unity_collage.processes.launcher", "unity_collage.profile.peers.worker"),
+            hello,
+            TIMEOUT_SECONDS,
         )
         self._ask({"ask": "outputs"})
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
-from ..processes.child import last_line
+from ...errors import ModelError
+from ...processes.child import last_line
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -32,8 +32,8 @@ class Peer:
 
 def unity_collage(path: Path, inputs: Inputs, threads: int) -> Peer:
     """A program that was saved, timed by the native loop."""
-    from .. import runtime
-    from ..program import load
+    from ... import runtime
+    from ...program import load
 
     runtime.set_num_threads(threads)
     program = load(path)
@@ -55,9 +55,9 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
     import tvm
     from tvm import relax
 
-    from .. import runtime
-    from ..frontend.models import import_model
-    from ..target import host_target
+    from ... import runtime
+    from ...frontend.models import import_model
+    from ...target import host_target
 
     runtime.set_num_threads(threads)
     mod, names = import_model(path)

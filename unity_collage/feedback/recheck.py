@@ -10,12 +10,12 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from . import runtime
-from .annotations import PLAN
-from .contest import Contest, harmless_inputs, program_digest, why_not_runnable
-from .cost.model import CostModel, Remembering
-from .errors import CollageError
-from .lowering.build import build
+from .. import runtime
+from ..annotations import PLAN
+from ..cost.model import CostModel, Remembering
+from ..errors import CollageError
+from ..lowering.build import build
+from ..profile import Contest, harmless_inputs, program_digest, why_not_runnable
 
 _LATE = 1.3
 _NOTABLE_SECONDS = 50e-6

@@ -9,8 +9,8 @@ from typing import Any
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..contest import Contest, by_candidate
 from ..processes.child import last_line
+from ..profile import Contest, by_candidate
 from .maker import Maker
 
 TURNS = 5

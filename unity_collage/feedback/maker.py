@@ -9,11 +9,11 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..contest import InsertTicks, ticked_kernels
 from ..lowering.build import build, link, lower
 from ..passes.apply_plan import ApplyPlan
 from ..passes.fuse_remaining import FuseRemaining
 from ..passes.offload_byoc import OffloadBYOC
+from ..profile import InsertTicks, ticked_kernels
 from .entrants import Plan
 
 Made = tuple[IRModule, relax.VMExecutable]
