@@ -16,9 +16,10 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, DECLINED
-from unity_collage.backends import bridge, registry
-from unity_collage.backends.foreign_rules import OperatorAttributes, PatternTable
-from unity_collage.backends.pattern_match import Matcher
+from unity_collage.backends import registry
+from unity_collage.backends.foreign import bridge
+from unity_collage.backends.foreign.pattern_match import Matcher
+from unity_collage.backends.foreign.rules import OperatorAttributes, PatternTable
 from unity_collage.errors import CollageError, UnavailableBackend
 from unity_collage.graph import DataflowGraph, index_set
 from unity_collage.passes import AnnotateCandidates

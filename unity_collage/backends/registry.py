@@ -10,8 +10,8 @@ import tvm
 from tvm.target import Target
 
 from ..errors import CollageError, UnavailableBackend, UnknownBackend
-from . import bridge
 from .base import Backend
+from .foreign import bridge
 
 ENTRY_POINT_GROUP = "unity_collage.backends"
 """Third parties name a Backend value here."""
@@ -29,7 +29,7 @@ def _installed() -> dict[str, tuple[Backend, str]]:
     from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
-    from .tvm_kernels import TVM
+    from .tvm.backend import TVM
 
     found = {backend.name: (backend, "unity_collage") for backend in (ONEDNN, OPENBLAS, KERNELS, TVM)}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import relax
 
 from ..annotations import THREADS, Candidate, plain, threads_of
-from ..backends.bridge import composite_attrs
+from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..graph.extract import LIFTED
 from .outline import Group, outline

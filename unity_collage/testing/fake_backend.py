@@ -89,7 +89,7 @@ def _forget_backends() -> None:
 @contextmanager
 def only_backends(*backends: Backend) -> Iterator[None]:
     """Inside, these are all the backends there are, besides TVM."""
-    from ..backends.tvm_kernels import TVM
+    from ..backends.tvm.backend import TVM
 
     original = registry.known
     registry.known = lambda: {backend.name: backend for backend in (*backends, TVM)}

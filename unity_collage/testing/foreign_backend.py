@@ -13,7 +13,7 @@ from tvm.relax.transform import FusionPattern
 from tvm_ffi.registry import remove_global_func
 
 from ..backends.base import Codegen
-from ..backends.foreign_rules import Predicate
+from ..backends.foreign.rules import Predicate
 
 
 @contextmanager

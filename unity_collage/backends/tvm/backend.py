@@ -10,9 +10,9 @@ from __future__ import annotations
 import tvm
 from tvm.target import Target
 
-from ..graph import Limits
-from ..rules import FusionCone, OnlyValid, Union
-from .base import Backend
+from ...graph import Limits
+from ...rules import FusionCone, OnlyValid, Union
+from ..base import Backend
 
 
 def _rule(_target: Target) -> OnlyValid:

@@ -15,13 +15,13 @@ import tvm
 from tvm.relax.backend import get_pattern, get_patterns_with_prefix
 from tvm_ffi.registry import list_global_func_names
 
-from ..annotations import plain
-from ..errors import UnavailableBackend
-from ..graph import DataflowGraph, IndexSet
-from ..rules import Rule, Union
-from .base import Backend, Codegen
-from .foreign_rules import OperatorAttributes, PatternTable, predicates
+from ...annotations import plain
+from ...errors import UnavailableBackend
+from ...graph import DataflowGraph, IndexSet
+from ...rules import Rule, Union
+from ..base import Backend, Codegen
 from .pattern_match import Matcher
+from .rules import OperatorAttributes, PatternTable, predicates
 
 _CODEGEN = "relax.ext."
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tvm import ir, relax
 from tvm.relax.backend import get_patterns_with_prefix
 
-from ..errors import first_line
-from ..graph import DataflowGraph
-from ..rules import Declined, Found
-from ..rules.base import Nested, why_not_partitionable
+from ...errors import first_line
+from ...graph import DataflowGraph
+from ...rules import Declined, Found
+from ...rules.base import Nested, why_not_partitionable
 from .pattern_match import Match, Matcher
 
 Predicate = Callable[[relax.Call], bool | str | None]

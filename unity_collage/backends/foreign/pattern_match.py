@@ -12,9 +12,9 @@ from tvm import ir, relax
 from tvm.relax.dpl import CallPattern, TupleGetItemPattern, TuplePattern
 from tvm.relax.transform import FusionPattern, PatternCheckContext
 
-from ..errors import first_line
-from ..graph import DataflowGraph, IndexSet, Limits, Node, SubGraph, index_set, members
-from ..rules.base import why_not_partitionable
+from ...errors import first_line
+from ...graph import DataflowGraph, IndexSet, Limits, Node, SubGraph, index_set, members
+from ...rules.base import why_not_partitionable
 
 _JOINING = (CallPattern, TupleGetItemPattern, TuplePattern)
 """Patterns whose match belongs to the kernel. Any other is an operand, or says more of what one of these matches."""

@@ -1,0 +1,1 @@
+"""Patterns that others have registered with TVM, as a backend."""
