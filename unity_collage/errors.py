@@ -22,6 +22,11 @@ class MissingAnnotation(CollageError):
 
 
 @register_error
+class InvalidAnnotation(CollageError):
+    """An annotation is not what its pass writes: somebody has edited it."""
+
+
+@register_error
 class UnknownBackend(CollageError):
     """A backend was named that nobody provides."""
 
@@ -47,7 +52,7 @@ class DatabaseError(CollageError):
 
 
 @register_error
-class MissingPrice(CollageError):
+class MissingCost(CollageError):
     """A price is not in a database that was said to be complete."""
 
 

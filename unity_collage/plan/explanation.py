@@ -7,13 +7,11 @@ for it to win its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
-from ..annotations import Annotation, Cost
+from .costs import Cost
 
 
 class Verdict(str, Enum):
@@ -22,16 +20,16 @@ class Verdict(str, Enum):
     CHOSEN = "chosen"
     RUNNER_UP = "runner-up"
     """In the cheapest plan without some chosen kernel."""
-    DEARER = "dearer"
+    COSTS_MORE = "costs more"
     NO_PLAN = "in no plan"
     """It has a price, but no valid plan contains it."""
-    NO_PRICE = "no price"
+    NO_COST = "no cost"
     NOT_MEASURED = "not measured"
     """A lower bound of its price showed that it cannot matter, or the budget was spent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ExplainedBinding:
     """One binding of the function that was partitioned."""
 
     name: str
@@ -43,7 +41,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ExplainedCost:
     """What one distinct workload costs on one backend; equal candidates share it."""
 
     key: str
@@ -59,12 +57,12 @@ class Price:
     """Seconds that it costs at least, where that was enough to know."""
 
     @classmethod
-    def of(cls, key: str, cost: Cost) -> Price:
+    def of(cls, key: str, cost: Cost) -> ExplainedCost:
         return cls(key, cost.seconds, cost.low, cost.high, cost.runs, cost.origin, cost.reason, cost.bound)
 
 
 @dataclass(frozen=True, slots=True)
-class Bid:
+class ExplainedCandidate:
     """One candidate and what became of it; the number of a bid is its candidate's id."""
 
     id: int
@@ -72,8 +70,8 @@ class Bid:
     rule: str
     label: str
     bindings: tuple[int, ...]
-    price: int
-    """Which of the prices is its own."""
+    cost: int
+    """Which of the costs is its own, by position."""
     verdict: Verdict
     best_through: float | None = None
     """Seconds of the cheapest plan with it; None if there is none or it has no price."""
@@ -90,10 +88,11 @@ class Bid:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class ExplainedKernel:
     """One kernel of the plan."""
 
-    bid: int
+    candidate: int
+    """Its id."""
     function: str = ""
     """The function that it was outlined as, if it was."""
     reads: tuple[int, ...] = ()
@@ -111,7 +110,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Declined:
+class DeclinedGroup:
     """A backend refused these bindings for this reason."""
 
     backend: str
@@ -144,63 +143,25 @@ class Explanation:
     """Everything that was decided about one function."""
 
     proof: Proof
-    bindings: tuple[Binding, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    bindings: tuple[ExplainedBinding, ...] = ()
+    kernels: tuple[ExplainedKernel, ...] = ()
     """In the order in which they run."""
-    bids: tuple[Bid, ...] = ()
-    prices: tuple[Price, ...] = ()
-    declined: tuple[Declined, ...] = ()
+    candidates: tuple[ExplainedCandidate, ...] = ()
+    costs: tuple[ExplainedCost, ...] = ()
+    declined: tuple[DeclinedGroup, ...] = ()
     left_behind: tuple[int, ...] = field(default=())
     """Bindings in no kernel: views that cost nothing, and operators that TVM compiles as they are."""
 
     @cached_property
-    def by_id(self) -> dict[int, Bid]:
-        return {bid.id: bid for bid in self.bids}
+    def by_id(self) -> dict[int, ExplainedCandidate]:
+        return {candidate.id: candidate for candidate in self.candidates}
 
-    def price(self, bid: Bid) -> Price:
-        return self.prices[bid.price]
+    def cost(self, candidate: ExplainedCandidate) -> ExplainedCost:
+        return self.costs[candidate.cost]
 
-    def seconds(self, kernel: Kernel) -> float:
+    def seconds(self, kernel: ExplainedKernel) -> float:
         """What the kernel costs a run, without its launch."""
-        return self.price(self.by_id[kernel.bid]).seconds or 0.0
+        return self.cost(self.by_id[kernel.candidate]).seconds or 0.0
 
     def names(self, indexes: tuple[int, ...]) -> str:
         return ", ".join(self.bindings[index].name for index in indexes)
-
-
-def encode(value: Any) -> Any:
-    """Dataclasses as dicts of str, int, float and list; what has its default value is left out."""
-    if is_dataclass(value):
-        shown = ((item.name, getattr(value, item.name), item.default) for item in fields(value))
-        return {name: encode(content) for name, content, default in shown if content != default}
-    if isinstance(value, (tuple, list)):
-        return [encode(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
-
-
-def decode(data: Mapping[str, Any]) -> Explanation:
-    """What :func:`encode` made of an explanation."""
-    return Explanation(
-        proof=Proof(**data["proof"]),
-        bindings=tuple(Binding(**item) for item in data.get("bindings", ())),
-        kernels=_items(Kernel, data, "kernels"),
-        bids=_items(Bid, data, "bids"),
-        prices=tuple(Price(**item) for item in data.get("prices", ())),
-        declined=_items(Declined, data, "declined"),
-        left_behind=tuple(data.get("left_behind", ())),
-    )
-
-
-def _items(kind: Any, data: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    return tuple(kind(**{key: _decoded(key, item[key]) for key in item}) for item in data.get(name, ()))
-
-
-def _decoded(key: str, value: Any) -> Any:
-    if key == "verdict":
-        return Verdict(value)
-    return tuple(_decoded(key, item) for item in value) if isinstance(value, list) else value
-
-
-EXPLANATION: Annotation[Explanation] = Annotation(
-    "collage.explanation", "SearchPartition(explain=True)", encode, decode
-)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..annotations import UNKNOWN, Candidate, Cost, Costs
 from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
+from ..graph.kinds import LEGALIZED_BY_TARGET
 from ..index_set import EMPTY, IndexSet
-from ..passes.sorts_and_scans import OPERATORS as SORTS_AND_SCANS
 from ..search import Option, Problem
+from .candidate import Candidate
+from .costs import UNKNOWN, Cost, Costs
 
 BETWEEN_RACES = 0.025
 """By what share two prices that were not measured in turns may be off: on shared machines kernels of one program differ
@@ -27,7 +28,7 @@ def problem_of(
     """
     options: list[Option] = []
     for candidate in candidates:
-        cost = costs.prices[costs.keys[candidate.id]]
+        cost = costs.of(candidate.id)
         if cost.seconds is not None:
             options.append(_option(candidate, candidate.sub_graph(graph), cost, cost.seconds))
     return Problem(
@@ -39,7 +40,7 @@ def problem_of(
         transitions={tuple(pair.split(">")): seconds for pair, seconds in costs.transitions.items()},
         results=graph.results,
         redundant=redundant,
-        drift=BETWEEN_RACES if any(cost.runs for cost in costs.prices.values()) else 0.0,
+        drift=BETWEEN_RACES if any(cost.runs for cost in costs.by_key.values()) else 0.0,
     )
 
 
@@ -52,7 +53,7 @@ def optimistic(
     """
     options = list(problem.options)
     for candidate in candidates:
-        cost = costs.prices[costs.keys[candidate.id]]
+        cost = costs.of(candidate.id)
         if cost.seconds is None and (cost.origin == UNKNOWN or cost.bound is not None):
             sub = candidate.sub_graph(graph)
             least = cost.bound or 0.0
@@ -110,8 +111,9 @@ def _made(makers: Sequence[Sequence[IndexSet]]) -> IndexSet:
 
 
 def _option(candidate: Candidate, sub: SubGraph, cost: Cost, seconds: float) -> Option:
-    interval = (cost.low, cost.high) if cost.low <= seconds <= cost.high else (None, None)
-    return Option(candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, *interval)
+    return Option(
+        candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, *(cost.interval or (None, None))
+    )
 
 
 _VM_PREFIXES = (
@@ -130,7 +132,7 @@ def _tvm_can(node: Node) -> bool:
     call = node.call
     if call is None or call.op.name.startswith(_VM_PREFIXES) or has_kernel(call):
         return True
-    return call.op.name in SORTS_AND_SCANS or call.op.get_attr("FCallPacked") is not None
+    return call.op.name in LEGALIZED_BY_TARGET or call.op.get_attr("FCallPacked") is not None
 
 
 def why_no_cover(
@@ -139,6 +141,6 @@ def why_no_cover(
     """Why the binding ``index`` cannot be computed: what each candidate that contains it failed of."""
     node = graph.nodes[index]
     holders = [candidate for candidate in candidates if index in candidate.indexes]
-    reasons = [f"{c.backend} {c.label}: {costs.prices[costs.keys[c.id]].reason}" for c in holders if costs]
+    reasons = [f"{c.backend} {c.label}: {costs.of(c.id).reason}" for c in holders if costs]
     why = "; ".join(dict.fromkeys(reasons)) or "no backend takes it and TVM has no legalization for it"
     return f"no kernel for {node.op} (binding {node.var.name}): {why}"

@@ -8,11 +8,21 @@ from dataclasses import replace
 from tvm import relax
 from tvm.tirx import IntImm
 
-from ..annotations import DECLINED, Candidate, Costs
 from ..graph import DataflowGraph, Node, index_set, members
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem, Solution, Through
-from .explanation import Bid, Binding, Declined, Explanation, Kernel, Price, Proof, Verdict
+from .candidate import Candidate, DeclinedBinding
+from .costs import Costs
+from .explanation import (
+    DeclinedGroup,
+    ExplainedBinding,
+    ExplainedCandidate,
+    ExplainedCost,
+    ExplainedKernel,
+    Explanation,
+    Proof,
+    Verdict,
+)
 from .names import binding_names
 
 ROUNDING = 1e-9
@@ -29,6 +39,7 @@ def explanation_of(
     withouts: Mapping[int, Through],
     functions: Sequence[str] = (),
     ties: Mapping[int, tuple[tuple[int, ...], ...]] | None = None,
+    declined: Sequence[DeclinedBinding] = (),
 ) -> Explanation:
     """Why ``solution`` is what it is. ``functions`` are the names of the chosen kernels' functions, in their order.
 
@@ -36,8 +47,8 @@ def explanation_of(
     chosen one, as ``search.best_throughs`` and ``search.best_withouts`` find them; ``ties``, by chosen one, those
     that :func:`unity_collage.search.ties.tied_with` finds. Regrets are over the cheapest plan, ties aside.
     """
-    numbers = {key: number for number, key in enumerate(costs.prices)}
-    prices = tuple(Price.of(key, cost) for key, cost in costs.prices.items())
+    numbers = {key: number for number, key in enumerate(costs.by_key)}
+    prices = tuple(ExplainedCost.of(key, cost) for key, cost in costs.by_key.items())
     bids = [_bid(c, numbers[costs.keys[c.id]], prices, solution, throughs.get(c.id)) for c in candidates]
     bids = _with_noise(bids, prices, solution)
     kernels = tuple(_kernels(problem, solution, bids, withouts, functions, ties or {}))
@@ -46,9 +57,9 @@ def explanation_of(
         proof=proof_of(solution, costs.launch_seconds),
         bindings=tuple(map(_binding, graph.nodes, binding_names(graph))),
         kernels=kernels,
-        bids=tuple(replace(b, verdict=Verdict.RUNNER_UP) if b.id in runners_up else b for b in bids),
-        prices=prices,
-        declined=tuple(declined_of(graph)),
+        candidates=tuple(replace(b, verdict=Verdict.RUNNER_UP) if b.id in runners_up else b for b in bids),
+        costs=prices,
+        declined=tuple(grouped(declined)),
         left_behind=tuple(members(solution.left_behind)),
     )
 
@@ -67,18 +78,17 @@ def proof_of(solution: Solution, launch_seconds: float) -> Proof:
     )
 
 
-def declined_of(graph: DataflowGraph) -> Iterable[Declined]:
-    """Who refused which bindings, by reason."""
-    grouped: dict[tuple[str, str, str], list[int]] = {}
-    for refusal in DECLINED.read(graph.func) if DECLINED.on(graph.func) else ():
-        key = (refusal.backend, refusal.reason, refusal.condition)
-        grouped.setdefault(key, []).append(refusal.index)
-    for (backend, reason, condition), indexes in grouped.items():
-        yield Declined(backend, reason, tuple(indexes), condition)
+def grouped(declined: Iterable[DeclinedBinding]) -> Iterable[DeclinedGroup]:
+    """Which backends refused which bindings, by reason."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for one in declined:
+        found.setdefault((one.backend, one.reason, one.condition), []).append(one.index)
+    for (backend, reason, condition), indexes in found.items():
+        yield DeclinedGroup(backend, reason, tuple(indexes), condition)
 
 
-def _binding(node: Node, name: str) -> Binding:
-    return Binding(name, node.op, type_text(node.var.ty), node.is_host)
+def _binding(node: Node, name: str) -> ExplainedBinding:
+    return ExplainedBinding(name, node.op, type_text(node.var.ty), node.is_host)
 
 
 def type_text(ty: object) -> str:
@@ -93,17 +103,17 @@ def type_text(ty: object) -> str:
 def _bid(
     candidate: Candidate,
     number: int,
-    prices: Sequence[Price],
+    prices: Sequence[ExplainedCost],
     solution: Solution,
     through: Through | None,
-) -> Bid:
-    bid = Bid(
+) -> ExplainedCandidate:
+    bid = ExplainedCandidate(
         id=candidate.id,
         backend=candidate.backend,
         rule=candidate.rule,
         label=candidate.title,
         bindings=candidate.indexes,
-        price=number,
+        cost=number,
         verdict=Verdict.NO_PLAN,
         hidden=candidate.hidden,
     )
@@ -111,16 +121,18 @@ def _bid(
     if any(option.id == candidate.id for option in solution.chosen):
         return replace(bid, verdict=Verdict.CHOSEN, best_through=solution.seconds, regret=0.0)
     if price.seconds is None:
-        return replace(bid, verdict=Verdict.NO_PRICE if price.bound is None else Verdict.NOT_MEASURED)
+        return replace(bid, verdict=Verdict.NO_COST if price.bound is None else Verdict.NOT_MEASURED)
     return bid if through is None else _judged(bid, price.seconds, solution, through)
 
 
-def _judged(bid: Bid, seconds: float, solution: Solution, through: Through) -> Bid:
+def _judged(
+    bid: ExplainedCandidate, seconds: float, solution: Solution, through: Through
+) -> ExplainedCandidate:
     """A priced candidate that a plan could contain."""
     regret = _difference(through.seconds, _cheapest(solution))
     return replace(
         bid,
-        verdict=Verdict.DEARER,
+        verdict=Verdict.COSTS_MORE,
         best_through=through.seconds,
         regret=regret,
         exact=through.exact,
@@ -128,12 +140,14 @@ def _judged(bid: Bid, seconds: float, solution: Solution, through: Through) -> B
     )
 
 
-def _with_noise(bids: Sequence[Bid], prices: Sequence[Price], solution: Solution) -> list[Bid]:
+def _with_noise(
+    bids: Sequence[ExplainedCandidate], prices: Sequence[ExplainedCost], solution: Solution
+) -> list[ExplainedCandidate]:
     """Bids whose regret is no more than what the intervals of the prices leave open."""
     doubt = _doubt_by_binding(bids, prices)
     found = []
     for bid in bids:
-        price = prices[bid.price]
+        price = prices[bid.cost]
         if bid.regret is None or bid.verdict is Verdict.CHOSEN or price.seconds is None:
             found.append(bid)
             continue
@@ -143,11 +157,13 @@ def _with_noise(bids: Sequence[Bid], prices: Sequence[Price], solution: Solution
     return found
 
 
-def _doubt_by_binding(bids: Iterable[Bid], prices: Sequence[Price]) -> dict[int, dict[int, float]]:
+def _doubt_by_binding(
+    bids: Iterable[ExplainedCandidate], prices: Sequence[ExplainedCost]
+) -> dict[int, dict[int, float]]:
     """For each binding, by chosen bid that computes it, how much dearer that may really be."""
     doubt: dict[int, dict[int, float]] = {}
     for bid in bids:
-        price = prices[bid.price]
+        price = prices[bid.cost]
         if bid.verdict is Verdict.CHOSEN and price.seconds is not None:
             for index in bid.bindings:
                 doubt.setdefault(index, {})[bid.id] = max(0.0, price.high - price.seconds)
@@ -157,19 +173,19 @@ def _doubt_by_binding(bids: Iterable[Bid], prices: Sequence[Price]) -> dict[int,
 def _kernels(
     problem: Problem,
     solution: Solution,
-    bids: Sequence[Bid],
+    bids: Sequence[ExplainedCandidate],
     withouts: Mapping[int, Through],
     functions: Sequence[str],
     ties: Mapping[int, tuple[tuple[int, ...], ...]],
-) -> Iterable[Kernel]:
+) -> Iterable[ExplainedKernel]:
     writer = _writers(problem, solution)
     for number, rivals in enumerate(_rivals(solution.chosen, bids)):
         option = solution.chosen[number]
         reads = EMPTY
         for source in members(problem.inputs(option.inside)):
             reads |= writer[source]
-        kernel = Kernel(
-            bid=option.id,
+        kernel = ExplainedKernel(
+            candidate=option.id,
             function=functions[number] if functions else "",
             reads=tuple(members(reads)),
             rivals=tuple(bid.id for bid in rivals),
@@ -178,7 +194,9 @@ def _kernels(
         yield _with_margin(kernel, rivals, _cheapest(solution), withouts.get(option.id))
 
 
-def _with_margin(kernel: Kernel, rivals: Sequence[Bid], seconds: float, without: Through | None) -> Kernel:
+def _with_margin(
+    kernel: ExplainedKernel, rivals: Sequence[ExplainedCandidate], seconds: float, without: Through | None
+) -> ExplainedKernel:
     """With what the cheapest plan ``without`` the kernel costs more, and a rival that is in it.
 
     Some rival is in that plan, and no rival in it has more regret than the plan costs more.
@@ -214,13 +232,13 @@ def _writers(problem: Problem, solution: Solution) -> list[IndexSet]:
     return found
 
 
-def _rivals(chosen: Sequence[Option], bids: Sequence[Bid]) -> list[list[Bid]]:
+def _rivals(chosen: Sequence[Option], bids: Sequence[ExplainedCandidate]) -> list[list[ExplainedCandidate]]:
     """For each chosen kernel, who else could compute some binding of it, the least regret first."""
     owners: dict[int, IndexSet] = {}
     for number, option in enumerate(chosen):
         for index in members(option.inside):
             owners[index] = owners.get(index, EMPTY) | 1 << number
-    found: list[list[tuple[tuple[float, bool, int], Bid]]] = [[] for _ in chosen]
+    found: list[list[tuple[tuple[float, bool, int], ExplainedCandidate]]] = [[] for _ in chosen]
     for bid in bids:
         if bid.regret is None or bid.verdict is Verdict.CHOSEN:
             continue

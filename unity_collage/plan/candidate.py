@@ -1,0 +1,56 @@
+"""Candidates: groups of bindings that could be kernels, and what backends refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..graph import DataflowGraph, Nested, SubGraph
+from ..index_set import index_set
+
+VIEW = "view"
+"""In place of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
+
+
+class Composite(NamedTuple):
+    """A part of a kernel that its backend wants as a function of its own."""
+
+    label: str
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """These bindings could be one kernel of this backend, or no kernel where it is ``VIEW``."""
+
+    id: int
+    backend: str
+    rule: str
+    label: str
+    indexes: tuple[int, ...] = field(metadata={"key": "bindings"})
+    """Post-dfs indexes of the bindings."""
+    hidden: tuple[int, ...] = ()
+    """Those whose values others read too, and which this kernel computes for itself without writing them."""
+    composites: tuple[Composite, ...] = ()
+    threads: int | None = None
+    """How many threads of the pool run the kernel; None: its backend decides, up to all."""
+
+    @property
+    def title(self) -> str:
+        """The label, and the number of threads if that is said."""
+        return self.label if self.threads is None else f"{self.label} (threads: {self.threads})"
+
+    def sub_graph(self, graph: DataflowGraph) -> SubGraph:
+        parts = tuple(Nested(index_set(indexes), label) for label, indexes in self.composites)
+        return SubGraph(graph, index_set(self.indexes), index_set(self.hidden), parts)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedBinding:
+    """A backend looked at this binding and refused it."""
+
+    backend: str
+    index: int = field(metadata={"key": "binding"})
+    reason: str
+    condition: str = "predicate"
+    """``predicate``, what the backend says; ``validity``, the shape of the sub-graph; ``limit`` or ``target``."""

@@ -1,0 +1,48 @@
+"""How candidate programs for one model compared, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTimes:
+    """A candidate program: its time, or why it was dropped."""
+
+    name: str
+    seconds: float | None = None
+    """The median of its rounds."""
+    rounds: tuple[float, ...] = ()
+    """Median seconds of a run, by round."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the kernels of a plan took in its program, against their costs."""
+
+    plan: str
+    predicted: float
+    kernels_in_place: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramComparison:
+    """Programs that were timed in turns, and the fastest of them."""
+
+    winner: str
+    programs: tuple[ProgramTimes, ...]
+    iterations: tuple[Prediction, ...] = ()
+    """Of the plans whose kernels were timed in place."""
+    predicted: float | None = None
+    """Seconds of the winner by its costs."""
+    measured: float | None = None
+    origin: str = "measured"
+    """``measured`` or ``database``."""
+
+    @property
+    def additive_error(self) -> float | None:
+        """Seconds that the winner takes more than the sum of its costs."""
+        if self.measured is None or self.predicted is None:
+            return None
+        return self.measured - self.predicted

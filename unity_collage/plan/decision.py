@@ -1,0 +1,175 @@
+"""From a solution of the search to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..graph import DataflowGraph, index_set, members
+from ..index_set import IndexSet
+from ..search import Solution
+from ..search.certificate import Certificate, TieClaim
+from .candidate import VIEW, Candidate, DeclinedBinding
+from .costs import IN_PROGRAM, Costs
+from .explanation import ExplainedKernel, Explanation
+from .names import binding_names
+from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost
+from .regrets import grouped
+
+Ties = Mapping[int, Sequence[Sequence[int]]]
+"""The candidates that tie with each chosen one, by id, as :func:`unity_collage.search.ties.tied_with` finds them."""
+
+
+def plan_of(
+    graph: DataflowGraph,
+    solution: Solution,
+    candidates: Mapping[int, Candidate],
+    costs: Costs,
+    functions: Sequence[str],
+    *,
+    declined: Iterable[DeclinedBinding] = (),
+    explanation: Explanation | None = None,
+    certificate: Certificate | None = None,
+    ties: Ties | None = None,
+) -> Plan:
+    """What was chosen at what cost; ``functions`` are the names of the kernels' functions, in their order.
+
+    With an ``explanation`` every kernel also has its runner-up. The ``certificate`` is about the cheapest plan,
+    ``tie_policy`` about what the policy for ties has changed in it.
+    """
+    names = binding_names(graph)
+    kernels = _kernels(solution, candidates, costs, functions, names, ties or {})
+    if explanation is not None:
+        kernels = [_with_runner_up(kernel, explanation) for kernel in kernels]
+    without_cost = tuple(_without_cost(candidates.values(), costs))
+    views = {
+        index for option in solution.chosen if option.backend == VIEW for index in members(option.inside)
+    }
+    return Plan(
+        kernels=tuple(kernel for kernel in kernels if kernel.backend != VIEW),
+        seconds=solution.seconds,
+        lower_bound=solution.lower_bound,
+        gap=solution.gap,
+        proved=solution.proved,
+        algorithm=solution.algorithm,
+        visited_states=solution.visited,
+        launch_seconds=costs.launch_seconds,
+        left_behind=tuple(names[i] for i in sorted({*members(solution.left_behind), *views})),
+        without_cost=without_cost,
+        declined=tuple(
+            DeclinedBindings(group.backend, group.reason, tuple(names[i] for i in group.bindings))
+            for group in grouped(declined)
+        ),
+        remarks=(
+            *_remarks(solution, len(without_cost), _corrected(candidates.values(), costs)),
+            *costs.skipped,
+        ),
+        certificate=certificate,
+        tie_policy=_tie_claim(solution) if solution.swaps else None,
+        more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
+    )
+
+
+def _kernels(
+    solution: Solution,
+    candidates: Mapping[int, Candidate],
+    costs: Costs,
+    functions: Sequence[str],
+    names: Sequence[str],
+    ties: Ties,
+) -> list[PlannedKernel]:
+    rivals: dict[IndexSet, list[Candidate]] = {}
+    for candidate in candidates.values():
+        rivals.setdefault(index_set(candidate.indexes), []).append(candidate)
+    kernels: list[PlannedKernel] = []
+    for option, function in zip(solution.chosen, functions, strict=True):
+        candidate, cost = candidates[option.id], costs.of(option.id)
+        kernels.append(
+            PlannedKernel(
+                candidate=candidate.id,
+                backend=candidate.backend,
+                label=candidate.label,
+                function=function,
+                bindings=tuple(names[i] for i in candidate.indexes),
+                seconds=cost.seconds or 0.0,
+                interval=cost.interval,
+                threads=candidate.threads,
+                others=tuple(_rival(c, costs) for c in rivals[option.inside] if c.id != candidate.id),
+                ties=tuple(
+                    tuple(_tie(candidates[i], costs, names) for i in ids) for ids in ties.get(option.id, ())
+                ),
+            )
+        )
+    return kernels
+
+
+def _rival(candidate: Candidate, costs: Costs) -> Rival:
+    cost = costs.of(candidate.id)
+    return Rival(candidate.backend, cost.seconds, cost.reason if cost.seconds is None else "")
+
+
+def _tie(candidate: Candidate, costs: Costs, names: Sequence[str]) -> Tie:
+    cost = costs.of(candidate.id)
+    bindings = tuple(names[i] for i in candidate.indexes)
+    return Tie(candidate.backend, candidate.label, bindings, cost.seconds or 0.0, cost.interval)
+
+
+def _with_runner_up(kernel: PlannedKernel, explanation: Explanation) -> PlannedKernel:
+    told = next(each for each in explanation.kernels if each.candidate == kernel.candidate)
+    return kernel if told.runner_up is None else replace(kernel, runner_up=_runner_up(explanation, told))
+
+
+def _runner_up(explanation: Explanation, kernel: ExplainedKernel) -> RunnerUp:
+    assert kernel.runner_up is not None
+    rival = explanation.by_id[kernel.runner_up]
+    return RunnerUp(
+        rival.backend,
+        rival.label,
+        tuple(explanation.bindings[i].name for i in rival.bindings),
+        explanation.cost(rival).seconds,
+        kernel.margin,
+        kernel.exact,
+    )
+
+
+def _tie_claim(solution: Solution) -> TieClaim:
+    return TieClaim(
+        tuple(option.id for option in solution.chosen),
+        tuple(members(solution.left_behind)),
+        solution.seconds,
+        tuple((swap.taken, tuple(swap.instead)) for swap in solution.swaps),
+    )
+
+
+def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str]) -> Iterator[str]:
+    """What a reader should know besides the figures."""
+    if not solution.proved:
+        yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
+    if solution.swaps:
+        part = solution.tie_seconds / solution.seconds if solution.seconds else 0.0
+        yield f"cost within {part:.2%} of the cheapest plan by tie policy: {len(solution.swaps)} kernels are ties"
+    if without_cost:
+        yield f"{without_cost} distinct candidates have no cost"
+    if corrected:
+        yield f"the cost is what the kernel took in the running program: {', '.join(corrected)}"
+
+
+def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
+    """Every distinct kernel whose measured cost did not hold in the running program."""
+    found: dict[str, str] = {}
+    for candidate in candidates:
+        cost = costs.of(candidate.id)
+        if cost.origin == IN_PROGRAM:
+            text = f"{candidate.backend} {candidate.label} {1e6 * (cost.seconds or 0.0):.3g} us"
+            found[costs.keys[candidate.id]] = text
+    return list(found.values())
+
+
+def _without_cost(candidates: Iterable[Candidate], costs: Costs) -> Iterable[WithoutCost]:
+    """Every distinct kernel that has no cost, with its reason."""
+    found: dict[str, WithoutCost] = {}
+    for candidate in candidates:
+        cost = costs.of(candidate.id)
+        if cost.seconds is None:
+            found[costs.keys[candidate.id]] = WithoutCost(candidate.backend, candidate.label, cost.reason)
+    return found.values()
