@@ -8,27 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from tvm import relax
 
-from ..annotations import UNKNOWN, Cost, Costs
-from ..passes.estimate_costs import costs_of, workloads
+from ..plan.costs import UNKNOWN, Cost, Costs
 from ..search.exact import cheapest_cover
 from ..search.lazy import LazySearch, LazySolution, Price
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
-from .model import CostModel, Workload, overheads_of
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """A cost model that also knows what a kernel costs at least."""
-
-    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
-        """Seconds that no kernel of each workload beats, by key."""
-        ...
-
+from .asking import costs_of, workloads
+from .model import CostModel
 
 Throughs = Callable[[Problem, float], Mapping[int, Through]]
 
@@ -45,7 +34,7 @@ def lazy_costs(
 
     ``make`` is the search problem for given costs and ``solve`` finds a cheapest plan of it. A candidate that
     need not be measured has no price: its cost carries its lower bound and says, by ``throughs`` if given, what the
-    best plan with it costs at least. Without :class:`Bounded` prices the bounds are 0.
+    best plan with it costs at least. By default the lower bounds of a cost model are 0.
 
     ``lower_bound`` of the costs holds for plans of all candidates. The price of the plan does not tell that if
     ``solve`` is no exact search, or if less is measured because fusion is assumed to pay
@@ -54,14 +43,14 @@ def lazy_costs(
     asked = workloads(func, model)
     by_key = {workload.key: workload for workload in asked.values()}
     keys = {candidate: workload.key for candidate, workload in asked.items()}
-    charged = overheads_of(model, list(dict.fromkeys(workload.backend for workload in asked.values())))
+    charged = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     measured: dict[str, Cost] = {}
 
     def measure(wanted: Sequence[str]) -> dict[str, Price]:
-        found = model.prices([by_key[key] for key in wanted])
+        found = model.costs([by_key[key] for key in wanted])
         if any(cost.origin == UNKNOWN for cost in found.values()):
             # The time is over: what else is known is asked for at once.
-            found |= model.prices([by_key[key] for key in by_key if key not in measured | found])
+            found |= model.costs([by_key[key] for key in by_key if key not in measured | found])
         for key, cost in found.items():
             measured[key] = replace(cost, bound=bounds[key]) if cost.origin == UNKNOWN else cost
         return {key: _price(cost) for key, cost in found.items()}
@@ -69,7 +58,7 @@ def lazy_costs(
     def problem(prices: Mapping[str, Price]) -> Problem:
         return make(costs_of(func, {key: _assumed(price) for key, price in prices.items()}, keys, charged))
 
-    bounds = _bounds(model, list(by_key.values()))
+    bounds = model.lower_bounds(list(by_key.values()))
     found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
     through = throughs(found.problem, found.solution.seconds) if throughs and found.bounds else {}
     open_costs = {key: _not_measured(key, keys, found, through) for key in found.bounds}
@@ -77,12 +66,6 @@ def lazy_costs(
         measured = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in measured.items()}
     prices = {key: measured.get(key) or open_costs[key] for key in by_key}
     return replace(costs_of(func, prices, keys, charged), lower_bound=found.solution.lower_bound)
-
-
-def _bounds(model: CostModel, asked: Sequence[Workload]) -> dict[str, float]:
-    if isinstance(model, Bounded):
-        return model.lower_bounds(asked)
-    return {workload.key: 0.0 for workload in asked}
 
 
 def _price(cost: Cost) -> Price:

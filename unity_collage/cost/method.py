@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+METHOD_VERSION = 1
+"""Raised when the same kernel would be measured otherwise: inputs, caches, order, judgement of results."""
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
     """How long and how often kernels are timed. Part of every cost key."""
 
     percentile: float = 50.0
-    """What the price is: of all runs so many percent are faster."""
+    """The percentile of all runs that the cost is."""
     confidence: float = 0.95
-    """How sure it is that the interval of a price holds the true percentile."""
+    """How sure it is that the interval of a cost holds the true percentile."""
     tolerance: float = 0.02
-    """Half the width of the interval over the price: narrower is not asked for."""
+    """Half the width of the interval over the cost: measuring ends when it is reached."""
     min_runs: int = 9
-    """From so many runs on the interval of a median is narrower than from the fastest to the slowest run."""
+    """From that many runs on the interval of a median is narrower than from the fastest to the slowest run."""
     max_runs: int = 300
     max_seconds: float = 0.1
-    """What the runs of one kernel may take, with what prepares the caches for them."""
+    """How long the runs of one kernel may take, with what prepares the caches for them."""
     max_warmup_seconds: float = 0.05
 
     def __post_init__(self) -> None:

@@ -7,39 +7,18 @@ kernel with which no plan can beat the best known one is never tuned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tvm import relax
 
-from ..annotations import CANDIDATES, Cost, Costs
+from ..annotations import CANDIDATES
 from ..backends.registry import get
 from ..graph import DataflowGraph
+from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
-from .model import Workload
-
-if TYPE_CHECKING:
-    from ..measure.tuning.pricing import TunedPrice
-
-
-class PricesTuned(Protocol):
-    """What a :class:`Tunable` model opens."""
-
-    def price(self, workload: Workload) -> TunedPrice | None:
-        """The price after tuning; None where that gains nothing."""
-        ...
-
-
-@runtime_checkable
-class Tunable(Protocol):
-    """A cost model that can have TVM's kernels tuned, and knows what they cost at least."""
-
-    def tuning(self, trials: int) -> AbstractContextManager[PricesTuned]: ...
-
-    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]: ...
+from .model import CostModel, TunedCost, Workload
 
 
 class _Plans:
@@ -53,9 +32,9 @@ class _Plans:
     def problem(self, seconds: Mapping[str, float]) -> Problem:
         """With these prices in place of some of the known ones."""
         prices = {
-            key: Cost(seconds[key]) if key in seconds else cost for key, cost in self._costs.prices.items()
+            key: Cost(seconds[key]) if key in seconds else cost for key, cost in self._costs.by_key.items()
         }
-        return problem_of(self._graph, self._candidates, replace(self._costs, prices=prices))
+        return problem_of(self._graph, self._candidates, replace(self._costs, by_key=prices))
 
     def keys(self, ids: Iterable[int]) -> list[str]:
         """The cost keys of these candidates, each once."""
@@ -63,7 +42,7 @@ class _Plans:
 
 
 def tuned_costs(
-    func: relax.Function, costs: Costs, asked: Mapping[int, Workload], model: Tunable, trials: int
+    func: relax.Function, costs: Costs, asked: Mapping[int, Workload], model: CostModel, trials: int
 ) -> tuple[Costs, dict[str, str]]:
     """``costs`` with the tuned prices that are lower, and the traces of those by kernel.
 
@@ -71,16 +50,16 @@ def tuned_costs(
     """
     plans = _Plans(func, costs)
     workloads = {w.key: w for w in asked.values() if get(w.backend).codegen is None}
-    priced = [w for key, w in workloads.items() if costs.prices[key].seconds is not None]
+    priced = [w for key, w in workloads.items() if costs.by_key[key].seconds is not None]
     try:
         hopeful = promising(plans, model.lower_bounds(priced))
     except NoCover:  # SearchPartition says why
         return costs, {}
-    won: dict[str, TunedPrice] = {}
+    won: dict[str, TunedCost] = {}
     with model.tuning(trials) as tuning:
         while (key := _next(plans, hopeful, won, costs)) is not None:
             del hopeful[key]
-            found = tuning.price(workloads[key])
+            found = tuning.tuned(workloads[key])
             if found is not None:
                 won[key] = found
     return _with_tuned(costs, won), {price.kernel: price.trace for price in won.values()}
@@ -96,16 +75,16 @@ def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _next(
-    plans: _Plans, hopeful: Mapping[str, float], won: Mapping[str, TunedPrice], costs: Costs
+    plans: _Plans, hopeful: Mapping[str, float], won: Mapping[str, TunedCost], costs: Costs
 ) -> str | None:
     """Of the kernels in the plan that is cheapest if tuning does all it can, the one that may gain most."""
     known = {key: price.cost.seconds for key, price in won.items() if price.cost.seconds is not None}
     plan = cheapest_cover(plans.problem({**known, **hopeful}))
     wanted = [key for key in plans.keys(option.id for option in plan.chosen) if key in hopeful]
-    return max(wanted, key=lambda key: (costs.prices[key].seconds or 0.0) - hopeful[key], default=None)
+    return max(wanted, key=lambda key: (costs.by_key[key].seconds or 0.0) - hopeful[key], default=None)
 
 
-def _with_tuned(costs: Costs, won: Mapping[str, TunedPrice]) -> Costs:
+def _with_tuned(costs: Costs, won: Mapping[str, TunedCost]) -> Costs:
     keys = {id_: won[key].workload.key if key in won else key for id_, key in costs.keys.items()}
-    prices = {won[key].workload.key if key in won else key: cost for key, cost in costs.prices.items()}
-    return replace(costs, prices=prices | {p.workload.key: p.cost for p in won.values()}, keys=keys)
+    prices = {won[key].workload.key if key in won else key: cost for key, cost in costs.by_key.items()}
+    return replace(costs, by_key=prices | {p.workload.key: p.cost for p in won.values()}, keys=keys)

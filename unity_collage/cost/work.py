@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm import ir, relax
 
-from ..graph.extract import LIFTED
+from ..annotations import LIFTED
 from ..graph.shapes import nbytes_of
 from .arithmetic import CONVOLUTIONS, flops
 from .windows import convolution_axes, pooling_axes

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, func, select
 
-from ..annotations import Cost
+from ..plan.costs import Cost
 from . import schema
 from .connections import Connections
 from .location import default_path, is_url

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
-from ..annotations import Cost
+from ..plan.costs import Cost
 
 
 class Kind(str, Enum):

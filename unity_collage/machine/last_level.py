@@ -17,10 +17,10 @@ from math import sqrt
 import tvm_ffi
 
 from .. import runtime
-from ..cost import fingerprint
 from ..database.costs import CostDatabase
-from ..measure.client import worker_environment
 from .caches import Caches, reported
+from .environment import environment
+from .fingerprint import machine, text_of
 
 _FACT = "third-level cache"
 _SWEEPS, _TRIALS_SECONDS = 3, 0.08
@@ -49,9 +49,7 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
             "unity_collage.processes.launcher",
             "unity_collage.machine.last_level",
         ]
-        done = subprocess.run(
-            command, env=worker_environment(), cwd="/", capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
         kept = json.loads(done.stdout)
         remember(database, kept)
     return replace(said, l3_bytes=int(kept))
@@ -91,8 +89,7 @@ def measured() -> int:
 
 
 def _fingerprint() -> str:
-    circumstances = {"method": "last level 1", **fingerprint.machine(), "threads": runtime.num_threads()}
-    return "\n".join(f"{name}: {value}" for name, value in circumstances.items())
+    return text_of({"method": "last level 1", **machine(), "threads": runtime.num_threads()})
 
 
 if __name__ == "__main__":

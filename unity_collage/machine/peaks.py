@@ -17,9 +17,9 @@ from typing import Any, cast
 import tvm_ffi
 
 from .. import runtime
-from ..cost import fingerprint
 from ..database.costs import CostDatabase
-from ..measure.client import worker_environment
+from . import fingerprint
+from .environment import environment
 from .last_level import caches
 
 MARGIN = 1.25
@@ -134,9 +134,7 @@ def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
         threads,
         json.dumps(evict_bytes),
     ]
-    done = subprocess.run(
-        command, env=worker_environment(), cwd="/", capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
     return _decoded(json.loads(done.stdout))
 
 
@@ -164,8 +162,9 @@ def _evicted(nbytes: int) -> float:
 
 
 def _fingerprint() -> str:
-    circumstances = {"method": "peaks 3", **fingerprint.machine(), "threads": runtime.num_threads()}
-    return "\n".join(f"{name}: {value}" for name, value in circumstances.items())
+    return fingerprint.text_of(
+        {"method": "peaks 3", **fingerprint.machine(), "threads": runtime.num_threads()}
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+"""What the candidates of a function ask a cost model, and what the answers mean for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
+
+from tvm import ir, relax
+
+from ..annotations import CANDIDATES, COSTS
+from ..graph import DataflowGraph, Signatures
+from ..graph.dataflow import used_vars
+from ..graph.shapes import nbytes_of
+from ..lowering.outlined import kernel_digest, kernel_function
+from ..plan.candidate import VIEW, Candidate
+from ..plan.costs import Cost, Costs
+from .model import CostModel, Overheads, Workload
+
+
+def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
+    """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value.
+
+    Views ask none.
+    """
+    graph = DataflowGraph(func)
+    signatures = Signatures(graph)
+    behind = model.evict_bytes(working_set(func))
+    made: dict[tuple[str, str], Workload] = {}
+    asked: dict[int, Workload] = {}
+    for candidate in CANDIDATES.read(func):
+        if candidate.backend == VIEW:
+            continue
+        digest = kernel_digest(signatures, graph, candidate)
+        question = made.get((candidate.backend, digest))
+        if question is None:
+            question = _workload(graph, candidate, digest, behind)
+            made[candidate.backend, digest] = question
+        asked[candidate.id] = question
+    return asked
+
+
+def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, behind: int) -> Workload:
+    alone = kernel_function(graph, candidate, lift_constants=True)
+    return Workload(digest, candidate.backend, candidate.title, alone, behind)
+
+
+def working_set(func: relax.Function) -> int:
+    """About how many bytes a run of ``func`` touches: all distinct constants, and the most that lives at once of
+    other tensors, whose memory is planned."""
+    constants: dict[ir.GenericConst, int] = {}
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            constants[expr] = nbytes_of(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return sum(constants.values()) + _most_alive(func)
+
+
+def _most_alive(func: relax.Function) -> int:
+    """The most bytes that parameters and bound tensors have at once, each from where it is made to its last read."""
+    bindings = [binding for block in func.body.blocks for binding in block.bindings]
+    last: dict[relax.Var, int] = dict.fromkeys(used_vars(func.body.body), len(bindings))
+    for at, binding in reversed([*enumerate(bindings)]):
+        for var in used_vars(binding.value):
+            last.setdefault(var, at)
+    changes = [0] * (len(bindings) + 2)
+    for at, var in enumerate([*func.params, *(binding.var for binding in bindings)], -len(func.params)):
+        if var in last:
+            changes[max(at, 0)] += nbytes_of(var)
+            changes[last[var] + 1] -= nbytes_of(var)
+    return max(accumulate(changes))
+
+
+def answered(
+    func: relax.Function, asked: Mapping[int, Workload], costs: Mapping[str, Cost], overheads: Overheads
+) -> Costs:
+    """The part of ``costs`` that one function asked for."""
+    keys = {candidate: workload.key for candidate, workload in asked.items()}
+    return costs_of(func, {key: costs[key] for key in dict.fromkeys(keys.values())}, keys, overheads)
+
+
+def costs_of(
+    func: relax.Function, by_key: Mapping[str, Cost], keys: Mapping[int, str], overheads: Overheads
+) -> Costs:
+    """Costs with what a plan pays besides; views are not called and cost nothing."""
+    views = {candidate.id: VIEW for candidate in CANDIDATES.read(func) if candidate.backend == VIEW}
+    free = {VIEW: Cost(0.0, origin="formula")} if views else {}
+    launches = {**overheads.launches, **dict.fromkeys(free, 0.0)}
+    return Costs(
+        {**by_key, **free},
+        {**keys, **views},
+        overheads.launch_seconds,
+        launches,
+        dict(overheads.transitions),
+    )
+
+
+def skipped(func: relax.Function, reason: str) -> relax.Function:
+    """``func`` whose costs say that a step was left out, and why."""
+    costs = COSTS.read(func)
+    return COSTS.write(func, replace(costs, skipped=(*costs.skipped, reason)))
