@@ -1,6 +1,6 @@
-"""The parent's end of the worker: asks, waits for so long, and starts another process after a crash.
+"""The parent's end of the worker: asks for costs, and says what no answer means for the kernels asked for.
 
-Whoever ends the worker, or keeps it busy for too long, is refused; the others are asked for again.
+The kernel that ends the worker, or keeps it busy for too long, is refused; the others are asked for again.
 """
 
 from __future__ import annotations
@@ -10,24 +10,17 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from ..annotations import Cost
 from ..cost.method import Method
 from ..database.rows import Kind
-from ..machine.environment import environment, half_of_memory
-from ..processes.child import STARTING_SECONDS, Gone, Process
+from ..machine.environment import half_of_memory
+from ..plan.costs import Cost
+from ..processes.child import STARTING, Child, NoAnswer
 from .refusal import Refusal, ended
 
 Answer = Cost | Refusal
 
-_STARTING, _ASKED = "starting", "reading the question"
-
-_TOGETHER = ("comparing", "timing")
+_OF_ALL = ("comparing", "timing")
 """Stages of all kernels of a question at once."""
-
-
-def worker_environment() -> dict[str, str]:
-    """The environment of a process that measures."""
-    return environment()
 
 
 class WorkerClient:
@@ -39,32 +32,23 @@ class WorkerClient:
         method: Method,
         timeout_seconds: float,
         memory_bytes: int | None = None,
-        command: tuple[str, ...] = ("-m", "unity_collage.processes.launcher", "unity_collage.measure.worker"),
+        module: str = "unity_collage.measure.worker",
     ):
-        self._command = command
-        self._hello: dict[str, Any] = {
-            "threads": threads,
-            "method": asdict(method),
-            "memory_bytes": memory_bytes or half_of_memory(),
-        }
-        self._timeout_seconds = timeout_seconds
-        self._process: Process | None = None
-        self._stage = _STARTING
-        self._suspect: str | None = None
+        self._memory_bytes = memory_bytes or half_of_memory()
+        hello = {"threads": threads, "method": asdict(method), "memory_bytes": self._memory_bytes}
+        self._child = Child(module, hello, timeout_seconds)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's one reply; a crash or a silence longer than the limit is a reply with a ``reason``."""
         try:
-            process = self._connected()
-            process.send(dict(request))
-            return process.receive(self._timeout_seconds)
-        except (Gone, TimeoutError) as error:
-            return {"reason": self._why_no_answer(error).reason}
+            return next(self._child.messages(request))
+        except NoAnswer as error:
+            return {"reason": why_no_answer(error, self._memory_bytes).reason}
 
-    def race(
+    def compare(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
-        """A price or a refusal for each of ``candidates``, which are built, checked and timed together."""
+        """A cost or a refusal for each of ``candidates``, which are built, checked and timed together."""
         answers: dict[str, Answer] = {}
         pending = [dict(candidates)]
         while pending:
@@ -73,11 +57,11 @@ class WorkerClient:
             left = {key: asked for key, asked in group.items() if key not in answers}
             if not left:
                 continue
-            if self._suspect in left:
-                answers[self._suspect] = problem
-                del left[self._suspect]
+            if self._child.suspect in left:
+                answers[self._child.suspect] = problem
+                del left[self._child.suspect]
                 pending += [left] if left else []
-            elif len(left) == 1 or self._stage not in _TOGETHER:
+            elif len(left) == 1 or self._child.stage not in _OF_ALL:
                 answers.update(dict.fromkeys(left, problem))
             else:  # it was one of them
                 pending += [{key: asked} for key, asked in left.items()]
@@ -85,9 +69,7 @@ class WorkerClient:
 
     def close(self) -> None:
         """End the worker process; the next question starts another."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
+        self._child.close()
 
     def __enter__(self) -> WorkerClient:
         return self
@@ -97,34 +79,22 @@ class WorkerClient:
     ) -> None:
         self.close()
 
-    def _connected(self) -> Process:
-        self._stage, self._suspect = _STARTING, None
-        if self._process is None:
-            self._process = Process(self._command, self._hello)
-            self._process.receive(STARTING_SECONDS)
-        self._stage = _ASKED
-        return self._process
-
     def _asked(
         self, request: Mapping[str, Any], group: Mapping[str, Any], answers: dict[str, Answer]
     ) -> Refusal:
         """Put what the worker says about ``group`` into ``answers``; the result is about what is then missing."""
         try:
-            process = self._connected()
-            process.send({**request, "candidates": dict(group)})
-            while True:
-                reply = process.receive(self._timeout_seconds)
-                if "key" in reply and "stage" not in reply:
+            for reply in self._child.messages({**request, "candidates": dict(group)}):
+                if "key" in reply:
                     answers[reply["key"]] = _answer(reply)
-                elif "stage" in reply:
-                    self._stage, self._suspect = reply["stage"], reply["key"]
                 elif "fault" in reply:
                     self.close()
                     return Refusal(reply["fault"], Kind(reply["kind"]))
                 else:
                     return self._at_end(reply, answers)
-        except (Gone, TimeoutError) as error:
-            return self._why_no_answer(error)
+        except NoAnswer as error:
+            return why_no_answer(error, self._memory_bytes)
+        raise AssertionError("messages end by NoAnswer only")
 
     def _at_end(self, reply: Mapping[str, Any], answers: Mapping[str, Answer]) -> Refusal:
         """What is missing after the last reply; a process whose memory ran out is ended: it may not come back."""
@@ -134,24 +104,18 @@ class WorkerClient:
             self.close()
         return Refusal(reply.get("reason", "the worker gave no answer"))
 
-    def _why_no_answer(self, error: Exception) -> Refusal:
-        """What the end or the silence of the worker means for whom it was busy with; the process is no more."""
-        process, self._process = self._process, None
-        assert process is not None
-        try:
-            if isinstance(error, Gone):
-                ending = process.ending()
-                refusal = ended(ending, int(self._hello["memory_bytes"]))
-                if self._stage != _STARTING:
-                    return refusal
-                return Refusal(f"{refusal.reason}: {ending.last_words}".rstrip(": "), lasting=False)
-        finally:
-            process.close()
-        # A slow compiler may be a busy machine; a kernel that has not come back after so long never will.
-        kind = Kind.HANG if self._stage in ("running", "timing") else None
-        seconds = STARTING_SECONDS if self._stage == _STARTING else self._timeout_seconds
-        reason = f"no answer within {seconds:g} s while {self._stage}"
-        return Refusal(reason, kind, lasting=kind is not None)
+
+def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
+    """What the end or the silence of a worker means for the kernel that it was busy with."""
+    if error.ending is not None:
+        refusal = ended(error.ending, memory_bytes)
+        if error.stage != STARTING:
+            return refusal
+        return Refusal(f"{refusal.reason}: {error.ending.last_words}".rstrip(": "), lasting=False)
+    # A slow compiler may be a busy machine; a kernel that has not come back after so long never will.
+    kind = Kind.HANG if error.stage in ("running", "timing") else None
+    reason = f"{error} while {error.stage}"
+    return Refusal(reason, kind, lasting=kind is not None)
 
 
 def _answer(reply: Mapping[str, Any]) -> Answer:

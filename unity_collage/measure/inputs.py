@@ -11,8 +11,8 @@ import ml_dtypes  # registers bfloat16 with numpy
 import numpy as np
 from tvm import relax
 
+from ..annotations import LIFTED
 from ..graph.calls import calls, operators
-from ..graph.extract import LIFTED
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}

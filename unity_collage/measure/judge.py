@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 
 from .. import reference
+from ..annotations import LIFTED
 from ..database.rows import Kind
-from ..graph.extract import LIFTED
 from .compare import Outputs, elected, why_wrong
 from .guard import outputs_of
 from .inputs import edge_inputs, random_inputs

@@ -12,11 +12,10 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
+from ..annotations import LIFTED, SCHEDULES
 from ..backends.base import Backend
-from ..graph.extract import LIFTED
+from ..lowering.fuse import fused
 from ..lowering.outlined import external_function
-from ..passes.fuse_remaining import FuseRemaining
-from ..schedule.tuned import SCHEDULES
 from .guard import output_types
 
 SYMBOL = "candidate"
@@ -83,14 +82,12 @@ def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> l
 
 def unscheduled_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
     """What TVM makes of ``func`` before it is scheduled, for a tuner; raises NoKernel where that is not one kernel."""
-    with target:
-        return _only_kernel(FuseRemaining(schedule=False)(_caller(func, {})))
+    return _only_kernel(fused(_caller(func, {}), target, schedule=False))
 
 
 def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
     """What TVM makes of ``func``, scheduled; raises NoKernel where that is not one kernel."""
-    with target:
-        return _only_kernel(FuseRemaining(pack=False)(_caller(func, {})))
+    return _only_kernel(fused(_caller(func, {}), target, pack=False))
 
 
 def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Kernel:
@@ -112,8 +109,7 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
 
 
 def _tvm_kernel(func: relax.Function, arrays: Sequence[np.ndarray], target: Target) -> Kernel:
-    with target:
-        lowered = FuseRemaining()(_caller(func, _constants(func, arrays)))
+    lowered = fused(_caller(func, _constants(func, arrays)), target)
     kernel = _only_kernel(lowered)
     library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
     return Kernel(library.mod, _constants_of_call(lowered["main"]))
@@ -129,7 +125,7 @@ def _only_kernel(mod: IRModule) -> tirx.PrimFunc:
 def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> IRModule:
     """A module whose ``main`` takes the activations of ``func`` and calls it with them and ``constants``.
 
-    Schedules that the function carries are the module's, where FuseRemaining looks for them.
+    Schedules that the function carries are the module's, where :func:`fused` looks for them.
     """
     builder = relax.BlockBuilder()
     bare = func.without_attr(LIFTED).without_attr(SCHEDULES).with_attr("Primitive", 1)

@@ -20,15 +20,16 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
-from ..annotations import CANDIDATES, Candidate
+from ..annotations import CANDIDATES
 from ..backends.base import Backend
 from ..backends.registry import get
 from ..graph import DataflowGraph
 from ..index_set import members
+from ..lowering.apply import applied_module
 from ..lowering.build import build
-from ..passes.apply_plan import ApplyPlan
-from ..passes.fuse_remaining import FuseRemaining
-from ..passes.offload_byoc import OffloadBYOC
+from ..lowering.fuse import fused
+from ..lowering.offload import offloaded_module
+from ..plan.candidate import Candidate
 from ..rules import Found
 
 SHORT, LONG = 8, 72
@@ -139,8 +140,7 @@ def _taking_turns(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir
         first += len(ops)
     typed = tvm.ir.IRModule({"main": CANDIDATES.write(module["main"], tuple(candidates))})
     with target:
-        chosen = {"main": tuple(range(count))}
-        return tvm.transform.Sequential([ApplyPlan(chosen), OffloadBYOC(), FuseRemaining()])(typed)
+        return fused(offloaded_module(applied_module(typed, {"main": tuple(range(count))})), target)
 
 
 def _ops(ops: Sequence[str]) -> tvm.ir.IRModule:

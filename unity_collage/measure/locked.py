@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import select
 
-from ..cost.fingerprint import differences
 from ..cost.model import Workload
 from ..database.costs import CostDatabase
 from ..database.schema import COSTS
+from ..machine.fingerprint import differences
 
 _NAMED = 3
 """So many missing prices are named; the others are counted."""
 
 
-def missing_prices(
+def missing_costs(
     database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]
 ) -> str:
     """How many prices are missing, whose, and whether they are known under other circumstances.

@@ -10,39 +10,39 @@ from typing import Any, Protocol
 import tvm
 from tvm.target import Target
 
-from ..annotations import Cost
 from ..cost.model import Workload
 from ..database.costs import CostDatabase, Kind, Quarantined
+from ..plan.costs import Cost
 from .client import Answer
 from .refusal import Refusal
 
 
 class Client(Protocol):
-    """Who measures: a worker process here, or servers."""
+    """What measures: a worker process here, or servers."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The one reply to ``request``; where there is none, a reply with a ``reason``."""
         ...
 
-    def race(
+    def compare(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
-        """A price or a refusal for each of ``candidates``, which are timed together."""
+        """A cost or a refusal for each of ``candidates``, which are timed together."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What besides the kernel can change the answer."""
+class Fingerprints:
+    """What besides the kernel can change its cost."""
 
     target: Target
-    fingerprint: Callable[[str], str]
-    """Of a price, by backend."""
+    cost: Callable[[str], str]
+    """The fingerprint of a cost, by backend."""
     version: Callable[[str], str]
     """Of a backend by its name: what its quarantine entries hang on."""
 
 
-def rivals(workloads: Iterable[Workload]) -> list[list[Workload]]:
+def grouped_by_computation(workloads: Iterable[Workload]) -> list[list[Workload]]:
     """The workloads in groups that compute the same: they are timed against each other."""
 
     def computation(workload: Workload) -> tuple[str, int]:
@@ -51,30 +51,28 @@ def rivals(workloads: Iterable[Workload]) -> list[list[Workload]]:
     return [list(group) for _, group in groupby(sorted(workloads, key=computation), computation)]
 
 
-def known_costs(
-    database: CostDatabase, workloads: Sequence[Workload], here: Circumstances
-) -> dict[str, Cost]:
-    """By key, the prices and refusals in the database; a kernel in quarantine has its reason there."""
+def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
+    """By key, the costs and refusals in the database; a kernel in quarantine has its reason there."""
     known: dict[str, Cost] = {}
     for backend in dict.fromkeys(workload.backend for workload in workloads):
         keys = [workload.key for workload in workloads if workload.backend == backend]
-        known |= database.get(keys, here.fingerprint(backend))
+        known |= database.get(keys, here.cost(backend))
         for key, entry in database.quarantined(keys, here.version(backend)).items():
             if key in known and entry.kind is Kind.HANG:
-                continue  # seen under other circumstances or load; here it has a price
+                continue  # seen with another fingerprint or load; here it has a cost
             text = Refusal(entry.reason, entry.kind).text
             known[key] = Cost(None, origin="database", reason=text)
     return known
 
 
 def measured_costs(
-    client: Client, database: CostDatabase, group: Sequence[Workload], here: Circumstances
+    client: Client, database: CostDatabase, group: Sequence[Workload], here: Fingerprints
 ) -> dict[str, Cost]:
     """By key, the costs of kernels for one computation; what lasts is kept."""
     texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
-    answers = client.race(
+    answers = client.compare(
         {
-            "ask": "price",
+            "ask": "cost",
             "digest": group[0].digest,
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
@@ -89,20 +87,20 @@ def measured_costs(
             database.quarantine(_entry(workload, answer, here.version(workload.backend)))
         elif isinstance(answer, Cost) or answer.lasting:
             database.put(
-                workload.key, here.fingerprint(workload.backend), workload.label, costs[workload.key],
+                workload.key, here.cost(workload.backend), workload.label, costs[workload.key],
                 backend=workload.backend, workload=texts[workload.key],
             )  # fmt: skip
     return costs
 
 
-def costs_together(
-    client: Client, group: Sequence[Workload], here: Circumstances, apart: bool
+def costs_in_turns(
+    client: Client, group: Sequence[Workload], here: Fingerprints, apart: bool
 ) -> dict[str, Cost]:
-    """By key, the costs of kernels that have prices, for whatever computations, all timed in turns.
+    """By key, the costs of kernels that have costs, for whatever computations, all timed in turns.
 
     ``apart``: none of them is to push the weights of another out of the caches.
     """
-    answers = client.race(
+    answers = client.compare(
         {
             "ask": "together",
             "target": str(here.target),

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import tvm
 
-from ..annotations import Cost
 from ..cost.model import Progress, Workload
 from ..database.costs import CostDatabase
 from ..database.rows import Price, digest
+from ..plan.costs import Cost
 from .measured import MeasuredCost
 
 

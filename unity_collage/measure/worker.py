@@ -1,53 +1,51 @@
 """The worker process: builds, checks and times kernels, so that a crash costs one kernel and not the run.
 
-Started as ``python -m unity_collage.measure.worker FD``. Requests and replies are JSON lines on a socket at
-file descriptor FD; standard output stays free for what libraries print. ``{"ready": true}`` comes first. A request
-for prices is answered by
+:mod:`unity_collage.processes.child` says how it talks. A request for costs is answered by
 
-* ``{"stage": ..., "key": ...}`` before each step, so that the other end knows whose fault an end or a silence is,
+* ``{"stage": ..., "key": ...}`` before each step, so that the parent knows whose fault an end or a silence is,
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``.
 
-A request for prices is about kernels for one computation, which are checked and raced; one that asks ``together`` is
-about kernels that have prices already, whatever they compute.
+A request for costs is about kernels for one computation, which are checked and timed in turns; one that asks
+``together`` is about kernels that have costs already, whatever they compute.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm
+from cachetools import LRUCache
 from tvm import relax
 from tvm.target import Target
 
 from .. import runtime
+from ..annotations import LIFTED
 from ..backends.registry import get
 from ..cost.method import Method
 from ..database.rows import Kind
 from ..errors import first_line
-from ..graph.extract import LIFTED
 from ..graph.shapes import nbytes_of
-from ..machine import environment as surroundings
+from ..machine import environment
+from ..processes.child import Message, Say, serve_messages
 from ..runtime.timing import Runner
 from . import kernel_library
 from .guard import watch
 from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
-from .kept import Kept
 from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
 from .launch import overheads
 from .refusal import Refusal, Refused, refusal_of
 
-_KEPT_SHARE = 4
-"""What a worker keeps of kernels that it has built takes at most one part in so many of the memory it may use."""
+_CACHE_SHARE = 4
+"""The cache of built kernels takes at most this part, one in so many, of the memory that the worker may use."""
 
 _CONSTANTS_HELD = 3
 """A library holds constants as they came, as it has packed them, and its caller holds them too."""
@@ -55,13 +53,10 @@ _CONSTANTS_HELD = 3
 _ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 6, 24, 10.0
 """Kernels are measured together in so many rounds at most, until so much time has passed."""
 
-Message = dict[str, Any]
-Say = Callable[[Message], None]
-
 
 @dataclass
-class _Contestant:
-    """A kernel that is built, and what it made of each trial."""
+class _BuiltKernel:
+    """A kernel that is built, and its outputs for each trial."""
 
     kernel: Any
     constants: list[tvm.runtime.Tensor]
@@ -75,7 +70,9 @@ class Worker:
         runtime.set_num_threads(threads)
         self._method = method
         self._say = say
-        self._kept = Kept(memory_bytes // _KEPT_SHARE)
+        self._cache: LRUCache[str, tuple[Runner, int]] = LRUCache(
+            memory_bytes // _CACHE_SHARE, getsizeof=lambda held: held[1]
+        )
         self._digest = ""
         self._trials: list[Trial] = []
 
@@ -84,23 +81,23 @@ class Worker:
         try:
             if request["ask"] == "launch":
                 self._say(overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"])))
-            elif request["ask"] == "surroundings":
-                self._say(surroundings.described())
+            elif request["ask"] == "environment":
+                self._say(environment.described())
             elif request["ask"] == "together":
-                self._price_together(request)
+                self._time_together(request)
             else:
-                self._price(request)
+                self._measure(request)
         except Exception as error:  # no candidate's fault: the reference, or a request that is broken
             self._say({"reason": f"{type(error).__name__}: {first_line(error)}", "done": True})
 
-    def _price(self, request: Message) -> None:
+    def _measure(self, request: Message) -> None:
         target = Target(json.loads(request["target"]))
         funcs = {key: tvm.ir.load_json(asked["function"]) for key, asked in request["candidates"].items()}
         first = next(iter(funcs.values()))
         if request["digest"] != self._digest:
             self._say({"stage": "computing the reference", "key": None})
             self._trials, self._digest = trials(first), request["digest"]
-        built: dict[str, _Contestant] = {}
+        built: dict[str, _BuiltKernel] = {}
         for key, func in funcs.items():
             try:
                 built[key] = self._checked(key, func, request["candidates"][key], target)
@@ -112,29 +109,29 @@ class Worker:
         self._time(first, built, request["evict_bytes"])
         self._say({"done": True})
 
-    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _Contestant:
-        """The kernel of one candidate; raises Refused with the reason why there is none to be priced."""
+    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _BuiltKernel:
+        """The kernel of one candidate; raises Refused with the reason why there is none."""
         self._say({"stage": "building", "key": key})
         made = _built(func, self._trials[0].inputs, asked, target)
         self._say({"stage": "running", "key": key})
         made.outputs = outputs_or_refusal(func, self._trials, made.kernel, made.constants)
         return made
 
-    def _outvoted(self, func: relax.Function, built: dict[str, _Contestant]) -> dict[str, Refusal]:
+    def _outvoted(self, func: relax.Function, built: dict[str, _BuiltKernel]) -> dict[str, Refusal]:
         self._say({"stage": "comparing", "key": None})
         return outvoted(func, self._trials, {key: made.outputs for key, made in built.items()})
 
-    def _time(self, func: relax.Function, built: dict[str, _Contestant], evict_bytes: int) -> None:
+    def _time(self, func: relax.Function, built: dict[str, _BuiltKernel], evict_bytes: int) -> None:
         if not built:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
         runners = _runners(func, self._trials[0].inputs, built)
-        for key, seconds in zip(built, self._raced([*runners.values()], evict_bytes), strict=True):
-            self._say_price(key, seconds)
+        for key, seconds in zip(built, self._in_turns([*runners.values()], evict_bytes), strict=True):
+            self._say_cost(key, seconds)
         for key, runner in runners.items():
-            self._kept.put(key, runner, _held_bytes(func))
+            self._keep(key, runner, func)
 
-    def _price_together(self, request: Message) -> None:
+    def _time_together(self, request: Message) -> None:
         """Time kernels for different computations in turns: each once a round, and no one drops out."""
         target = Target(json.loads(request["target"]))
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
@@ -142,40 +139,45 @@ class Worker:
         begin = time.monotonic()
         while len(seconds[0]) < _MOST_ROUNDS and time.monotonic() - begin < _SECONDS_TOGETHER:
             self._say({"stage": "timing", "key": None})
-            rounds = runtime.race(
+            rounds = runtime.time_in_turns(
                 [*runners.values()],
                 min_runs=_ROUNDS_AT_ONCE,
                 max_runs=_ROUNDS_AT_ONCE,
                 max_seconds=math.inf,
                 max_warmup_seconds=0.0,
                 evict_bytes=request["evict_bytes"],
-                apart=request["apart"],
+                evict_each_run=request["apart"],
             )
             for known, more in zip(seconds, rounds, strict=True):
                 known += more
         for key, runs in zip(runners, seconds, strict=True):
-            self._say_price(key, runs)
+            self._say_cost(key, runs)
         self._say({"done": True})
 
     def _runner(self, key: str, asked: Message, target: Target) -> Runner:
-        """The kernel of one candidate, kept or built again."""
-        runner = self._kept.get(key)
-        if runner is None:
-            self._say({"stage": "building", "key": key})
-            func = tvm.ir.load_json(asked["function"])
-            inputs = random_inputs(func)
-            runner = _runners(func, inputs, {key: _built(func, inputs, asked, target)})[key]
-            self._kept.put(key, runner, _held_bytes(func))
+        """The kernel of one candidate, from the cache or built again."""
+        if key in self._cache:
+            return self._cache[key][0]
+        self._say({"stage": "building", "key": key})
+        func = tvm.ir.load_json(asked["function"])
+        inputs = random_inputs(func)
+        runner = _runners(func, inputs, {key: _built(func, inputs, asked, target)})[key]
+        self._keep(key, runner, func)
         return runner
 
-    def _say_price(self, key: str, seconds: list[float]) -> None:
+    def _keep(self, key: str, runner: Runner, func: relax.Function) -> None:
+        """Put a runner into the cache, unless it is larger than the cache."""
+        with suppress(ValueError):
+            self._cache[key] = runner, _held_bytes(func)
+
+    def _say_cost(self, key: str, seconds: list[float]) -> None:
         found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
         self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
                    "runs": len(seconds)})  # fmt: skip
 
-    def _raced(self, runners: list[Runner], evict: int) -> list[list[float]]:
+    def _in_turns(self, runners: list[Runner], evict: int) -> list[list[float]]:
         method = self._method
-        return runtime.race(
+        return runtime.time_in_turns(
             runners,
             percentile=method.percentile,
             confidence=method.confidence,
@@ -193,7 +195,7 @@ class Worker:
 
 
 def _runners(
-    func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _Contestant]
+    func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _BuiltKernel]
 ) -> dict[str, Runner]:
     """By key, kernels with what they are called with; those for one computation share it, but for constants."""
     activations, outputs = activation_tensors(func, inputs), output_tensors(func)
@@ -211,14 +213,16 @@ def _held_bytes(func: relax.Function) -> int:
     return _CONSTANTS_HELD * constants + sum(nbytes_of(param) for param in func.params[:lifted])
 
 
-def _built(func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target) -> _Contestant:
+def _built(
+    func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
+) -> _BuiltKernel:
     """The kernel, made here or read from the ``library`` in which another machine has sent it."""
     try:
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
         else:
             made = make_kernel(func, inputs, get(asked["backend"]), target)
-        return _Contestant(made.function, made.constants)
+        return _BuiltKernel(made.function, made.constants)
     except NoKernel as error:
         raise Refused(Refusal(str(error))) from error
     except Exception as error:  # a foreign compiler failed: that is the answer
@@ -230,24 +234,12 @@ def _watched_line(reason: str) -> str:
     return json.dumps({"fault": reason, "kind": Kind.WROTE_OUTSIDE.value}) + "\n"
 
 
-def main() -> None:
-    """Serve requests until the other end closes."""
-    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
-
-        def say(message: Message) -> None:
-            connection.sendall(json.dumps(message).encode() + b"\n")
-
-        hello = json.loads(requests.readline())
-        worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
-        watch(connection.fileno(), _watched_line)
-        surroundings.limit_memory(hello["memory_bytes"])
-        say({"ready": True})
-        for line in requests:
-            try:
-                worker.answer(json.loads(line))
-            except BrokenPipeError:
-                return
+def _ready(hello: Message, connection: int, say: Say) -> Callable[[Message], None]:
+    worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
+    watch(connection, _watched_line)
+    environment.limit_memory(hello["memory_bytes"])
+    return worker.answer
 
 
 if __name__ == "__main__":
-    main()
+    serve_messages(_ready)

@@ -1,7 +1,8 @@
-"""How our own processes start: ``python -m unity_collage.processes.launcher MODULE ARGUMENT...`` runs MODULE without PyTorch.
+"""How our own processes start: ``python -m unity_collage.processes.launcher MODULE ARGUMENT...``.
 
-TVM imports PyTorch wherever it is installed, for tensors that nobody passes here: most of the time that a worker took
-to start, and the libraries of another thread pool. Who needs it can still import it.
+MODULE runs without PyTorch: TVM imports it wherever it is installed, for tensors that are not passed here. That would be
+most of the time that a worker takes to start, and would load the libraries of another thread pool. A module that needs
+PyTorch can still import it.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ import runpy
 import sys
 from importlib import import_module
 
-sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what cannot be imported
-import_module("tvm.relax")
-del sys.modules["torch"]
 
-
-def command() -> int:
-    """``unity-collage``, which reads files of ONNX and no models of PyTorch."""
-    main = import_module("unity_collage.cli.main").main
-    return main()
+def import_tvm_without_torch() -> None:
+    """Import TVM as if PyTorch were not installed."""
+    sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what cannot be imported
+    import_module("tvm.relax")
+    del sys.modules["torch"]
 
 
 if __name__ == "__main__":
+    import_tvm_without_torch()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,28 +1,28 @@
-"""FixedCost: prices typed by hand, for tests of the passes that need no measurement."""
+"""FixedCost: costs typed by hand, for tests of the passes that need no measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..annotations import Cost
-from ..cost.model import Workload
+from ..cost.model import CostModel, Overheads, Workload
+from ..plan.costs import Cost
 
 
 @dataclass(frozen=True)
-class FixedCost:
-    """A cost model that looks prices up by ``"backend:label"``, then by backend, else charges ``default``."""
+class FixedCost(CostModel):
+    """A cost model that looks costs up by ``"backend:label"``, then by backend, else charges ``default``."""
 
     seconds: Mapping[str, float | str] = field(default_factory=dict)
-    """A price in seconds, or the reason why there is none."""
+    """Seconds, or the reason why there is no cost."""
     default: float = 1.0
     launch: float = 0.0
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload) for workload in workloads}
 
-    def launch_seconds(self) -> float:
-        return self.launch
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return Overheads(self.launch)
 
     def _cost(self, workload: Workload) -> Cost:
         by_label = self.seconds.get(f"{workload.backend}:{workload.label}")

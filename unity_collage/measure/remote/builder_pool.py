@@ -9,7 +9,7 @@ from typing import Any
 from ...machine.environment import usable_cores
 from ...processes.child import Child, Reply
 
-_BUILDER = ("-m", "unity_collage.processes.launcher", "unity_collage.measure.remote.builder")
+_BUILDER = "unity_collage.measure.remote.builder"
 
 
 class BuilderPool:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tvm
 from tvm.target import Target
 
-from ...annotations import Cost
-from ...cost.fingerprint import parts, price_fingerprint
+from ...cost.fingerprint import made_by
 from ...cost.model import Workload
-from ...errors import CollageError
-from ...machine.caches import reported
+from ...machine.fingerprint import fields_of
+from ...plan.costs import Cost
 from ...target import current_target
-from ..measured import MeasuredCost
-from ..questions import Circumstances, Client
+from ..kernel_costs import KernelCosts
+from ..questions import Client, Fingerprints
 from ..session import Session
 from .client import ATTEMPTS, RemoteClient
 from .fleet import Fleet
@@ -43,11 +41,12 @@ class _RemoteSession(Session):
 
 
 @dataclass(frozen=True)
-class RemoteCost(MeasuredCost):
-    """As MeasuredCost, but kernels are made here and checked and timed by a server; compile for its :meth:`target`.
+class RemoteCost(KernelCosts):
+    """Kernels are made here, and checked and timed by a server; compile for its :meth:`target`.
 
     Questions are spread over all servers that are free, which have to be alike. One that is lost in the middle of a
-    question is replaced by another one.
+    question is replaced by another one. Kernels of a plan are not timed together, since no two servers need to have the
+    same minute; whole programs run here, while the costs are of another machine.
     """
 
     tracker: str = "127.0.0.1:9190"
@@ -61,25 +60,6 @@ class RemoteCost(MeasuredCost):
     def target(self) -> Target:
         """The processor of the servers, with all its instruction sets and their number of threads."""
         return Target(json.loads(self._client().facts("", "")["target"]))
-
-    def evict_bytes(self, working_set: int) -> int:
-        """By the caches that this machine reports: servers do not say what they have."""
-        return reported().evict_bytes(working_set)
-
-    def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
-        """Nothing is known of what the servers can do at most: all are 0."""
-        return {workload.key: 0.0 for workload in workloads}
-
-    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Nothing: what was measured apart stays so, since no two servers need to have the same minute."""
-        return {}
-
-    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
-        """Nothing: whole programs run here, and the prices are of another machine."""
-        return None
-
-    def tuning(self, trials: int) -> Any:
-        raise CollageError("kernels are tuned on the machine that they are for: servers only price them")
 
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
@@ -101,7 +81,7 @@ class RemoteCost(MeasuredCost):
         servers = Servers(address(self.tracker), self.key, self.wait_seconds, _SLACK * self.timeout_seconds)
         return RemoteClient(servers, self.method, self.timeout_seconds, self.memory_bytes, first)
 
-    def _circumstances(self) -> Circumstances:
+    def _fingerprints(self) -> Fingerprints:
         target = current_target()
 
         def said(backend: str) -> dict[str, str]:
@@ -109,17 +89,18 @@ class RemoteCost(MeasuredCost):
 
         def fingerprint(backend: str) -> str:
             there = said(backend)
-            return there.get("reason") or _made_here(there["fingerprint"], target, self)
+            return there.get("reason") or _made_here(there["fingerprint"])
 
-        return Circumstances(target, fingerprint, lambda backend: said(backend).get("version", ""))
+        return Fingerprints(target, fingerprint, lambda backend: said(backend).get("version", ""))
 
 
-def _made_here(there: str, target: Target, model: MeasuredCost) -> str:
+def _made_here(there: str) -> str:
     """The fingerprint ``there`` with who made the kernel, unless it is as the server would have made it."""
-    ours, theirs = parts(price_fingerprint("tvm", target, model.method)), parts(there)
-    if all(ours[name] == theirs[name] for name in ("tvm", "makers")):
+    theirs = fields_of(there)
+    ours = {"tvm": tvm.__version__, "made by": made_by(theirs["backend"])}
+    if all(ours[name] == theirs[name] for name in ours):
         return there
-    return f"{there}\nmade by: tvm {tvm.__version__}, makers {ours['makers']}"
+    return f"{there}\nbuilt by: tvm {ours['tvm']}, {ours['made by']}"
 
 
 def _given_up(group: Sequence[Workload], lost: Lost) -> dict[str, Cost]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from ...annotations import Cost
 from ...database.rows import Kind
+from ...plan.costs import Cost
 from ..client import Answer
 from ..refusal import Refusal
 

@@ -19,7 +19,7 @@ from tvm.target import Target
 
 from ... import runtime
 from ...backends.registry import find
-from ...cost.fingerprint import backend_version, price_fingerprint
+from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.method import Method
 from ...target import host_target
 from ..session import Session
@@ -59,7 +59,7 @@ def _backend(name: str, target: Target, method: Method) -> dict[str, str]:
     reason = "it is not installed" if backend is None else backend.why_unavailable()
     if reason is not None:
         return {"reason": f"{name} cannot be used on the server: {reason}"}
-    return {"fingerprint": price_fingerprint(name, target, method), "version": backend_version(name)}
+    return {"fingerprint": cost_fingerprint(name, target, method), "version": backend_version(name)}
 
 
 def _race(request: dict[str, Any]) -> dict[str, Any]:

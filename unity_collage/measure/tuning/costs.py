@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import cast
@@ -11,39 +11,28 @@ from typing import cast
 from tvm import relax
 from tvm.target import Target
 
-from ...annotations import Cost
-from ...cost.model import Progress, Workload
+from ...annotations import SCHEDULES
+from ...cost.model import Progress, TunedCost, Workload
 from ...database.costs import CostDatabase, default_path
 from ...database.rows import digest
-from ...errors import MissingPrice
-from ...schedule.tuned import SCHEDULES
+from ...errors import MissingCost
+from ...plan.costs import Cost
 from ..kernels import NoKernel, unscheduled_kernel
 from .records import Tuned
 from .tuner import Tuner
 
-Raced = Callable[[Sequence[Workload]], dict[str, Cost]]
-"""Costs by key of kernels for one computation, timed against each other."""
-
-
-@dataclass(frozen=True, slots=True)
-class TunedPrice:
-    """A kernel with a tuned schedule that is faster than with ours."""
-
-    workload: Workload
-    cost: Cost
-    kernel: str
-    """:func:`unity_collage.schedule.tuned.kernel_name`."""
-    trace: str
+Compared = Callable[[Sequence[Workload]], dict[str, Cost]]
+"""Costs by key of kernels for one computation, timed in turns."""
 
 
 class Tuning:
-    """Tuned prices, one at a time. Use as a context manager, which ends the process of MetaSchedule."""
+    """Tuned costs, one at a time. Use as a context manager, which ends the process of MetaSchedule."""
 
     def __init__(
         self,
         tuner: Tuner,
         target: Target,
-        raced: Raced,
+        compared: Compared,
         locked: bool,
         is_budget_spent: Callable[[], bool],
         progress: Progress,
@@ -52,11 +41,11 @@ class Tuning:
         self._is_budget_spent = is_budget_spent
         self._progress = progress
         self._target = target
-        self._raced = raced
+        self._compare = compared
         self._locked = locked
 
-    def price(self, workload: Workload) -> TunedPrice | None:
-        """The price with the best schedule; None where that is no faster than ours, there is none, or no time."""
+    def tuned(self, workload: Workload) -> TunedCost | None:
+        """The cost with the best schedule; None where that is no faster than ours, there is none, or no time."""
         if self._is_budget_spent():
             return None
         try:
@@ -65,18 +54,18 @@ class Tuning:
             return None
         tuned = self._tuner.known(kernel, self._target) if self._locked else None
         if self._locked and tuned is None:
-            raise MissingPrice(f"{workload.label} has not been tuned, and the database is locked")
+            raise MissingCost(f"{workload.label} has not been tuned, and the database is locked")
         self._progress(0, 1, f"tuning {workload.label}")
         tuned = tuned or self._tuner.tuned(kernel, self._target)
         return self._compared(workload, tuned) if tuned.trace else None
 
-    def _compared(self, workload: Workload, tuned: Tuned) -> TunedPrice | None:
+    def _compared(self, workload: Workload, tuned: Tuned) -> TunedCost | None:
         variant = with_schedule(workload, tuned.kernel, tuned.trace)
-        costs = self._raced([workload, variant])
+        costs = self._compare([workload, variant])
         ours, theirs = costs[workload.key].seconds, costs[variant.key].seconds
         if theirs is None or (ours is not None and ours <= theirs):
             return None
-        return TunedPrice(variant, costs[variant.key], tuned.kernel, tuned.trace)
+        return TunedCost(variant, costs[variant.key], tuned.kernel, tuned.trace)
 
     def __enter__(self) -> Tuning:
         return self
@@ -94,6 +83,6 @@ def with_schedule(workload: Workload, kernel: str, trace: str) -> Workload:
 
 
 def tuning_folder(database: CostDatabase) -> Path:
-    """Beside the file of prices; for a server, beside the file that this user has by default."""
+    """Beside the file of costs; for a server, beside the file that this user has by default."""
     path = database.path or default_path()
     return path.with_name(f"{path.stem}-tuning")

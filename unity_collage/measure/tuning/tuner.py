@@ -20,7 +20,7 @@ from .records import Tuned, TuningRecords
 _START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
 """How long to wait for the process: a machine may be busy, and a trial may be a kernel that hangs."""
 
-_COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.measure.tuning.process")
+_MODULE = "unity_collage.measure.tuning.process"
 
 
 class Tuner:
@@ -81,5 +81,5 @@ class Tuner:
     def _running(self) -> Child:
         if self._child is None:
             hello = {"folder": str(self._records.folder.resolve()), "threads": runtime.num_threads()}
-            self._child = Child(_COMMAND, hello, _START_SECONDS + self._trials * _TRIAL_SECONDS)
+            self._child = Child(_MODULE, hello, _START_SECONDS + self._trials * _TRIAL_SECONDS)
         return self._child

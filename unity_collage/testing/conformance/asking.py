@@ -1,4 +1,4 @@
-"""The examiner's end of a worker process: asks, waits for so long, and starts another process after a crash."""
+"""The examiner's end of a worker process: asks, and says why there is no answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 from ...database.rows import Kind
 from ...machine.environment import half_of_memory
-from ...measure.refusal import Refusal, ended
-from ...processes.child import STARTING_SECONDS, Gone, Process
-
-_COMMAND = ("-m", "unity_collage.processes.launcher", "unity_collage.testing.conformance.worker")
+from ...measure.client import why_no_answer
+from ...measure.refusal import Refusal
+from ...processes.child import Child, NoAnswer
 
 Answer = dict[str, Any]
 
@@ -30,47 +29,37 @@ class Failure(Exception):
 
 
 class Subject:
-    """A worker process that has met the backend ``where``; None: it has met nobody. Use as a context manager."""
+    """A worker process that has met the backend ``where``, or none where that is None. Use as a context manager."""
 
     def __init__(
         self, where: str | None, threads: int, timeout_seconds: float, memory_bytes: int | None = None
     ):
         # A module in the working directory may be named too; installed packages come first.
         path = [*(str(Path(folder).absolute()) for folder in sys.path if folder), str(Path.cwd())]
-        self._hello: dict[str, Any] = {
-            "path": path,
-            "threads": threads,
-            "memory_bytes": memory_bytes or half_of_memory(),
-        }
+        self._memory_bytes = memory_bytes or half_of_memory()
+        hello = {"path": path, "threads": threads, "memory_bytes": self._memory_bytes}
+        self._child = Child("unity_collage.testing.conformance.worker", hello, timeout_seconds)
         self._where = where
-        self._timeout_seconds = timeout_seconds
-        self._process: Process | None = None
-        self._is_new = True
-        self._stage = ""
+        self._has_met = False
         self.ended = 0
-        """How many processes it has ended."""
+        """How many processes the backend has ended."""
 
     def ask(self, ask: str, **arguments: Any) -> Answer:
         """The reply; raises Failure where there is none."""
-        self._stage = "answering"
-        try:
-            if self._process is None:
-                self._process, self._is_new = Process(_COMMAND, self._hello), True
-            if self._is_new and self._where is not None and ask != "meet":
-                self._send("meet", {"where": self._where})
-            return self._send(ask, arguments)
-        except (Gone, TimeoutError) as error:
-            raise self._why_no_answer(error) from error
+        if not self._child.is_running:
+            self._has_met = False
+        if self._where is not None and not self._has_met and ask != "meet":
+            self._asked({"ask": "meet", "where": self._where})
+        self._has_met = True
+        return self._asked({"ask": ask, **arguments})
 
     def close(self) -> None:
         """End the process; the next question starts another."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
+        self._child.close()
 
     def __enter__(self) -> Subject:
         """The process is started: it imports while others are asked."""
-        self._process = Process(_COMMAND, self._hello)
+        self._child.start()
         return self
 
     def __exit__(
@@ -78,38 +67,23 @@ class Subject:
     ) -> None:
         self.close()
 
-    def _send(self, ask: str, arguments: Answer) -> Answer:
-        assert self._process is not None
-        seconds = STARTING_SECONDS if self._is_new else self._timeout_seconds
-        self._process.send({"ask": ask, **arguments})
-        while True:
-            message = self._process.receive(seconds)
-            self._is_new = False
-            if "stage" in message:
-                self._stage, seconds = message["stage"], self._timeout_seconds
-            elif "reply" in message:
-                return message["reply"]
-            else:
-                raise self._failure(message)
+    def _asked(self, request: Answer) -> Answer:
+        try:
+            message = next(self._child.messages(request))
+        except NoAnswer as error:
+            self.ended += 1
+            refusal = why_no_answer(error, self._memory_bytes)
+            if error.ending is None:
+                refusal = Refusal(refusal.reason, Kind.HANG)
+            raise Failure(refusal, error.stage, ended=True) from error
+        if "reply" in message:
+            return message["reply"]
+        raise self._failure(message)
 
     def _failure(self, message: Answer) -> Failure:
         kind, ended = message["kind"], message.get("ended", False)
         refusal = Refusal(message["reason"], None if kind is None else Kind(kind))
         if ended or refusal.kind is Kind.OUT_OF_MEMORY:
-            self._end()
-        return Failure(refusal, self._stage, ended)
-
-    def _why_no_answer(self, error: Exception) -> Failure:
-        assert self._process is not None
-        if isinstance(error, Gone):
-            refusal = ended(self._process.ending(), int(self._hello["memory_bytes"]))
-        else:
-            refusal = Refusal(
-                f"no answer within {self._timeout_seconds:g} s while {self._stage or 'starting'}", Kind.HANG
-            )
-        self._end()
-        return Failure(refusal, self._stage, ended=True)
-
-    def _end(self) -> None:
-        self.ended += 1
-        self.close()
+            self.ended += 1
+            self.close()
+        return Failure(refusal, self._child.stage, ended)

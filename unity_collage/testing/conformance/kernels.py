@@ -14,9 +14,9 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ... import reference
+from ...annotations import LIFTED
 from ...backends.base import Backend
 from ...database.rows import Kind
-from ...graph.extract import LIFTED
 from ...lowering import library_file
 from ...lowering.build import build
 from ...lowering.outline import global_var
@@ -28,8 +28,6 @@ from ...measure.judge import Trial, outputs_or_refusal, outvoted, trials
 from ...measure.kernels import build_kernel, output_tensors
 from ...measure.refusal import Refusal, Refused, refusal_of
 from ...measure.tolerance import tolerances
-from ...passes.fuse_remaining import FuseRemaining
-from ...passes.offload_byoc import OffloadBYOC
 
 Stage = Callable[[str], None]
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]

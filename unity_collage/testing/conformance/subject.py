@@ -13,13 +13,13 @@ import tvm
 from tvm import relax
 from tvm.target import Target
 
-from ...annotations import Candidate
+from ...annotations import LIFTED
 from ...backends import registry
 from ...backends.base import Backend
 from ...errors import CollageError
 from ...graph import DataflowGraph, Limits, Signatures, SubGraph, members, outside_vars
-from ...graph.extract import LIFTED
 from ...lowering.outlined import kernel_digest, kernel_function
+from ...plan.candidate import Candidate, Composite
 from ...rules import Declined, Found
 
 _ANY_SHAPE = Limits(max_depth=0, max_exits=0, allow_taps=True)
@@ -133,7 +133,7 @@ class Asked:
             label=found.label,
             indexes=tuple(members(found.inside)),
             hidden=tuple(members(found.hidden)),
-            composites=tuple((part.label, tuple(members(part.inside))) for part in found.nested),
+            composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in found.nested),
         )
 
     def _sound(self) -> Iterator[int]:

@@ -7,8 +7,8 @@ at file descriptor FD, as those of :mod:`unity_collage.measure.worker`. Each req
 
 from __future__ import annotations
 
+import atexit
 import json
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,17 +24,16 @@ from ...database.rows import Kind
 from ...errors import CollageError
 from ...graph import SubGraph, extract
 from ...lowering.outlined import external_function
-from ...machine import environment as surroundings
+from ...machine import environment
 from ...measure.guard import watch
 from ...measure.kernels import NoKernel
 from ...measure.refusal import Refusal, Refused, refusal_of
+from ...processes.child import Say, serve_messages
 from ...program import RUNTIMES
 from ...target import host_target
 from .. import fake_backend
 from . import kernels
 from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
-
-Say = Callable[[Answer], None]
 
 
 class Worker:
@@ -150,23 +149,15 @@ def _watched_line(reason: str) -> str:
     return json.dumps({"reason": reason, "kind": Kind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
 
 
-def main() -> None:
-    """Serve requests until the other end closes."""
-    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
-
-        def say(message: Answer) -> None:
-            connection.sendall(json.dumps(message).encode() + b"\n")
-
-        hello = json.loads(requests.readline())
-        sys.path += [folder for folder in hello["path"] if folder not in sys.path]
-        runtime.set_num_threads(hello["threads"])
-        watch(connection.fileno(), _watched_line)
-        surroundings.limit_memory(hello["memory_bytes"])
-        with ExitStack() as scope:
-            worker = Worker(say, scope)
-            for line in requests:
-                worker.answer(json.loads(line))
+def _ready(hello: Answer, connection: int, say: Say) -> Callable[[Answer], None]:
+    sys.path += [folder for folder in hello["path"] if folder not in sys.path]
+    runtime.set_num_threads(hello["threads"])
+    watch(connection, _watched_line)
+    environment.limit_memory(hello["memory_bytes"])
+    scope = ExitStack()
+    atexit.register(scope.close)
+    return Worker(say, scope).answer
 
 
 if __name__ == "__main__":
-    main()
+    serve_messages(_ready)

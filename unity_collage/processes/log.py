@@ -1,0 +1,45 @@
+"""Errors that a child process logs: they are logged again by its parent, since its standard error is not shown."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+_PACKAGE = "unity_collage"
+
+_LOGGER = "log"
+"""The field that tells a record from an answer: the name of the logger."""
+
+
+class _Sender(logging.Handler):
+    """Sends records of level ERROR, with the traceback of the exception that is being handled."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None]):
+        super().__init__(logging.ERROR)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = traceback.format_exc() if sys.exc_info()[0] is not None else ""
+        message = {_LOGGER: record.name, "message": record.getMessage(), "traceback": trace}
+        with suppress(OSError):  # the parent has ended: the next answer finds out
+            self._say(message)
+
+
+def send_errors(say: Callable[[dict[str, Any]], None]) -> None:
+    """Send what this package logs as errors to the parent, by ``say``."""
+    logging.getLogger(_PACKAGE).addHandler(_Sender(say))
+
+
+def logged_again(message: Mapping[str, Any]) -> bool:
+    """Whether ``message`` is a record of a child's log; it is logged here then, its traceback at level DEBUG."""
+    if _LOGGER not in message:
+        return False
+    logger = logging.getLogger(message[_LOGGER])
+    logger.error("%s", message["message"])
+    if message["traceback"]:
+        logger.debug("%s", message["traceback"])
+    return True
