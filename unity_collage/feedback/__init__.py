@@ -1,7 +1,6 @@
-"""Closing the loop: whole programs are timed, and what they teach goes back into the plan."""
+"""What a running program teaches the costs."""
 
 from .breeding import Breeding
-from .loop import refined
-from .settings import Refined, Refinement
+from .settings import Refinement
 
-__all__ = ["Breeding", "Refined", "Refinement", "refined"]
+__all__ = ["Breeding", "Refinement"]

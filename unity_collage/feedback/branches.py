@@ -13,7 +13,9 @@ from ..errors import CollageError
 from ..lowering.branches.calls import Calls
 from ..lowering.branches.merge import staged
 from ..lowering.branches.stages import Stage, Step, stages_of
-from ..profile import Clocked, Contest, harmless_inputs, medians
+from ..profile.inputs import dummy_inputs
+from ..profile.kernels import KernelProfiler, Run, medians
+from ..profile.programs import ProgramWorker
 
 _ATTEMPTS = 2
 """Programs with stages that are built at most: one with all, one without those that were slower than their kernels."""
@@ -43,13 +45,13 @@ class Tried:
 def tried(mod: IRModule, calls: Calls, target: Target, threads: int) -> Tried:
     """The stages with which the program is faster, timed kernel by kernel in the running program.
 
-    Raises CollageError where it cannot be built or run with a clock between its kernels.
+    Raises CollageError where it cannot be built or run kernel by kernel.
     """
-    with Contest(harmless_inputs(mod), threads) as contest:
-        timing = Clocked(contest, target)
+    with ProgramWorker(dummy_inputs(mod), threads) as worker:
+        profiler = KernelProfiler(worker, target)
         names = calls.kernel_names()
-        _enter(timing, _SPLIT, mod, names)
-        known = timing.turns([(_SPLIT, len(names), None), (_SPLIT, len(names), 1)])
+        _add(profiler, _SPLIT, mod, names)
+        known = profiler.turns([Run(_SPLIT, len(names)), Run(_SPLIT, len(names), 1)])
         split, single = (dict(zip(calls.kernels, medians(turns), strict=True)) for turns in known)
         steps = [
             Step(sources, split.get(number, 0.0), single[number] if number in calls.movable else None)
@@ -60,7 +62,7 @@ def tried(mod: IRModule, calls: Calls, target: Target, threads: int) -> Tried:
         for _ in range(_ATTEMPTS):
             if all(len(stage) == 1 for stage in stages):
                 break
-            found = _compared(timing, mod, calls, stages)
+            found = _compared(profiler, mod, calls, stages)
             if found.is_faster() and (not best.stages or found.outcome.side_by_side < best.side_by_side):
                 best = found.outcome
             losing = found.losing()
@@ -92,18 +94,18 @@ class _Compared:
         return set(self.lost) if sum(self.lost.values()) > _NEGLIGIBLE * median(self.split) else set()
 
 
-def _compared(timing: Clocked, mod: IRModule, calls: Calls, stages: Sequence[Stage]) -> _Compared:
+def _compared(profiler: KernelProfiler, mod: IRModule, calls: Calls, stages: Sequence[Stage]) -> _Compared:
     """Build the program with ``stages`` and time it in turns with the one without."""
     program = staged(mod, calls, stages)
     called = Calls.of(program)
     assert isinstance(called, Calls)
     names = called.kernel_names()
-    timing.contest.leave(_STAGED)
-    _enter(timing, _STAGED, program, names)
-    error = timing.contest.error(_STAGED, _SPLIT)
+    profiler.worker.remove(_STAGED)
+    _add(profiler, _STAGED, program, names)
+    error = profiler.worker.error(_STAGED, _SPLIT)
     if isinstance(error, str) or error > _TOLERANCE:
         raise CollageError(f"branches side by side compute something else: {error}")
-    apart, together = timing.turns([(_SPLIT, len(calls.kernels), None), (_STAGED, len(names), None)])
+    apart, together = profiler.turns([Run(_SPLIT, len(calls.kernels)), Run(_STAGED, len(names))])
     alone = dict(zip(calls.kernels, medians(apart), strict=True))
     running = [stage for stage in stages if stage[0][0] in alone]
     lost = {
@@ -116,9 +118,9 @@ def _compared(timing: Clocked, mod: IRModule, calls: Calls, stages: Sequence[Sta
     return _Compared(Tried(tuple(stages), median(split), median(side_by_side)), split, side_by_side, lost)
 
 
-def _enter(timing: Clocked, name: str, mod: IRModule, kernels: Sequence[str]) -> None:
-    """Let the program of ``mod``, which calls these kernels, take part."""
-    if timing.enter(name, mod) != list(kernels):
+def _add(profiler: KernelProfiler, name: str, mod: IRModule, kernels: Sequence[str]) -> None:
+    """Instrument and load the program of ``mod``, which calls these kernels."""
+    if profiler.add(name, mod) != list(kernels):
         raise CollageError("TVM's pipeline has changed the program's kernels")
 
 

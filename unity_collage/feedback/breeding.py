@@ -1,4 +1,7 @@
-"""Breeding plans by what whole programs take: the second level of the Collage paper, over any choice a group."""
+"""Plans bred by the measured time of whole programs: the second level of the Collage paper.
+
+The alternatives of each group of kernels are the genes of an evolutionary search.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..search import Problem, Solution
 from ..search.alternatives import alternatives, seconds_of
 from ..search.evolutionary import Genome, Settings, State, evolve, first_state
 from ..search.plans import solution_of
-from .entrants import Plan
+from .candidates import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,8 @@ class Breeding:
 
 
 def bred(
-    problems: dict[str, Problem], base: Plan, fitness: Callable[[Plan], float | None], breeding: Breeding
-) -> Plan:
+    problems: dict[str, Problem], base: Choice, fitness: Callable[[Choice], float | None], breeding: Breeding
+) -> Choice:
     """The best plan found among the alternatives of ``base``, which is one of the first."""
     groups = [
         (function, choices)
@@ -36,7 +39,7 @@ def bred(
     ]
     sizes = [len(choices) for _, choices in groups]
 
-    def plan_of(genome: Genome) -> Plan:
+    def plan_of(genome: Genome) -> Choice:
         return {
             function: tuple(
                 sorted(

@@ -1,45 +1,43 @@
-"""Maker: from plans to programs."""
+"""From chosen candidates to programs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..lowering.build import build, link, lower
-from ..passes.apply_plan import ApplyPlan
-from ..passes.fuse_remaining import FuseRemaining
-from ..passes.offload_byoc import OffloadBYOC
-from ..profile import InsertTicks, ticked_kernels
-from .entrants import Plan
+from ..lowering.apply import applied_module
+from ..lowering.build import build
+from ..lowering.fuse import fused
+from ..lowering.offload import offloaded_module
+from .candidates import Choice
 
-Made = tuple[IRModule, relax.VMExecutable]
+Built = tuple[IRModule, relax.VMExecutable]
 """A final module and its program."""
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes programs."""
+class ProgramBuilder:
+    """Builds candidate programs of one model."""
 
-    priced: IRModule
+    costed: IRModule
+    """The module as the passes behind EstimateCosts leave it."""
     imported: IRModule
     target: Target
 
-    def planned(self, plan: Plan, origin: str) -> Made:
-        """The final module of a plan, and its program."""
-        with self.target:
-            passes = tvm.transform.Sequential([ApplyPlan(plan, origin), OffloadBYOC(), FuseRemaining()])
-            mod = passes(self.priced)
+    def chosen(self, choice: Choice, origin: str) -> Built:
+        """The final module of a choice, and its program; ``origin`` is said in its plan."""
+        mod = finished(self.costed, choice, self.target, origin)
         return mod, build(mod, self.target)
 
-    def stock(self) -> Made:
+    def stock(self) -> Built:
         """What TVM makes of the model alone."""
         return self.imported, relax.build(self.imported, self.target)
 
-    def ticking(self, mod: IRModule) -> tuple[list[str], relax.VMExecutable]:
-        """The kernels that a final module calls, and its program with a clock between them."""
-        lowered = lower(mod, self.target)
-        return ticked_kernels(lowered["main"]), link(InsertTicks()(lowered), self.target)
+
+def finished(costed: IRModule, choice: Choice, target: Target, origin: str = "given") -> IRModule:
+    """The final module of a choice, ready to be built."""
+    with target:
+        return fused(offloaded_module(applied_module(costed, choice, origin)), target)

@@ -1,4 +1,4 @@
-"""The plans that compete as whole programs: ours, what a user would have picked instead, and what is bred from them."""
+"""The plans of candidate programs: ours, and what a user would have picked instead."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import replace
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, VIEW
+from ..annotations import CANDIDATES, COSTS
 from ..graph import DataflowGraph
 from ..index_set import EMPTY
+from ..plan.candidate import VIEW
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, Solution, cheapest_cover
 from ..search.auto import solve
 from ..search.ties import settled
 
-Plan = dict[str, tuple[int, ...]]
+Choice = dict[str, tuple[int, ...]]
 """Ids of the chosen candidates, by the name of their function."""
 
 OURS = "collage"
@@ -24,7 +25,7 @@ GREEDY = "greedy"
 
 
 def problems_of(mod: IRModule) -> dict[str, Problem]:
-    """The search problem of each function that has priced candidates, by its name."""
+    """The search problem of each function whose candidates have costs, by its name."""
     found: dict[str, Problem] = {}
     for gvar, func in mod.functions_items():
         if isinstance(func, relax.Function) and COSTS.on(func):
@@ -33,9 +34,9 @@ def problems_of(mod: IRModule) -> dict[str, Problem]:
     return found
 
 
-def entrants(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Plan]]:
+def choices(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Choice]]:
     """Our plan first, then greedy and each backend alone, as far as they are plans and differ from those before."""
-    seen: list[Plan] = []
+    seen: list[Choice] = []
     for name in (OURS, GREEDY, *priority):
         try:
             plan = {
@@ -62,7 +63,7 @@ def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
 
 
 def alone(problem: Problem, backend: str) -> Problem:
-    """``problem`` with ``backend`` forced: TVM gets what it does not take, and nobody else anything but views."""
+    """``problem`` with ``backend`` forced: TVM gets what it does not take, and no other backend anything but views."""
     own = tuple(option for option in problem.options if option.backend == backend)
     views = tuple(option for option in problem.options if option.backend == VIEW)
     taken = EMPTY

@@ -1,141 +1,148 @@
-"""Race: programs for one model, built, checked against each other and run in turns; the fastest wins."""
+"""Comparison: candidate programs for one model, built, checked against each other and timed in turns."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..annotations import PLAN
 from ..errors import CollageError
+from ..plan.comparison import Prediction, ProgramComparison, ProgramTimes
 from ..processes.child import last_line
-from ..profile import Contest
-from .entrants import OURS, Plan
-from .maker import Made, Maker
+from ..profile.programs import ProgramWorker
+from .builder import Built, ProgramBuilder
+from .candidates import OURS, Choice
 from .settings import Refined, Refinement, Tell
 
 STOCK = "stock tvm"
 
 HOPELESS = 3.0
-"""A program that takes so many times as long as the fastest is not in the last race."""
+"""A program that takes this many times as long as the fastest is not in the last rounds."""
 
 
 @dataclass(slots=True)
-class Entry:
+class CandidateProgram:
     """A program, or why there is none."""
 
-    plan: Plan | None
+    choice: Choice | None
     """None: TVM alone, without a plan."""
-    made: Made | None = None
+    built: Built | None = None
     seconds: list[float] = field(default_factory=list)
     reason: str = ""
 
 
 @dataclass(slots=True)
-class Race:
-    """Programs that are entered under names, and run in turns; who cannot be built or run is out, with a reason."""
+class Comparison:
+    """Programs by name, run in turns; one that cannot be built or run is dropped, with a reason."""
 
-    maker: Maker
+    builder: ProgramBuilder
     settings: Refinement
-    contest: Contest
+    worker: ProgramWorker
     tell: Tell
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    iterations: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    programs: dict[str, CandidateProgram] = field(default_factory=dict[str, CandidateProgram])
+    iterations: list[Prediction] = field(default_factory=list[Prediction])
 
-    def enter_all(self, plans: Mapping[str, Plan]) -> None:
+    def add_all(self, choices: Mapping[str, Choice]) -> None:
         """All that a user could have picked instead."""
-        for name, plan in plans.items():
-            self.enter(name, plan)
-        self._enter(STOCK, None, self.maker.stock)
+        for name, choice in choices.items():
+            self.add(name, choice)
+        self._add(STOCK, None, self.builder.stock)
 
-    def enter(self, name: str, plan: Plan) -> bool:
-        """Whether the program of ``plan`` runs, and computes what the first one does."""
-        return self._enter(name, plan, lambda: self.maker.planned(plan, name))
+    def add(self, name: str, choice: Choice) -> bool:
+        """Whether the program of ``choice`` runs, and computes what the first one does."""
+        return self._add(name, choice, lambda: self.builder.chosen(choice, name))
 
-    def _enter(self, name: str, plan: Plan | None, make: Callable[[], Made]) -> bool:
+    def _add(self, name: str, choice: Choice | None, build: Callable[[], Built]) -> bool:
         self.tell(f"building {name}")
-        entry = self.entries[name] = Entry(plan)
+        program = self.programs[name] = CandidateProgram(choice)
         reference = self._reference()
         try:
-            entry.made = make()
-            entry.reason = self.contest.enter(name, entry.made[1]) or ""
+            program.built = build()
+            program.reason = self.worker.add(name, program.built[1]) or ""
         except Exception as error:  # a compiler failed: the others go on without it
-            entry.reason = f"it cannot be built: {type(error).__name__}: {last_line(error)}"
-        if not entry.reason and reference is not None:
-            entry.reason = self._why_wrong(name, reference)
-        return not entry.reason
+            program.reason = f"it cannot be built: {type(error).__name__}: {last_line(error)}"
+        if not program.reason and reference is not None:
+            program.reason = self._why_wrong(name, reference)
+        return not program.reason
 
-    def withdraw(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """The program was a trial, and is over."""
-        del self.entries[name]
-        self.contest.leave(name)
+        del self.programs[name]
+        self.worker.remove(name)
 
     def _reference(self) -> str | None:
         """The first program that runs: the others have to compute what it does."""
-        return next((name for name, entry in self.entries.items() if entry.made and not entry.reason), None)
+        return next((name for name, each in self.programs.items() if each.built and not each.reason), None)
 
     def _why_wrong(self, name: str, reference: str) -> str:
-        error = self.contest.error(name, reference)
+        error = self.worker.error(name, reference)
         if isinstance(error, str):
             return error
         if error > self.settings.tolerance:
             return f"its outputs differ from those of {reference} by {error:.0e} of their range"
         return ""
 
-    def hopeful(self) -> list[str]:
+    def promising(self) -> list[str]:
         """The programs of plans that are not much slower than the fastest: what they do well is worth knowing."""
-        medians = self.raced(
-            [name for name, entry in self.entries.items() if "main" in (entry.plan or {})], 1
+        medians = self.timed(
+            [name for name, program in self.programs.items() if "main" in (program.choice or {})], 1
         )
         best = min((min(seconds) for seconds in medians.values()), default=0.0)
         return [name for name, seconds in medians.items() if min(seconds) < HOPELESS * best]
 
-    def raced(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
-        """Medians by round of those that run; who does not is out from now on."""
-        running = [name for name in names if not self.entries[name].reason]
+    def timed(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
+        """Medians by round of those that run; one that does not is dropped."""
+        running = [name for name in names if not self.programs[name].reason]
         if not running:
             return {}
-        medians = self.contest.race(running, rounds, self.settings.round_seconds)
+        medians = self.worker.timed_in_turns(running, rounds, self.settings.round_seconds)
         if not isinstance(medians, str):
             return medians
-        alone = {name: self.contest.race([name], rounds, self.settings.round_seconds) for name in running}
+        alone = {
+            name: self.worker.timed_in_turns([name], rounds, self.settings.round_seconds) for name in running
+        }
         for name, found in alone.items():
             if isinstance(found, str):
-                self.entries[name].reason = found
+                self.programs[name].reason = found
         return {name: found[name] for name, found in alone.items() if not isinstance(found, str)}
 
     def finish(self) -> tuple[str, Refined]:
-        """The last race, of all that could win, in turns: the winner and its program. Raises CollageError."""
-        self.tell("racing")
-        first = self.raced([name for name in self.entries if name != STOCK], 2) | self.raced([STOCK], 1)
+        """The last rounds, of all that could be the fastest: the winner and its program. Raises CollageError."""
+        self.tell("timing whole programs in turns")
+        first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
         best = min((min(seconds) for seconds in first.values()), default=0.0)
-        hopeful = [name for name, seconds in first.items() if min(seconds) < HOPELESS * best]
-        last = self.raced(hopeful, self.settings.rounds)
+        promising = [name for name, seconds in first.items() if min(seconds) < HOPELESS * best]
+        last = self.timed(promising, self.settings.rounds)
         for name, seconds in {**first, **last}.items():
-            self.entries[name].seconds = seconds
+            self.programs[name].seconds = seconds
         if not last:
-            reasons = "; ".join(f"{name}: {entry.reason}" for name, entry in self.entries.items())
+            reasons = "; ".join(f"{name}: {program.reason}" for name, program in self.programs.items())
             raise CollageError(f"no program runs: {reasons}")
         winner = winner_of(last, self.settings.margin)
-        made = self.entries[winner].made
-        assert made is not None
-        return winner, Refined(*made, self._report(winner))
+        built = self.programs[winner].built
+        assert built is not None
+        return winner, Refined(*built, self._report(winner))
 
-    def _report(self, winner: str) -> dict[str, Any]:
-        programs = [
-            {"name": name, "reason": entry.reason}
-            if entry.reason
-            else {"name": name, "seconds": statistics.median(entry.seconds), "rounds": list(entry.seconds)}
-            for name, entry in self.entries.items()
-        ]
-        report: dict[str, Any] = {"winner": winner, "programs": programs, "iterations": self.iterations}
-        entry = self.entries[winner]
-        if entry.plan and entry.made:
-            predicted = sum(PLAN.read(entry.made[0][name])["seconds"] for name in entry.plan)
-            measured = statistics.median(entry.seconds)
-            report |= {"predicted": predicted, "measured": measured, "additive_error": measured - predicted}
-        return report
+    def _report(self, winner: str) -> ProgramComparison:
+        predicted = measured = None
+        fastest = self.programs[winner]
+        if fastest.choice and fastest.built:
+            predicted = sum(PLAN.read(fastest.built[0][name]).seconds for name in fastest.choice)
+            measured = statistics.median(fastest.seconds)
+        return ProgramComparison(
+            winner,
+            tuple(_times(name, program) for name, program in self.programs.items()),
+            tuple(self.iterations),
+            predicted,
+            measured,
+        )
+
+
+def _times(name: str, program: CandidateProgram) -> ProgramTimes:
+    if program.reason:
+        return ProgramTimes(name, reason=program.reason)
+    return ProgramTimes(name, statistics.median(program.seconds), tuple(program.seconds))
 
 
 def winner_of(medians: Mapping[str, Sequence[float]], margin: float) -> str:

@@ -1,158 +1,91 @@
-"""The loop: plan, run the whole program, learn from its clock, plan again; the fastest program wins.
+"""The loop: plan, run the program kernel by kernel, correct the costs, plan again.
 
-Prices are measured kernel by kernel, and programs are not sums. So the plan of the search, and what a user would have
-picked instead, are built with a clock between their kernels and run in turns; what kernels take there replaces their
-prices, and the search is asked again, until it answers with a plan that is known. In the end these plans, greedy, each
-backend alone and stock TVM run in turns. The user gets the winner, whoever it is. Whoever cannot be built or run is
-out, with its reason; the others go on.
+Costs are measured kernel by kernel, and programs are not sums. CorrectCosts and the refinement are this loop: they differ
+in what they make of observations, and in what happens to a program that the search has not found before.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
 from tvm.ir import IRModule
-from tvm.target import Target
 
-from .. import runtime
 from ..annotations import PLAN
-from ..database.costs import CostDatabase
-from ..profile import Contest
-from ..search.auto import solve
-from ..search.ties import settled
-from .breeding import Breeding, bred
-from .entrants import OURS, Plan, entrants, ids_of, problems_of
-from .in_place import InPlace
-from .maker import Maker
-from .observed import with_observed
-from .race import Race
-from .records import Records, described, plan_of, records_of
-from .settings import Refined, Refinement, Tell
+from ..errors import CollageError
+from ..profile.kernels import KernelProfiler, Run
+from .observed import Observation
+
+Correct = Callable[[Sequence[Observation]], IRModule | None]
+"""From the observations so far to the module with corrected costs; None: nothing is to be corrected."""
+
+Plan = Callable[[IRModule], tuple[str, IRModule] | None]
+"""From a module with costs to the name and the final module of its plan; None: it is known already."""
 
 
-def refined(
-    priced: IRModule,
-    imported: IRModule,
-    inputs: Sequence[np.ndarray],
-    priority: Sequence[str],
-    target: Target,
-    settings: Refinement,
-    tell: Tell = lambda _: None,
-    database: CostDatabase | None = None,
-    locked: bool = False,
-    is_budget_spent: Callable[[], bool] = lambda: False,
-) -> Refined:
-    """The fastest program for a module that EstimateCosts has priced; ``imported`` is what it was made of.
+@dataclass(slots=True)
+class FeedbackLoop:
+    """Instrumented programs that run in turns."""
 
-    ``inputs`` are what ``main`` takes; ``priority`` the backends, preferred ones first. A race that ``database`` knows
-    is not run again; when it is ``locked`` a race that it does not know is an error. After the budget is
-    spent nothing more is learned or bred; the last race is run in any case. Raises CollageError when no program runs.
-    """
-    plans = dict(entrants(problems_of(priced), priority))
-    maker = Maker(priced, imported, target)
-    records = None
-    if database is not None:
-        records = records_of(database, priced, imported, plans, settings, target, locked)
-        before = _as_before(maker, records)
-        if before is not None:
-            return before
-    with Contest(inputs, runtime.num_threads()) as contest:
-        race = Race(maker, settings, contest, tell)
-        race.enter_all(plans)
-        if not is_budget_spent():
-            learn(race, priority)
-        if settings.breeding is not None and not is_budget_spent():
-            breed(race, settings.breeding)
-        winner, result = race.finish()
-    if records is not None:
-        plan = race.entries[winner].plan
-        records.keep({"report": result.report, "plan": None if plan is None else described(priced, plan)})
-    return result
+    profiler: KernelProfiler
+    programs: dict[str, tuple[IRModule, list[str]]] = field(default_factory=dict)
+    """Final modules by name, with the kernels that they call."""
+    observations: dict[str, Observation] = field(default_factory=dict)
 
-
-def _as_before(maker: Maker, records: Records) -> Refined | None:
-    """The winner of a race that was run before; None if there is none, or if it cannot be made any more."""
-    known = records.find()
-    if known is None:
-        return None
-    report = {**known["report"], "origin": "database"}
-    plan = None if known["plan"] is None else plan_of(maker.priced, known["plan"])
-    if known["plan"] is not None and plan is None:
-        return None
-    try:
-        made = maker.stock() if plan is None else maker.planned(plan, report["winner"])
-    except Exception:  # a compiler failed that did not then: let all of them race again
-        return None
-    return Refined(*made, report)
-
-
-def learn(race: Race, priority: Sequence[str]) -> None:
-    """Ask the search again with prices from the running programs, as long as it has a new answer."""
-    with InPlace(race.maker, race.contest) as in_place:
-        fresh = race.hopeful()
-        for number in range(1, race.settings.feedback + 1):
-            if not _observe(race, in_place, fresh):
-                return
-            priced = with_observed(race.maker.priced, in_place.by_candidate())
-            plan = {
-                key: ids_of(settled(problem, solve(problem), priority))
-                for key, problem in problems_of(priced).items()
+    def observe(self, fresh: Sequence[tuple[str, IRModule]]) -> dict[str, str]:
+        """Let these programs run in turns with those before; the reasons of those that do not run, by name."""
+        failed: dict[str, str] = {}
+        for name, mod in fresh:
+            try:
+                self.programs[name] = mod, self.profiler.add(_instrumented(name), mod)
+            except CollageError as error:
+                failed[name] = str(error)
+        while self.programs:
+            runs = [Run(_instrumented(name), len(kernels)) for name, (_, kernels) in self.programs.items()]
+            try:
+                turns = self.profiler.turns(runs)
+            except CollageError as error:
+                failed |= self._drop_failing(str(error))
+                continue
+            self.observations = {
+                name: Observation(PLAN.read(mod["main"]), tuple(kernels), of_program)
+                for (name, (mod, kernels)), of_program in zip(self.programs.items(), turns, strict=True)
             }
-            name = f"{OURS}, informed {number}"
-            if any(entry.plan == plan for entry in race.entries.values()) or not race.enter(name, plan):
+            break
+        return failed
+
+    def run(self, plan: Plan, correct: Correct, rounds: int) -> None:
+        """At most ``rounds`` times: correct the costs by what was observed, plan again, observe the new program."""
+        for _ in range(rounds):
+            corrected = correct(list(self.observations.values()))
+            planned = None if corrected is None else plan(corrected)
+            if planned is None or self.observe([planned]):
                 return
-            fresh = [name]
+
+    def close(self) -> None:
+        """Remove the programs: their files and memory are freed."""
+        for name in list(self.programs):
+            self._remove(name)
+
+    def _drop_failing(self, reason: str) -> dict[str, str]:
+        """Remove the program that the reason names; all of them where it names none."""
+        named = [name for name in self.programs if reason.startswith(f"{_instrumented(name)}: ")]
+        dropped = named[:1] or list(self.programs)
+        for name in dropped:
+            self._remove(name)
+        return {name: reason.removeprefix(f"{_instrumented(name)}: ") for name in dropped}
+
+    def _remove(self, name: str) -> None:
+        del self.programs[name]
+        self.observations.pop(name, None)
+        self.profiler.worker.remove(_instrumented(name))
+
+    def __enter__(self) -> FeedbackLoop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _observe(race: Race, in_place: InPlace, names: Sequence[str]) -> bool:
-    """Time the kernels of these programs and of those before, in turns; whether anything was timed."""
-    for name in names:
-        race.tell(f"timing the kernels of {name}")
-        made = race.entries[name].made
-        assert made is not None
-        if (reason := in_place.add(name, made[0])) is not None:
-            race.tell(f"the kernels of {name} are not timed: {reason}")
-    paces = {
-        name: statistics.median(seconds) for name, seconds in race.raced(list(in_place.programs), 1).items()
-    }
-    for name, reason in in_place.run(paces).items():
-        race.tell(f"the kernels of {name} are not timed: {reason}")
-    for name in names:
-        made = race.entries[name].made
-        if name in in_place.programs and made is not None:
-            predicted = PLAN.read(made[0]["main"])["seconds"]
-            race.iterations.append(
-                {"plan": name, "predicted": predicted, "kernels_in_place": in_place.total(name)}
-            )
-    return bool(in_place.programs)
-
-
-def breed(race: Race, breeding: Breeding) -> None:
-    """Enter the best plan that breeding finds by measured time."""
-    problems = problems_of(race.maker.priced)
-    medians = race.raced([name for name, entry in race.entries.items() if entry.plan], 2)
-    if not medians:
-        return
-    best = min(medians, key=lambda name: statistics.median(medians[name]))
-    pace = statistics.median(medians[best])
-    plan = bred(
-        problems, race.entries[best].plan or {}, lambda trial: _fitness(race, trial, best, pace), breeding
-    )
-    if all(entry.plan != plan for entry in race.entries.values()):
-        race.enter(f"{OURS}, bred", plan)
-
-
-def _fitness(race: Race, plan: Plan, beside: str, pace: float) -> float | None:
-    """Measured seconds of a run, None if the plan does not work.
-
-    Drift hits all: a trial counts as much as it is faster than ``beside`` in the same rounds, which takes ``pace``.
-    """
-    trial = "trial"
-    works = race.enter(trial, plan)
-    medians = race.raced([trial, beside], 2) if works else {}
-    race.withdraw(trial)
-    if trial not in medians or beside not in medians:
-        return None
-    return pace * statistics.median(a / b for a, b in zip(medians[trial], medians[beside], strict=True))
+def _instrumented(name: str) -> str:
+    return f"{name}, instrumented"

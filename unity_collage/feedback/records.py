@@ -1,4 +1,4 @@
-"""Races that were run before, in the database of prices: equal programs on an equal machine are not raced again."""
+"""Comparisons that were made before, kept with the costs: equal programs on an equal machine are not timed again."""
 
 from __future__ import annotations
 
@@ -12,90 +12,91 @@ from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
-from ..annotations import CANDIDATES, VIEW
-from ..cost.fingerprint import backend_version, price_fingerprint
+from ..annotations import CANDIDATES
+from ..cost.fingerprint import backend_version, cost_fingerprint
 from ..cost.method import Method
 from ..database.costs import CostDatabase
 from ..database.rows import digest
-from ..errors import MissingPrice
-from .entrants import Plan
+from ..errors import MissingCost
+from ..plan.candidate import VIEW
+from .candidates import Choice
 from .settings import Refinement
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The races of one model among the same entrants, under the circumstances in which programs run here now."""
+    """The comparisons of one model among the same plans, with the fingerprint that programs have here now."""
 
     database: CostDatabase
     fingerprint: str
     name: str
-    """Holds the model with its weights, the plan of each entrant, and the settings."""
+    """Holds the model with its weights, each plan, and the settings."""
     locked: bool = False
-    """A race that is not known is an error."""
+    """A comparison that is not known is an error."""
 
     def find(self) -> Mapping[str, Any] | None:
-        """What :meth:`keep` has kept; raises MissingPrice if nothing, and the database is locked."""
+        """What :meth:`keep` has kept; raises MissingCost if nothing, and the database is locked."""
         known = self.database.fact(self.name, self.fingerprint)
         if known is None and self.locked:
-            raise MissingPrice(f"no race of these programs is in {self.database.name}, and it is locked")
+            raise MissingCost(f"no comparison of these programs is in {self.database.name}, and it is locked")
         return known
 
     def keep(self, value: Mapping[str, Any]) -> None:
-        """Keep the outcome of a race: plain data."""
+        """Keep the outcome of a comparison: plain data."""
         if not self.database.read_only:
             self.database.keep_fact(self.name, self.fingerprint, value)
 
 
 def records_of(
     database: CostDatabase,
-    priced: IRModule,
+    costed: IRModule,
     imported: IRModule,
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Choice],
     settings: Refinement,
     target: Target,
     locked: bool = False,
 ) -> Records:
-    """The records of a race among ``plans``, by name, and stock TVM."""
-    race = {
+    """The records of a comparison of ``plans``, by name, and stock TVM."""
+    compared = {
         "model": str(structural_hash(imported)),
-        "entrants": {name: described(priced, plan) for name, plan in plans.items()},
+        "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": asdict(settings),
     }
     backends = dict.fromkeys(
         candidate.backend
-        for func in priced.functions.values()
+        for func in costed.functions.values()
         if isinstance(func, relax.Function) and CANDIDATES.on(func)
         for candidate in CANDIDATES.read(func)
     )
     return Records(
         database,
-        circumstances(tuple(backends), target),
-        f"race {digest(json.dumps(race, sort_keys=True, default=str))}",
+        fingerprint_of(tuple(backends), target),
+        f"comparison {digest(json.dumps(compared, sort_keys=True, default=str))}",
         locked,
     )
 
 
-def circumstances(backends: Sequence[str], target: Target) -> str:
-    """Everything besides the programs that can change the outcome of a race, as text."""
+def fingerprint_of(backends: Sequence[str], target: Target) -> str:
+    """Everything besides the programs that can change how they compare, as text."""
     versions = "; ".join(f"{name} {backend_version(name)}" for name in sorted({*backends, "tvm"} - {VIEW}))
-    return f"{price_fingerprint('tvm', target, Method())}\nversions: {versions}"
+    return f"{cost_fingerprint('tvm', target, Method())}\nversions: {versions}"
 
 
-def described(priced: IRModule, plan: Plan) -> dict[str, list[list[Any]]]:
+def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:
     """What the kernels of ``plan`` are, whatever their candidates' numbers: plain data."""
     found: dict[str, list[list[Any]]] = {}
     for function, ids in plan.items():
-        by_id = {candidate.id: candidate for candidate in CANDIDATES.read(priced[function])}
+        by_id = {candidate.id: candidate for candidate in CANDIDATES.read(costed[function])}
         chosen = (by_id[identity] for identity in ids)
         found[function] = [[c.backend, c.rule, list(c.indexes), list(c.hidden)] for c in chosen]
     return found
 
 
-def plan_of(priced: IRModule, description: Mapping[str, Sequence[Sequence[Any]]]) -> Plan | None:
+def choice_of(costed: IRModule, description: Mapping[str, Sequence[Sequence[Any]]]) -> Choice | None:
     """The inverse of :func:`described`; None if there is no such candidate."""
-    plan: Plan = {}
+    plan: Choice = {}
     for function, kernels in description.items():
-        known = {(c.backend, c.rule, c.indexes, c.hidden): c.id for c in CANDIDATES.read(priced[function])}
+        known = {(c.backend, c.rule, c.indexes, c.hidden): c.id for c in CANDIDATES.read(costed[function])}
         wanted = [
             (backend, rule, tuple(indexes), tuple(hidden)) for backend, rule, indexes, hidden in kernels
         ]

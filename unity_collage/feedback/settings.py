@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..plan.comparison import ProgramComparison
 from .breeding import Breeding
 
 Tell = Callable[[str], None]
@@ -19,9 +19,9 @@ class Refinement:
     """How much is done beyond the search."""
 
     feedback: int = 2
-    """How often the search is asked again with prices from the running program, at most."""
+    """How often the search is asked again with costs from the running programs, at most."""
     rounds: int = 7
-    """Interleaved rounds of the last race."""
+    """Rounds at the end, in which all programs run in turns."""
     round_seconds: float = 0.3
     """How long each program runs in a round, at least."""
     margin: float = 0.01
@@ -29,7 +29,7 @@ class Refinement:
     tolerance: float = 1e-3
     """Largest difference of outputs, over their range, between two programs; with bfloat16 5e-2 if this is less."""
     breeding: Breeding | None = None
-    """Breed plans by measured time before the last race; None: do not."""
+    """Breed plans by measured time before the last rounds; None: do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +38,4 @@ class Refined:
 
     mod: IRModule
     executable: relax.VMExecutable
-    report: dict[str, Any]
-    """Plain data: each program's median seconds by round or why it is out, the additive error, the winner."""
+    report: ProgramComparison

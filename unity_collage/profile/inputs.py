@@ -16,11 +16,11 @@ def why_not_runnable(mod: IRModule) -> str | None:
         return "the module has no function named main"
     main = mod["main"]
     if not isinstance(main, relax.Function):
-        return "main is no function of Relax"
+        return "main is not a function of Relax"
     return next((reason for param in main.params if (reason := why_not_static(param))), None)
 
 
-def harmless_inputs(mod: IRModule) -> list[np.ndarray]:
+def dummy_inputs(mod: IRModule) -> list[np.ndarray]:
     """Random ones for ``main``; integers, which may be indices, are 0."""
     return [
         value if value.dtype.kind == "f" else np.zeros_like(value) for value in random_inputs(mod["main"])

@@ -1,7 +1,7 @@
-"""Ticks: a program that reads a clock between its kernels, so that each is timed where it stands.
+"""Instrumented programs: a clock is read between their kernels, so that each is timed where it stands.
 
 A kernel timed alone finds its inputs where the harness has put them; in the program it finds them where its neighbours
-have left them. The difference, summed over a plan, is the additive error of its price.
+have left them. The difference, summed over a plan, is the additive error of its cost.
 """
 
 from __future__ import annotations
@@ -9,31 +9,26 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-TICK = "collage.ticks.tick"
+_MARK = "collage.profile.mark"
 
 
-@tvm.transform.module_pass(opt_level=0, name="contest.InsertTicks")
-class InsertTicks:
-    """Two ticks first, and one behind each kernel call of ``main``: between the first two lies what a tick costs.
+def instrumented(lowered: IRModule) -> IRModule:
+    """``lowered`` with two readings of the clock first, and one behind each kernel call of ``main``.
 
-    It runs where all calls have their destinations, on what TVM itself no longer holds for well-formed: it is not one
-    of ``passes``.
+    Between the first two lies what a reading costs. It works on what :func:`unity_collage.lowering.build.lower` returns,
+    where all calls have their destinations; TVM itself no longer takes that for well-formed.
     """
-
-    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = dict(mod.functions_items())
-        gvar = mod.get_global_var("main")
-        functions[gvar] = _ticking(mod["main"])
-        return IRModule(functions, attrs=mod.attrs)
+    functions = dict(lowered.functions_items())
+    functions[lowered.get_global_var("main")] = _instrumented(lowered["main"])
+    return IRModule(functions, attrs=lowered.attrs)
 
 
-def ticked_kernels(func: relax.Function) -> list[str]:
-    """The names of the kernels that ``main`` calls, in order; equal to the gaps between its ticks."""
+def called_kernels(func: relax.Function) -> list[str]:
+    """The names of the kernels that a lowered ``main`` calls, in order; one for each gap between readings of the clock."""
     return [
         name
         for block in func.body.blocks
@@ -54,32 +49,32 @@ def kernel_name(value: relax.Expr) -> str | None:
     return None
 
 
-def _ticking(func: relax.Function) -> relax.Function:
-    def tick() -> relax.Binding:
-        call = relax.Call(relax.ExternFunc(TICK), [], ty_args=[relax.TupleType([])])
-        return relax.VarBinding(relax.Var("tick", relax.TupleType([])), call)
+def _instrumented(func: relax.Function) -> relax.Function:
+    def reading() -> relax.Binding:
+        call = relax.Call(relax.ExternFunc(_MARK), [], ty_args=[relax.TupleType([])])
+        return relax.VarBinding(relax.Var("clock", relax.TupleType([])), call)
 
-    blocks: list[relax.BindingBlock] = [relax.BindingBlock([tick(), tick()])]
+    blocks: list[relax.BindingBlock] = [relax.BindingBlock([reading(), reading()])]
     for block in func.body.blocks:
         bindings: list[relax.Binding] = []
         for binding in block.bindings:
             bindings.append(binding)
             if kernel_name(binding.value) is not None:
-                bindings.append(tick())
+                bindings.append(reading())
         blocks.append(relax.BindingBlock(bindings))
     body = relax.SeqExpr(blocks, func.body.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
 
 
-def seconds_between(run: Callable[[], object], gaps: int, rounds: int) -> list[float]:
-    """The median seconds of each of so many kernels over ``rounds`` runs, without what a tick costs."""
-    start, read = (tvm_ffi.get_global_func(f"collage.ticks.{name}") for name in ("start", "read"))
+def kernel_seconds(run: Callable[[], object], kernels: int, rounds: int) -> list[float]:
+    """The median seconds of each kernel over ``rounds`` runs, without what reading the clock costs."""
+    start, read = (tvm_ffi.get_global_func(f"collage.profile.{name}") for name in ("start", "read"))
     run()
-    ticks = gaps + 2
-    start(rounds * ticks)
+    readings = kernels + 2
+    start(rounds * readings)
     for _ in range(rounds):
         run()
     found = [float(value) for value in read()]
-    # Between the last tick of a run and the first of the next lies the caller: that gap is dropped.
-    tick, *kernels = (statistics.median(found[gap::ticks]) for gap in range(gaps + 1))
-    return [max(0.0, seconds - tick) for seconds in kernels]
+    # Between the last reading of a run and the first of the next lies the caller: that gap is dropped.
+    reading, *gaps = (statistics.median(found[gap::readings]) for gap in range(kernels + 1))
+    return [max(0.0, seconds - reading) for seconds in gaps]

@@ -1,4 +1,4 @@
-"""Contest: whole programs in one worker process, timed in turns."""
+"""Whole programs in one worker process, timed in turns."""
 
 from __future__ import annotations
 
@@ -15,50 +15,52 @@ from ..lowering import library_file
 from ..processes.child import Child, Reply
 
 TIMEOUT_SECONDS = 300.0
-"""For one answer of the worker; a program that needs longer is out."""
+"""For one answer of the worker; a program that needs longer is dropped."""
 
 
-class Contest:
+class ProgramWorker:
     """Programs by name, on the same inputs and threads. Use as a context manager.
 
-    A program that crashes takes the worker with it: the others are loaded again, it is out.
+    A program that crashes ends the worker: it is dropped, and the others are loaded again.
     """
 
     def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
-        self._folder = TemporaryDirectory(prefix="collage-contest-")
+        self._folder = TemporaryDirectory(prefix="collage-programs-")
         stored = Path(self._folder.name) / "inputs.npz"
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}
-        self._child = Child(
-            ("-m", "unity_collage.processes.launcher", "unity_collage.profile.worker"), hello, timeout_seconds
-        )
+        self._child = Child("unity_collage.profile.worker", hello, timeout_seconds)
         self._paths: dict[str, Path] = {}
         self._numbers = count()
 
-    def enter(self, name: str, executable: relax.VMExecutable) -> str | None:
+    def add(self, name: str, executable: relax.VMExecutable) -> str | None:
         """Load a program; the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
         library_file.export(executable, path)
         return self._load(name, path)
 
-    def leave(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Forget a program and free what it holds; nothing, if it could not be loaded."""
         path = self._paths.pop(name, None)
         if path is not None:
             self._ask({"ask": "drop", "name": name})
             path.unlink()
 
-    def race(self, names: Sequence[str], rounds: int, round_seconds: float) -> dict[str, list[float]] | str:
+    def timed_in_turns(
+        self, names: Sequence[str], rounds: int, round_seconds: float
+    ) -> dict[str, list[float]] | str:
         """Median seconds of a run of each, by round; or why there are none."""
         reply = self._ask(
-            {"ask": "race", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
+            {"ask": "turns", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
         )
         return reply["reason"] if "reason" in reply else reply["medians"]
 
-    def ticks(self, name: str, gaps: int, rounds: int, threads: int | None = None) -> list[float] | str:
-        """Median seconds between the ticks of a program that has them, on all threads or so many; or why there are
+    def kernel_seconds(
+        self, name: str, kernels: int, rounds: int, threads: int | None = None
+    ) -> list[float] | str:
+        """Median seconds of each kernel of an instrumented program, on so many threads (None: all); or why there are
         none."""
-        request = {"ask": "ticks", "name": name, "gaps": gaps, "rounds": rounds, "threads": threads}
+        request = {"ask": "kernels", "name": name, "kernels": kernels, "rounds": rounds, "threads": threads}
         reply = self._ask(request)
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
@@ -72,7 +74,7 @@ class Contest:
         self._child.close()
         self._folder.cleanup()
 
-    def __enter__(self) -> Contest:
+    def __enter__(self) -> ProgramWorker:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,9 +1,8 @@
-"""The process in which whole programs run: loads them, times them in turns, reads their ticks."""
+"""The process in which whole programs run: loads them, times them in turns or kernel by kernel."""
 
 from __future__ import annotations
 
-import statistics
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ import tvm_ffi
 from .. import runtime
 from ..processes.child import serve
 from ..program import Program, load
-from .ticks import seconds_between
+from .instrument import kernel_seconds
+from .rounds import in_turns
 
 PAUSE_SECONDS = 0.01
 """Between two programs: the caches and the clock settle."""
 
 
-class Arena:
+class LoadedPrograms:
     """The programs that were loaded, each ready to run on the same inputs."""
 
     def __init__(self, threads: int, inputs: Path):
@@ -52,28 +52,21 @@ class Arena:
         pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
         return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
 
-    def _race(self, names: list[str], rounds: int, round_seconds: float) -> dict[str, Any]:
-        """The median seconds of a run of each program, by round. The order rotates from round to round."""
-        medians: dict[str, list[float]] = {name: [] for name in names}
-        for number in range(rounds):
-            shift = number % len(names)
-            for name in names[shift:] + names[:shift]:
-                time.sleep(PAUSE_SECONDS)
-                runs = runtime.measure(
-                    self._runs[name],
-                    [],
-                    warmup_seconds=round_seconds / 4,
-                    min_runs=3,
-                    min_seconds=round_seconds,
-                )
-                medians[name].append(statistics.median(runs))
-        return {"medians": medians}
+    def _turns(self, names: list[str], rounds: int, round_seconds: float) -> dict[str, Any]:
+        """The median seconds of a run of each program, by round."""
+        programs = {name: partial(self._timed, name) for name in names}
+        return {"medians": in_turns(programs, rounds, round_seconds, PAUSE_SECONDS)}
 
-    def _ticks(self, name: str, gaps: int, rounds: int, threads: int | None) -> dict[str, Any]:
-        """The median seconds between the ticks of a program that has them."""
+    def _timed(self, name: str, seconds: float) -> list[float]:
+        return runtime.measure(
+            self._runs[name], [], warmup_seconds=seconds / 4, min_runs=3, min_seconds=seconds
+        )
+
+    def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
+        """The median seconds of each kernel of an instrumented program."""
         runtime.set_num_threads(threads or self._threads)
         try:
-            return {"seconds": seconds_between(self._runs[name], gaps, rounds)}
+            return {"seconds": kernel_seconds(self._runs[name], kernels, rounds)}
         finally:
             runtime.set_num_threads(self._threads)
 
@@ -94,4 +87,4 @@ def _relative(value: np.ndarray, right: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    serve(lambda hello: Arena(hello["threads"], Path(hello["inputs"])).answer)
+    serve(lambda hello: LoadedPrograms(hello["threads"], Path(hello["inputs"])).answer)

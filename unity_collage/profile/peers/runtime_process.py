@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,38 +11,47 @@ import numpy as np
 
 from ...errors import CollageError
 from ...processes.child import Child, Reply
-from .runtimes import Inputs
+from .runtimes import RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
 """For one answer; the first one includes the runtime's own compilation of the model."""
 
 
-class Missing(CollageError):
+class RuntimeMissing(CollageError):
     """A runtime that cannot run the model here; the text says why."""
 
 
-class Contestant:
+class RuntimeProcess:
     """One runtime, ready to be timed; close it when done, or use it as a context manager."""
 
-    def __init__(self, name: str, path: str | Path, inputs: Inputs, threads: int):
-        """``name`` is one of ``RUNNERS``; ``path`` an ONNX model, for ours a saved program. Raises Missing."""
+    def __init__(
+        self,
+        name: str,
+        path: str | Path,
+        inputs: Inputs,
+        threads: int,
+        runner: str | None = None,
+        folders: Sequence[str | Path] = (),
+    ):
+        """``path`` is an ONNX model, for ours a saved program.
+
+        ``name`` is one of ``RUNTIMES``, or ``runner`` says how to run it: ``module:function``, of a module that is
+        found in ``folders`` too. Raises RuntimeMissing.
+        """
         self.name = name
         self._folder = TemporaryDirectory(prefix="collage-bench-")
         values = Path(self._folder.name) / "inputs.npz"
         np.savez(values, **inputs)
         hello = {
-            "name": name,
+            "runner": runner or RUNTIMES[name],
+            "folders": [str(folder) for folder in folders],
             "path": str(Path(path).resolve()),
             "inputs": str(values),
             "names": list(inputs),
             "threads": threads,
             "folder": self._folder.name,
         }
-        self._child = Child(
-            ("-m", "unity_collage.processes.launcher", "unity_collage.profile.peers.worker"),
-            hello,
-            TIMEOUT_SECONDS,
-        )
+        self._child = Child("unity_collage.profile.peers.worker", hello, TIMEOUT_SECONDS)
         self._ask({"ask": "outputs"})
 
     def timed(self, seconds: float) -> list[float]:
@@ -62,7 +72,7 @@ class Contestant:
         self._child.close()
         self._folder.cleanup()
 
-    def __enter__(self) -> Contestant:
+    def __enter__(self) -> RuntimeProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,5 +82,5 @@ class Contestant:
         reply = self._child.ask(request)
         if "reason" in reply:
             self.close()
-            raise Missing(f"{self.name}: {reply['reason']}")
+            raise RuntimeMissing(f"{self.name}: {reply['reason']}")
         return reply

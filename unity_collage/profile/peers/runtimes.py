@@ -9,14 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from ...errors import ModelError
-from ...processes.child import last_line
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -122,47 +118,6 @@ def _openvino(path: Path, inputs: Inputs, config: dict[str, Any]) -> Peer:
     return Peer(python_loop(request.infer), outputs)
 
 
-def torch_compile(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """The model as somebody would write it in torch, in one compiled graph with its weights frozen.
-
-    Raises ModelError, which names the operator, where there is no torch function for one.
-    """
-    torch = _torch()
-    import onnx
-    from torch._inductor import config  # pyright: ignore[reportMissingImports]
-
-    from .torch_module import graph_module
-
-    torch.set_num_threads(threads)
-    config.freezing = True
-    run = torch.compile(graph_module(onnx.load(path), inputs), fullgraph=True, dynamic=False)
-    values = [torch.from_numpy(value) for value in inputs.values()]
-    loop = python_loop(lambda: run(*values))
-
-    def timed(seconds: float) -> list[float]:
-        with torch.no_grad():
-            return loop(seconds)
-
-    def outputs() -> list[np.ndarray]:
-        with torch.no_grad():
-            return [found.numpy() for found in run(*values)]
-
-    try:
-        outputs()  # it is compiled when it runs first
-    except Exception as error:  # whatever its backend and the C++ compiler raise
-        advice = "\nSet TORCHDYNAMO_VERBOSE"  # to torch's own developers, below the reason
-        raise ModelError(f"not compiled: {last_line(str(error).partition(advice)[0])}") from error
-    return Peer(timed, outputs)
-
-
-def _torch() -> Any:
-    """PyTorch, which is no dependency even of the benchmarks: with CUDA, as PyPI has it, it takes gigabytes."""
-    try:
-        return import_module("torch")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("PyTorch is missing: pip install torch") from error
-
-
 def python_loop(run: Callable[[], Any]) -> Callable[[float], list[float]]:
     """Times ``run`` from Python, which adds 0.1 us to each run."""
 
@@ -180,16 +135,15 @@ def python_loop(run: Callable[[], Any]) -> Callable[[float], list[float]]:
     return timed
 
 
-PEERS: dict[str, Callable[[Path, Inputs, int], Peer]] = {
-    "onnxruntime": onnxruntime,
-    "openvino": openvino_f32,
-    "openvino-default": openvino_default,
-    "stock-tvm": stock_tvm,
-    "torch-compile": torch_compile,
-}
-"""What ours is compared with, by the name that ``--against`` takes."""
-
 OURS = "unity_collage"
 
-RUNNERS = {**PEERS, OURS: unity_collage}
-"""Everything that a contestant's process can run."""
+PEERS = {
+    "onnxruntime": f"{__name__}:onnxruntime",
+    "openvino": f"{__name__}:openvino_f32",
+    "openvino-default": f"{__name__}:openvino_default",
+    "stock-tvm": f"{__name__}:stock_tvm",
+}
+"""What ours is compared with, by the name that ``--against`` takes: where the function is that runs it."""
+
+RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage"}
+"""Everything that a process can run by name."""

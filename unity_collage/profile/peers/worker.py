@@ -1,24 +1,28 @@
-"""The process of a contestant: one runtime, one model, timed on request."""
+"""The process of one runtime: one model, timed on request."""
 
 from __future__ import annotations
 
 import statistics
+import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...processes.child import Reply, serve
-from .runtimes import RUNNERS, Peer
+from .runtimes import Peer
 
 MOST_RUNS = 1000
 """So many times are told at most, evenly over the sorted ones."""
 
 
-def _contestant(hello: dict[str, Any]) -> Any:
+def _made(hello: dict[str, Any]) -> Any:
     with np.load(hello["inputs"]) as stored:
         inputs = {name: stored[name] for name in hello["names"]}
-    peer: Peer = RUNNERS[hello["name"]](Path(hello["path"]), inputs, hello["threads"])
+    sys.path += hello["folders"]
+    run = EntryPoint("runner", hello["runner"], "runners").load()
+    peer: Peer = run(Path(hello["path"]), inputs, hello["threads"])
 
     def answer(request: dict[str, Any]) -> Reply:
         if request["ask"] == "timed":
@@ -32,4 +36,4 @@ def _contestant(hello: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    serve(_contestant)
+    serve(_made)

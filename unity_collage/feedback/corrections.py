@@ -1,0 +1,72 @@
+"""Costs that do not hold in the running program, and whether a plan without them is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from .. import runtime
+from ..annotations import COSTS, PLAN
+from ..errors import CollageError
+from ..plan.costs import Cost
+from ..plan.plan import Plan
+from ..profile.inputs import dummy_inputs
+from ..profile.kernels import KernelProfiler
+from ..profile.programs import ProgramWorker
+from .loop import FeedbackLoop
+from .observed import Observation, far_costs, with_costs
+
+_GAIN = 0.02
+"""By what part of its time the last program must be faster than the first, or all costs stay."""
+
+
+def corrected_costs(
+    costed: IRModule, finish: Callable[[IRModule], IRModule], target: Target, programs: int
+) -> dict[str, Cost]:
+    """By key, other costs with which the search finds a faster program; none where it does not.
+
+    ``finish`` makes the final module of the cheapest plan for given costs; at most ``programs`` are built. Raises
+    CollageError where they cannot be built or run.
+    """
+    learned: dict[str, Cost] = {}
+    plans: list[Plan] = []
+
+    def plan(mod: IRModule) -> tuple[str, IRModule] | None:
+        final = finish(mod)
+        found = PLAN.read(final["main"])
+        if any(_chosen(found) == _chosen(known) for known in plans):
+            return None
+        plans.append(found)
+        return f"program {len(plans)}", final
+
+    def correct(observations: Sequence[Observation]) -> IRModule | None:
+        more = far_costs(observations[-1], COSTS.read(with_costs(costed, learned)["main"]))
+        learned.update(more)
+        return with_costs(costed, learned) if more else None
+
+    with (
+        ProgramWorker(dummy_inputs(costed), runtime.num_threads()) as worker,
+        FeedbackLoop(KernelProfiler(worker, target)) as loop,
+    ):
+        first = plan(costed)
+        assert first is not None
+        if failed := loop.observe([first]):
+            raise CollageError(next(iter(failed.values())))
+        loop.run(plan, correct, programs - 1)
+        observed = list(loop.observations.values())
+    return learned if _has_gained(observed) else {}
+
+
+def _chosen(plan: Plan) -> list[tuple[int, tuple[str, ...]]]:
+    return [(kernel.candidate, kernel.bindings) for kernel in plan.kernels]
+
+
+def _has_gained(observed: Sequence[Observation]) -> bool:
+    """Whether the last program is faster than the first."""
+    if len(observed) < 2:
+        return False
+    pairs = zip(observed[0].seconds_by_turn, observed[-1].seconds_by_turn, strict=True)
+    return median(last / first for first, last in pairs) <= 1 - _GAIN

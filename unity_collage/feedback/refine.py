@@ -1,0 +1,163 @@
+"""Refinement: candidate programs compete, and costs from the running programs go back into the plan.
+
+The plan of the search, and what a user would have picked instead, are built, instrumented and run in turns; what kernels
+take there replaces their costs, and the search is asked again, until it answers with a plan that is known. In the end
+these plans, greedy, each backend alone and stock TVM are timed in turns. The user gets the fastest one. One that cannot
+be built or run is dropped, with its reason; the others go on.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from .. import runtime
+from ..annotations import PLAN
+from ..database.costs import CostDatabase
+from ..plan.comparison import Prediction, ProgramComparison
+from ..plan.encoding import decode, encode
+from ..profile.kernels import KernelProfiler
+from ..profile.programs import ProgramWorker
+from ..search.auto import solve
+from ..search.ties import settled
+from .breeding import Breeding, bred
+from .builder import ProgramBuilder
+from .candidates import OURS, Choice, choices, ids_of, problems_of
+from .comparison import Comparison
+from .loop import FeedbackLoop
+from .observed import Observation, with_all_observed
+from .records import Records, choice_of, described, records_of
+from .settings import Refined, Refinement, Tell
+
+
+def refined(
+    costed: IRModule,
+    imported: IRModule,
+    inputs: Sequence[np.ndarray],
+    priority: Sequence[str],
+    target: Target,
+    settings: Refinement,
+    tell: Tell = lambda _: None,
+    database: CostDatabase | None = None,
+    locked: bool = False,
+    is_budget_spent: Callable[[], bool] = lambda: False,
+) -> Refined:
+    """The fastest program for a module whose candidates have costs; ``imported`` is what it was made of.
+
+    ``inputs`` are what ``main`` takes; ``priority`` the backends, preferred ones first. A comparison that ``database``
+    knows is not run again; when it is ``locked`` a comparison that it does not know is an error. After the budget is
+    spent no more costs are corrected and no plans bred; the last rounds are run in any case. Raises CollageError when
+    no program runs.
+    """
+    plans = dict(choices(problems_of(costed), priority))
+    builder = ProgramBuilder(costed, imported, target)
+    records = None
+    if database is not None:
+        records = records_of(database, costed, imported, plans, settings, target, locked)
+        before = _as_before(builder, records)
+        if before is not None:
+            return before
+    with ProgramWorker(inputs, runtime.num_threads()) as worker:
+        comparison = Comparison(builder, settings, worker, tell)
+        comparison.add_all(plans)
+        if not is_budget_spent():
+            learn(comparison, priority)
+        if settings.breeding is not None and not is_budget_spent():
+            breed(comparison, settings.breeding)
+        winner, result = comparison.finish()
+    if records is not None:
+        choice = comparison.programs[winner].choice
+        records.keep(
+            {
+                "report": encode(result.report),
+                "choice": None if choice is None else described(costed, choice),
+            }
+        )
+    return result
+
+
+def _as_before(builder: ProgramBuilder, records: Records) -> Refined | None:
+    """The winner of an earlier comparison; None if there is none, or if it cannot be made any more."""
+    known = records.find()
+    if known is None:
+        return None
+    report = replace(decode(ProgramComparison, known["report"]), origin="database")
+    choice = None if known["choice"] is None else choice_of(builder.costed, known["choice"])
+    if known["choice"] is not None and choice is None:
+        return None
+    try:
+        built = builder.stock() if choice is None else builder.chosen(choice, report.winner)
+    except Exception:  # a compiler failed that did not then: let all of them compete again
+        return None
+    return Refined(*built, report)
+
+
+def learn(comparison: Comparison, priority: Sequence[str]) -> None:
+    """Ask the search again with costs from the running programs, as long as it has a new answer."""
+    builder = comparison.builder
+    names = (f"{OURS}, informed {number}" for number in range(1, comparison.settings.feedback + 1))
+
+    def plan(costed: IRModule) -> tuple[str, IRModule] | None:
+        choice = {
+            function: ids_of(settled(problem, solve(problem), priority))
+            for function, problem in problems_of(costed).items()
+        }
+        name = next(names)
+        known = any(program.choice == choice for program in comparison.programs.values())
+        if known or not comparison.add(name, choice):
+            return None
+        return name, _final(comparison, name)
+
+    def correct(observations: Sequence[Observation]) -> IRModule | None:
+        return with_all_observed(builder.costed, observations) if observations else None
+
+    with FeedbackLoop(KernelProfiler(comparison.worker, builder.target)) as loop:
+        promising = comparison.promising()
+        for name in promising:
+            comparison.tell(f"timing the kernels of {name}")
+        for name, reason in loop.observe([(name, _final(comparison, name)) for name in promising]).items():
+            comparison.tell(f"the kernels of {name} are not timed: {reason}")
+        loop.run(plan, correct, comparison.settings.feedback)
+        for name, seen in loop.observations.items():
+            comparison.iterations.append(
+                Prediction(name, seen.plan.seconds, statistics.median(seen.seconds_by_turn))
+            )
+
+
+def _final(comparison: Comparison, name: str) -> IRModule:
+    built = comparison.programs[name].built
+    assert built is not None and PLAN.on(built[0]["main"])
+    return built[0]
+
+
+def breed(comparison: Comparison, breeding: Breeding) -> None:
+    """Add the best plan that breeding finds by measured time."""
+    problems = problems_of(comparison.builder.costed)
+    medians = comparison.timed([name for name, program in comparison.programs.items() if program.choice], 2)
+    if not medians:
+        return
+    best = min(medians, key=lambda name: statistics.median(medians[name]))
+    pace = statistics.median(medians[best])
+    base = comparison.programs[best].choice or {}
+    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, pace), breeding)
+    if all(program.choice != choice for program in comparison.programs.values()):
+        comparison.add(f"{OURS}, bred", choice)
+
+
+def _fitness(comparison: Comparison, choice: Choice, beside: str, pace: float) -> float | None:
+    """Measured seconds of a run, None if the plan does not work.
+
+    Drift hits all: a trial counts as much as it is faster than ``beside`` in the same rounds, which takes ``pace``.
+    """
+    trial = "trial"
+    works = comparison.add(trial, choice)
+    medians = comparison.timed([trial, beside], 2) if works else {}
+    comparison.remove(trial)
+    if trial not in medians or beside not in medians:
+        return None
+    return pace * statistics.median(a / b for a, b in zip(medians[trial], medians[beside], strict=True))
