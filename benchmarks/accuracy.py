@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import tvm
+import zoo_models as models
 
-from unity_collage.annotations import Cost
 from unity_collage.compiler import compile_with
-from unity_collage.cost.model import Workload
-from unity_collage.passes import collage
-from unity_collage.testing import models
+from unity_collage.cost.model import CostModel, Overheads, Workload
+from unity_collage.pipeline import collage
+from unity_collage.plan.costs import Cost
 
 ALLOWED = 1e-3
 EVERY = 10
@@ -42,16 +42,16 @@ PLANS: dict[str, tuple[list[str] | None, str]] = {
 
 
 @dataclass(frozen=True)
-class HashedCost:
+class HashedCost(CostModel):
     """Prices between 1 and 10 microseconds, drawn from a hash of the question and a salt."""
 
     salt: str
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload.key) for workload in workloads}
 
-    def launch_seconds(self) -> float:
-        return 3e-7
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return Overheads(3e-7)
 
     def _cost(self, key: str) -> Cost:
         drawn = int(hashlib.sha256(f"{self.salt}{key}".encode()).hexdigest()[:8], 16) / 2**32
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
             outputs = program(**feeds)
             got = [outputs] if isinstance(outputs, tvm.runtime.Tensor) else list(outputs)
             error = max(error_of(g.numpy(), right) for g, right in zip(got, expected, strict=True))
-            kernels = Counter(kernel["backend"] for kernel in (program.plan or {})["main"]["kernels"])
+            kernels = Counter(kernel.backend for kernel in (program.plan or {})["main"].kernels)
             print(f"{name:24s} {plan:10s} {len(got):3d} tensors  {error:.1e}  {dict(kernels)}", flush=True)
             worst = max(worst, error)
     return int(worst > ALLOWED)

@@ -17,6 +17,7 @@ from typing import Any
 import exchange
 import networks
 import tvm
+import zoo_models as models
 from rich.console import Console
 from rich.table import Table
 
@@ -24,9 +25,9 @@ import unity_collage as uc
 from unity_collage.compiler import compile_with
 from unity_collage.database.costs import CostDatabase
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.profile import peers as bench
-from unity_collage.profile.peers import OURS, Contestant
-from unity_collage.testing import models
+from unity_collage.profile.peers.bench import interleaved
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
+from unity_collage.profile.peers.runtimes import OURS
 
 SECONDS = 0.2
 """Of each program in each round."""
@@ -43,9 +44,9 @@ def row(name: str, database: CostDatabase, rounds: int, folder: Path) -> list[st
         compile_with(without, model).save(paths["split"])
         program = compile_with(passes, model)
         program.save(paths["side by side"])
-    programs = {label: Contestant(OURS, path, feeds, uc.num_threads()) for label, path in paths.items()}
+    programs = {label: RuntimeProcess(OURS, path, feeds, uc.num_threads()) for label, path in paths.items()}
     speeds: list[float] = []
-    seconds = bench.interleaved(
+    seconds = interleaved(
         programs, rounds, SECONDS, before_round=lambda: speeds.append(exchange.bandwidth() or 0.0)
     )
     ratios = [b / a for a, b in zip(*seconds.values(), strict=True)]

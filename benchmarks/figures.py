@@ -22,7 +22,7 @@ import league
 import plots
 import roofline
 
-from unity_collage.profile.peers import OURS
+from unity_collage.profile.peers.runtimes import OURS
 from unity_collage.report.text import duration
 
 ROOT = Path(__file__).resolve().parent.parent

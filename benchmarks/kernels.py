@@ -169,7 +169,7 @@ def priced(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, f
         with tempfile.TemporaryDirectory() as folder:
             database = CostDatabase(Path(folder) / "prices.db")
             last_level.remember(database, here.l3_bytes)
-            costs = MeasuredCost(database).prices(list(asked.values()))
+            costs = MeasuredCost(database).costs(list(asked.values()))
         for name, workload in asked.items():
             cost = costs[workload.key]
             before = best.get(name)

@@ -23,10 +23,10 @@ from rich.table import Table
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax import op
-from unity_collage.frontend.models.models import import_model
 
 import unity_collage as uc
 from unity_collage.database.costs import CostDatabase
+from unity_collage.frontend.models import import_model
 from unity_collage.measure.inputs import random_inputs
 
 EDGE, LAYERS = 256, 4
@@ -73,8 +73,8 @@ def seconds_of(program: uc.Program, inputs: list[np.ndarray]) -> float:
 
 def in_channels_first(program: uc.Program) -> int:
     """Kernels with a permutation that OfferLayouts has made."""
-    kernels: list[dict[str, Any]] = (program.plan or {})["main"]["kernels"]  # type: ignore[assignment]
-    return sum(any(name.endswith(("_first", "_last")) for name in kernel["bindings"]) for kernel in kernels)
+    kernels: list[dict[str, Any]] = (program.plan or {})["main"].kernels  # type: ignore[assignment]
+    return sum(any(name.endswith(("_first", "_last")) for name in kernel.bindings) for kernel in kernels)
 
 
 def row(name: str, mod: IRModule, database: CostDatabase, rounds: int) -> list[str]:

@@ -13,22 +13,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import zoo_models as models
 from tvm import relax
 from tvm.ir import IRModule
-from unity_collage.frontend.models.models import import_model
 
-from unity_collage.annotations import CANDIDATES, COSTS, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS
+from unity_collage.cost.asking import workloads
 from unity_collage.database.costs import CostDatabase
+from unity_collage.frontend.models import import_model
 from unity_collage.graph import DataflowGraph
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import EstimateCosts
-from unity_collage.passes.estimate_costs import workloads
 from unity_collage.pipeline import annotating
+from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
 from unity_collage.search.lazy import LazySearch, LazySolution, Price
 from unity_collage.target import host_target
-from unity_collage.testing import models
 
 MODELS = ("mnist_mlp", "squeezenet", "mobilenetv2_100", "resnet50")
 
@@ -43,7 +44,7 @@ class Eager:
 
     @property
     def truth(self) -> dict[str, Price]:
-        return {key: c.reason if c.seconds is None else c.seconds for key, c in self.costs.prices.items()}
+        return {key: c.reason if c.seconds is None else c.seconds for key, c in self.costs.by_key.items()}
 
     def problem(self, prices: Mapping[str, Price]) -> Problem:
         known = {key: _cost(price) for key, price in prices.items()}
@@ -88,7 +89,7 @@ def row(name: str, found: Eager) -> str:
     """One line of the table."""
     optimum = cheapest_cover(found.problem(found.truth)).seconds
     ratios = found.ratios()
-    cells = [f"{name:24s} {len(found.costs.keys):10d} {len(found.costs.prices):9d}"]
+    cells = [f"{name:24s} {len(found.costs.keys):10d} {len(found.costs.by_key):9d}"]
     for assumed in (False, True):
         lazy = found.lazy(assumed)
         more = lazy.solution.seconds / optimum - 1

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from unity_collage.profile.peers import OURS
+from unity_collage.profile.peers.runtimes import OURS
 
 STOCK = "stock-tvm"
 

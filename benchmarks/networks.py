@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
-
-from unity_collage.testing import models
+import zoo_models as models
 
 UNSEEN = Path(__file__).resolve().parent / "unseen"
 

@@ -208,7 +208,7 @@ def ours(case: Case, database: str | None) -> tuple[float, str]:
     program = uc.compile(model, database=database)
     seconds = program.benchmark(*feeds.values())["p5"]
     plan = (program.plan or {}).get("main", {"kernels": []})
-    return seconds, " ".join(f"{kernel['backend']}:{kernel['label']}" for kernel in plan["kernels"])
+    return seconds, " ".join(f"{kernel['backend']}:{kernel['label']}" for kernel in plan.kernels)
 
 
 def theirs(case: Case) -> float:

@@ -9,7 +9,7 @@ import league
 import numpy as np
 from league import STOCK
 
-from unity_collage.profile.peers import OURS
+from unity_collage.profile.peers.runtimes import OURS
 
 
 def speedups(known: dict[str, Any], path: str) -> None:

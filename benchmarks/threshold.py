@@ -23,7 +23,8 @@ from tvm.relax import op
 
 import unity_collage as uc
 from unity_collage import runtime
-from unity_collage.schedule import ScheduleCPU, injective
+from unity_collage.passes.schedule_cpu import ScheduleCPU
+from unity_collage.schedule import injective
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 CHOSEN, NEVER, ALWAYS = injective.PARALLEL_WORK, 1 << 60, 1
@@ -92,7 +93,9 @@ def main() -> None:
                 built(kernel, threshold, Path(folder) / f"{number}_{threshold}.so")
                 for threshold in (NEVER, ALWAYS, CHOSEN)
             ]
-            times = runtime.race([runner for runner, _ in made], tolerance=0.0, min_runs=300, max_runs=400)
+            times = runtime.time_in_turns(
+                [runner for runner, _ in made], tolerance=0.0, min_runs=300, max_runs=400
+            )
             one, every, chosen = (float(np.median(seconds)) * 1e6 for seconds in times)
             choice = f"{chosen:.2f} {'all' if made[-1][1] else 'one'}"
             table.add_row(kernel[0], f"{one:.2f}", f"{every:.2f}", choice, f"{chosen / min(one, every):.2f}")

@@ -34,6 +34,8 @@ import numpy as np
 import onnx
 import plots
 import roofline
+import torch_peer.runtime as torch_peer
+import zoo_models as models
 from league import STOCK
 from rich.console import Console
 from rich.table import Table
@@ -42,14 +44,21 @@ import unity_collage as uc
 from unity_collage.feedback import Refinement
 from unity_collage.machine import last_level
 from unity_collage.machine import peaks as machine
-from unity_collage.profile import peers as bench
-from unity_collage.profile.peers import OURS, Contestant, Missing
+from unity_collage.profile.peers.bench import interleaved
+from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
+from unity_collage.profile.peers.runtimes import OURS, PEERS
 from unity_collage.report.text import duration
-from unity_collage.testing import models
 
 REFERENCE = "onnxruntime"
 """Whose outputs ours are compared with; float32 in any league."""
 AGAINST = {"f32": ("onnxruntime", "openvino"), "bf16": (REFERENCE, "openvino-default")}
+
+
+def _process(name: str, path: Path, feeds: dict[str, np.ndarray]) -> RuntimeProcess:
+    """A runtime with its model; torch.compile's converter is part of the benchmarks."""
+    if name == torch_peer.NAME:
+        return RuntimeProcess(name, path, feeds, uc.num_threads(), torch_peer.RUNNER, [torch_peer.FOLDER])
+    return RuntimeProcess(name, path, feeds, uc.num_threads())
 
 
 def main(arguments: list[str]) -> None:
@@ -90,8 +99,8 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     program = uc.compile(model, database=database, refine=refine, precision=options.precision)
     row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin, "missing": {}}
     plans = list((program.plan or {}).values())
-    row["predicted_seconds"] = sum(plan["seconds"] for plan in plans)
-    kernels = [kernel["backend"] for plan in plans for kernel in plan["kernels"]]
+    row["predicted_seconds"] = sum(plan.seconds for plan in plans)
+    kernels = [kernel.backend for plan in plans for kernel in plan.kernels]
     row["kernels"] = {backend: kernels.count(backend) for backend in dict.fromkeys(kernels)}
     row |= {"flops": roofline.flops_of(model), "bytes": roofline.bytes_of(model)}
     with TemporaryDirectory(prefix="collage-zoo-") as folder, ExitStack() as stack:
@@ -104,24 +113,24 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
             entries[f"{backend} forced"] = (OURS, Path(folder) / f"{backend}.so")
             forced = uc.compile(model, backends=[backend], database=database, precision=options.precision)
             forced.save(entries[f"{backend} forced"][1])
-        contestants: dict[str, Contestant] = {}
+        processes: dict[str, RuntimeProcess] = {}
         for entry, (runner, path) in entries.items():
             try:
-                contestants[entry] = stack.enter_context(Contestant(runner, path, feeds, uc.num_threads()))
-            except Missing as error:
+                processes[entry] = stack.enter_context(_process(runner, path, feeds))
+            except RuntimeMissing as error:
                 row["missing"][entry] = str(error)
         print(f"{name}: timing", file=sys.stderr, flush=True)
         exchanged: list[float | None] = []
-        row["seconds"] = bench.interleaved(
-            {peer: c for peer, c in contestants.items() if peer != STOCK},
+        row["seconds"] = interleaved(
+            {peer: c for peer, c in processes.items() if peer != STOCK},
             options.rounds,
             options.seconds,
             before_round=lambda: exchanged.append(exchange.bandwidth()),
         )
         row["exchange_bandwidth"] = [*exchanged, exchange.bandwidth()]
-        if STOCK in contestants:
-            row["seconds"][STOCK] = [statistics.median(contestants[STOCK](0.0))]
-        outputs = {peer: contestant.outputs() for peer, contestant in contestants.items()}
+        if STOCK in processes:
+            row["seconds"][STOCK] = [statistics.median(processes[STOCK](0.0))]
+        outputs = {peer: process.outputs() for peer, process in processes.items()}
     if REFERENCE in outputs:
         pairs = zip(outputs[OURS], outputs[REFERENCE], strict=True)
         row["error"] = float(np.max([_error(got, expected) for got, expected in pairs]))  # NaN stays one
@@ -164,7 +173,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--unseen", action="store_true", help="the networks of unseen/ in place of the zoo")
     everything = [*networks.names(False), *networks.names(True)]
     parser.add_argument("--models", nargs="+", choices=everything, metavar="NAME")
-    parser.add_argument("--against", nargs="*", choices=sorted(bench.PEERS))
+    parser.add_argument("--against", nargs="*", choices=sorted([*PEERS, torch_peer.NAME]))
     parser.add_argument("--precision", choices=sorted(league.PEERS), default="f32")
     parser.add_argument("--forced", nargs="*", default=[], help="our plans with one backend forced, too")
     parser.add_argument("--rounds", type=int, default=7)

@@ -4,7 +4,7 @@
 says how each of those is drawn: a seed of its own, and the mean and standard
 deviation of the original initialisation. So every machine makes the same numbers.
 
-``python -m unity_collage.testing.models OUT_FOLDER [NAME ...]`` writes whole files;
+``python benchmarks/zoo_models.py OUT_FOLDER [NAME ...]`` writes whole files;
 all of them are about 1.3 GB.
 """
 
@@ -94,7 +94,7 @@ def _vocabulary(model: onnx.ModelProto, name: str) -> int:
 def main(args: Sequence[str]) -> int:
     """Writes models into a folder; returns the exit code."""
     if not args:
-        sys.stderr.write("usage: python -m unity_collage.testing.models OUT_FOLDER [NAME ...]\n")
+        sys.stderr.write("usage: python benchmarks/zoo_models.py OUT_FOLDER [NAME ...]\n")
         return 2
     folder = Path(args[0])
     folder.mkdir(parents=True, exist_ok=True)

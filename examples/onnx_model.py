@@ -15,9 +15,11 @@ import onnx
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage.profile.peers import random_feeds
+from unity_collage.profile.peers.bench import random_feeds
 from unity_collage.report import duration, plan_summary
-from unity_collage.testing import models
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+import zoo_models as models  # noqa: E402
 
 console = Console(highlight=False)
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .database.costs import CostDatabase
     from .errors import CollageError
-    from .feedback import Refinement
+    from .feedback.settings import Refinement
+    from .pipeline import collage
     from .program import Program, load
     from .runtime import num_threads, set_num_threads
     from .specs import PartitionSpec
@@ -29,7 +30,8 @@ _HOME = {
     "CostDatabase": "database.costs",
     "PartitionSpec": "specs",
     "Program": "program",
-    "Refinement": "feedback",
+    "Refinement": "feedback.settings",
+    "collage": "pipeline",
     "compile": "compiler",
     "host_target": "target",
     "load": "program",
@@ -45,6 +47,7 @@ __all__ = [
     "Program",
     "Refinement",
     "backends",
+    "collage",
     "compile",
     "host_target",
     "load",

@@ -1,13 +1,12 @@
-"""``compile``: import, the passes of ``passes.collage``, ``relax.build``, a second look."""
+"""``compile``: import, the passes of the pipeline, ``relax.build``, and a recheck of the program against its costs."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TypeVar
 
 import numpy as np
 import tvm
@@ -16,15 +15,14 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from . import runtime
-from .annotations import PLAN
+from .annotations import EXPLANATION, PLAN, Annotation
 from .backends.registry import select
-from .cost.model import CostModel, Progress
+from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError, ModelError
-from .feedback import Refinement, refined
-from .feedback.pricing import EstimateCostsOfEntrants
 from .feedback.recheck import in_time
-from .feedback.settings import Tell
+from .feedback.refine import refined
+from .feedback.settings import Refinement, Tell
 from .frontend.models import Model, import_model
 from .lowering.build import build
 from .measure.inputs import random_inputs
@@ -32,14 +30,15 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
-from .pipeline import FLOAT32, annotating, collage, pricing
-from .plan.explanation import encode
-from .plan.plan import EMPTY_PLAN
+from .pipeline import FLOAT32, Pipeline
+from .plan.explanation import Explanation
+from .plan.plan import Plan
 from .program import Program
-from .report.writing import explanations
 from .rules.base import why_not_static
 from .specs import PartitionSpec
 from .target import host_target
+
+T = TypeVar("T")
 
 NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, where one of them rounds to 8 bits."""
@@ -66,11 +65,11 @@ def compile(
 ) -> Program:
     """The fastest program for ``model`` that the ``backends`` make together, by measured cost.
 
-    * ``target``: the host by default, or the machine that the ``estimator`` has prices of.
+    * ``target``: the host by default, or the machine that the costs of ``estimator`` are of.
     * ``backends``: names in preference order, by default all that are available; without ``"tvm"`` among them
       TVM gets only what no other takes.
-    * ``database``: where prices are kept, a path or a ``postgresql://`` URL, by default in the user's cache
-      directory. When it is ``locked`` nothing is measured or written, and a missing price is an error.
+    * ``database``: where costs are kept, a path or a ``postgresql://`` URL, by default in the user's cache
+      directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is told what is being measured, ``tell`` what else is being done.
     * ``budget_seconds`` bounds the time that measuring takes, what matters most first; the plan is the best one
       known by then.
@@ -79,82 +78,101 @@ def compile(
     * ``allow_winograd``: convolutions may be computed by Winograd's algorithm, which rounds differently.
     * ``search_layouts``: the search also chooses the layout of each image between two kernels, channels last or first;
       with twice the kernels to measure. Channels last has been the best for nearly all of them.
-    * ``tune_trials``: so many schedules MetaSchedule tries for each kernel of TVM that could still win.
-    * ``refine``: whole programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
-      the fastest is the result, and the plan of ``main`` has the report as ``refinement``.
+    * ``tune_trials``: how many schedules MetaSchedule tries for each kernel of TVM that could still win.
+    * ``refine``: candidate programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
+      the fastest is the result, and the plan of ``main`` has the ``comparison``.
     * ``precision``: ``"bf16"`` lets convolutions and products read bfloat16, and stores in it what lies between them;
       inputs, outputs and all other arithmetic stay float32.
-    * ``estimator``: where prices come from, such as :class:`unity_collage.measure.remote.RemoteCost`; it has its own
+    * ``estimator``: where costs come from, such as :class:`unity_collage.measure.remote.RemoteCost`; it has its own
       database, progress and budget, and those given here are not used.
     """
-    backends = (backends,) if isinstance(backends, str) else backends
     costs = estimator or cost_model(database, progress, locked, budget_seconds)
-    target = target or (costs.target() if isinstance(costs, Elsewhere) else None)
-    without = () if allow_winograd else WINOGRAD
-    on_budget = _budget_of(costs) is not None and not tune_trials
-    if refine is None:
-        passes = partial(
-            collage,
-            backends,
-            costs,
-            explain=explain,
-            specs=specs,
-            without=without,
-            lazy=on_budget,
-            tune_trials=tune_trials,
-            precision=precision,
-            layouts=search_layouts,
-        )
-        imported, names, scope = _checked(model, target, keep_names=explain)
-        final, executable, seconds = in_time(passes, imported, scope, costs)
-        remarks = {} if seconds is None else {"measured_seconds": seconds}
-        return _program(executable, names, imported, final, remarks)
-    if isinstance(costs, Elsewhere):
-        raise CollageError("whole programs run on this machine, so prices of another one cannot be refined")
-    if precision != FLOAT32:
-        refine = replace(refine, tolerance=max(refine.tolerance, NARROW_TOLERANCE))
-    imported, names, scope = _checked(model, target, keep_names=explain)
+    pipeline = Pipeline(
+        _names(backends),
+        costs,
+        tuple(specs),
+        () if allow_winograd else WINOGRAD,
+        precision,
+        search_layouts,
+        tune_trials,
+        lazy=costs.has_budget and not tune_trials,
+        explain=explain,
+    )
+    imported, names, scope = _checked(model, target or costs.target(), keep_names=explain)
+    if refine is not None:
+        return _refined(pipeline, imported, names, scope, refine, tell)
+    checked = in_time(
+        lambda **changes: tvm.transform.Sequential(replace(pipeline, **changes).passes(), name="collage"),
+        imported,
+        scope,
+        costs,
+    )
+    program = _program(checked.executable, names, imported, checked.mod, scope)
+    return program.with_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
+
+
+def _refined(
+    pipeline: Pipeline,
+    imported: IRModule,
+    names: Sequence[str] | None,
+    target: Target,
+    settings: Refinement,
+    tell: Tell,
+) -> Program:
+    """The fastest of several candidate programs."""
+    costs = pipeline.model
+    if reason := costs.why_not(Capability.RUN_PROGRAMS):
+        raise CollageError(f"whole programs are not compared: {reason}")
+    if pipeline.precision != FLOAT32:
+        settings = replace(settings, tolerance=max(settings.tolerance, NARROW_TOLERANCE))
     inputs = refinement_inputs(imported["main"])  # before anything is measured: it may not be possible
-    with scope:
-        priority = [backend.name for backend in select(backends, scope)]
-        priced_by = [EstimateCostsOfEntrants(costs, priority)] if on_budget else pricing(costs, tune_trials)
-        passes = tvm.transform.Sequential(
-            [*annotating(backends, specs, without, precision, search_layouts), *priced_by]
+    database, locked = costs.kept_in()
+    with target:
+        priority = tuple(backend.name for backend in select(pipeline.backends, target))
+        pipeline = replace(pipeline, programs=priority)
+        costed = tvm.transform.Sequential(pipeline.until_costs())(imported)
+        best = refined(
+            costed,
+            imported,
+            inputs,
+            priority,
+            target,
+            settings,
+            tell,
+            database,
+            locked,
+            costs.is_budget_spent,
         )
-        priced = passes(imported)
-        searched = SearchPartition(explain=True)(priced) if explain else None
-        best = refined(priced, imported, inputs, priority, scope, refine, tell, **_kept_by(costs))
         final = ScheduleBranches(costs)(best.mod)
-        is_staged = "branches" in plans(final).get("main", {})
-        executable = build(final, scope) if is_staged else best.executable
-    program = _program(executable, names, imported, final, {"refinement": best.report})
+        executable = build(final, target) if _has_branches(final) else best.executable
+        searched = SearchPartition(explain=True)(costed) if pipeline.explain else None
+    program = _program(executable, names, imported, final, target).with_plan("main", comparison=best.report)
     if searched is not None:
-        program.explanation = explained(searched)
+        program.explanation = explanations(searched)
     return program
 
 
-@runtime_checkable
-class Elsewhere(Protocol):
-    """A cost model with the prices of another machine."""
-
-    def target(self) -> Target:
-        """What programs for that machine are compiled for."""
-        ...
+def _has_branches(mod: IRModule) -> bool:
+    """Whether ScheduleBranches has put branches side by side."""
+    found = plans(mod).get("main")
+    return found is not None and found.branches is not None
 
 
-def _budget_of(costs: CostModel) -> float | None:
-    return costs.budget_seconds if isinstance(costs, MeasuredCost) else None
+def _names(backends: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if backends is None:
+        return None
+    return (backends,) if isinstance(backends, str) else tuple(backends)
 
 
-def _kept_by(costs: CostModel) -> dict[str, Any]:
-    """Where races are kept, and until when anything is measured."""
-    if not isinstance(costs, MeasuredCost):
-        return {}
-    return {
-        "database": costs.database,
-        "locked": costs.locked,
-        "is_budget_spent": costs.is_budget_spent,
-    }
+def explain(model: Model, pipeline: Pipeline, target: Target | None = None) -> dict[str, Explanation]:
+    """Why each candidate of each function was chosen or not; nothing is built.
+
+    Variables are called as an ONNX model calls its values.
+    """
+    imported, _, scope = _checked(model, target or pipeline.model.target(), keep_names=True)
+    asked = replace(pipeline, explain=True)
+    with scope:
+        return explanations(tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported))
 
 
 def compile_with(
@@ -167,7 +185,7 @@ def compile_with(
     imported, names, scope = _checked(model, target, keep_names)
     with scope:
         partitioned = passes(imported)
-    return _program(build(partitioned, scope), names, imported, partitioned)
+    return _program(build(partitioned, scope), names, imported, partitioned, scope)
 
 
 def _checked(
@@ -191,18 +209,35 @@ def _program(
     names: Sequence[str] | None,
     imported: IRModule,
     final: IRModule,
-    remarks: Mapping[str, object] | None = None,
+    target: Target,
 ) -> Program:
     input_names = names or [param.name for param in imported["main"].params]
-    found = plans(final)
-    if remarks:
-        found["main"] = {**found.get("main", EMPTY_PLAN), **remarks}
-    return Program(executable, input_names, final, found, explained(final))
+    return Program(
+        executable,
+        input_names,
+        final,
+        plans(final),
+        explanations(final) or None,
+        lambda: build(final, target),
+    )
 
 
-def explained(mod: IRModule) -> dict[str, Any] | None:
-    """The explanations in ``mod`` as plain data, by function; None if there are none."""
-    return {name: encode(found) for name, found in explanations(mod).items()} or None
+def explanations(mod: IRModule) -> dict[str, Explanation]:
+    """The explanation of each function that carries one."""
+    return _read(EXPLANATION, mod)
+
+
+def plans(mod: IRModule) -> dict[str, Plan]:
+    """The plan of each partitioned function."""
+    return _read(PLAN, mod)
+
+
+def _read(annotation: Annotation[T], mod: IRModule) -> dict[str, T]:
+    return {
+        gvar.name_hint: annotation.read(func)
+        for gvar, func in mod.functions_items()
+        if isinstance(func, relax.Function) and annotation.on(func)
+    }
 
 
 def refinement_inputs(main: relax.Function) -> list[np.ndarray]:
@@ -212,15 +247,6 @@ def refinement_inputs(main: relax.Function) -> list[np.ndarray]:
         if reason is not None:
             raise CollageError(f"the program cannot be timed as a whole: {reason}")
     return random_inputs(main)
-
-
-def plans(mod: IRModule) -> dict[str, dict[str, object]]:
-    """The plan of each partitioned function, as plain data."""
-    return {
-        gvar.name_hint: PLAN.read(func)
-        for gvar, func in mod.functions_items()
-        if isinstance(func, relax.Function) and PLAN.on(func)
-    }
 
 
 def open_database(where: str | Path | None = None, locked: bool = False) -> CostDatabase:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import tvm
 
@@ -15,6 +16,7 @@ from .passes.choose_threads import ChooseThreads
 from .passes.confirm_costs import ConfirmCosts
 from .passes.correct_costs import CorrectCosts
 from .passes.estimate_costs import EstimateCosts
+from .passes.estimate_costs_of_programs import EstimateCostsOfPrograms
 from .passes.expand_transposed import ExpandTransposed
 from .passes.fuse_remaining import FuseRemaining
 from .passes.offer_layouts import OfferLayouts
@@ -28,76 +30,109 @@ from .specs import PartitionSpec
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
-"""What users call the precision of a program: the type that products read and values are stored in."""
+"""Precisions by the name that users give: the type that products read and values are stored in."""
 
 
-def narrowing(precision: str) -> list[tvm.transform.Pass]:
-    """The pass for a precision, none for float32; raises CollageError for one that is not in ``PRECISIONS``."""
-    if precision not in PRECISIONS:
-        raise CollageError(f"there is no precision {precision!r}: {' and '.join(PRECISIONS)} are")
-    dtype = PRECISIONS[precision]
-    return [] if dtype is None else [ToPrecision(dtype)]
+@dataclass(frozen=True)
+class Pipeline:
+    """The list of passes, and what of it is wanted. ``compile``, ``explain``, ``--refine`` and the recheck are parts or
+    variations of :meth:`passes`.
+    """
+
+    backends: tuple[str, ...] | None = None
+    """Names in preference order; None: all that are available."""
+    model: CostModel = field(default_factory=MeasuredCost)
+    """Where costs come from."""
+    specs: tuple[PartitionSpec, ...] = ()
+    """Partition rules besides those of the backends."""
+    without: tuple[str, ...] = ()
+    """Names of rules to leave out."""
+    precision: str = FLOAT32
+    """Of products and of what is stored between them; parameters and results keep their types."""
+    layouts: bool = False
+    """Whether the search may have images between kernels in channels first, which are in channels last otherwise."""
+    tune_trials: int = 0
+    """How many schedules MetaSchedule tries for each kernel of TVM that could still be in the plan."""
+    lazy: bool = False
+    """Measure only what can still change the plan, while the search runs: for a budget."""
+    correct: bool = False
+    """Compare the costs with the running program, and search again where they are far from it; not if ``lazy``."""
+    explain: bool = False
+    """Whether ``collage.explanation`` says of every candidate why it was chosen or not."""
+    programs: tuple[str, ...] = ()
+    """Measure for candidate programs, of each of these backends alone too, where it is ``lazy``."""
+
+    def passes(self) -> list[tvm.transform.Pass]:
+        """From an imported model to a module that ``relax.build`` turns into a program; run them under a target."""
+        return [*self.until_costs(), self.search(), *self.after_search()]
+
+    def until_costs(self) -> list[tvm.transform.Pass]:
+        """As far as every candidate has a cost, or the reason why it has none; if ``lazy``, the search asks for costs."""
+        annotate = AnnotateCandidates(backends=self.backends, specs=self.specs, without=self.without)
+        return [
+            Prepare(),
+            StackProducts(),
+            ExpandTransposed(),
+            ChannelsLast(),
+            *narrowing(self.precision),
+            annotate,
+            *([OfferLayouts(), annotate] if self.layouts else []),
+            *(self._lazy_costs() if self.lazy else self._costs()),
+        ]
+
+    def search(self) -> tvm.transform.Pass:
+        """The search for the cheapest plan; it measures what kernels would cost as one."""
+        return SearchPartition(estimator=self.model, explain=self.explain)
+
+    def after_search(self) -> list[tvm.transform.Pass]:
+        """From a plan to a module that is ready to be built."""
+        return [OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
+
+    def _costs(self) -> list[tvm.transform.Pass]:
+        correcting = [CorrectCosts(self.model)] if self.correct else []
+        return [
+            EstimateCosts(self.model, self.tune_trials),
+            ConfirmCosts(self.model),
+            ChooseThreads(self.model),
+            *correcting,
+        ]
+
+    def _lazy_costs(self) -> list[tvm.transform.Pass]:
+        return [EstimateCostsOfPrograms(self.model, self.programs)] if self.programs else []
 
 
 def collage(
     backends: Sequence[str] | None = None,
     model: CostModel | None = None,
     *,
-    explain: bool = False,
     specs: Sequence[PartitionSpec] = (),
     without: Sequence[str] = (),
-    lazy: bool = False,
+    precision: str = FLOAT32,
+    layouts: bool = False,
     tune_trials: int = 0,
-    precision: str = FLOAT32,
-    layouts: bool = False,
+    lazy: bool = False,
     correct: bool = False,
+    explain: bool = False,
 ) -> tvm.transform.Sequential:
-    """An imported model to a module that ``relax.build`` turns into a program; run it under a target.
-
-    ``explain``: ``collage.explanation`` says of every candidate why it was chosen or not. ``specs``: partition rules
-    of your own, beside those of the backends; ``without``: names of rules to leave out. ``lazy``: measure only what
-    can still change the plan, while the search runs. ``tune_trials``: so many schedules MetaSchedule tries for each
-    kernel of TVM that could still win. ``precision``: of products and of what is stored between them, ``f32`` or
-    ``bf16``; parameters and results keep their types. ``layouts``: the search may have images between kernels in
-    channels first, where they are in channels last otherwise. ``correct``: compare the prices with the running
-    program, and search again where they are far from it; not with ``lazy``, whose time is short.
-    """
-    model = model or MeasuredCost()
-    return tvm.transform.Sequential(
-        [
-            *annotating(backends, specs, without, precision, layouts),
-            *([] if lazy else pricing(model, tune_trials)),
-            *([CorrectCosts(model)] if correct and not lazy else []),
-            SearchPartition(estimator=model, explain=explain),
-            OffloadBYOC(),
-            FuseRemaining(),
-            ScheduleBranches(model),
-        ],
-        name="collage",
+    """The passes of a :class:`Pipeline` with these fields as one pass."""
+    pipeline = Pipeline(
+        None if backends is None else tuple(backends),
+        model or MeasuredCost(),
+        tuple(specs),
+        tuple(without),
+        precision,
+        layouts,
+        tune_trials,
+        lazy,
+        correct,
+        explain,
     )
+    return tvm.transform.Sequential(pipeline.passes(), name="collage")
 
 
-def pricing(model: CostModel, tune_trials: int = 0) -> list[tvm.transform.Pass]:
-    """The passes that put a price beside every candidate."""
-    return [EstimateCosts(model, tune_trials), ConfirmCosts(model), ChooseThreads(model)]
-
-
-def annotating(
-    backends: Sequence[str] | None = None,
-    specs: Sequence[PartitionSpec] = (),
-    without: Sequence[str] = (),
-    precision: str = FLOAT32,
-    layouts: bool = False,
-) -> list[tvm.transform.Pass]:
-    """The passes before any price is asked: after them every candidate is known."""
-    named = None if backends is None else tuple(backends)
-    annotate = AnnotateCandidates(backends=named, specs=tuple(specs), without=tuple(without))
-    return [
-        Prepare(),
-        StackProducts(),
-        ExpandTransposed(),
-        ChannelsLast(),
-        *narrowing(precision),
-        annotate,
-        *([OfferLayouts(), annotate] if layouts else []),
-    ]
+def narrowing(precision: str) -> list[tvm.transform.Pass]:
+    """The pass for a precision, none for float32; raises CollageError for one that is not in ``PRECISIONS``."""
+    if precision not in PRECISIONS:
+        raise CollageError(f"there is no precision {precision!r}: use {' or '.join(PRECISIONS)}")
+    dtype = PRECISIONS[precision]
+    return [] if dtype is None else [ToPrecision(dtype)]

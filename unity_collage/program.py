@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
@@ -18,6 +20,10 @@ from . import runtime
 from .errors import CollageError, first_line
 from .lowering import library_file
 from .runtime.vendors import VENDORS
+
+if TYPE_CHECKING:
+    from .plan.explanation import Explanation
+    from .plan.plan import Plan
 
 Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
 """An input: a tensor, or a tuple of them where the model takes a tuple."""
@@ -41,20 +47,38 @@ class Program:
         executable: Any,
         input_names: Sequence[str] | None = None,
         mod: IRModule | None = None,
-        plan: Mapping[str, Any] | None = None,
-        explanation: Mapping[str, Any] | None = None,
+        plan: Mapping[str, Plan] | None = None,
+        explanation: Mapping[str, Explanation] | None = None,
+        relink: Callable[[], Any] | None = None,
     ) -> None:
+        """``relink`` makes another executable of the same program, for :meth:`save`."""
         self._executable = executable
-        self._machine = relax.VirtualMachine(executable, tvm.cpu())
-        self._main = self._machine["main"]
-        self.input_names = tuple(self._parameters() if input_names is None else input_names)
-        """As the model calls them."""
+        self._relink = relink
+        self._names = None if input_names is None else tuple(input_names)
         self.mod = mod
         """The final IRModule; None for a program that was loaded."""
         self.plan = plan
-        """What became one kernel of which backend at what price, by function; None for a loaded program."""
+        """What became one kernel of which backend at what cost, by function; None for a loaded program."""
         self.explanation = explanation
-        """Why each candidate was chosen or not, by function, as plain data; None if nobody asked."""
+        """Why each candidate was chosen or not, by function; None if that was not asked for."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """As the model calls its inputs."""
+        if self._names is None:
+            self._names = tuple(self._parameters())
+        return self._names
+
+    def with_plan(self, function: str, **fields: Any) -> Program:
+        """This program with these fields in the plan of a function; remarks are added to those there are."""
+        from .plan.plan import WITHOUT_CANDIDATES  # a process that runs a saved program has no plans
+
+        found = dict(self.plan or {})
+        plan = found.get(function, WITHOUT_CANDIDATES)
+        remarks = (*plan.remarks, *fields.pop("remarks", ()))
+        found[function] = replace(plan, remarks=remarks, **fields)
+        self.plan = found
+        return self
 
     def __call__(self, *args: Value, **named: Value) -> Any:
         return self._main(*self._arguments(args, named))
@@ -78,7 +102,20 @@ class Program:
         """
         if self.mod is None:
             raise CollageError("a program that was loaded cannot be saved again: copy its file")
-        library_file.export(self._executable, path)
+        executable = self._executable
+        if "_machine" in self.__dict__ and self._relink is not None:
+            # A VM marks the executable that it runs: TVM then prints a line for each constant whenever it is written
+            # or read.
+            executable = self._relink()
+        library_file.export(executable, path)
+
+    @cached_property
+    def _machine(self) -> Any:
+        return relax.VirtualMachine(self._executable, tvm.cpu())
+
+    @cached_property
+    def _main(self) -> Any:
+        return self._machine["main"]
 
     def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
         """What ``main`` takes, in order."""
@@ -111,7 +148,9 @@ def load(path: str | Path) -> Program:
         if name not in missing:
             runtime.load(name)
     try:
-        return Program(library_file.read(path))
+        program = Program(library_file.read(path))
+        assert program.input_names is not None  # starts its VM: what cannot run is refused now
+        return program
     except (
         RuntimeError,
         AttributeError,

@@ -13,8 +13,8 @@ from .backends.base import Backend
 from .errors import CollageError
 from .graph import DataflowGraph, index_set
 from .index_set import first_inside
-from .placement import device_target, fields_of, why_not_refined
 from .rules import Declined, Found, Rule
+from .target import device_target, fields_of, why_not_refined
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,21 @@
-"""Targets: the host by default, since TVM's plain ``llvm`` target is a generic CPU without vector units."""
+"""Targets: the host by default, and which target and device a value belongs to.
+
+TVM's plain ``llvm`` target is a generic CPU without vector units.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tvm import ir, relax
 from tvm.target import Target, codegen
 
 from .runtime import num_threads
+
+_TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
+"""Fields of a target that say which tools serve it; all others say what it is."""
 
 
 def host_target() -> Target:
@@ -17,3 +28,38 @@ def host_target() -> Target:
 def current_target() -> Target:
     """The target in scope (``with target:``), else the host."""
     return Target.current(allow_none=True) or host_target()
+
+
+def fields_of(target: Target) -> dict[str, Any]:
+    """All that is said of a target, by name."""
+    return json.loads(str(target))
+
+
+def why_not_refined(target: Target, required: Target) -> str | None:
+    """Why kernels for ``target`` may not serve what shall run on ``required``, or None.
+
+    ``target`` refines ``required`` if they agree in all but the toolchain (the Collage RFC, "FusionSpec").
+    """
+    ours, theirs = _hardware(target), _hardware(required)
+    differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    if not differing:
+        return None
+    return f"target {target} does not refine {required}: they differ in {', '.join(differing)}"
+
+
+def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
+    """The virtual devices that a value of this type names, field by field."""
+    if isinstance(ty, relax.TupleType):
+        for part in ty.fields:
+            yield from devices_of(part)
+    elif isinstance(ty, relax.TensorType) and ty.vdevice is not None:
+        yield ty.vdevice
+
+
+def device_target(ty: ir.Type) -> Target | None:
+    """The target of the first virtual device that a value of this type names, if it names one."""
+    return next((device.target for device in devices_of(ty)), None)
+
+
+def _hardware(target: Target) -> dict[str, Any]:
+    return {name: value for name, value in fields_of(target).items() if name not in _TOOLCHAIN}

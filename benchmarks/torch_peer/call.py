@@ -11,7 +11,7 @@ import onnx
 import torch  # pyright: ignore[reportMissingImports]
 from onnx import helper
 
-from ...errors import ModelError
+from unity_collage.errors import ModelError
 
 Value = Any
 """A tensor, or what stands for one while calls are recorded."""

@@ -15,9 +15,10 @@ import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
 from torch import fx  # pyright: ignore[reportMissingImports]
 
-from ...errors import ModelError
-from .torch_call import Call, Value, attributes_of, title
-from .torch_operators import OPERATORS
+from unity_collage.errors import ModelError
+
+from .call import Call, Value, attributes_of, title
+from .operators import OPERATORS
 
 OLDEST_OPERATORS = 13
 """Before this version Softmax flattened its operand, and Squeeze had attributes for operands."""

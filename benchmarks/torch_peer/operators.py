@@ -15,7 +15,7 @@ from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
 from . import torch_shapes as shapes
 from . import torch_windows as windows
-from .torch_call import Call, Value
+from .call import Call, Value
 
 Operator = Callable[..., Value]
 """From a call and its operands to the value, or a tuple of values."""

@@ -8,7 +8,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from .torch_call import Call, Value, dtype_of
+from .call import Call, Value, dtype_of
 
 
 def constant(call: Call) -> Value:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from .torch_call import Call, Value
+from .call import Call, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ usage: export.py OUT_FOLDER [NAME ...]
 Needs torch, timm, transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics
 of batch norms are those of one random batch, so that values neither vanish nor explode; then every weight of more than
 ``INLINE`` elements becomes a note: name, shape, seed, mean and standard deviation, from which
-``unity_collage.testing.models.load(name, folder)`` draws it.
+``zoo_models.load(name, folder)`` draws it.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import tvm
-from unity_collage.frontend.models.models import Model
 
-from unity_collage.annotations import Cost
 from unity_collage.compiler import compile_with
-from unity_collage.cost.model import CostModel, Workload
-from unity_collage.passes import collage
+from unity_collage.cost.model import CostModel, Overheads, Workload
+from unity_collage.frontend.models import Model
+from unity_collage.pipeline import collage
+from unity_collage.plan.costs import Cost
 from unity_collage.program import Program
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -22,16 +22,16 @@ LIBRARIES_FIRST = FixedCost({"onednn": 1e-6, "openblas": 2e-6, "tvm": 3e-6})
 
 
 @dataclass(frozen=True)
-class DrawnCost:
+class DrawnCost(CostModel):
     """Prices drawn by backend, operators and types: plans that mix everything, as no measurement would."""
 
     seed: str
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload) for workload in workloads}
 
-    def launch_seconds(self) -> float:
-        return 3e-7
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return Overheads(3e-7)
 
     def _cost(self, workload: Workload) -> Cost:
         types = " ".join(str(param.ty) for param in workload.func.params)
@@ -57,7 +57,7 @@ def arrays(results: Any) -> Any:
 
 def backends_of(program: Program) -> set[str]:
     """Whose kernels there are in the plan of a program."""
-    return {kernel["backend"] for plan in (program.plan or {}).values() for kernel in plan["kernels"]}
+    return {kernel.backend for plan in (program.plan or {}).values() for kernel in plan.kernels}
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

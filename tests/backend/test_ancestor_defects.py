@@ -13,16 +13,17 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import runtime
-from unity_collage.annotations import COSTS, PLAN, Cost
+from unity_collage.annotations import COSTS, PLAN
 from unity_collage.backends import registry
 from unity_collage.backends.base import Backend
 from unity_collage.cost import fingerprint
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase, Kind
 from unity_collage.measure.inputs import edge_inputs, random_inputs
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.passes.estimate_costs import workloads
+from unity_collage.plan.costs import Cost
 from unity_collage.testing import fake_backend, graphs
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -50,7 +51,7 @@ def priced(func: relax.Function, model: object, *backends: str) -> IRModule:
 def chosen_backends(mod: IRModule) -> set[str]:
     with uc.host_target():
         plan = PLAN.read(SearchPartition()(mod)["main"])
-    return {kernel["backend"] for kernel in plan["kernels"]}
+    return {kernel.backend for kernel in plan.kernels}
 
 
 def test_defect_8_a_candidate_that_fails_at_run_time_is_not_chosen_and_ends_nothing(
@@ -67,7 +68,7 @@ def test_defect_8_a_plan_without_any_price_is_not_an_optimum() -> None:
     mod = priced(graphs.chain(), FixedCost({"tvm": "nothing runs here"}))
     with uc.host_target():
         plan = PLAN.read(SearchPartition()(mod)["main"])
-    assert not plan["kernels"]
+    assert not plan.kernels
 
 
 def keys(dtype: str) -> set[str]:
@@ -88,7 +89,7 @@ def test_defect_9_a_key_knows_the_dtype() -> None:
 
 def test_defect_9_a_price_knows_machine_library_threads_and_method(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(method: Method = QUICK) -> str:
-        return fingerprint.price_fingerprint("tvm", uc.host_target(), method)
+        return fingerprint.cost_fingerprint("tvm", uc.host_target(), method)
 
     here, threads = told(), runtime.num_threads()
     assert told() == here != told(Method())

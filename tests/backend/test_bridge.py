@@ -171,8 +171,8 @@ def test_functions_for_a_code_generator_that_is_not_there_are_left_alone() -> No
 def test_the_attributes_survive_where_the_table_is_gone(name: str) -> None:
     """What a pattern wants said of its match is in the workload, so that a worker process need not know it."""
     from unity_collage.annotations import CANDIDATES
+    from unity_collage.cost.asking import workloads
     from unity_collage.lowering.outlined import external_function
-    from unity_collage.passes.estimate_costs import workloads
 
     with foreign_backend("theirs", patterns(), codegen=Borrowed()), uc.host_target():
         func = AnnotateCandidates(backends=("theirs",))(Model)["main"]

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import zoo_models as models
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import unity_collage as uc
 from unity_collage.cli.main import main as cli
 from unity_collage.profile import peers as bench
-from unity_collage.report import bench_table, duration, plan_summary, price_remark
-from unity_collage.testing import models
+from unity_collage.report import bench_table, cost_remark, duration, plan_summary
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
 
@@ -245,10 +245,10 @@ def test_the_bench_table_says_who_is_faster() -> None:
 
 def test_a_program_far_from_its_price_is_told() -> None:
     plan = {"kernels": ["any"], "seconds": 20e-3}
-    assert price_remark(plan, 25e-3) is None
-    assert price_remark({**plan, "seconds": 1e-6}, 9e-6) is None, "a call costs microseconds of its own"
-    assert price_remark({"kernels": [], "seconds": 0.0}, 1.0) is None
-    remark = price_remark(plan, 150e-3)
+    assert cost_remark(plan, 25e-3) is None
+    assert cost_remark({**plan, "seconds": 1e-6}, 9e-6) is None, "a call costs microseconds of its own"
+    assert cost_remark({"kernels": [], "seconds": 0.0}, 1.0) is None
+    remark = cost_remark(plan, 150e-3)
     assert remark is not None and remark.startswith("it takes 7.5 times as long") and "20.0 ms" in remark
 
 

@@ -21,7 +21,7 @@ from tvm.target import Target
 import unity_collage as uc
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError, ModelError, UnknownBackend
-from unity_collage.passes import collage
+from unity_collage.pipeline import collage
 
 WEIGHTS = random(16, 8, seed=1)
 X = random(4, 16)
@@ -57,7 +57,7 @@ def program() -> uc.Program:
 
 
 def test_an_onnx_model_its_path_and_its_module_are_one_to_compile(tmp_path: Path) -> None:
-    from unity_collage.frontend.models.models import import_model
+    from unity_collage.frontend.models import import_model
 
     onnx.save(onnx_model(), tmp_path / "layer.onnx")
     module, _ = import_model(onnx_model())
@@ -99,7 +99,7 @@ def test_wrong_inputs_are_named(program: uc.Program, args: tuple, named: dict, r
 
 def test_the_plan_is_plain_data_and_the_module_is_text(program: uc.Program) -> None:
     plan = json.loads(json.dumps(program.plan))["main"]
-    assert [(kernel["backend"], kernel["label"]) for kernel in plan["kernels"]] == [("onednn", "matmul+relu")]
+    assert [(kernel.backend, kernel.label) for kernel in plan.kernels] == [("onednn", "matmul+relu")]
     assert "R.call_dps_packed" in program.mod.script()
 
 

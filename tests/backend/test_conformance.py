@@ -17,7 +17,7 @@ import unity_collage as uc
 from unity_collage.backends.registry import ENTRY_POINT_GROUP, known
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError
-from unity_collage.passes import collage
+from unity_collage.pipeline import collage
 from unity_collage.testing import graphs
 from unity_collage.testing.conformance import CASES, CHECKS, Report, State, case, examine
 from unity_collage.testing.conformance.cases import bound, weights

@@ -16,7 +16,7 @@ import unity_collage as uc
 from unity_collage.cli.main import main as cli
 from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase, Kind, Quarantined
-from unity_collage.errors import MissingPrice
+from unity_collage.errors import MissingCost
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
 
@@ -82,7 +82,7 @@ def test_a_missing_price_is_one_error_that_counts_and_names(run: Run, model: Pat
     code, out, err = run("compile", model, "--database", without(prices, "onednn"), "--locked")
     assert (code, out, len(err)) == (1, [], 1)
     assert err[0].startswith(f"unity-collage: {count} prices are not in {prices}, and it is locked: onednn ")
-    with pytest.raises(MissingPrice):
+    with pytest.raises(MissingCost):
         uc.compile(model, database=prices, locked=True)
 
 

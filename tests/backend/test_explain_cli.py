@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from unity_collage.frontend.models.onnx_names import meanings
 
 import unity_collage as uc
 from unity_collage.cli.main import main as cli
-from unity_collage.plan.explanation import decode
+from unity_collage.frontend.onnx_names import meanings
+from unity_collage.plan.encoding import decode
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
 
@@ -102,8 +102,8 @@ def test_a_report_as_json_holds_plan_and_explanation(run: Run, tmp_path: Path) -
     assert (code, err, out[-1]) == (0, [], f"wrote {tmp_path / 'plan.json'}")
     report = json.loads((tmp_path / "plan.json").read_text())["main"]
     found = decode(report["explanation"])
-    assert [found.by_id[kernel.bid].label for kernel in found.kernels] == [
-        k["label"] for k in report["kernels"]
+    assert [found.by_id[kernel.candidate].label for kernel in found.kernels] == [
+        k.label for k in report["kernels"]
     ]
     assert report["seconds"] == found.proof.seconds and report["proved"]
     assert {binding.name for binding in found.bindings} >= {"fc_product", "fc_out", "y"}

@@ -9,11 +9,12 @@ import pytest
 from tvm.ir import IRModule
 
 import unity_collage as uc
-from unity_collage.annotations import COSTS, Cost
+from unity_collage.annotations import COSTS
 from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase, Kind
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.plan.costs import Cost
 from unity_collage.testing import fake_backend, graphs
 from unity_collage.testing.fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
 

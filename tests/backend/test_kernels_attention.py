@@ -175,9 +175,9 @@ def four() -> tuple[Program, dict[str, View]]:
     [
         ({"key": {"dims": [3, 4]}}, "the dims of 'value' do not fit"),
         ({"key": {"dims": [2, 5]}}, "the dims of 'key' do not fit"),
-        ({"key": {"strides": [2, 2]}}, "neither keys nor their numbers are neighbours"),
-        ({"value": {"strides": [1, 5]}}, "a query, a value or a result are not neighbours"),
-        ({"query": {"dims": [12], "strides": [1]}}, "'query' has not two dims"),
+        ({"key": {"strides": [2, 2]}}, "neither keys nor their elements are contiguous"),
+        ({"value": {"strides": [1, 5]}}, "a query, a value or a result are not contiguous"),
+        ({"query": {"dims": [12], "strides": [1]}}, "'query' does not have two dims"),
     ],
 )
 def test_what_the_kernel_refuses_is_said_when_the_module_is_made(

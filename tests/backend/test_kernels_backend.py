@@ -80,8 +80,8 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
     for label in BOTH:
         price = {f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2}
         program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(price))
-        (kernel,) = [k for k in program.plan["main"]["kernels"] if k["backend"] == "kernels"]
-        assert kernel["label"] == label
+        (kernel,) = [k for k in program.plan["main"].kernels if k.backend == "kernels"]
+        assert kernel.label == label
         assert_agrees(func, program)
 
 
@@ -152,7 +152,7 @@ def test_a_grouped_convolution_is_a_candidate_with_what_stands_behind(group: int
     for label in labels:
         prices = FixedCost({f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2})
         program = compiled(IRModule({"main": func}), ("kernels",), prices)
-        assert [k["label"] for k in program.plan["main"]["kernels"]] == [label]
+        assert [k.label for k in program.plan["main"].kernels] == [label]
         assert_agrees(func, program)
 
 

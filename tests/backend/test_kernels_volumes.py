@@ -124,5 +124,5 @@ def test_fields_of_parts_of_vectors_are_refused_under_filters_with_depth():
     args |= {"dst": seen(program.output(1, 2, 5, 5, 16), (1, 2, 5, 5, 16))}
     args |= {"weights": program.constant(random(16, 16, 3, 3, 3))}
     program.step("winograd", args, [], padding_l=[1, 1, 1], tile=2)
-    with pytest.raises(ValueError, match="has not whole vectors of channels"):
+    with pytest.raises(ValueError, match="does not have whole vectors of channels"):
         program.create("kernels")

@@ -115,7 +115,7 @@ def test_each_group_has_products_of_its_own(case: str, stride: int, tile: int, i
 
 def test_groups_of_parts_of_vectors_are_refused():
     x, weights = random(1, 5, 5, 24), random(24, 12, 3, 3)
-    with pytest.raises(ValueError, match="the groups have not whole vectors of channels"):
+    with pytest.raises(ValueError, match="the groups do not have whole vectors of channels"):
         winograd(x, weights, x, (1, 1), tile=2, groups=2)
 
 
@@ -207,7 +207,7 @@ def test_a_saved_module_gives_the_same_numbers():
         ({"attrs": {"padding_l": [1, 1], "tile": 2, "isa": "mmx"}}, "does not run kernels for 'mmx'"),
         (
             {"attrs": {"padding_l": [1], "tile": 2}},
-            "'padding_l' has not a number for each of two or three axes",
+            "'padding_l' does not have a number for each of two or three axes",
         ),
         ({"post_ops": [{"kind": "eltwise", "algorithm": "elu"}]}, "the kernels have no post-op eltwise elu"),
         ({"post_ops": [{"kind": "eltwise", "algorithm": "relu"}] * 9}, "more than 8 post-ops"),
@@ -225,10 +225,10 @@ def test_what_the_kernel_refuses_is_said_when_the_module_is_made(change: dict[st
     assert "main, step 0" in str(error.value)
 
 
-def test_weights_that_are_no_constant_are_refused():
+def test_weights_that_are_not_a_constant_are_refused():
     x, program = random(1, 6, 6, 8), Program()
     src, weights, dst = program.input(1, 6, 6, 8), program.input(8, 8, 3, 3), program.output(1, 6, 6, 8)
     program.step("winograd", {"src": nhwc(src, x), "weights": weights, "dst": nhwc(dst, x)},
                  padding_l=[1, 1], tile=2)  # fmt: skip
-    with pytest.raises(ValueError, match="'weights' is no constant"):
+    with pytest.raises(ValueError, match="'weights' is not a constant"):
         program.create("kernels")

@@ -12,16 +12,17 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage import runtime
-from unity_collage.annotations import CANDIDATES, COSTS, Costs
+from unity_collage.annotations import CANDIDATES, COSTS
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.lazy import lazy_costs
 from unity_collage.database.costs import CostDatabase
-from unity_collage.errors import MissingPrice
+from unity_collage.errors import MissingCost
 from unity_collage.graph import DataflowGraph
 from unity_collage.machine import peaks as machines
 from unity_collage.machine.last_level import caches
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
-from unity_collage.passes.estimate_costs import workloads
+from unity_collage.plan.costs import Costs
 from unity_collage.plan.problem import problem_of
 from unity_collage.search import Problem, cheapest_cover
 from unity_collage.target import host_target
@@ -82,7 +83,7 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
 
 
 def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
-    with pytest.raises(MissingPrice, match="what this machine can do"):
+    with pytest.raises(MissingCost, match="what this machine can do"):
         MeasuredCost(model.database, locked=True).lower_bounds([])
 
 

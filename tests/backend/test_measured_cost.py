@@ -13,14 +13,14 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage import runtime
 from unity_collage.annotations import COSTS
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.rows import Kind
-from unity_collage.machine import environment as surroundings
+from unity_collage.machine import environment
 from unity_collage.measure.client import WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
-from unity_collage.passes.estimate_costs import workloads
 
 QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0, max_seconds=60.0)
 
@@ -59,7 +59,7 @@ def test_what_is_timed_together_is_kept_as_one_answer(tmp_path) -> None:
     with uc.host_target(), MeasuredCost(database, method=QUICK) as model:
         func = AnnotateCandidates(("onednn", "tvm"))(layer())["main"]
         asked = list({workload.key: workload for workload in workloads(func, model).values()}.values())
-        model.prices(asked)
+        model.costs(asked)
         found, again = model.together(asked), model.together(asked[::-1])
     assert set(found) == {workload.key for workload in asked}
     assert all(0 < cost.low <= cost.seconds <= cost.high and cost.runs >= 5 for cost in found.values())
@@ -86,8 +86,8 @@ def worker() -> WorkerClient:
 
 
 def test_a_worker_has_the_threads_cores_and_settings_of_this_process(worker: WorkerClient) -> None:
-    found = worker.ask({"ask": "surroundings"})
-    here = surroundings.described()
+    found = worker.ask({"ask": "environment"})
+    here = environment.described()
     here["environment"]["OPENBLAS_NUM_THREADS"] = "1"
     assert found == here
     assert set(found["cores"]) == os.sched_getaffinity(0)
@@ -98,10 +98,10 @@ def test_a_bound_thread_does_not_bind_the_worker() -> None:
     if len(own) < 2:
         pytest.skip("one core cannot be told from all")
     # Any other thread of the process, OpenMP's for one, still may use all cores.
-    runtime.race([runtime_runner()], max_runs=1, min_runs=1)
+    runtime.time_in_turns([runtime_runner()], max_runs=1, min_runs=1)
     os.sched_setaffinity(0, {min(own)})
     try:
-        with surroundings.on_usable_cores():
+        with environment.on_usable_cores():
             assert os.sched_getaffinity(0) == own
         assert os.sched_getaffinity(0) == {min(own)}
     finally:
@@ -118,7 +118,7 @@ def runtime_runner() -> runtime.Runner:
 
 def test_a_worker_answers_again_after_a_broken_question(worker: WorkerClient) -> None:
     assert "KeyError" in worker.ask({"ask": "price"})["reason"]
-    assert worker.ask({"ask": "surroundings"})["threads"] == runtime.num_threads()
+    assert worker.ask({"ask": "environment"})["threads"] == runtime.num_threads()
 
 
 def asked(code: str, timeout_seconds: float = 300.0) -> Refusal:

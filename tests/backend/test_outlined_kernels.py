@@ -12,13 +12,15 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import reference
-from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Candidate, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.backends import get, register_codegens
 from unity_collage.graph import DataflowGraph, outside_vars
 from unity_collage.lowering.outline import Group, global_var, outline
 from unity_collage.lowering.outlined import external_function, kernel_function
 from unity_collage.measure.kernels import build_kernel, output_tensors
 from unity_collage.passes import FuseRemaining, OffloadBYOC, SearchPartition
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.costs import Cost, Costs
 from unity_collage.testing import graphs
 
 WEIGHTS = np.random.default_rng(1).standard_normal((16, 16), dtype="float32") * 0.2
@@ -136,7 +138,7 @@ def test_the_search_computes_one_relu_twice_where_that_is_cheaper() -> None:
     keys = {candidate.id: candidate.label for candidate in (*alone, *twice)}
     typed = COSTS.write(CANDIDATES.write(func, (*alone, *twice)), Costs(prices, keys))
     mod = SearchPartition()(IRModule({"main": typed}))
-    assert sorted(kernel["label"] for kernel in PLAN.read(mod["main"])["kernels"]) == [
+    assert sorted(kernel.label for kernel in PLAN.read(mod["main"]).kernels) == [
         "alone",
         "pair",
         "pair",

@@ -15,12 +15,12 @@ import pytest
 from postgresql_server import REQUIRED, server, why_unavailable
 from sqlalchemy import make_url
 
-from unity_collage.annotations import Cost
 from unity_collage.cli.main import main as cli
 from unity_collage.database.costs import CostDatabase, Kind, Quarantined
 from unity_collage.database.exchange import contents, from_lines, merge, to_lines
 from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.errors import DatabaseError
+from unity_collage.plan.costs import Cost
 
 HERE = "backend: onednn\nthreads: 2"
 PRICE = Cost(2e-6, 1.5e-6, 2.5e-6, 15)

@@ -56,7 +56,7 @@ def test_results_are_float32_and_near_those_in_float32(program: uc.Program) -> N
 
 
 def test_kernels_store_bfloat16(program: uc.Program) -> None:
-    assert any("astype" in kernel["label"] for kernel in program.plan["main"]["kernels"])
+    assert any("astype" in kernel.label for kernel in program.plan["main"].kernels)
     assert "bfloat16" in program.mod["main"].script()
 
 

@@ -15,13 +15,13 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.annotations import Cost
 from unity_collage.backends.onednn import lowering
 from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
 from unity_collage.feedback import recheck as second_look
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import correct_costs
+from unity_collage.plan.costs import Cost
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Flattering(MeasuredCost):
     flattered: str = "openblas"
     by: float = 1e3
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         wrong = {w.key for w in workloads if f"{w.backend} {w.label}".startswith(self.flattered)}
-        right = super().prices(workloads)
+        right = super().costs(workloads)
         return {key: self._wrong(cost) if key in wrong else cost for key, cost in right.items()}
 
-    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {}
 
     def _wrong(self, cost: Cost) -> Cost:
@@ -83,8 +83,8 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, uc.Program]:
 def test_a_wrong_price_is_found_in_the_program_and_corrected(mended: tuple[Path, uc.Program]) -> None:
     plan = mended[1].plan["main"]
     assert backends_of(mended[1]) == {"onednn"}
-    assert any("in the running program: openblas matmul" in remark for remark in plan["remarks"])
-    assert plan["measured_seconds"] < 3 * plan["seconds"]
+    assert any("in the running program: openblas matmul" in remark for remark in plan.remarks)
+    assert plan.measured_seconds < 3 * plan.seconds
 
 
 def test_what_was_found_is_known_the_next_time(
@@ -117,7 +117,7 @@ def test_a_program_that_cannot_be_timed_is_what_the_prices_say(
 def test_an_honest_price_builds_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correct_costs, "Contest", None)
     program = uc.compile(products(), backends=["onednn"], database=tmp_path / "costs.sqlite")
-    assert program.plan["main"]["measured_seconds"] > 0.0
+    assert program.plan["main"].measured_seconds > 0.0
 
 
 def test_a_kernel_that_is_another_one_in_the_program_is_found(
@@ -145,5 +145,5 @@ def test_a_kernel_that_is_another_one_in_the_program_is_found(
     program = uc.compile(builder.get(), backends=["onednn", "tvm"], estimator=model)
 
     plan = program.plan["main"]
-    assert plan["measured_seconds"] < 1e-3
-    assert any("in the running program: onednn" in remark for remark in plan["remarks"])
+    assert plan.measured_seconds < 1e-3
+    assert any("in the running program: onednn" in remark for remark in plan.remarks)

@@ -11,15 +11,15 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
+from unity_collage.feedback.race import STOCK
+from unity_collage.profile.ticks import InsertTicks, ticked_kernels
 
 import unity_collage as uc
-from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.errors import CollageError, MissingCost
 from unity_collage.feedback import Refinement, loop, maker
-from unity_collage.feedback.race import STOCK
 from unity_collage.lowering.build import build, link, lower
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.profile import Contest
-from unity_collage.profile.ticks import InsertTicks, ticked_kernels
+from unity_collage.profile.programs import ProgramWorker
 from unity_collage.testing import graphs
 
 QUICK = Refinement(rounds=3, round_seconds=0.002)
@@ -35,7 +35,7 @@ def test_the_result_is_the_winner_and_its_numbers_are_right(tmp_path) -> None:
     x = np.random.default_rng(0).standard_normal(graphs.SHAPE, dtype=np.float32)
     top = np.maximum(x, 0)
     np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
-    report = program.plan["main"]["refinement"]
+    report = program.plan["main"].refinement
     names = [entry["name"] for entry in report["programs"]]
     assert {"collage", STOCK} <= set(names)
     assert all(entry.get("seconds", 0) > 0 or entry["reason"] for entry in report["programs"])
@@ -62,7 +62,7 @@ def test_there_is_a_tick_behind_each_kernel() -> None:
     lowered = lower(_module(), target)
     kernels = ticked_kernels(lowered["main"])
     assert len(kernels) >= 1
-    with Contest([x], threads=1) as contest:
+    with ProgramWorker([x], threads=1) as contest:
         assert contest.enter("ticking", link(InsertTicks()(lowered), target)) is None
         seconds = contest.ticks("ticking", len(kernels), rounds=5)
     assert len(seconds) == len(kernels) and all(value > 0 for value in seconds)
@@ -71,7 +71,7 @@ def test_there_is_a_tick_behind_each_kernel() -> None:
 def test_a_program_that_crashes_is_out_and_the_others_go_on() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)
-    with Contest([x], threads=1) as contest:
+    with ProgramWorker([x], threads=1) as contest:
         assert contest.enter("good", build(_module(), target)) is None
         reason = contest.enter("crash", build(_crashing(), target))
         assert reason is not None and "SIGABRT" in reason
@@ -110,10 +110,10 @@ def patient(database: Path, locked: bool = False) -> MeasuredCost:
 
 def test_a_second_compile_does_not_race_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "costs.sqlite"
-    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"]["refinement"]
+    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"].refinement
     monkeypatch.setattr(loop, "Contest", lambda *_: pytest.fail("raced again"))
     program = uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
-    assert program.plan["main"]["refinement"] == {**first, "origin": "database"}
+    assert program.plan["main"].refinement == {**first, "origin": "database"}
     x = np.random.default_rng(0).standard_normal(graphs.SHAPE, dtype=np.float32)
     np.testing.assert_allclose(
         program(x).numpy(), np.exp(np.maximum(x, 0)) + np.tanh(np.maximum(x, 0)), rtol=1e-5
@@ -124,7 +124,7 @@ def test_another_race_of_a_locked_database_is_an_error(tmp_path) -> None:
     database = tmp_path / "costs.sqlite"
     uc.compile(_module(), estimator=patient(database))
     with pytest.raises(
-        MissingPrice, match=r"no race of these programs is in .*costs.sqlite, and it is locked"
+        MissingCost, match=r"no race of these programs is in .*costs.sqlite, and it is locked"
     ):
         uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
 
@@ -133,7 +133,7 @@ def test_stock_tvm_that_cannot_be_built_is_out_with_its_reason(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maker.Maker, "stock", _refuse)
-    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"]["refinement"]
+    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"].refinement
     reasons = {entry["name"]: entry.get("reason", "") for entry in report["programs"]}
     assert reasons[STOCK] == "it cannot be built: ValueError: no such instruction"
     assert report["winner"] != STOCK and reasons[report["winner"]] == ""
@@ -144,7 +144,7 @@ def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
 ) -> None:
     monkeypatch.setattr(maker.Maker, "planned", _refuse)
     program = uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
-    report = program.plan["main"]["refinement"]
+    report = program.plan["main"].refinement
     assert report["winner"] == STOCK
     assert "no such instruction" in report["programs"][0]["reason"]
     assert program(np.zeros(graphs.SHAPE, np.float32)).numpy().shape == graphs.SHAPE
@@ -168,6 +168,6 @@ def test_on_a_spent_budget_nothing_is_learned_but_the_race_is_run(tmp_path) -> N
     program = uc.compile(
         _module(), database=tmp_path / "c.sqlite", refine=QUICK, budget_seconds=1e-9, tell=told.append
     )
-    report = program.plan["main"]["refinement"]
+    report = program.plan["main"].refinement
     assert report["iterations"] == [] and not any("timing" in what for what in told) and "racing" in told
     assert report["winner"] in {entry["name"] for entry in report["programs"] if "seconds" in entry}

@@ -21,12 +21,13 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 
 import unity_collage as uc
-from unity_collage.annotations import COSTS, Cost
+from unity_collage.annotations import COSTS
 from unity_collage.cost.method import Method
 from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
 from unity_collage.measure.remote import RemoteCost, client, messages, servers
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.plan.costs import Cost
 
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.05, max_warmup_seconds=0.0)
 KEY = "test"

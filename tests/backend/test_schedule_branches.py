@@ -128,9 +128,9 @@ def test_what_was_found_is_used_without_another_trial(
     again = compiled(database, locked=locked)
 
     for program in (first, again):
-        figures = program.plan["main"]["branches"]
+        figures = program.plan["main"].branches
         assert figures["stages"] == 1 and figures["seconds"] == 1e-3
-        assert "side by side (stages: 1)" in program.plan["main"]["remarks"][-1]
+        assert "side by side (stages: 1)" in program.plan["main"].remarks[-1]
         np.testing.assert_array_equal(numbers_of(program), expected)
 
 
@@ -142,7 +142,7 @@ def test_a_locked_database_without_a_trial_leaves_the_program(
     plan = compiled(database, locked=True).plan["main"]
 
     assert "branches" not in plan
-    assert plan["remarks"][-1] == "branches side by side were not tried: nothing may be measured"
+    assert plan.remarks[-1] == "branches side by side were not tried: nothing may be measured"
 
 
 def test_with_a_budget_nothing_is_tried(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +156,10 @@ def test_a_trial_that_fails_says_why_and_is_made_again(
 ) -> None:
     monkeypatch.setattr(schedule_branches, "tried", _failing)
     program = compiled(database)
-    assert program.plan["main"]["remarks"][-1] == "no branches side by side: the process crashed: SIGSEGV"
+    assert program.plan["main"].remarks[-1] == "no branches side by side: the process crashed: SIGSEGV"
 
     monkeypatch.setattr(schedule_branches, "tried", lambda *_: Tried())
-    remark = compiled(database).plan["main"]["remarks"][-1]
+    remark = compiled(database).plan["main"].remarks[-1]
     assert remark == "no two branches are faster side by side than split between all threads"
 
 
@@ -170,7 +170,7 @@ def test_stages_that_compute_something_else_are_refused(
     monkeypatch.setattr(trials, "stages_of", lambda steps, _: _first_of_each(steps))
     monkeypatch.setattr(trials.Contest, "error", lambda *_: 0.5)
 
-    remark = compiled(database).plan["main"]["remarks"][-1]
+    remark = compiled(database).plan["main"].remarks[-1]
 
     assert remark == "no branches side by side: branches side by side compute something else: 0.5"
 

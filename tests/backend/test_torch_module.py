@@ -12,10 +12,11 @@ from onnx import helper, numpy_helper
 from torch_cases import CASES, IMAGE, NUMBERS, REFUSALS, ROWS, WINDOWS, draw, ints, model
 
 from unity_collage.errors import ModelError
-from unity_collage.profile.peers import Contestant, Missing
+from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from unity_collage.profile.peers.torch_module import graph_module  # noqa: E402  it imports torch
+from torch_peer.module import graph_module  # noqa: E402  it imports torch
+from torch_peer.runtime import FOLDER, NAME, RUNNER  # noqa: E402
 
 
 def agrees(made: onnx.ModelProto, x: np.ndarray) -> None:
@@ -83,8 +84,8 @@ def test_torch_compile_runs_as_a_peer(tmp_path: Path) -> None:
     case = WINDOWS["average, uneven, include 0, rounded up 1"]
     made = case.model()
     onnx.save(made, tmp_path / "m.onnx")
-    with Contestant("torch-compile", tmp_path / "m.onnx", {"x": case.x}, 1) as contestant:
-        got, runs = contestant.outputs()[0], contestant.timed(0.0)
+    with RuntimeProcess(NAME, tmp_path / "m.onnx", {"x": case.x}, 1, RUNNER, [FOLDER]) as process:
+        got, runs = process.outputs()[0], process.timed(0.0)
     with torch.no_grad():
         want = graph_module(made, {"x": case.x})(torch.from_numpy(case.x))[0].numpy()
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
@@ -93,5 +94,7 @@ def test_torch_compile_runs_as_a_peer(tmp_path: Path) -> None:
 
 def test_a_peer_that_lacks_an_operator_is_missing_by_its_name(tmp_path: Path) -> None:
     onnx.save(REFUSALS["no operator"][0].model(), tmp_path / "m.onnx")
-    with pytest.raises(Missing, match=r"torch-compile: ModelError: no torch function .* Celu \(node node\)"):
-        Contestant("torch-compile", tmp_path / "m.onnx", {"x": ROWS}, 1)
+    with pytest.raises(
+        RuntimeMissing, match=r"torch-compile: ModelError: no torch function .* Celu \(node node\)"
+    ):
+        RuntimeProcess(NAME, tmp_path / "m.onnx", {"x": ROWS}, 1, RUNNER, [FOLDER])

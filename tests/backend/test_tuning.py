@@ -14,17 +14,18 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.script import relax as R
+from unity_collage.measure.tuning.pricing import TunedCost, tuning_folder, with_schedule
 
 import unity_collage as uc
-from unity_collage.annotations import COSTS, Cost, plain
+from unity_collage.annotations import COSTS, SCHEDULES, plain
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.cost.model import Workload
-from unity_collage.errors import CollageError, MissingPrice
+from unity_collage.errors import CollageError, MissingCost
 from unity_collage.measure.inputs import random_inputs
 from unity_collage.measure.kernels import build_kernel, unscheduled_kernel
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.tuning import meta_schedule
-from unity_collage.measure.tuning.pricing import TunedPrice, tuning_folder, with_schedule
 from unity_collage.measure.tuning.records import Tuned, TuningRecords
 from unity_collage.measure.tuning.tuner import Tuner
 from unity_collage.passes import (
@@ -34,8 +35,9 @@ from unity_collage.passes import (
     OffloadBYOC,
     SearchPartition,
 )
-from unity_collage.passes.estimate_costs import workloads
-from unity_collage.schedule.tuned import SCHEDULES, ApplySchedules, kernel_name, schedule_of
+from unity_collage.passes.apply_schedules import ApplySchedules
+from unity_collage.plan.costs import Cost
+from unity_collage.schedule.tuned import kernel_name, schedule_of
 from unity_collage.testing.fixed_cost import FixedCost
 
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.02, max_warmup_seconds=0.0)
@@ -97,12 +99,12 @@ class Tunes(FixedCost):
         assert trials == 4
         yield self
 
-    def price(self, question: Workload) -> TunedPrice | None:
+    def price(self, question: Workload) -> TunedCost | None:
         self.asked.append(question.label)
         kernel = unscheduled_kernel(question.func, uc.host_target())
         name, trace = kernel_name(kernel), by_hand(kernel)
         seconds = float(self.seconds["tuned"])
-        return TunedPrice(with_schedule(question, name, trace), Cost(seconds), name, trace)
+        return TunedCost(with_schedule(question, name, trace), Cost(seconds), name, trace)
 
 
 def tuned_module(model: Any, *backends: str) -> IRModule:
@@ -113,7 +115,7 @@ def tuned_module(model: Any, *backends: str) -> IRModule:
 def test_the_program_contains_exactly_the_schedule_that_was_priced() -> None:
     mod = tuned_module(Tunes({"tvm": 1e-7}, tvm=2e-6, tuned=1e-6), "tvm")
     costs = COSTS.read(mod["main"])
-    ((key, cost),) = costs.prices.items()
+    ((key, cost),) = costs.by_key.items()
     assert cost.seconds == 1e-6 and set(costs.keys.values()) == {key}
 
     with uc.host_target():
@@ -161,7 +163,7 @@ def test_only_what_could_still_win_is_tuned(bound: float, tuned: list[str]) -> N
     model = Tunes({"tvm": bound}, onednn=1e-6, tvm=3e-6, tuned=2.5e-6)
     costs = COSTS.read(tuned_module(model, "onednn", "tvm")["main"])
     assert model.asked == tuned
-    assert {key.split(":")[0] for key in costs.prices} == {"onednn", "tvm"}
+    assert {key.split(":")[0] for key in costs.by_key} == {"onednn", "tvm"}
 
 
 def test_other_models_cannot_tune() -> None:
@@ -256,7 +258,7 @@ def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
             tuning.price(question)
             first = len(database)
             tuning.price(question)
-        prices = {price.key: price for price in database.prices()}
+        prices = {price.key: price for price in database.costs()}
     assert len(prices) == first == 2, "ours and the tuned one, timed against each other, once"
     assert all(price.seconds for price in prices.values()), [price.reason for price in prices.values()]
     (variant,) = prices.keys() - {question.key}
@@ -269,5 +271,5 @@ def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
     with target, locked.tuning(4) as tuning:
         tuning.price(question)
     empty = MeasuredCost(database, method=QUICK, locked=True, tuning_folder=tmp_path / "none")
-    with target, empty.tuning(4) as tuning, pytest.raises(MissingPrice, match="matmul has not been tuned"):
+    with target, empty.tuning(4) as tuning, pytest.raises(MissingCost, match="matmul has not been tuned"):
         tuning.price(question)

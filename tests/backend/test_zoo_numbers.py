@@ -7,9 +7,8 @@ import onnx
 import onnxruntime
 import pytest
 import tvm
+import zoo_models as models
 from compiled import DrawnCost, arrays, backends_of, compiled
-
-from unity_collage.testing import models
 
 TOLERANCE = 1e-3
 """Largest error, over the range of the tensor."""

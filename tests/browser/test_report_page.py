@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.plan.explanation import Bid, Binding, Declined, Explanation, Kernel, Price, Proof, Verdict
+from unity_collage.plan.explanation import (
+    DeclinedGroup,
+    ExplainedBinding,
+    ExplainedCandidate,
+    ExplainedCost,
+    ExplainedKernel,
+    Explanation,
+    Proof,
+    Verdict,
+)
 from unity_collage.report.html import html_report
 
 REQUIRED = "COLLAGE_REQUIRE_BROWSER"
@@ -23,34 +32,41 @@ EVIL = "</script><script>document.title = 'broken'</script>"
 def explanation(kernels: int = 3) -> Explanation:
     """``kernels`` equal convolutions of onednn and a relu of tvm behind them; every convolution has a rival."""
     prices = (
-        Price("conv", 2e-3, 1.9e-3, 2.2e-3, 50, "measured"),
-        Price("relu", 1e-3, 1e-3, 1e-3, 50, "measured"),
-        Price("rival", 3e-3, 2.9e-3, 3.1e-3, 50, "measured"),
-        Price("crash", reason=f"it crashed {EVIL}"),
+        ExplainedCost("conv", 2e-3, 1.9e-3, 2.2e-3, 50, "measured"),
+        ExplainedCost("relu", 1e-3, 1e-3, 1e-3, 50, "measured"),
+        ExplainedCost("rival", 3e-3, 2.9e-3, 3.1e-3, 50, "measured"),
+        ExplainedCost("crash", reason=f"it crashed {EVIL}"),
     )
     numbers = range(kernels)
-    chosen = [Bid(i, "onednn", "primitive", "conv2d", (i,), 0, Verdict.CHOSEN, 1e-2, 0.0) for i in numbers]
-    relu = Bid(kernels, "tvm", "cone", "relu", (kernels,), 1, Verdict.CHOSEN, 1e-2, 0.0)
-    rivals = [
-        Bid(100_000 + i, "tvm", "cone", "conv2d", (i,), 2, Verdict.RUNNER_UP, 1.1e-2, 1e-3, saved=1 / 3)
+    chosen = [
+        ExplainedCandidate(i, "onednn", "primitive", "conv2d", (i,), 0, Verdict.CHOSEN, 1e-2, 0.0)
         for i in numbers
     ]
-    crash = Bid(-1, "openblas", "gemm", "conv2d", (0,), 3, Verdict.NO_PRICE)
+    relu = ExplainedCandidate(kernels, "tvm", "cone", "relu", (kernels,), 1, Verdict.CHOSEN, 1e-2, 0.0)
+    rivals = [
+        ExplainedCandidate(
+            100_000 + i, "tvm", "cone", "conv2d", (i,), 2, Verdict.RUNNER_UP, 1.1e-2, 1e-3, saved=1 / 3
+        )
+        for i in numbers
+    ]
+    crash = ExplainedCandidate(-1, "openblas", "gemm", "conv2d", (0,), 3, Verdict.NO_COST)
     convolutions = [
-        Kernel(i, f"fused_conv2d_{i}", (i - 1,) if i else (), 100_000 + i, 1e-3, True, (100_000 + i,))
+        ExplainedKernel(
+            i, f"fused_conv2d_{i}", (i - 1,) if i else (), 100_000 + i, 1e-3, True, (100_000 + i,)
+        )
         for i in numbers
     ]
     return Explanation(
         proof=Proof(1e-2, 1e-2, 0.0, True, "exact", 12, 1e-6),
         bindings=(
-            *(Binding(f"conv{i}", "relax.nn.conv2d", "float32 (1, 8)") for i in numbers),
-            Binding("out", "relax.nn.relu", "float32 (1, 8)"),
-            Binding("view", "relax.reshape", "float32 (8)", True),
+            *(ExplainedBinding(f"conv{i}", "relax.nn.conv2d", "float32 (1, 8)") for i in numbers),
+            ExplainedBinding("out", "relax.nn.relu", "float32 (1, 8)"),
+            ExplainedBinding("view", "relax.reshape", "float32 (8)", True),
         ),
-        kernels=(*convolutions, Kernel(kernels, "fused_relu", (kernels - 1,))),
-        bids=(*chosen, relu, *rivals, crash),
+        kernels=(*convolutions, ExplainedKernel(kernels, "fused_relu", (kernels - 1,))),
+        candidates=(*chosen, relu, *rivals, crash),
         prices=prices,
-        declined=(Declined("openblas", "3x3 kernels are no products", (0, 1)),),
+        declined=(DeclinedGroup("openblas", "3x3 kernels are no products", (0, 1)),),
         left_behind=(kernels + 1,),
     )
 

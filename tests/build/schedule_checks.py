@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from unity_collage.schedule import ScheduleCPU
+from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 2})
 LOWERING = (

@@ -14,11 +14,11 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import reference
-from unity_collage.annotations import Candidate
 from unity_collage.graph import DataflowGraph, SubGraph, outside_vars
 from unity_collage.lowering.outline import Group, global_var, outline
 from unity_collage.lowering.outlined import primitive_function
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, FuseRemaining, SearchPartition
+from unity_collage.plan.candidate import Candidate
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import only_backends
 from unity_collage.testing.fixed_cost import FixedCost

@@ -12,25 +12,23 @@ import tvm
 from test_channels_last_numbers import inception, module, run, separable
 from tvm.ir import IRModule
 
-from unity_collage.annotations import CANDIDATES, PLAN, VIEW, Cost
-from unity_collage.cost.model import Workload
-from unity_collage.passes import collage
-from unity_collage.pipeline import annotating
+from unity_collage.annotations import CANDIDATES, PLAN
+from unity_collage.cost.model import CostModel, Workload
+from unity_collage.pipeline import annotating, collage
+from unity_collage.plan.candidate import VIEW
+from unity_collage.plan.costs import Cost
 
 TARGET = tvm.target.Target("llvm")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(CostModel):
     """Prices that depend on nothing but the kernel and a number; permutations are as cheap as all else."""
 
     number: int
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload.key) for workload in workloads}
-
-    def launch_seconds(self) -> float:
-        return 0.0
 
     def _cost(self, key: str) -> Cost:
         digest = hashlib.sha256(f"{self.number} {key}".encode()).digest()
@@ -47,7 +45,7 @@ def test_a_mixture_of_layouts_computes_the_same(body, number: int) -> None:
     )
     with TARGET:
         after = collage(("tvm",), Drawn(number), layouts=True)(before)
-    moved = [k for k in PLAN.read(after["main"])["kernels"] if "permute_dims" in k["label"]]
+    moved = [k for k in PLAN.read(after["main"]).kernels if "permute_dims" in k.label]
     assert moved
     for left, right in zip(run(before, [x]), run(after, [x]), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)

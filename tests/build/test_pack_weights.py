@@ -18,7 +18,7 @@ from tvm.script import tirx as T
 
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.passes.pack_weights import PackWeights
-from unity_collage.schedule import ScheduleCPU
+from unity_collage.passes.schedule_cpu import ScheduleCPU
 from unity_collage.schedule.panels import Panels
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}

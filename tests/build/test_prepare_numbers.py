@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+import zoo_models as models
 from tvm import relax, topi
 from tvm.ir import IRModule
 from tvm.relax import op
@@ -12,7 +13,6 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from unity_collage import reference
 from unity_collage.passes.prepare import Prepare
-from unity_collage.testing import models
 
 
 def draw(*shape: int, seed: int = 0) -> np.ndarray:

@@ -11,7 +11,7 @@ from schedule_checks import TARGET, module, run
 from tvm import relax, tirx
 
 from unity_collage import reference
-from unity_collage.schedule import ScheduleCPU
+from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 op, nn = relax.op, relax.op.nn
 NARROW = "bfloat16"

@@ -6,7 +6,7 @@ from schedule_checks import TARGET, floats, module, run
 from tvm import tirx
 from tvm.relax import op
 
-from unity_collage.schedule import ScheduleCPU
+from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 

@@ -81,6 +81,8 @@ def test_transposes_of_other_types(dtype):
 
 def test_no_elements_at_all():
     check(relu, lambda x: x, floats(0, 4))
+    check(lambda x: op.sum(x, axis=[0]), lambda x: x.sum(0), floats(0, 4))
+    check(lambda x, y: op.concat([x, y], axis=0), lambda x, y: y, floats(0, 4), floats(3, 4))
 
 
 def test_casts_and_booleans():

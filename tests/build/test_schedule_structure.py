@@ -10,7 +10,8 @@ from tvm.relax import op
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
-from unity_collage.schedule import ScheduleCPU, schedule, tiling
+from unity_collage.passes.schedule_cpu import ScheduleCPU
+from unity_collage.schedule import schedule, tiling
 from unity_collage.schedule.machine import Machine
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}

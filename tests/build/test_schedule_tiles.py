@@ -9,7 +9,7 @@ from tvm.relax import op
 from tvm.script import ir as I
 from tvm.script import tirx as T
 
-from unity_collage.schedule import ScheduleCPU
+from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 relu = op.nn.relu
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}

@@ -269,7 +269,7 @@ def test_regions_of_several_callers_come_one_after_the_other(adopted):
     assert (inside, most) == (0, 2)
 
 
-def test_a_library_whose_loops_are_dealt_out_as_they_go_is_refused(tmp_path):
+def test_a_library_whose_loops_have_dynamic_schedules_is_refused(tmp_path):
     path = compiled(DYNAMIC, tmp_path)
     ctypes.CDLL(path)
     with pytest.raises(

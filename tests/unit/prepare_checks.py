@@ -10,7 +10,9 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from unity_collage import reference
+from unity_collage.annotations import UNRECOGNISED
 from unity_collage.passes.prepare import Prepare
+from unity_collage.plan.unrecognised import Unrecognised
 from unity_collage.rewrites import Rule
 
 
@@ -22,8 +24,23 @@ def module(source: relax.Function | IRModule) -> IRModule:
 
 
 def prepared(source: relax.Function | IRModule, *rules: Rule) -> IRModule:
-    """``source`` after Prepare with just these rules."""
-    return Prepare(rules=rules)(module(source))
+    """``source`` after Prepare with just these rules, without what they say of near misses."""
+    return plain(Prepare(rules=rules)(module(source)))
+
+
+def plain(mod: IRModule) -> IRModule:
+    """``mod`` without the near misses that Prepare leaves on its functions."""
+    functions = {
+        gvar: func.without_attr(UNRECOGNISED.name) if UNRECOGNISED.on(func) else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def near_misses(source: relax.Function | IRModule, *rules: Rule) -> tuple[Unrecognised, ...]:
+    """What ``rules`` leave on ``main``: where they found the beginning of their form, and why they stopped."""
+    main = Prepare(rules=rules)(module(source))["main"]
+    return UNRECOGNISED.read(main) if UNRECOGNISED.on(main) else ()
 
 
 def assert_becomes(

@@ -1,4 +1,4 @@
-"""What the peers of a race say of themselves."""
+"""What the peers of a benchmark say of themselves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from unity_collage.profile.peers import PEERS
+from torch_peer.runtime import torch_compile
 
 
 def test_torch_compile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModuleNotFoundError, match="PyTorch is missing: pip install torch"):
-        PEERS["torch-compile"](Path("no.onnx"), {}, 1)
+        torch_compile(Path("no.onnx"), {}, 1)

@@ -10,11 +10,11 @@ import tvm
 from tvm import relax
 from tvm.script import relax as R
 
+from unity_collage.annotations import LIFTED
 from unity_collage.cost.arithmetic import flops
 from unity_collage.cost.bounds import least_seconds
 from unity_collage.cost.windows import Axis
 from unity_collage.cost.work import Work, work_of
-from unity_collage.graph.extract import LIFTED
 from unity_collage.machine.peaks import MARGIN, SHARED_MARGIN, Machine
 
 Body = Callable[..., relax.Expr]

@@ -10,10 +10,11 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Cost, threads_of
-from unity_collage.cost.model import CostModel, Workload
-from unity_collage.errors import MissingPrice
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN, threads_of
+from unity_collage.cost.model import Capability, CostModel, Overheads, Workload
+from unity_collage.errors import MissingCost
 from unity_collage.passes import AnnotateCandidates, ChooseThreads, EstimateCosts, SearchPartition
+from unity_collage.plan.costs import Cost
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -25,8 +26,10 @@ SINGLE = "toy:relu (threads: 1)"
 
 
 @dataclass(frozen=True)
-class Races:
+class Races(CostModel):
     """Prices, and others for kernels that race."""
+
+    capabilities = frozenset({Capability.COMPARE})
 
     alone: FixedCost
     race: FixedCost
@@ -34,17 +37,17 @@ class Races:
     locked: bool = False
     asked: list[list[str]] = field(default_factory=list)
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        return self.alone.prices(workloads)
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return self.alone.costs(workloads)
 
-    def launch_seconds(self) -> float:
-        return self.alone.launch_seconds()
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return self.alone.overheads(backends)
 
-    def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         if self.locked:
-            raise MissingPrice("not known")
+            raise MissingCost("not known")
         self.asked.append([f"{w.backend}:{w.label}" for w in workloads])
-        return self.race.prices(workloads)
+        return self.race.costs(workloads)
 
     def is_budget_spent(self) -> bool:
         return self.spent
@@ -83,7 +86,7 @@ def test_the_price_keeps_its_level() -> None:
     _, after = chosen(races(0.5))
     costs = COSTS.read(after["main"])
     (told,) = [c for c in CANDIDATES.read(after["main"]) if c.threads == 1]
-    assert costs.prices[costs.keys[told.id]].seconds == pytest.approx(0.5e-6)
+    assert costs.by_key[costs.keys[told.id]].seconds == pytest.approx(0.5e-6)
 
 
 def test_the_kernel_of_the_plan_has_the_threads() -> None:
@@ -91,9 +94,9 @@ def test_the_kernel_of_the_plan_has_the_threads() -> None:
     _, after = chosen(model)
     with only_backends(TOLD), TWO_CORES:
         mod = SearchPartition()(after)
-    (kernel,) = [k for k in PLAN.read(mod["main"])["kernels"] if k["backend"] == "toy"]
-    assert kernel["threads"] == 1
-    func = mod[kernel["function"]]
+    (kernel,) = [k for k in PLAN.read(mod["main"]).kernels if k.backend == "toy"]
+    assert kernel.threads == 1
+    func = mod[kernel.function]
     assert isinstance(func, relax.Function)
     assert threads_of(func) == 1
 
@@ -112,7 +115,12 @@ def test_the_kernel_of_the_plan_has_the_threads() -> None:
 def test_others_stay_as_they_are(model: CostModel, backend: object, target: Target) -> None:
     before, after = chosen(model, backend, target)
     assert threads(after) == {None}
-    assert COSTS.read(after["main"]) == COSTS.read(before["main"])
+    costs = COSTS.read(after["main"])
+    assert replace(costs, skipped=()) == COSTS.read(before["main"])
+    told = (
+        "short kernels keep all threads: FixedCost cannot time kernels for one computation against each other"
+    )
+    assert costs.skipped == ((told,) if isinstance(model, FixedCost) else ())
 
 
 def test_kernels_of_tvm_that_are_not_shared_are_not_asked() -> None:

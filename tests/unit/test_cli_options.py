@@ -1,4 +1,4 @@
-"""Whose prices a command goes by: ``--rpc`` and ``--rpc-key``."""
+"""What the shared options mean: ``--rpc``, ``--rpc-key``, ``--refine`` and ``--breed``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tvm.ir import IRModule
-from unity_collage.cli.main.costs import add_options, prices
 
 import unity_collage as uc
+from unity_collage.cli.options import _add_remote, cost_model_of, refinement_of
 from unity_collage.errors import CollageError
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.remote import RemoteCost
@@ -19,18 +19,18 @@ from unity_collage.testing import graphs
 
 def options(tmp_path: Path, *arguments: str) -> Namespace:
     parser = ArgumentParser()
-    add_options(parser)
+    _add_remote(parser)
     asked = parser.parse_args(arguments)
     return Namespace(database=str(tmp_path / "costs.sqlite"), locked=False, budget=30.0, **vars(asked))
 
 
 def test_without_rpc_this_machine_measures(tmp_path: Path) -> None:
-    model = prices(options(tmp_path), lambda *_: None)
+    model = cost_model_of(options(tmp_path), lambda *_: None)
     assert type(model) is MeasuredCost and model.budget_seconds == 30.0
 
 
 def test_with_rpc_the_servers_of_the_key_measure(tmp_path: Path) -> None:
-    model = prices(options(tmp_path, "--rpc", "farm:9190", "--rpc-key", "board"), lambda *_: None)
+    model = cost_model_of(options(tmp_path, "--rpc", "farm:9190", "--rpc-key", "board"), lambda *_: None)
     assert isinstance(model, RemoteCost) and (model.tracker, model.key) == ("farm:9190", "board")
     assert model.budget_seconds == 30.0 and model.database is not None
     assert model.database.path == tmp_path / "costs.sqlite"
@@ -44,8 +44,19 @@ def test_an_address_without_a_port_shows_the_usage(
     assert "it is written host:port" in capsys.readouterr().err
 
 
-def test_prices_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RemoteCost, "target", lambda _: host_target())
     model = RemoteCost(uc.CostDatabase(tmp_path / "costs.sqlite"))
-    with pytest.raises(CollageError, match="prices of another one cannot be refined"):
+    with pytest.raises(
+        CollageError, match="whole programs are not compared: RemoteCost cannot run whole programs"
+    ):
         uc.compile(IRModule({"main": graphs.chain()}), estimator=model, refine=uc.Refinement())
+
+
+def test_breeding_is_part_of_a_refinement() -> None:
+    bred = refinement_of(Namespace(refine=True, breed=600.0))
+    assert bred is not None and bred.breeding is not None and bred.breeding.seconds == 600.0
+    assert refinement_of(Namespace(refine=True, breed=None)) == uc.Refinement()
+    assert refinement_of(Namespace(refine=False, breed=None)) is None
+    with pytest.raises(CollageError, match="--breed needs --refine"):
+        refinement_of(Namespace(refine=False, breed=600.0))

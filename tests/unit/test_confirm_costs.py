@@ -9,10 +9,11 @@ import pytest
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import COSTS, PLAN, Cost
-from unity_collage.cost.model import Workload
+from unity_collage.annotations import COSTS, PLAN
+from unity_collage.cost.model import Capability, CostModel, Overheads, Workload
 from unity_collage.passes import AnnotateCandidates, ConfirmCosts, EstimateCosts, SearchPartition
 from unity_collage.passes.confirm_costs import contenders, levelled
+from unity_collage.plan.costs import Cost
 from unity_collage.search import Option, Problem
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -22,22 +23,24 @@ TOY = fake_backend("toy", "relax.nn.relu")
 
 
 @dataclass(frozen=True)
-class TwoMinutes:
+class TwoMinutes(CostModel):
     """Prices of one minute, and of another in which kernels are timed together."""
+
+    capabilities = frozenset({Capability.CONFIRM})
 
     alone: FixedCost
     turns: FixedCost
     asked: list[list[str]] = field(default_factory=list)
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        return self.alone.prices(workloads)
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return self.alone.costs(workloads)
 
-    def launch_seconds(self) -> float:
-        return self.alone.launch_seconds()
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return self.alone.overheads(backends)
 
-    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         self.asked.append([f"{w.backend}:{w.label}" for w in workloads])
-        return self.turns.prices(workloads)
+        return self.turns.costs(workloads)
 
 
 def annotated() -> IRModule:
@@ -49,7 +52,7 @@ def planned(model: TwoMinutes) -> list[str]:
     """The backends of the plan's kernels."""
     with Target("llvm"), only_backends(TOY):
         mod = SearchPartition()(ConfirmCosts(model)(EstimateCosts(model)(annotated())))
-    return [kernel["backend"] for kernel in PLAN.read(mod["main"])["kernels"]]
+    return [kernel.backend for kernel in PLAN.read(mod["main"]).kernels]
 
 
 def test_a_kernel_that_was_lucky_alone_loses_together() -> None:
@@ -70,27 +73,31 @@ def test_a_kernel_that_was_unlucky_alone_is_found_out() -> None:
     with Target("llvm"), only_backends(TOY):
         costs = COSTS.read(ConfirmCosts(model)(EstimateCosts(model)(annotated()))["main"])
     assert "tvm:relu" in model.asked[0]
-    assert 9e-6 not in {cost.seconds for cost in costs.prices.values()}
+    assert 9e-6 not in {cost.seconds for cost in costs.by_key.values()}
 
 
 def test_who_was_not_near_keeps_the_price() -> None:
     model = TwoMinutes(FixedCost({"toy": 9e-6}, default=1e-6), FixedCost({"toy": 1e-9}, default=1e-6))
     with Target("llvm"), only_backends(TOY):
         mod = ConfirmCosts(model)(EstimateCosts(model)(annotated()))
-    prices = COSTS.read(mod["main"]).prices
+    prices = COSTS.read(mod["main"]).by_key
     assert {cost.seconds for key, cost in prices.items() if key.startswith("toy")} == {9e-6}
 
 
 def test_a_model_that_cannot_measure_keeps_every_price() -> None:
     costs = FixedCost({"toy": 1e-6}, default=1.1e-6)
     priced = EstimateCosts(costs)(annotated())
-    assert COSTS.read(ConfirmCosts(costs)(priced)["main"]) == COSTS.read(priced["main"])
+    after = COSTS.read(ConfirmCosts(costs)(priced)["main"])
+    assert replace(after, skipped=()) == COSTS.read(priced["main"])
+    assert after.skipped == (
+        "costs are not confirmed: FixedCost cannot time the kernels of a plan together, in turns",
+    )
 
 
 def test_a_locked_database_without_a_session_changes_nothing() -> None:
     @dataclass(frozen=True)
     class Locked(TwoMinutes):
-        def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        def confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
             return {}
 
     costs = FixedCost({"toy": 1e-6}, default=1.1e-6)

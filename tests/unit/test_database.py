@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from unity_collage.annotations import Cost
 from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase, Kind, Quarantined, default_path
 from unity_collage.errors import DatabaseError
+from unity_collage.plan.costs import Cost
 
 PRICE = Cost(2e-6, 1.5e-6, 2.5e-6, 15)
 REFUSED = Cost(None, reason="wrong numbers")

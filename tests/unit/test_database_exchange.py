@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from unity_collage.annotations import Cost
-from unity_collage.cost.fingerprint import differences, parts, stale
+from unity_collage.cost.fingerprint import stale
 from unity_collage.database import schema
 from unity_collage.database.compare import compare
 from unity_collage.database.costs import CostDatabase, Kind, Price
@@ -18,6 +17,8 @@ from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.database.rows import digest
 from unity_collage.database.upsert import put_row
 from unity_collage.errors import DatabaseError
+from unity_collage.machine.fingerprint import differences, fields_of
+from unity_collage.plan.costs import Cost
 
 HERE = "backend: onednn\nversion: 3.2\nthreads: 2"
 
@@ -206,8 +207,8 @@ def test_pruning_spares_what_was_renewed_meanwhile(tmp_path: Path) -> None:
     assert [price.key for price in database.prices()] == ["a"]
 
 
-def circumstances(**changed: str) -> str:
-    usual = {"backend": "onednn", "version": "3.2", "tvm": "0.27", "makers": "abc", "target": "llvm", "threads": "2",
+def fingerprint(**changed: str) -> str:
+    usual = {"backend": "onednn", "version": "3.2", "tvm": "0.27", "made by": "extraction 1", "target": "llvm", "threads": "2",
              "method": "m", "machine": "EPYC", "system": "Linux"}  # fmt: skip
     return "\n".join(f"{name}: {value}" for name, value in {**usual, **changed}.items())
 
@@ -217,19 +218,19 @@ def circumstances(**changed: str) -> str:
     [
         ({}, False),
         ({"version": "3.1"}, True),
-        ({"makers": "old"}, True),
+        ({"made by": "extraction 0"}, True),
         ({"threads": "4"}, False),
         ({"machine": "Xeon", "version": "3.1"}, False),
         ({"backend": "another", "version": "1"}, False),
     ],
 )
 def test_stale_is_what_this_machine_has_made_and_makes_no_longer(changed: dict[str, str], gone: bool) -> None:
-    texts = {"there": circumstances(**changed)}
-    assert stale(texts, {"onednn": circumstances()}) == (frozenset({"there"}) if gone else frozenset())
+    texts = {"there": fingerprint(**changed)}
+    assert stale(texts, {"onednn": fingerprint()}) == (frozenset({"there"}) if gone else frozenset())
 
 
 def test_fingerprints_say_in_what_they_differ() -> None:
-    assert parts("threads: 2\ntarget: {a: b}") == {"threads": "2", "target": "{a: b}"}
+    assert fields_of("threads: 2\ntarget: {a: b}") == {"threads": "2", "target": "{a: b}"}
     assert differences("threads: 2\nsame: x", "threads: 4\nsame: x\nenvironment: OMP=1") == {
         "threads": ("2", "4"),
         "environment": ("", "OMP=1"),

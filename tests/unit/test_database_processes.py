@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from unity_collage.annotations import Cost
 from unity_collage.database.costs import CostDatabase
+from unity_collage.plan.costs import Cost
 
 FINGERPRINT = "threads: 2"
 WRITERS, EACH = 8, 15

@@ -12,13 +12,14 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, Cost
+from unity_collage.annotations import CANDIDATES, COSTS
 from unity_collage.cost import model as workload
+from unity_collage.cost.asking import working_set, workloads
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import MissingAnnotation
 from unity_collage.machine.caches import Caches
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.passes.estimate_costs import working_set, workloads
+from unity_collage.plan.costs import Cost
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -34,7 +35,7 @@ def annotated(func: relax.Function) -> IRModule:
 def test_prices_and_reasons_are_attributes() -> None:
     model = FixedCost({"toy": "the toy is broken", "tvm:relu": 2e-6}, default=1e-6, launch=5e-7)
     costs = COSTS.read(EstimateCosts(model)(annotated(graphs.chain()))["main"])
-    by_label = {key: costs.prices[key] for key in costs.prices}
+    by_label = {key: costs.by_key[key] for key in costs.by_key}
     assert costs.launch_seconds == 5e-7
     assert [c.reason for c in by_label.values() if c.seconds is None] == ["the toy is broken"]
     assert 2e-6 in [c.seconds for c in by_label.values()]

@@ -15,10 +15,14 @@ from tvm.ir import IRModule
 from tvm.script import relax as R
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate, Cost, Costs, Refusal
+from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN
 from unity_collage.errors import CollageError
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.plan.explanation import EXPLANATION, Explanation, Verdict, decode, encode
+from unity_collage.plan.candidate import Candidate, DeclinedBinding
+from unity_collage.plan.costs import Cost, Costs
+from unity_collage.plan.encoding import decode, encode
+from unity_collage.plan.explanation import Explanation, Verdict
+from unity_collage.plan.plan import RunnerUp
 from unity_collage.plan.regrets import explanation_of
 from unity_collage.report.answer import answer
 from unity_collage.report.kinds import explanation_summary
@@ -61,16 +65,16 @@ def relu_exp() -> Explanation:
 
 
 def bid_of(explanation: Explanation, backend: str, label: str):
-    return next(bid for bid in explanation.bids if (bid.backend, bid.label) == (backend, label))
+    return next(bid for bid in explanation.candidates if (bid.backend, bid.label) == (backend, label))
 
 
 def test_every_candidate_has_its_verdict_and_its_regret(relu_exp: Explanation) -> None:
-    verdicts = {(b.backend, b.label): (b.verdict, b.best_through, b.regret) for b in relu_exp.bids}
+    verdicts = {(b.backend, b.label): (b.verdict, b.best_through, b.regret) for b in relu_exp.candidates}
     assert verdicts == {
         ("toy", "relu"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "exp"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "relu+exp"): (Verdict.RUNNER_UP, 9.5, 0.5),
-        ("tvm", "relu"): (Verdict.DEARER, 10.0, 1.0),
+        ("tvm", "relu"): (Verdict.COSTS_MORE, 10.0, 1.0),
     }
 
 
@@ -107,8 +111,8 @@ def test_who_declined_is_grouped_by_reason() -> None:
 def test_a_candidate_without_a_price_keeps_its_reason() -> None:
     found = explained(chain(lambda x: R.add(x, x)), PRICES)
     crashed = bid_of(found, "toy", "add")
-    assert (crashed.verdict, crashed.regret) == (Verdict.NO_PRICE, None)
-    assert answer({"main": found}, "gv")[3] == "Never in: toy add: no price, it crashed."
+    assert (crashed.verdict, crashed.regret) == (Verdict.NO_COST, None)
+    assert answer({"main": found}, "gv")[3] == "Never in: toy add: no cost, it crashed."
 
 
 def test_what_was_not_measured_is_told_from_what_has_no_price() -> None:
@@ -121,20 +125,23 @@ def test_what_was_not_measured_is_told_from_what_has_no_price() -> None:
     with only_backends(TOY):
         mod = SearchPartition(explain=True)(IRModule({"main": typed}))
     found = EXPLANATION.read(mod["main"])
-    assert [bid.verdict for bid in found.bids] == [Verdict.CHOSEN, Verdict.NOT_MEASURED]
+    assert [bid.verdict for bid in found.candidates] == [Verdict.CHOSEN, Verdict.NOT_MEASURED]
     assert "toy relu: not measured, at least 2 s" in answer({"main": found}, "gv")[3]
 
 
 def test_the_condition_of_a_refusal_travels_in_the_script() -> None:
     func = chain(R.nn.relu)
-    refusals = (Refusal("toy", 0, "tap: lv is read outside", "validity"), Refusal("toy", 0, "no"))
+    refusals = (
+        DeclinedBinding("toy", 0, "tap: lv is read outside", "validity"),
+        DeclinedBinding("toy", 0, "no"),
+    )
     mod = IRModule({"main": DECLINED.write(func, refusals)})
     again = tvm.script.from_source(mod.script(show_meta=True))
     assert DECLINED.read(again["main"]) == refusals
 
 
 def test_an_explanation_is_the_same_after_json_and_after_the_script(relu_exp: Explanation) -> None:
-    assert decode(json.loads(json.dumps(encode(relu_exp)))) == relu_exp
+    assert decode(Explanation, json.loads(json.dumps(encode(relu_exp)))) == relu_exp
     func = EXPLANATION.write(chain(R.nn.relu), relu_exp)
     again = tvm.script.from_source(IRModule({"main": func}).script(show_meta=True))
     assert EXPLANATION.read(again["main"]) == relu_exp
@@ -145,15 +152,10 @@ def test_without_explain_there_is_none_and_the_plan_names_no_runner_up() -> None
     with only_backends(TOY), Target("llvm"):
         typed = tvm.transform.Sequential(line)(IRModule({"main": chain(R.nn.relu, R.exp)}))
         plain, told = (SearchPartition(explain=flag)(typed)["main"] for flag in (False, True))
-    assert not EXPLANATION.on(plain) and "runner_up" not in PLAN.read(plain)["kernels"][0]
-    assert PLAN.read(told)["kernels"][0]["runner_up"] == {
-        "backend": "tvm",
-        "label": "relu+exp",
-        "bindings": ["lv", "gv"],
-        "seconds": 8.5,
-        "regret": 0.5,
-        "exact": True,
-    }
+    assert not EXPLANATION.on(plain) and PLAN.read(plain).kernels[0].runner_up is None
+    assert PLAN.read(told).kernels[0].runner_up == RunnerUp(
+        "tvm", "relu+exp", ("lv", "gv"), seconds=8.5, regret=0.5, exact=True
+    )
 
 
 @given(problems())
@@ -167,7 +169,7 @@ def test_regrets_and_margins_are_what_a_search_without_the_kernel_finds(problem:
     throughs, withouts = best_throughs(problem, solution.seconds), best_withouts(problem, solution)
     found = explanation_of(graph, problem, solution, candidates, costs, throughs, withouts)
     for kernel in found.kernels:
-        rest = tuple(option for option in problem.options if option.id != kernel.bid)
+        rest = tuple(option for option in problem.options if option.id != kernel.candidate)
         try:
             without = cheapest_cover(replace(problem, options=rest)).seconds - solution.seconds
         except NoCover:
@@ -303,7 +305,7 @@ def test_the_summary_groups_equal_kernels_on_80_columns() -> None:
     lines = [line.rstrip() for line in captured.get().splitlines()]
     assert max(map(len, lines)) <= 80
     assert lines[:2] == [
-        f"main: 5 kernels out of {len(found.bids)} candidates",
+        f"main: 5 kernels out of {len(found.candidates)} candidates",
         "The whole plan costs 7.00 us, and no valid plan is cheaper (exact search).",
     ]
     assert [line.split()[:6] for line in lines[4:6]] == [

@@ -10,8 +10,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from unity_collage import reference
+from unity_collage.annotations import LIFTED
 from unity_collage.graph import DataflowGraph, Kind, Limits, Signatures, SubGraph, extract, index_set
-from unity_collage.graph.extract import LIFTED
 from unity_collage.index_set import first_outside, members, to_text
 from unity_collage.lowering.outline import Group, NameSupply, global_var, outline
 from unity_collage.testing import graphs

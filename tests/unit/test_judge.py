@@ -11,8 +11,8 @@ from relax_calls import function
 from tvm import relax
 from tvm.script import relax as R
 
+from unity_collage.annotations import LIFTED
 from unity_collage.database.rows import Kind
-from unity_collage.graph.extract import LIFTED
 from unity_collage.measure.compare import elected, why_wrong
 from unity_collage.measure.inputs import edge_inputs, random_inputs
 from unity_collage.measure.judge import TRUSTED, Trial, outvoted

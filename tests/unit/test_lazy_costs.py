@@ -10,11 +10,12 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS
 from unity_collage.cost.lazy import lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.search import Option, Problem, cheapest_cover
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -30,9 +31,9 @@ class Bounded(FixedCost):
     least: Mapping[str, float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         self.asked.extend(workload.key for workload in workloads)
-        return super().prices(workloads)
+        return super().costs(workloads)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         return {workload.key: self.least.get(workload.backend, 0.0) for workload in workloads}
@@ -46,7 +47,7 @@ def annotated() -> relax.Function:
 def problem(func: relax.Function, costs: Costs) -> Problem:
     options = []
     for candidate in CANDIDATES.read(func):
-        seconds = costs.prices[costs.keys[candidate.id]].seconds
+        seconds = costs.by_key[costs.keys[candidate.id]].seconds
         if seconds is not None:
             inside = index_set(candidate.indexes)
             options.append(Option(candidate.id, inside, seconds, backend=candidate.backend))
@@ -67,14 +68,14 @@ def test_the_plan_of_lazy_costs_is_that_of_all_costs() -> None:
     lazy = costs_of(func, model)
     assert cheapest_cover(problem(func, lazy)).seconds == cheapest_cover(problem(func, eager)).seconds == 3e-6
     assert lazy.lower_bound == pytest.approx(3e-6)
-    assert (lazy.keys, lazy.launch_seconds, lazy.prices.keys()) == (eager.keys, 1e-6, eager.prices.keys())
+    assert (lazy.keys, lazy.launch_seconds, lazy.by_key.keys()) == (eager.keys, 1e-6, eager.by_key.keys())
     assert not any(key.startswith("slow") for key in model.asked)
 
 
 def test_what_was_not_measured_says_why_and_survives_as_an_attribute() -> None:
     func, model = annotated(), Bounded({"tvm": 2e-6}, launch=1e-6, least={"slow": 5e-6, "tvm": 1e-6})
     lazy = costs_of(func, model)
-    cost = next(cost for key, cost in lazy.prices.items() if key.startswith("slow"))
+    cost = next(cost for key, cost in lazy.by_key.items() if key.startswith("slow"))
     assert (cost.seconds, cost.bound, cost.origin) == (None, 5e-6, "formula")
     assert cost.reason == (
         "not measured: it costs at least 5 us, and a plan with it at least 8 us; "
@@ -86,7 +87,7 @@ def test_what_was_not_measured_says_why_and_survives_as_an_attribute() -> None:
 def test_a_refusal_is_kept_as_it_was_given() -> None:
     model = Bounded({"slow": "broken", "tvm": 2e-6}, least={"tvm": 1e-6})
     lazy = costs_of(annotated(), model)
-    asked = [lazy.prices[key] for key in model.asked if key.startswith("slow")]
+    asked = [lazy.by_key[key] for key in model.asked if key.startswith("slow")]
     assert asked and all(cost == Cost(None, reason="broken") for cost in asked)
 
 
@@ -111,9 +112,9 @@ class Hasty(Bounded):
 
     patience: int = 1
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         late = len(self.asked) >= self.patience
-        found = super().prices(workloads)
+        found = super().costs(workloads)
         return {key: Cost(None, reason="too late", origin=UNKNOWN) for key in found} if late else found
 
 
@@ -122,6 +123,6 @@ def test_when_the_time_is_over_nothing_is_searched_for_any_more() -> None:
     model = Hasty({"slow": 9e-6, "tvm": 2e-6}, least={"slow": 5e-6, "tvm": 0.5e-6})
     func = annotated()
     lazy = costs_of(func, model)
-    late = {key: cost for key, cost in lazy.prices.items() if cost.origin == UNKNOWN}
+    late = {key: cost for key, cost in lazy.by_key.items() if cost.origin == UNKNOWN}
     assert late and all(cost.bound == model.least[key.split(":")[0]] for key, cost in late.items())
     assert sorted(model.asked) == sorted(set(model.asked)), "nothing is asked twice"

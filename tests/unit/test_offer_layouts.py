@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, PLAN, VIEW
+from unity_collage.annotations import CANDIDATES, PLAN
 from unity_collage.graph import DataflowGraph, Signatures
 from unity_collage.passes import (
     AnnotateCandidates,
@@ -21,6 +21,7 @@ from unity_collage.passes import (
     SearchPartition,
     why_not_plan,
 )
+from unity_collage.plan.candidate import VIEW
 from unity_collage.testing.fixed_cost import FixedCost
 
 LAST = {"padding": (1, 1), "data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -49,7 +50,7 @@ def _operators(func: relax.Function) -> list[str]:
 
 
 def _labels(mod: IRModule) -> list[str]:
-    return [kernel["label"] for kernel in PLAN.read(mod["main"])["kernels"]]
+    return [kernel.label for kernel in PLAN.read(mod["main"]).kernels]
 
 
 def test_an_image_between_two_kernels_is_offered_in_channels_first() -> None:
@@ -79,16 +80,16 @@ def test_no_kernel_gets_lost() -> None:
 def test_where_channels_last_is_the_cheapest_nothing_is_moved() -> None:
     mod = _planned(function(_two, X, W, W), {"tvm:conv2d+relu": 5.0})
     plan = PLAN.read(mod["main"])
-    assert (plan["seconds"], plan["proved"]) == (15.0, True)
+    assert (plan.seconds, plan.proved) == (15.0, True)
     assert _labels(mod) == ["conv2d+relu", "conv2d"]
     assert "permute_dims" not in _operators(mod["main"])
-    assert len(plan["left_behind"]) == 2
+    assert len(plan.left_behind) == 2
 
 
 def test_where_channels_first_is_cheaper_both_kernels_use_it() -> None:
     prices = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
     mod = _planned(function(_two, X, W, W), prices)
-    assert PLAN.read(mod["main"])["seconds"] == 7.0
+    assert PLAN.read(mod["main"]).seconds == 7.0
     assert _labels(mod) == ["conv2d+relu+permute_dims", "permute_dims+conv2d"]
 
 
@@ -153,11 +154,11 @@ def test_layouts_that_cost_the_same_leave_a_plan_of_two_kernels() -> None:
         "tvm:permute_dims+conv2d": 5.0,
     }
     mod = _planned(function(_two, X, W, W), prices)
-    assert PLAN.read(mod["main"])["seconds"] == 10.0
+    assert PLAN.read(mod["main"]).seconds == 10.0
     assert len(_labels(mod)) == 2
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "milp"])
 def test_both_exact_searches_find_it(algorithm: str) -> None:
     prices = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
-    assert PLAN.read(_planned(function(_two, X, W, W), prices, algorithm=algorithm)["main"])["seconds"] == 7.0
+    assert PLAN.read(_planned(function(_two, X, W, W), prices, algorithm=algorithm)["main"]).seconds == 7.0

@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from unity_collage.frontend.models.models import import_model
-from unity_collage.frontend.models.onnx_functions import with_functions_inlined
 
 from unity_collage import reference
 from unity_collage.errors import ModelError
+from unity_collage.frontend.models import import_model
+from unity_collage.frontend.onnx_functions import with_functions_inlined
 
 SHAPE = [2, 3, 4, 4]
 

@@ -9,11 +9,11 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from unity_collage.frontend.models.models import import_model
-from unity_collage.frontend.models.onnx_recurrent import with_recurrent_operators
 
 from unity_collage import reference
 from unity_collage.errors import ModelError
+from unity_collage.frontend.models import import_model
+from unity_collage.frontend.onnx_recurrent import with_recurrent_operators
 from unity_collage.passes import Prepare
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 2, 3, 4

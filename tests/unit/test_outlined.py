@@ -13,10 +13,10 @@ from tvm.relax.transform import FusionPattern
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from unity_collage.annotations import Candidate
+from unity_collage.annotations import LIFTED
 from unity_collage.graph import DataflowGraph, Signatures
-from unity_collage.graph.extract import LIFTED
 from unity_collage.lowering.outlined import external_function, kernel_digest, kernel_function
+from unity_collage.plan.candidate import Candidate
 from unity_collage.testing import graphs
 
 

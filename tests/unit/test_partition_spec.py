@@ -13,14 +13,16 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN, Candidate, Cost
-from unity_collage.cost.model import Workload
+from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN
+from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
-from unity_collage.placement import devices_of, why_not_refined
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.costs import Cost
 from unity_collage.rules import FusionCone, OpPredicate, Rule
 from unity_collage.specs import PartitionSpec, gathered, targets_of
+from unity_collage.target import devices_of, why_not_refined
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -153,7 +155,7 @@ def test_defect_3_one_cost_for_two_targets() -> None:
     with only_backends(TOY), PLAIN:
         func = EstimateCosts(ByTarget())(AnnotateCandidates(("toy",))(TwoDevices))["main"]
     costs = COSTS.read(func)
-    asked = {c.indexes: costs.prices[costs.keys[c.id]] for c in CANDIDATES.read(func) if c.backend == "toy"}
+    asked = {c.indexes: costs.by_key[costs.keys[c.id]] for c in CANDIDATES.read(func) if c.backend == "toy"}
     assert {indexes: cost.seconds for indexes, cost in asked.items()} == {(0,): 2.0, (2,): 1.0}
 
 
@@ -164,7 +166,7 @@ def test_defect_3_one_cost_for_two_backends() -> None:
         func = EstimateCosts(FixedCost({"toy": 2.0, "other": 3.0}))(func)["main"]
     costs = COSTS.read(func)
     relus = [c for c in CANDIDATES.read(func) if c.indexes == (0,)]
-    assert {c.backend: costs.prices[costs.keys[c.id]].seconds for c in relus} == {
+    assert {c.backend: costs.by_key[costs.keys[c.id]].seconds for c in relus} == {
         "toy": 2.0,
         "other": 3.0,
         "tvm": 1.0,
@@ -172,14 +174,11 @@ def test_defect_3_one_cost_for_two_backends() -> None:
 
 
 @dataclass(frozen=True)
-class ByTarget:
+class ByTarget(CostModel):
     """Prices by the device that a kernel's operands are on: half on the wide processor."""
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: Cost(self._seconds(workload)) for workload in workloads}
-
-    def launch_seconds(self) -> float:
-        return 0.0
 
     def _seconds(self, workload: Workload) -> float:
         devices = [device for param in workload.func.params for device in devices_of(param.ty)]
@@ -194,7 +193,7 @@ def test_virtual_devices_survive_the_passes() -> None:
     assert [str(device) for device in mod.global_infos["vdevice"]] == [
         str(device) for device in TwoDevices.global_infos["vdevice"]
     ]
-    assert {kernel["backend"] for kernel in PLAN.read(mod["main"])["kernels"]} == {"toy"}
+    assert {kernel.backend for kernel in PLAN.read(mod["main"]).kernels} == {"toy"}
     outlined = [f for f in mod.functions.values() if "Codegen" in (f.attrs or {})]
     assert len(outlined) == 2
 
@@ -236,8 +235,8 @@ def test_defect_2_both_candidates_over_the_same_nodes_are_priced_and_one_is_chos
         priced = EstimateCosts(model)(IRModule({"main": func}))
         costs = COSTS.read(priced["main"])
         plan = PLAN.read(SearchPartition()(priced)["main"])
-    assert [costs.prices[costs.keys[i]].seconds for i in (0, 1)] == [2.0, 0.5]
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["fast", "exp"]
+    assert [costs.by_key[costs.keys[i]].seconds for i in (0, 1)] == [2.0, 0.5]
+    assert [kernel.label for kernel in plan.kernels] == ["fast", "exp"]
 
 
 def test_equal_proposals_of_two_specs_are_one_candidate() -> None:

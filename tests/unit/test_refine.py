@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +14,23 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, UNKNOWN, VIEW, Candidate, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
+from unity_collage.errors import CollageError
 from unity_collage.feedback import Refinement
 from unity_collage.feedback.breeding import Breeding, bred
-from unity_collage.feedback.entrants import GREEDY, OURS, alone, entrants
-from unity_collage.feedback.in_place import InPlace, Ticking
-from unity_collage.feedback.observed import with_observed
-from unity_collage.feedback.pricing import EstimateCostsOfEntrants
-from unity_collage.feedback.race import winner_of
-from unity_collage.feedback.records import circumstances, described, plan_of, records_of
+from unity_collage.feedback.candidates import GREEDY, OURS, alone, choices
+from unity_collage.feedback.comparison import winner_of
+from unity_collage.feedback.loop import FeedbackLoop
+from unity_collage.feedback.observed import Observation, with_all_observed
+from unity_collage.feedback.records import choice_of, described, fingerprint_of, records_of
 from unity_collage.passes import AnnotateCandidates
+from unity_collage.passes.estimate_costs_of_programs import EstimateCostsOfPrograms
+from unity_collage.plan.candidate import VIEW, Candidate
+from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.plan import Plan, PlannedKernel
+from unity_collage.profile.kernels import Run
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import Settings
 from unity_collage.target import host_target
@@ -66,7 +71,7 @@ def _problem() -> Problem:
 
 
 def test_what_a_user_would_have_picked_competes() -> None:
-    found = dict(entrants({"main": _problem()}, ("lib", "tvm")))
+    found = dict(choices({"main": _problem()}, ("lib", "tvm")))
     assert found == {OURS: {"main": (0, 3)}, GREEDY: {"main": (0, 1)}, "tvm": {"main": (4,)}}
 
 
@@ -95,7 +100,7 @@ def test_breeding_finds_a_plan_that_prices_do_not_show(tmp_path: Path) -> None:
 def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> None:
     """Two candidates share a price: the median of what both took in place, their launch taken off.
 
-    What was in no program becomes dearer as much as what was.
+    What was in no program costs more by as much as what was.
     """
     func = graphs.chain()
     candidates = tuple(Candidate(i, "tvm", "typed", "single", (i,)) for i in range(3))
@@ -103,46 +108,87 @@ def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> Non
         {"a": Cost(1.0), "b": Cost(5.0)}, {0: "a", 1: "a", 2: "b"}, launch_seconds=9.0, launches={"tvm": 0.5}
     )
     priced = IRModule({"main": COSTS.write(CANDIDATES.write(func, candidates), costs)})
-    learned = COSTS.read(with_observed(priced, {0: [2.5], 1: [3.5, 3.0]})["main"])
-    assert learned.prices["a"].seconds == 2.5 and learned.prices["a"].origin == "in the program"
-    assert learned.prices["b"].seconds == 12.5 and learned.prices["b"].origin == "measured"
-    assert COSTS.read(priced["main"]).prices["a"].seconds == 1.0
+    both = Observation(_plan(0, 1), ("k0", "k1"), [[2.5, 3.5]])
+    second = Observation(_plan(1), ("k1",), [[3.0]])
+    learned = COSTS.read(with_all_observed(priced, [both, second])["main"])
+    assert learned.by_key["a"].seconds == 2.5 and learned.by_key["a"].origin == "in the program"
+    assert learned.by_key["b"].seconds == 12.5 and learned.by_key["b"].origin == "measured"
+    assert COSTS.read(priced["main"]).by_key["a"].seconds == 1.0
 
 
-class _TypedTicks:
-    """A contest whose programs take what is typed here."""
+def _plan(*candidates: int) -> Plan:
+    return Plan(tuple(PlannedKernel(c, "tvm", "typed", f"k{c}", (), 1.0) for c in candidates))
+
+
+class _TypedProfiler:
+    """A profiler whose programs take what is typed here."""
 
     def __init__(self, seconds: dict[str, list[float] | str]) -> None:
         self.seconds = seconds
-        self.left: list[str] = []
+        self.removed: list[str] = []
+        self.worker = self
 
-    def ticks(self, name: str, gaps: int, rounds: int) -> list[float] | str:
-        assert gaps == 2 and rounds >= 3
-        return self.seconds[name]
+    def add(self, name: str, mod: IRModule) -> list[str]:
+        if name == "crashing at once, instrumented":
+            raise CollageError("it cannot be loaded")
+        return [kernel.function for kernel in PLAN.read(mod["main"]).kernels]
 
-    def leave(self, name: str) -> None:
-        self.left.append(name)
+    def turns(self, runs: Sequence[Run]) -> list[list[list[float]]]:
+        found: list[list[list[float]]] = []
+        for run in runs:
+            seconds = self.seconds[run.name]
+            if isinstance(seconds, str):
+                raise CollageError(f"{run.name}: {seconds}")
+            assert run.kernels == 2
+            found.append([seconds])
+        return found
+
+    def remove(self, name: str) -> None:
+        self.removed.append(name)
 
 
-def test_kernels_are_timed_in_all_programs_and_who_cannot_be_timed_is_out() -> None:
-    def plan(*candidates: int) -> dict[str, Any]:
-        return {"kernels": [{"candidate": c, "function": f"k{c}"} for c in candidates]}
+def test_kernels_are_timed_in_all_programs_and_one_that_cannot_be_timed_is_dropped() -> None:
+    def mod(*candidates: int) -> IRModule:
+        return IRModule({"main": PLAN.write(graphs.chain(), _plan(*candidates))})
 
-    contest: Any = _TypedTicks(
-        {"ours, with ticks": [1.0, 2.0], "greedy, with ticks": [3.0, 4.0], "onednn, with ticks": "it crashed"}
-    )
-    with InPlace(cast(Any, None), contest) as in_place:
-        in_place.programs = {
-            "ours": Ticking(plan(0, 1), ["k0", "k1"]),
-            "greedy": Ticking(plan(0, 2), ["k0", "k2"]),
-            "onednn": Ticking(plan(3, 4), ["k3", "k4"]),
-            "tvm": Ticking(plan(5, 6), ["k5", "k6"]),
+    profiler: Any = _TypedProfiler(
+        {
+            "ours, instrumented": [1.0, 2.0],
+            "greedy, instrumented": [3.0, 4.0],
+            "onednn, instrumented": "it crashed",
         }
-        assert in_place.run({"ours": 0.01, "greedy": 0.01, "onednn": 0.01}) == {"onednn": "it crashed"}
-        assert contest.left == ["tvm, with ticks", "onednn, with ticks"]
-        assert in_place.by_candidate() == {0: [1.0, 3.0], 1: [2.0], 2: [4.0]}
-        assert in_place.total("greedy") == 7.0
-    assert contest.left[2:] == ["ours, with ticks", "greedy, with ticks"]
+    )
+    with FeedbackLoop(profiler) as loop:
+        programs = [
+            ("ours", mod(0, 1)),
+            ("greedy", mod(0, 2)),
+            ("onednn", mod(3, 4)),
+            ("crashing at once", mod(5, 6)),
+        ]
+        failed = loop.observe(programs)
+        assert failed == {"crashing at once": "it cannot be loaded", "onednn": "it crashed"}
+        assert profiler.removed == ["onednn, instrumented"]
+        costs = Costs({}, {c: f"key {c}" for c in range(3)})
+        observed = [dict(seen.by_key(costs)) for seen in loop.observations.values()]
+        assert observed == [{"key 0": [1.0], "key 1": [2.0]}, {"key 0": [3.0], "key 2": [4.0]}]
+        assert loop.observations["greedy"].seconds_by_turn == [7.0]
+    assert profiler.removed[1:] == ["ours, instrumented", "greedy, instrumented"]
+
+
+def test_the_loop_ends_when_the_search_has_no_new_plan() -> None:
+    profiler: Any = _TypedProfiler({f"{name}, instrumented": [1.0, 1.0] for name in "abc"})
+    mod = IRModule({"main": PLAN.write(graphs.chain(), _plan(0, 1))})
+    fresh = iter([("b", mod), ("c", mod), None])
+    asked: list[int] = []
+
+    def correct(observations: Sequence[Observation]) -> IRModule:
+        asked.append(len(observations))
+        return mod
+
+    with FeedbackLoop(profiler) as loop:
+        loop.observe([("a", mod)])
+        loop.run(lambda _: next(fresh), correct, rounds=9)
+        assert asked == [1, 2, 3] and list(loop.observations) == ["a", "b", "c"]
 
 
 def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
@@ -153,8 +199,8 @@ def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
     moved = tuple(replace(kernel, id=7 - kernel.id) for kernel in kernels)
     now = IRModule({"main": CANDIDATES.write(func, moved)})
     kept = json.loads(json.dumps(described(before, {"main": (0, 1)})))
-    assert plan_of(now, kept) == {"main": (6, 7)}
-    assert plan_of(IRModule({"main": CANDIDATES.write(func, moved[:1])}), kept) is None
+    assert choice_of(now, kept) == {"main": (6, 7)}
+    assert choice_of(IRModule({"main": CANDIDATES.write(func, moved[:1])}), kept) is None
 
 
 def test_a_race_is_named_by_model_weights_entrants_and_settings(tmp_path: Path) -> None:
@@ -190,11 +236,11 @@ class Bounded(FixedCost):
     asked: list[str] = field(default_factory=list)
     most: int = 1000
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         if len(self.asked) >= self.most:
             return {workload.key: Cost(None, reason="too late", origin=UNKNOWN) for workload in workloads}
         self.asked.extend(workload.key for workload in workloads)
-        return super().prices(workloads)
+        return super().costs(workloads)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         return {workload.key: 1.0 if workload.backend == "tvm" else 4.0 for workload in workloads}
@@ -206,8 +252,8 @@ SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
 def _priced_on_a_budget(model: Bounded) -> list[Cost]:
     with only_backends(SLOW), Target("llvm"):
         annotated = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
-        costs = COSTS.read(EstimateCostsOfEntrants(model, ("slow", "tvm"))(annotated)["main"])
-    return [cost for key, cost in costs.prices.items() if key.startswith("slow")]
+        costs = COSTS.read(EstimateCostsOfPrograms(model, ("slow", "tvm"))(annotated)["main"])
+    return [cost for key, cost in costs.by_key.items() if key.startswith("slow")]
 
 
 def test_on_a_budget_our_plan_is_measured_first_and_then_what_else_competes() -> None:
@@ -226,4 +272,4 @@ def test_when_the_budget_is_spent_on_our_plan_the_others_keep_their_bounds() -> 
 
 def test_views_have_no_version_that_could_change_a_race() -> None:
     target = host_target()
-    assert circumstances(("tvm", VIEW), target) == circumstances(("tvm",), target)
+    assert fingerprint_of(("tvm", VIEW), target) == fingerprint_of(("tvm",), target)

@@ -10,10 +10,13 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, PLAN, Candidate, Cost, Costs
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.costs import Cost, Costs
+from unity_collage.plan.plan import Rival, WithoutCost
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -96,20 +99,20 @@ def test_the_plan_states_price_bound_and_rival_bids() -> None:
             FixedCost({"toy": 0.5, "tvm": 1.0, "tvm:exp+tanh": 1.1, "tvm:relu+exp+tanh": 9.0}, launch=0.25),
         )["main"]
     )
-    assert plan["seconds"] == plan["lower_bound"] == pytest.approx(0.5 + 1.1 + 2 * 0.25)
-    assert [(k["backend"], k["bindings"]) for k in plan["kernels"]] == [("toy", ["a"]), ("tvm", ["b", "c"])]
-    assert plan["kernels"][0]["others"] == [{"backend": "tvm", "seconds": 1.0}]
+    assert plan.seconds == plan.lower_bound == pytest.approx(0.5 + 1.1 + 2 * 0.25)
+    assert [(k.backend, k.bindings) for k in plan.kernels] == [("toy", ("a",)), ("tvm", ("b", "c"))]
+    assert plan.kernels[0].others == (Rival("tvm", 1.0),)
 
 
 def test_a_candidate_without_a_price_is_never_chosen_and_its_reason_kept() -> None:
     plan = PLAN.read(partitioned(Before, FixedCost({"toy": "it crashed", "tvm": 1.0}))["main"])
-    assert {kernel["backend"] for kernel in plan["kernels"]} == {"tvm"}
-    assert plan["unpriced"] == [{"backend": "toy", "label": "relu", "reason": "it crashed"}]
+    assert {kernel.backend for kernel in plan.kernels} == {"tvm"}
+    assert plan.without_cost == (WithoutCost("toy", "relu", "it crashed"),)
 
 
 def test_what_nobody_prices_is_left_to_tvm() -> None:
     plan = PLAN.read(partitioned(Before, FixedCost({"toy": 1.0, "tvm": "no compiler"}))["main"])
-    assert plan["left_behind"] == ["b", "c"]
+    assert plan.left_behind == ("b", "c")
 
 
 @I.ir_module
@@ -134,11 +137,11 @@ def test_a_value_that_priced_kernels_only_hold_inside_is_left_to_tvm() -> None:
         Candidate(2, "tvm", "cone", "relu", (0,)),
     )
     late = Cost(None, reason="the budget was spent", origin="unknown")
-    costs = Costs(keys={0: "a", 1: "b", 2: "c"}, prices={"a": Cost(1.0), "b": Cost(1.0), "c": late})
+    costs = Costs(keys={0: "a", 1: "b", 2: "c"}, by_key={"a": Cost(1.0), "b": Cost(1.0), "c": late})
     func = COSTS.write(CANDIDATES.write(TwoReaders["main"], candidates), costs)
     plan = PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "gelu"]
-    assert plan["left_behind"] == ["a"]
+    assert [kernel.label for kernel in plan.kernels] == ["relu+exp", "gelu"]
+    assert plan.left_behind == ("a",)
 
 
 def test_an_operator_that_nobody_can_make_is_named() -> None:
@@ -164,7 +167,7 @@ def test_sorts_and_scans_are_left_to_tvm(make) -> None:
             value = builder.emit_output(make(x))
         builder.emit_func_output(value)
     func = COSTS.write(CANDIDATES.write(builder.get()["main"], ()), Costs())
-    assert PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])["left_behind"] == ["gv"]
+    assert PLAN.read(SearchPartition()(IRModule({"main": func}))["main"]).left_behind == ("gv",)
 
 
 def test_equal_kernels_of_tvm_share_one_function() -> None:
@@ -195,8 +198,8 @@ def test_two_kernels_that_would_wait_for_each_other_are_not_chosen() -> None:
     with only_backends(TOY):
         got = SearchPartition()(IRModule({"main": typed}))
     plan = PLAN.read(got["main"])
-    assert sorted(kernel["label"] for kernel in plan["kernels"]) == ["alone", "alone", "alone", "crossing"]
-    assert plan["seconds"] == 31.0
+    assert sorted(kernel.label for kernel in plan.kernels) == ["alone", "alone", "alone", "crossing"]
+    assert plan.seconds == 31.0
 
 
 def test_hand_made_primitives_and_calls_of_them_stay() -> None:
@@ -222,4 +225,4 @@ def test_hand_made_primitives_and_calls_of_them_stay() -> None:
 
     got = partitioned(Grouped, FixedCost())
     tvm.ir.assert_structural_equal(got["mine"], Grouped["mine"])
-    assert PLAN.read(got["main"])["left_behind"] == ["a"]
+    assert PLAN.read(got["main"]).left_behind == ("a",)

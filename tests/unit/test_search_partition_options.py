@@ -14,13 +14,13 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from unity_collage.annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Cost, Costs
-from unity_collage.cost.model import Overheads, Workload
+from unity_collage.annotations import CANDIDATES, COSTS, EXPLANATION, PLAN
+from unity_collage.cost.model import CostModel, Overheads, Workload
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
-from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
-from unity_collage.plan.check import why_not_plan
-from unity_collage.plan.explanation import EXPLANATION
+from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition, why_not_plan
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.report import plan_summary
 from unity_collage.report.words import proof_text, why_it_won
 from unity_collage.testing import graphs
@@ -41,19 +41,19 @@ def planned(model: FixedCost, search: SearchPartition, func: relax.Function | No
 
 def test_touching_kernels_are_merged_where_that_is_cheaper() -> None:
     plan = planned(SETTINGS, SearchPartition(estimator=SETTINGS))
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "tanh"]
-    assert plan["seconds"] == 2.5 and plan["proved"]
+    assert [kernel.label for kernel in plan.kernels] == ["relu+exp", "tanh"]
+    assert plan.seconds == 2.5 and plan.proved
 
 
 def test_merged_kernels_that_are_dearer_stay_apart() -> None:
     dear = FixedCost({**SINGLES, "toy:relu+exp": 2.5, "toy:exp+tanh": 2.5})
     plan = planned(dear, SearchPartition(estimator=dear))
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu", "exp", "tanh"]
+    assert [kernel.label for kernel in plan.kernels] == ["relu", "exp", "tanh"]
 
 
 @pytest.mark.parametrize("search", [SearchPartition(), SearchPartition(estimator=SETTINGS, merge=False)])
 def test_nothing_is_merged_unasked(search: SearchPartition) -> None:
-    assert len(planned(SETTINGS, search)["kernels"]) == 3
+    assert len(planned(SETTINGS, search).kernels) == 3
 
 
 def test_a_merged_kernel_has_one_composite_for_each_part() -> None:
@@ -68,19 +68,16 @@ def test_a_merged_kernel_has_one_composite_for_each_part() -> None:
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(CostModel):
     """A cost model with bounds that knows which kernels were asked for."""
 
     model: FixedCost
     asked: list[str]
     bound_of_tvm: float = 8.0
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         self.asked.extend(f"{workload.backend}:{workload.label}" for workload in workloads)
-        return self.model.prices(workloads)
-
-    def launch_seconds(self) -> float:
-        return 0.0
+        return self.model.costs(workloads)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         return {w.key: self.bound_of_tvm if w.backend == "tvm" else 0.5 for w in workloads}
@@ -91,7 +88,7 @@ def test_only_what_can_still_change_the_plan_is_measured() -> None:
     with only_backends(MERGING), Target("llvm"):
         module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
         plan = PLAN.read(SearchPartition(estimator=counting, merge=False)(module)["main"])
-    assert plan["seconds"] == 3.0 and plan["proved"]
+    assert plan.seconds == 3.0 and plan.proved
     assert sorted(counting.asked) == ["toy:exp", "toy:relu", "toy:tanh"]
 
 
@@ -102,7 +99,7 @@ def test_a_plan_on_the_assumption_that_fusion_pays_is_not_called_proved() -> Non
         module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
         search = SearchPartition(estimator=counting, merge=False, assume_fusion_pays=True)
         plan = PLAN.read(search(module)["main"])
-    assert plan["seconds"] == 8.5 and plan["lower_bound"] < plan["seconds"] and not plan["proved"]
+    assert plan.seconds == 8.5 and plan.lower_bound < plan.seconds and not plan.proved
     assert "tvm:relu+exp" not in counting.asked
 
 
@@ -114,11 +111,11 @@ def test_prices_that_are_unknown_for_want_of_time_are_a_gap_by_their_bounds(
     func = _recomputing()
     costs = COSTS.read(func)
     late = Cost(None, reason="the budget was spent", origin=UNKNOWN, bound=bound)
-    func = COSTS.write(func, replace(costs, prices={**costs.prices, "0": late}))
+    func = COSTS.write(func, replace(costs, by_key={**costs.by_key, "0": late}))
     plan = PLAN.read(SearchPartition()(IRModule({"main": func}))["main"])
-    assert (plan["seconds"], plan["lower_bound"]) == (5.0, pytest.approx(lower_bound))
-    assert plan["gap"] == pytest.approx((5 - lower_bound) / 5)
-    assert plan["proved"] == (lower_bound == 5.0)
+    assert (plan.seconds, plan.lower_bound) == (5.0, pytest.approx(lower_bound))
+    assert plan.gap == pytest.approx((5 - lower_bound) / 5)
+    assert plan.proved == (lower_bound == 5.0)
 
 
 def test_ties_are_in_the_plan_and_can_be_checked() -> None:
@@ -127,14 +124,14 @@ def test_ties_are_in_the_plan_and_can_be_checked() -> None:
         result = SearchPartition()(IRModule({"main": priced}))["main"]
         noisy = SearchPartition(settle_ties=False)(IRModule({"main": priced}))["main"]
     plan, cheapest = PLAN.read(result), PLAN.read(noisy)
-    assert [kernel["candidate"] for kernel in cheapest["kernels"]] == [4, 5, 3]
-    assert [kernel["candidate"] for kernel in plan["kernels"]] == [4, 5, 0]
-    assert plan["proved"] and plan["seconds"] == 10.125 and cheapest["seconds"] == 10.0
-    assert plan["tie_policy"]["swaps"] == [{"taken": 0, "instead": [3]}]
-    (tie,) = plan["kernels"][2]["ties"]
-    assert (tie[0]["backend"], tie[0]["seconds"], tie[0]["low"], tie[0]["high"]) == ("tvm", 4.0, 3.5, 4.5)
+    assert [kernel.candidate for kernel in cheapest.kernels] == [4, 5, 3]
+    assert [kernel.candidate for kernel in plan.kernels] == [4, 5, 0]
+    assert plan.proved and plan.seconds == 10.125 and cheapest.seconds == 10.0
+    assert plan.tie_policy is not None and plan.tie_policy.swaps == ((0, (3,)),)
+    (tie,) = plan.kernels[2].ties
+    assert (tie[0].backend, tie[0].seconds, tie[0].interval) == ("tvm", 4.0, (3.5, 4.5))
     assert why_not_plan(priced, result) is None
-    assert "cost within 1.23% of the cheapest plan by tie policy: 1 kernels are ties" in plan["remarks"]
+    assert "cost within 1.23% of the cheapest plan by tie policy: 1 kernels are ties" in plan.remarks
 
 
 def test_ties_are_shown_as_ties() -> None:
@@ -195,13 +192,13 @@ def _recomputing() -> relax.Function:
 def test_an_operator_is_computed_twice_where_that_is_cheaper() -> None:
     result = SearchPartition()(IRModule({"main": _recomputing()}))["main"]
     plan = PLAN.read(result)
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["relu+exp", "relu+tanh", "add"]
-    assert plan["seconds"] == 3.75
+    assert [kernel.label for kernel in plan.kernels] == ["relu+exp", "relu+tanh", "add"]
+    assert plan.seconds == 3.75
 
 
 def test_computing_twice_can_be_switched_off() -> None:
     plan = PLAN.read(SearchPartition(redundant=False)(IRModule({"main": _recomputing()}))["main"])
-    assert [kernel["label"] for kernel in plan["kernels"]] == ["single", "single", "single", "add"]
+    assert [kernel.label for kernel in plan.kernels] == ["single", "single", "single", "add"]
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "exact", "milp"])
@@ -215,14 +212,15 @@ def test_a_forged_certificate_does_not() -> None:
     priced = _recomputing()
     result = SearchPartition()(IRModule({"main": priced}))["main"]
     plan = PLAN.read(result)
-    plan["certificate"]["chosen"] = plan["certificate"]["chosen"][1:]
-    assert "is wanted and written 0 times" in (why_not_plan(priced, PLAN.write(result, plan)) or "")
+    assert plan.certificate is not None
+    forged = replace(plan.certificate, chosen=plan.certificate.chosen[1:])
+    assert "is wanted and written 0 times" in (why_not_plan(priced, PLAN.write(result, replace(plan, certificate=forged))) or "")
 
 
 def test_a_given_plan_is_applied_and_priced() -> None:
     result = ApplyPlan({"main": (2, 3, 4, 5)}, origin="mine")(IRModule({"main": _recomputing()}))
     plan = PLAN.read(result["main"])
-    assert (plan["seconds"], plan["algorithm"]) == (5.0, "mine")
+    assert (plan.seconds, plan.algorithm) == (5.0, "mine")
 
 
 def test_a_given_plan_of_unknown_candidates_is_refused() -> None:
@@ -231,17 +229,14 @@ def test_a_given_plan_of_unknown_candidates_is_refused() -> None:
 
 
 @dataclass(frozen=True)
-class Charged:
+class Charged(CostModel):
     """Equal prices, but a value that goes from one backend to the other costs more than it gains."""
 
     transition: float
 
-    def prices(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         cheap = {"toy:relu", "tvm:exp", "toy:tanh"}
         return {w.key: Cost(1.0 if f"{w.backend}:{w.label}" in cheap else 1.4) for w in workloads}
-
-    def launch_seconds(self) -> float:
-        return 0.0
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
         pairs = {f"{a}>{b}": self.transition for a in backends for b in backends if a != b}
@@ -255,7 +250,7 @@ def test_launches_and_transitions_are_charged(transition: float, owners: list[st
     with only_backends(replace(MERGING, merges=False)), Target("llvm"):
         shallow = [AnnotateCandidates(), _only_singles, EstimateCosts(model), SearchPartition()]
         plan = PLAN.read(tvm.transform.Sequential(shallow)(module)["main"])
-    assert [kernel["backend"] for kernel in plan["kernels"]] == owners
+    assert [kernel.backend for kernel in plan.kernels] == owners
 
 
 @tvm.transform.module_pass(opt_level=0, name="testing.only_singles")
@@ -294,5 +289,5 @@ def test_equal_kernels_of_a_library_share_a_function_where_their_weights_are_the
     with only_backends(fake_backend("toy", "relax.matmul")), Target("llvm"):
         passes = [AnnotateCandidates(), EstimateCosts(model), SearchPartition(estimator=model)]
         result = tvm.transform.Sequential(passes)(builder.get())
-    assert len(PLAN.read(result["main"])["kernels"]) == 3
+    assert len(PLAN.read(result["main"]).kernels) == 3
     assert sum("toy" in gvar.name_hint for gvar in result.get_global_vars()) == functions

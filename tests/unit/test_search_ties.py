@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_problems import ids, problems
 
-from unity_collage.annotations import VIEW
 from unity_collage.index_set import members
+from unity_collage.plan.candidate import VIEW
 from unity_collage.search import Option, Problem, Solution, cheapest_cover
 from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
 from unity_collage.search.problem import NoCover

@@ -1,4 +1,4 @@
-"""Intervals of percentiles, and races: rounds in turn, bounded, stopped when decided."""
+"""Intervals of percentiles, and timing in turns: rounds, their budget, and when they stop."""
 
 from __future__ import annotations
 
@@ -57,39 +57,41 @@ def runner(body: Callable[[], None]) -> Runner:
     return Runner(tvm_ffi.convert(body), [])
 
 
-def test_rivals_run_in_turn_and_the_order_is_reversed_each_round() -> None:
+def test_runners_run_in_turn_and_the_order_is_reversed_each_round() -> None:
     order: list[str] = []
     runners = [runner(lambda name=name: order.append(name)) for name in "ab"]
-    seconds = runtime.race(runners, min_runs=4, max_runs=4, max_warmup_seconds=0.0, max_seconds=60.0)
+    seconds = runtime.time_in_turns(runners, min_runs=4, max_runs=4, max_warmup_seconds=0.0, max_seconds=60.0)
     assert [len(runs) for runs in seconds] == [4, 4]
     assert "".join(order).endswith("abbaabba")
 
 
-def test_those_that_are_apart_run_three_times_a_turn_behind_a_run_that_does_not_count() -> None:
+def test_with_an_eviction_for_each_run_a_turn_is_three_runs_after_one_that_does_not_count() -> None:
     order: list[str] = []
     runners = [runner(lambda name=name: order.append(name)) for name in "ab"]
     limits = {"min_runs": 6, "max_runs": 6, "max_warmup_seconds": 0.0, "max_seconds": 60.0}
-    seconds = runtime.race(runners, apart=True, **limits)
+    seconds = runtime.time_in_turns(runners, evict_each_run=True, **limits)
     assert [len(runs) for runs in seconds] == [6, 6]
     assert "".join(order).endswith("aaaabbbb" + "bbbbaaaa")
 
 
-def test_one_that_has_lost_stops_and_the_other_goes_on() -> None:
-    fast, slow = runtime.race(
+def test_a_slower_runner_stops_and_the_other_goes_on() -> None:
+    fast, slow = runtime.time_in_turns(
         [runner(lambda: time.sleep(0.0001)), runner(lambda: time.sleep(0.1))],
         min_runs=3, max_runs=40, tolerance=0.0, max_seconds=60.0, max_warmup_seconds=0.0,
     )  # fmt: skip
     assert len(slow) < len(fast) == 40
 
 
-def test_a_budget_that_is_spent_ends_a_race() -> None:
-    (seconds,) = runtime.race([runner(lambda: time.sleep(0.02))], max_seconds=0.001, max_warmup_seconds=0.0)
+def test_timing_ends_when_the_budget_is_spent() -> None:
+    (seconds,) = runtime.time_in_turns(
+        [runner(lambda: time.sleep(0.02))], max_seconds=0.001, max_warmup_seconds=0.0
+    )
     assert len(seconds) == 1
 
 
-def test_an_error_of_a_kernel_comes_out_of_the_race() -> None:
+def test_an_error_of_a_kernel_is_raised() -> None:
     with pytest.raises(ValueError, match="no more"):
-        runtime.race([Runner(tvm_ffi.convert(_raising), [])])
+        runtime.time_in_turns([Runner(tvm_ffi.convert(_raising), [])])
 
 
 def _raising() -> None:

@@ -4,12 +4,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import zoo_models as models
 from onnx import numpy_helper
 from tvm.relax.frontend.onnx import from_onnx
 
 from unity_collage import reference
 from unity_collage.errors import ModelError
-from unity_collage.testing import models
 
 ALL = (
     "bert_base_128",

@@ -35,3 +35,6 @@ class Backend:
     """Whether a kernel runs on as many threads at most as the attribute ``collage.threads`` of its function says."""
     merges: bool = False
     """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""
+    version: int = 1
+    """Of its rules and of the kernels that ``codegen`` makes; raise it when they change, since measured costs hold for
+    one version. ``fingerprint`` has the library's own version."""

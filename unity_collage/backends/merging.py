@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..annotations import VIEW, Candidate
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
+from ..plan.candidate import Candidate, Composite, VIEW
 from .registry import get
 
 MOST_PARTS = 8
@@ -41,7 +41,7 @@ def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_i
             label=union.label,
             indexes=tuple(members(union.inside)),
             hidden=tuple(members(union.hidden)),
-            composites=tuple((part.label, tuple(members(part.inside))) for part in union.nested),
+            composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in union.nested),
         )
         for number, (upper, union) in enumerate(wholes)
     ]

@@ -1,10 +1,14 @@
-"""Which backends there are, in preference order, and how names become backends."""
+"""Which backends there are, in preference order, and how names become backends.
+
+A plug-in that cannot be loaded is a row of :func:`listed` and takes part in nothing. A name that two backends have is
+an error where it is used: where it is asked for, and where all backends are, since leaving one out would go unnoticed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 
 import tvm
 from tvm.target import Target
@@ -12,43 +16,105 @@ from tvm.target import Target
 from ..errors import CollageError, UnavailableBackend, UnknownBackend
 from .base import Backend
 from .foreign import bridge
+from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
 
-ENTRY_POINT_GROUP = "unity_collage.backends"
-"""Third parties name a Backend value here."""
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Listed",
+    "every",
+    "find",
+    "get",
+    "known",
+    "listed",
+    "register_codegens",
+    "select",
+    "usable",
+    "why_unavailable",
+]
+
+_OURS = "unity_collage"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A backend, or a plug-in that gives none, as a person is shown it."""
+
+    name: str
+    state: str
+    """Its version, or why it cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Installed:
+    """The backends that are values somewhere."""
+
+    backends: dict[str, Backend]
+    """By name, the first where there are several."""
+    origins: dict[str, list[str]]
+    """By name, where each of that name is from."""
+    plugins: tuple[Plugin, ...]
 
 
 @cache
 def known() -> dict[str, Backend]:
-    """Ours in preference order, then those of installed packages by name."""
-    return {name: backend for name, (backend, _) in _installed().items()}
+    """Ours in preference order, then those of installed packages by name; the first of each name."""
+    return _installed().backends
 
 
 @cache
-def _installed() -> dict[str, tuple[Backend, str]]:
-    """The backends that are values somewhere, and where."""
+def _installed() -> _Installed:
     from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
     from .tvm.backend import TVM
 
-    found = {backend.name: (backend, "unity_collage") for backend in (ONEDNN, OPENBLAS, KERNELS, TVM)}
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
-        backend = point.load()
-        if backend.name in found:
-            raise _conflict(backend.name, found[backend.name][1], point.value)
-        found[backend.name] = (backend, point.value)
-    return found
+    backends = {backend.name: backend for backend in (ONEDNN, OPENBLAS, KERNELS, TVM)}
+    origins = {name: [_OURS] for name in backends}
+    found = plugins()
+    for plugin in found:
+        if plugin.backend is not None:
+            backends.setdefault(plugin.backend.name, plugin.backend)
+            origins.setdefault(plugin.backend.name, []).append(plugin.origin)
+    return _Installed(backends, origins, found)
 
 
 def every() -> dict[str, Backend]:
-    """The :func:`known` ones, then by name those that TVM's tables make now (:mod:`.bridge`)."""
+    """The :func:`known` ones, then by name those that TVM's tables make now (:mod:`.bridge`); no ambiguous names."""
+    return {name: found for name, found in _by_name().items() if isinstance(found, Backend)}
+
+
+def _by_name() -> dict[str, Backend | str]:
+    """Each backend, or :func:`why_ambiguous` for a name that several have."""
     found = dict(known())
-    for name in bridge.names(found):
-        _check_one_origin(name)
+    for name in bridge.names(known()):
         backend = bridge.find(name)
         assert backend is not None
-        found[name] = backend
-    return found
+        found.setdefault(name, backend)
+    return {name: why_ambiguous(name) or backend for name, backend in found.items()}
+
+
+def listed() -> list[Listed]:
+    """One for each of the :func:`known` backends, and one for each plug-in that gives no other."""
+    rows = [Listed(name, _state(backend)) for name, backend in known().items()]
+    return rows + [
+        Listed(p.name, f"broken: {p.origin}: {p.problem}") for p in _installed().plugins if p.backend is None
+    ]
+
+
+def _state(backend: Backend) -> str:
+    reason = why_ambiguous(backend.name) or why_unavailable(backend)
+    state = f"available: {_version(backend)}" if reason is None else f"not available: {reason}"
+    problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
+    return "; ".join([state, *problems])
+
+
+def _version(backend: Backend) -> str:
+    try:
+        return backend.fingerprint()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # somebody else's code
+        return f"its fingerprint failed: {described(error)}"
 
 
 def find(name: str) -> Backend | None:
@@ -57,32 +123,58 @@ def find(name: str) -> Backend | None:
 
 
 def get(name: str) -> Backend:
-    """The backend ``name``; raises UnknownBackend with the names that exist."""
+    """The backend ``name``; raises UnknownBackend with the names that exist, UnavailableBackend for a broken plug-in,
+    and CollageError for a name that several packages use."""
     backend = find(name)
     if backend is None:
-        raise UnknownBackend(f"no backend named {name!r}; there are: {', '.join(every())}")
+        raise _missing(name)
+    if len(_installed().origins.get(name, ())) > 1:
+        return _unambiguous(why_ambiguous(name) or backend)
     return backend
+
+
+def _missing(name: str) -> CollageError:
+    for plugin in _installed().plugins:
+        if plugin.name == name and plugin.backend is None:
+            return UnavailableBackend(
+                f"backend {name} cannot be used here: {plugin.origin} is broken: {plugin.problem}"
+            )
+    return UnknownBackend(f"no backend named {name!r}; there are: {', '.join(every())}")
 
 
 def usable(name: str) -> Backend:
     """The backend ``name``; raises UnknownBackend, or UnavailableBackend with its reason."""
-    backend = get(name)
-    _check_one_origin(name)
-    reason = backend.why_unavailable()
+    backend = _unambiguous(why_ambiguous(name) or get(name))
+    reason = why_unavailable(backend)
     if reason is not None:
         raise UnavailableBackend(f"backend {backend.name} cannot be used here: {reason}")
     return backend
 
 
+def why_unavailable(backend: Backend) -> str | None:
+    """What ``backend`` says of itself. An answer that is neither None nor a text, or an exception, is a reason too."""
+    try:
+        reason = backend.why_unavailable()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # somebody else's code
+        return f"its why_unavailable failed: {described(error)}"
+    if reason is None or (isinstance(reason, str) and reason):
+        return reason
+    return f"its why_unavailable answers {reason!r}, neither None nor a reason"
+
+
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
     """The backends to offer: ``names``, else the target's ``libs``, else all that are available.
 
-    A backend that was named must be available: raises UnavailableBackend with its reason.
+    A backend that was named must be available: raises UnavailableBackend with its reason. Raises CollageError for a
+    name of two backends, also where none was named.
     """
     libs = target.attrs.get("libs")
     asked = names if names is not None else [str(lib) for lib in libs] if libs else None
     if asked is None:
-        return tuple(backend for backend in every().values() if backend.why_unavailable() is None)
+        every_one = [_unambiguous(found) for found in _by_name().values()]
+        return tuple(backend for backend in every_one if why_unavailable(backend) is None)
     return tuple(usable(name) for name in dict.fromkeys(asked))
 
 
@@ -93,12 +185,16 @@ def register_codegens(backends: Iterable[Backend]) -> None:
             tvm.register_global_func(f"relax.ext.{backend.name}", backend.codegen, override=True)
 
 
-def _check_one_origin(name: str) -> None:
-    """Raises CollageError if both a Backend value and TVM's tables say what ``name`` takes."""
-    theirs = bridge.origin(name) if name in known() else None
-    if theirs is not None:
-        raise _conflict(name, _installed().get(name, (None, "this process"))[1], theirs)
+def why_ambiguous(name: str) -> str | None:
+    """Which two backends have the name: values of packages, or what TVM's tables make; None where only one has."""
+    origins = _installed().origins.get(name, ["this process"] if name in known() else [])
+    theirs = bridge.origin(name) if origins else None
+    first, *others = [*origins, *([] if theirs is None else [theirs])] or [""]
+    return f"two backends are named {name!r}: one of {first}, one of {others[0]}" if others else None
 
 
-def _conflict(name: str, first: str, second: str) -> CollageError:
-    return CollageError(f"two backends are named {name!r}: one of {first}, one of {second}")
+def _unambiguous(found: Backend | str) -> Backend:
+    """Raises CollageError with what :func:`why_ambiguous` says."""
+    if isinstance(found, str):
+        raise CollageError(f"{found}; uninstall one of them, or name other backends")
+    return found

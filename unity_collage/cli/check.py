@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from rich.console import Console
 
-from ..cost.model import Progress
 from ..errors import CollageError
 from ..testing.conformance import CASES, CHECKS, Case, examine
+from .progress import progress_bar
 
 
-def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
-    """Add ``check`` to ``commands``; ``progress`` shows what is being examined."""
+def add_command(commands: Any) -> None:
+    """Add ``check`` to ``commands``."""
     text = "check what a backend promises: its value, its rule, its kernels and their numbers"
     command = commands.add_parser("check", help=text, description=f"{text.capitalize()}.")
     command.add_argument(
@@ -35,11 +33,11 @@ def add_command(commands: Any, progress: Callable[[], AbstractContextManager[Pro
         help="for one step of one kernel (default: 60)",
     )
     command.add_argument("--all", action="store_true", help="show every finding, not only the first few")
-    command.set_defaults(run=lambda options: _check(options, progress))
+    command.set_defaults(run=_check)
 
 
-def _check(options: argparse.Namespace, progress: Callable[[], AbstractContextManager[Progress]]) -> None:
-    with progress() as tell:
+def _check(options: argparse.Namespace) -> None:
+    with progress_bar() as tell:
         report = examine(
             options.backend,
             (*CASES, *_more(options.cases)),

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from rich.console import Console
 
 from ..cost.fingerprint import available, backend_version, stale
 from ..cost.method import Method
-from ..cost.model import Progress
 from ..database import schema
 from ..database.compare import compare
 from ..database.costs import CostDatabase, Kind
@@ -26,6 +24,7 @@ from ..errors import CollageError, DatabaseError, first_line
 from ..lowering.library_file import why_no_file
 from ..measure.verify import checkable, verify
 from ..report import database as report
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -35,11 +34,8 @@ STANDARD = "-"
 
 _DAY_SECONDS = 86_400.0
 
-Bar = Callable[[], AbstractContextManager[Progress]]
-"""A progress bar while kernels are measured."""
 
-
-def add_command(commands: Actions, bar: Bar) -> None:
+def add_command(commands: Actions) -> None:
     """Add ``db`` and its actions to the command line."""
     parser = commands.add_parser("db", help="look into the database of prices, share it, clean it")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
@@ -61,9 +57,7 @@ def add_command(commands: Actions, bar: Bar) -> None:
     _add_diff(actions)
     _add_prune(actions)
 
-    action = _action(
-        actions, "verify", lambda options: _verify(options, bar), "measure a sample again, and compare"
-    )
+    action = _action(actions, "verify", _verify, "measure a sample again, and compare")
     action.add_argument(
         "--sample", type=_count, metavar="N", default=20, help="so many kernels (default: 20)"
     )
@@ -194,7 +188,7 @@ def _what_goes(options: argparse.Namespace, database: CostDatabase) -> Prune:
     )
 
 
-def _verify(options: argparse.Namespace, bar: Bar) -> None:
+def _verify(options: argparse.Namespace) -> None:
     with _existing(options.database, read_only=True) as database:
         prices = checkable(database, available(Method()))
         if not prices:
@@ -202,7 +196,7 @@ def _verify(options: argparse.Namespace, bar: Bar) -> None:
                 f"{database.name} has no prices that can be measured again here: "
                 "see which there are with db info --fingerprints"
             )
-        with bar() as progress:
+        with progress_bar() as progress:
             verified = verify(database, prices, options.sample, options.seed, progress)
     Console().print(report.verified_table(verified, len(prices)))
 

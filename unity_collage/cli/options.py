@@ -1,11 +1,18 @@
-"""The options of all commands that compile a model."""
+"""The options that commands share, and what they mean."""
 
 from __future__ import annotations
 
 import argparse
 
+from ..compiler import cost_model, open_database
+from ..cost.model import CostModel, Progress
+from ..errors import CollageError
+from ..feedback.breeding import Breeding
+from ..feedback.settings import Refinement
+from ..measure.remote import RemoteCost
+from ..measure.remote.messages import address
+from ..passes.annotate_candidates import WINOGRAD
 from ..pipeline import FLOAT32, PRECISIONS
-from . import costs as cli_prices
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -16,14 +23,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--database",
         metavar="FILE|URL",
-        help="where prices are kept: a file, or postgresql://... (default: a file in the user's cache folder)",
+        help="where costs are kept: a file, or postgresql://... (default: a file in the user's cache folder)",
     )
     command.add_argument(
         "--locked",
         action="store_true",
-        help="measure nothing: a price that is not in the database is an error",
+        help="measure nothing: a cost that is not in the database is an error",
     )
-    cli_prices.add_options(command)
+    _add_remote(command)
 
 
 def _add_freedom(command: argparse.ArgumentParser) -> None:
@@ -48,14 +55,14 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--search-layouts",
         action="store_true",
-        help="choose the layout of images between kernels too, by price; about twice as many kernels are measured",
+        help="choose the layout of images between kernels too, by cost; about twice as many kernels are measured",
     )
 
 
 def _add_effort(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--budget",
-        type=_duration,
+        type=duration,
         metavar="TIME",
         help="measure no longer than that, 30s or 5m: the best plan known by then is the result",
     )
@@ -63,13 +70,64 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         "--tune",
         type=positive,
         metavar="TRIALS",
-        help="let MetaSchedule try so many schedules for each kernel of TVM that could still win",
+        help="let MetaSchedule try this many schedules for each kernel of TVM that could still be in the plan",
     )
     command.add_argument(
         "--refine",
         action="store_true",
-        help="run whole programs too, those of each backend alone and of TVM among them; the fastest is the result",
+        help="time candidate programs in turns, those of each backend alone and of TVM among them; the fastest is the result",
     )
+
+    command.add_argument(
+        "--breed",
+        type=duration,
+        metavar="TIME",
+        help="with --refine: also search for faster plans by evolution, measuring whole programs for that long",
+    )
+
+
+def _add_remote(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--rpc",
+        type=_tracker,
+        metavar="TRACKER:PORT",
+        help="let the servers of an RPC tracker measure, and compile for them",
+    )
+    command.add_argument(
+        "--rpc-key",
+        metavar="KEY",
+        default="unity_collage",
+        help="the key by which the servers announce themselves (default: unity_collage)",
+    )
+
+
+def cost_model_of(options: argparse.Namespace, report: Progress) -> CostModel:
+    """The cost model that the options of a command ask for: this machine, or others behind a tracker."""
+    database = open_database(options.database, options.locked)
+    if options.rpc is None:
+        return cost_model(database, report, options.locked, options.budget)
+    return RemoteCost(
+        database,
+        progress=report,
+        locked=options.locked,
+        budget_seconds=options.budget,
+        tracker=options.rpc,
+        key=options.rpc_key,
+    )
+
+
+def refinement_of(options: argparse.Namespace) -> Refinement | None:
+    """What ``--refine`` and ``--breed`` ask for; raises CollageError for the second without the first."""
+    if options.breed and not options.refine:
+        raise CollageError("--breed needs --refine: bred plans are compared as whole programs")
+    if not options.refine:
+        return None
+    return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
+
+
+def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
+    """The names of rules that the options leave out."""
+    return WINOGRAD if options.no_winograd else ()
 
 
 def positive(text: str) -> int:
@@ -79,7 +137,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
     """``30s``, ``5m``, ``1h`` or seconds, as seconds."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
@@ -88,5 +146,13 @@ def _duration(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: 30s, 5m and 1h are")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 5m or 1h")
     return seconds
+
+
+def _tracker(text: str) -> str:
+    try:
+        address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text

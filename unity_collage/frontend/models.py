@@ -11,7 +11,6 @@ from tvm.ir import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
 from ..errors import ModelError, first_line
-from ..lowering.library_file import without_lines
 from .onnx_functions import with_functions_inlined
 from .onnx_names import named
 from .onnx_recurrent import converters, with_recurrent_operators
@@ -41,8 +40,8 @@ def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tupl
 
 
 def _imported(model: onnx.ModelProto) -> IRModule:
-    """The importer prints which operator it fails at, and warns of the builder that it leaves behind."""
-    with redirect_stdout(StringIO()) as printed, without_lines("BlockBuilder destroyed"), converters():
+    """The importer prints which operator it fails at."""
+    with redirect_stdout(StringIO()) as printed, converters():
         try:
             return from_onnx(model, keep_params_in_input=False)
         except Exception as error:  # the importer raises whatever its operators raise

@@ -6,6 +6,8 @@ Swish, ...) by functions of others. Both are put in place of their calls.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 from onnx import helper, inliner, numpy_helper
@@ -59,7 +61,8 @@ def _is_defined(model: onnx.ModelProto, domain: str, op: str) -> bool:
     """Whether the standard has a function for an operator, in the version that the model asks for."""
     versions = {opset.domain: opset.version for opset in model.opset_import}
     try:
-        schema = onnx.defs.get_schema(op, versions.get(domain, 1), domain)
+        # ONNX does not declare the two properties below.
+        schema: Any = onnx.defs.get_schema(op, versions.get(domain, 1), domain)
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)

@@ -45,7 +45,8 @@ def named(mod: IRModule, model: onnx.ModelProto, importer: Callable[[onnx.ModelP
         if number < len(old):
             called.setdefault(old[number].var, safe(name))
     functions = {
-        gvar: _renamed(f, called) if gvar.name_hint == "main" else f for gvar, f in mod.functions_items()
+        gvar: _renamed(f, called) if isinstance(f, relax.Function) and gvar.name_hint == "main" else f
+        for gvar, f in mod.functions_items()
     }
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 

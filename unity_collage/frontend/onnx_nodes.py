@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ class Nodes:
     made: list[onnx.NodeProto] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
 
-    def add(self, op: str, *inputs: str, output: str = "", **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         output = output or f"{self.prefix}/{op}_{next(self._numbers)}"
         self.made.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output

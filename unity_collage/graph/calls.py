@@ -11,6 +11,11 @@ def calls(func: relax.Function) -> list[relax.Call]:
     return [value for value in values if isinstance(value, relax.Call) and isinstance(value.op, ir.Op)]
 
 
+def op_name(value: relax.Expr) -> str:
+    """The name of the operator that ``value`` calls, such as ``relax.add``; ``""`` if it does not call one."""
+    return value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else ""
+
+
 def operators(func: relax.Function) -> frozenset[str]:
     """Their names, and ``call`` for each call of something else."""
     values = [binding.value for block in func.body.blocks for binding in block.bindings]

@@ -139,7 +139,12 @@ def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
 
 def has_kernel(call: relax.Call) -> bool:
     """Whether TVM can make a kernel of this operator: it has a legalization and is not a call of one already."""
-    return call.op.get_attr("FLegalize") is not None and not call.op.name.startswith("relax.call_")
+    op = call.op
+    return (
+        isinstance(op, ir.Op)
+        and op.get_attr("FLegalize") is not None
+        and not op.name.startswith("relax.call_")
+    )
 
 
 def _nodes(func: relax.Function) -> Iterator[Node]:
@@ -197,7 +202,7 @@ def _op_name(binding: relax.Binding) -> str:
         if isinstance(value.op, tvm.ir.Op):
             return value.op.name
         return f"call:{value.op.name_hint if isinstance(value.op, relax.GlobalVar) else value.op}"
-    names = {
+    names: dict[type[relax.Expr], str] = {
         relax.Tuple: "tuple",
         relax.TupleGetItem: "getitem",
         relax.If: "if",

@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from tvm import ir, relax
 
 from ..index_set import members
-from ..placement import devices_of
+from ..target import devices_of
 from .dataflow import DataflowGraph, used_vars
 from .sub_graph import SubGraph
 
 SMALL_CONSTANT = 1
 """Constants of at most so many elements are part of the signature by value: clip bounds, scales, indexes."""
 
+
+EXTRACTION_VERSION = 1
+"""Raised when :func:`extract` makes another function of the same sub-graph. Part of the fingerprint of costs."""
 
 LIFTED = "collage.lifted_constants"
 """Function attribute: so many trailing parameters are constants in the program."""

@@ -13,6 +13,8 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
+from .calls import op_name
+
 
 class Kind(IntEnum):
     """TVM's ``OpPatternKind``, in its order: a fused group has the largest kind of its members."""
@@ -38,6 +40,11 @@ _ROW_WISE = frozenset(
 )
 """Several stages to TVM, and so OUT_EWISE_FUSABLE by its analysis. They reduce rows and re-read them, so
 producers fuse into them as into a reduction."""
+
+LEGALIZED_BY_TARGET = frozenset(
+    f"relax.{name}" for name in ("argsort", "bucketize", "cumprod", "cumsum", "sort", "topk")
+)
+"""Operators that ``LegalizeOps`` leaves alone: TVM has a kernel for each target, and so they do not fuse."""
 
 _WITHOUT_KERNEL = {
     "constant": Kind.ELEMENTWISE,
@@ -72,7 +79,7 @@ def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
     lowered = tvm.transform.Sequential(
         [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
     )(module)
-    kinds = {}
+    kinds: dict[str, Kind] = {}
     for i, (signature, call) in enumerate(distinct.items()):
         func = functions[f"k{i}"]
         kinds[signature] = Kind.OPAQUE if func is None else _kind_of(call, lowered[f"k{i}"], lowered)
@@ -82,7 +89,7 @@ def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
 def call_signature(call: relax.Call) -> str:
     """Operator, attributes and argument types as text: equal text, equal kernel."""
     args = ", ".join(_argument(arg) for arg in call.args)
-    return f"{call.op.name}({args}){{{call.attrs}}}"
+    return f"{op_name(call)}({args}){{{call.attrs}}}"
 
 
 def _argument(arg: relax.Expr) -> str:
@@ -117,14 +124,16 @@ def _alone(call: relax.Call) -> relax.Function | None:
 
 def _kind_of(call: relax.Call, func: relax.Function, module: IRModule) -> Kind:
     """The largest kind among the PrimFuncs that ``func`` calls."""
-    if call.op.name in _ROW_WISE:
+    if op_name(call) in _ROW_WISE:
         return Kind.REDUCTION
     found: list[Kind] = []
     for block in func.body.blocks:
         for binding in block.bindings:
             value = binding.value
-            if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir"):
-                prim = module[value.args[0]]
+            if isinstance(value, relax.Call) and op_name(value) == "relax.call_tir":
+                callee = value.args[0]
+                assert isinstance(callee, ir.GlobalVar)
+                prim = module[callee]
                 assert isinstance(prim, tirx.PrimFunc)
                 found.append(Kind(int(prim.attrs.get("op_pattern", Kind.OPAQUE))))
             elif isinstance(value, relax.Call):

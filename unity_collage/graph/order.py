@@ -32,7 +32,7 @@ def why_no_order(graph: DataflowGraph, units: Iterable[Unit], within: IndexSet) 
     pending.sort(key=lambda unit: unit.inside.bit_length())
     made = ~within
     while pending:
-        waiting = []
+        waiting: list[Unit] = []
         for unit in pending:
             if reads(graph, unit.inside) & ~made:
                 waiting.append(unit)

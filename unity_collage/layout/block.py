@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax import Expr
 
+from ..graph.shapes import dtype_of, ints, tensor_type
 from .axes import Layout, change, padded, plain, same_order, unpadded
 from .values import Pack, Tensor, Value, fresh, projections
 
@@ -88,8 +89,8 @@ class Block:
 
     def _made(self, tensor: Tensor, layout: Layout) -> Expr:
         name = f"{tensor.name}_{''.join(map(str, layout))}"
-        if tensor.is_constant:
-            return _permuted_constant(tensor.forms[plain(tensor.rank)], layout)
+        if (constant := tensor.constant) is not None:
+            return _permuted_constant(constant, layout)
         source = self.free_source(tensor, layout)
         if source is not None:
             extents = tensor.extents or []
@@ -158,10 +159,10 @@ class Block:
         """A reshape of the expression, or of what it is itself a reshape of; none when that has the shape."""
         shape = relax.ShapeExpr(list(extents))
         expr = self._reshaped_from.get(expr, expr)
-        if tvm_ffi.structural_equal(expr.ty.shape, shape):
+        if tvm_ffi.structural_equal(tensor_type(expr).shape, shape):
             return expr
         if isinstance(expr, ir.GenericConst):
-            return relax.const(expr.value.numpy().reshape([int(n) for n in shape.values]), expr.ty.dtype)
+            return _reshaped_constant(expr, shape)
         var = self.emit(relax.op.reshape(expr, shape), name)
         self._reshaped_from[var] = expr
         return var
@@ -172,7 +173,7 @@ class Block:
 
     def adopt(self, expr: Expr, layout: Layout) -> Tensor:
         """Say that ``expr`` is the value of the current binding, in ``layout``."""
-        return Tensor(self.var.ty, {layout: expr}, name=self.var.name)
+        return Tensor(tensor_type(self.var), {layout: expr}, name=self.var.name)
 
     def opaque(self, expr: Expr) -> Pack:
         """Say that ``expr`` is the value of the current binding, which no layout concerns."""
@@ -180,6 +181,7 @@ class Block:
 
     def results(self, expr: Expr, layouts: Sequence[Layout]) -> Pack:
         """Bind a translated call that returns a tuple, its fields in ``layouts``."""
+        assert isinstance(self.var.ty, relax.TupleType)
         whole = self.emit(expr, self.var.name)
         fields = projections(whole, self.var.ty, self.var.name)
         for field, layout in zip(fields, layouts, strict=True):
@@ -199,4 +201,10 @@ def _all_tensors(fields: Sequence[Value]) -> bool:
 
 def _permuted_constant(constant: ir.GenericConst, layout: Layout) -> ir.GenericConst:
     array = np.ascontiguousarray(constant.value.numpy().transpose(layout))
-    return relax.const(array, constant.ty.dtype)
+    return relax.const(array, dtype_of(constant))
+
+
+def _reshaped_constant(constant: ir.GenericConst, shape: relax.ShapeExpr) -> ir.GenericConst:
+    extents = ints(shape.values)
+    assert extents is not None
+    return relax.const(constant.value.numpy().reshape(extents), dtype_of(constant))

@@ -53,7 +53,7 @@ def _value_of(state: Block, binding: relax.Binding) -> Value:
     return state.keep(_with_value(binding, state.operand(value))) if _is_plain(moved) else moved
 
 
-def _projected(state: Block, binding: relax.VarBinding, field: Value) -> Value:
+def _projected(state: Block, binding: relax.Binding, field: Value) -> Value:
     """``var = tuple[i]``: nothing yet, when the field is in another layout than the original program's."""
     if not isinstance(field, Tensor):
         return state.keep(_with_value(binding, state.plain(field)))
@@ -68,7 +68,7 @@ def _is_plain(value: Value) -> bool:
     return value.is_plain if isinstance(value, Tensor) else all(map(_is_plain, value.fields))
 
 
-def _with_value(binding: relax.VarBinding, value: Expr) -> relax.VarBinding:
+def _with_value(binding: relax.Binding, value: Expr) -> relax.Binding:
     return binding if value.same_as(binding.value) else relax.VarBinding(binding.var, value)
 
 

@@ -40,8 +40,14 @@ class Tensor:
         return self.native == plain(self.rank)
 
     @property
+    def constant(self) -> ir.GenericConst | None:
+        """The tensor as a literal, or None if it is not one."""
+        expr = self.forms.get(plain(self.rank))
+        return expr if isinstance(expr, ir.GenericConst) else None
+
+    @property
     def is_constant(self) -> bool:
-        return isinstance(self.forms.get(plain(self.rank)), ir.GenericConst)
+        return self.constant is not None
 
     @property
     def extents(self) -> list[Expr] | None:
@@ -57,8 +63,8 @@ class Tensor:
 
     def is_unit(self, axis: int) -> bool:
         """Whether the original ``axis`` is known to have extent one."""
-        extents = self.extents
-        return extents is not None and isinstance(extents[axis], tirx.IntImm) and extents[axis].value == 1
+        extent = None if self.extents is None else self.extents[axis]
+        return isinstance(extent, tirx.IntImm) and extent.value == 1
 
     @property
     def is_single(self) -> bool:

@@ -1,84 +1,84 @@
-"""ApplyPlan: outline the candidates that somebody has chosen.
+"""Outline the candidates that a search or somebody else has chosen.
 
-Reads    ``collage.candidates``, from AnnotateCandidates.
-Writes   ``collage.plan`` where there are costs; a private function for each chosen candidate, those of external
-         backends as TVM's ``MergeCompositeFunctions`` leaves them (``Codegen``, ``global_symbol``, inner
-         ``Composite``), those of TVM with ``Primitive``.
-         Removes the attributes of the passes before.
-Keeps    what the program computes; bindings that are left behind.
+Each becomes a private function: those of external backends as TVM's ``MergeCompositeFunctions`` leaves them
+(``Codegen``, ``global_symbol``, inner ``Composite``), those of TVM with ``Primitive``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, VIEW, Candidate
+from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN
 from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
 from ..graph import DataflowGraph, Signatures, outside_vars
 from ..graph.extract import large_constants
-from ..lowering.outline import Group, NameSupply, global_var, outline
-from ..lowering.outlined import external_function, kernel_digest, kernel_function, primitive_function
-from ..plan.plan import plan_of
+from ..plan.candidate import VIEW, Candidate
+from ..plan.decision import plan_of
 from ..plan.problem import problem_of
 from ..search.plans import solution_of
 from ..search.ties import tied_with
+from .outline import Group, NameSupply, global_var, outline
+from .outlined import external_function, kernel_digest, kernel_function, primitive_function
 
 Functions = dict[relax.GlobalVar, relax.Function]
+Chosen = Mapping[str, Sequence[int]]
+"""Ids of candidates by the name of their function."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="collage.ApplyPlan")
-@dataclass(frozen=True)
-class ApplyPlan:
-    """Make kernels of the chosen candidates; nothing is searched and no price is needed."""
+def applied_module(mod: IRModule, chosen: Chosen, origin: str = "given") -> IRModule:
+    """``mod`` with the chosen candidates outlined; ``origin`` is the ``algorithm`` of the plans.
 
-    chosen: Mapping[str, Sequence[int]]
-    """Ids of candidates by the name of their function."""
-    origin: str = "given"
-    """Where the plan comes from; its ``algorithm`` in ``collage.plan``."""
+    Raises NoPlan for the id of a candidate that does not exist. Nothing is searched and no cost is needed.
+    """
+    functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
+    names = NameSupply(mod)
+    for gvar, func in mod.functions_items():
+        if gvar.name_hint in chosen and isinstance(func, relax.Function):
+            picked = _picked(gvar.name_hint, func, chosen[gvar.name_hint])
+            result, outlined = _applied(func, picked, names, origin)
+            functions.update({gvar: result, **outlined})
+        else:
+            functions[gvar] = func
+    result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+    return relax.transform.Normalize()(result)
 
-    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
-        names = NameSupply(mod)
-        for gvar, func in mod.functions_items():
-            if gvar.name_hint in self.chosen and isinstance(func, relax.Function):
-                result, outlined = self._applied(gvar, func, names)
-                functions.update({gvar: result, **outlined})
-            else:
-                functions[gvar] = func
-        result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
-        return relax.transform.Normalize()(result)
 
-    def _applied(
-        self, gvar: relax.GlobalVar, func: relax.Function, names: NameSupply
-    ) -> tuple[relax.Function, Functions]:
-        graph, chosen = DataflowGraph(func), self._candidates(gvar, func)
-        if not COSTS.on(func):
-            result, _, outlined = applied(graph, chosen, names)
-            return result, outlined
-        candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
-        costs = COSTS.read(func)
-        problem = problem_of(graph, candidates.values(), costs)
-        ids = {candidate.id for candidate in chosen}
-        solution = solution_of(problem, [o for o in problem.options if o.id in ids], self.origin)
-        ordered = [candidates[option.id] for option in solution.chosen]
-        result, groups, outlined = applied(graph, ordered, names)
-        plan = plan_of(graph, solution, candidates, costs, groups, ties=tied_with(problem, solution))
-        return PLAN.write(result, plan), outlined
+def _picked(name: str, func: relax.Function, chosen: Sequence[int]) -> list[Candidate]:
+    by_id = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
+    unknown = [str(number) for number in chosen if number not in by_id]
+    if unknown:
+        raise NoPlan(f"{name} has no candidates {', '.join(unknown)}: 0 to {len(by_id) - 1} exist")
+    return [by_id[number] for number in chosen]
 
-    def _candidates(self, gvar: relax.GlobalVar, func: relax.Function) -> list[Candidate]:
-        by_id = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
-        unknown = [str(number) for number in self.chosen[gvar.name_hint] if number not in by_id]
-        if unknown:
-            raise NoPlan(
-                f"{gvar.name_hint} has no candidates {', '.join(unknown)}: 0 to {len(by_id) - 1} exist"
-            )
-        return [by_id[number] for number in self.chosen[gvar.name_hint]]
+
+def _applied(
+    func: relax.Function, chosen: Sequence[Candidate], names: NameSupply, origin: str
+) -> tuple[relax.Function, Functions]:
+    graph = DataflowGraph(func)
+    if not COSTS.on(func):
+        result, _, outlined = applied(graph, chosen, names)
+        return result, outlined
+    candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
+    costs = COSTS.read(func)
+    problem = problem_of(graph, candidates.values(), costs)
+    ids = {candidate.id for candidate in chosen}
+    solution = solution_of(problem, [o for o in problem.options if o.id in ids], origin)
+    result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
+    plan = plan_of(
+        graph,
+        solution,
+        candidates,
+        costs,
+        [group.name for group in groups],
+        declined=DECLINED.read(func) if DECLINED.on(func) else (),
+        ties=tied_with(problem, solution),
+    )
+    return PLAN.write(result, plan), outlined
 
 
 def applied(

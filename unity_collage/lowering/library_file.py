@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tvm_ffi
 
 from ..errors import CollageError, first_line
-
-_CHATTER = "Warning: Scope "
-"""TVM warns of the memory scope of every constant, which is empty, once a VM has been started on a program."""
 
 
 def export(executable: Any, path: str | Path) -> None:
@@ -23,8 +17,7 @@ def export(executable: Any, path: str | Path) -> None:
     if reason := why_no_library(path):
         raise CollageError(f"{path} cannot be written: {reason}")
     try:
-        with without_lines(_CHATTER):
-            executable.export_library(str(path))
+        executable.export_library(str(path))
     except RuntimeError as error:  # so TVM says that the C++ compiler failed, or is missing
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
 
@@ -38,8 +31,7 @@ def read(path: str | Path) -> Any:
     with TemporaryDirectory() as folder:
         alias = Path(folder) / "program.so"
         alias.symlink_to(Path(path).resolve())
-        with without_lines(_CHATTER):
-            return tvm_ffi.load_module(str(alias))
+        return tvm_ffi.load_module(str(alias))
 
 
 def why_no_library(path: str | Path) -> str | None:
@@ -59,21 +51,3 @@ def why_no_file(path: str | Path) -> str | None:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         return "permission denied"
     return None
-
-
-@contextmanager
-def without_lines(text: str) -> Iterator[None]:
-    """Keep lines with ``text`` off standard error, native code's too; the other lines come at the end."""
-    sys.stderr.flush()
-    original = os.dup(2)
-    with TemporaryFile() as caught:
-        os.dup2(caught.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(original, 2)
-            os.close(original)
-            caught.seek(0)
-            for line in caught:
-                if text.encode() not in line:
-                    os.write(2, line)

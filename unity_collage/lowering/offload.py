@@ -1,15 +1,8 @@
-"""OffloadBYOC: functions for libraries become calls of runtime modules.
-
-Reads    private functions with attribute ``Codegen``, as SearchPartition or TVM's own passes leave them.
-Writes   ``R.call_dps_packed`` in place of their calls; the code generators' modules, appended to
-         ``external_mods``; the constants that modules ask for when they are loaded (``const_name_to_constant``).
-Keeps    everything else, earlier ``external_mods`` included; functions of code generators that nobody here has.
-"""
+"""Functions for libraries become calls of runtime modules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
@@ -19,48 +12,46 @@ from tvm.runtime import Module
 
 from ..backends import registry
 from ..backends.base import Codegen
-from ..lowering.build import EXTERNAL_MODS
+from .build import EXTERNAL_MODS
 
 CONSTANTS = "const_name_to_constant"
+"""Attribute of a module: constants that runtime modules ask for by name when they are loaded."""
+
+Options = Mapping[str, Mapping[str, Any]]
+"""Options of each code generator, by backend."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="collage.OffloadBYOC")
-@dataclass(frozen=True)
-class OffloadBYOC:
-    """Run each backend's code generator once, over all of its functions."""
+def offloaded_module(mod: IRModule, options: Options | None = None) -> IRModule:
+    """``mod`` whose functions with ``Codegen`` are calls of modules in ``external_mods``."""
+    external = {
+        gvar: func
+        for gvar, func in mod.functions_items()
+        if isinstance(func, relax.Function) and codegen_of(func) is not None
+    }
+    if not external:
+        return mod
+    functions = {
+        gvar: offloaded(func, external) if isinstance(func, relax.Function) else func
+        for gvar, func in mod.functions_items()
+        if gvar not in external
+    }
+    constants = constant_names(external.values())
+    modules = [*mod.attrs.get(EXTERNAL_MODS, [])] if mod.attrs else []
+    modules += _modules(list(external.values()), constants, options or {})
+    result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+    return _with_constants(result, constants).with_attr(EXTERNAL_MODS, modules)
 
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of each code generator, by backend."""
 
-    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        external = {
-            gvar: func
-            for gvar, func in mod.functions_items()
-            if isinstance(func, relax.Function) and codegen_of(func) is not None
-        }
-        if not external:
-            return mod
-        functions = {
-            gvar: offloaded(func, external) if isinstance(func, relax.Function) else func
-            for gvar, func in mod.functions_items()
-            if gvar not in external
-        }
-        constants = constant_names(external.values())
-        modules = [*mod.attrs.get(EXTERNAL_MODS, [])] if mod.attrs else []
-        modules += self._modules(list(external.values()), constants)
-        result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
-        return _with_constants(result, constants).with_attr(EXTERNAL_MODS, modules)
-
-    def _modules(
-        self, functions: list[relax.Function], constants: Mapping[ir.GenericConst, str]
-    ) -> Iterator[Module]:
-        by_backend: dict[str, list[relax.Function]] = {}
-        for func in functions:
-            by_backend.setdefault(str(func.attrs["Codegen"]), []).append(func)
-        for name, group in by_backend.items():
-            codegen = _codegen(name)
-            assert codegen is not None
-            yield from codegen(group, dict(self.options.get(name, {})), dict(constants))
+def _modules(
+    functions: list[relax.Function], constants: Mapping[ir.GenericConst, str], options: Options
+) -> Iterator[Module]:
+    by_backend: dict[str, list[relax.Function]] = {}
+    for func in functions:
+        by_backend.setdefault(str(func.attrs["Codegen"]), []).append(func)
+    for name, group in by_backend.items():
+        codegen = _codegen(name)
+        assert codegen is not None
+        yield from codegen(group, dict(options.get(name, {})), dict(constants))
 
 
 def codegen_of(func: relax.Function) -> Codegen | None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from tvm import relax
 
-from ..annotations import THREADS, Candidate, plain, threads_of
+from ..annotations import LIFTED, THREADS, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
-from ..graph.extract import LIFTED
+from ..plan.candidate import Candidate
 from .outline import Group, outline
 
 LABEL = "collage.label"

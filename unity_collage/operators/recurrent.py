@@ -17,7 +17,7 @@ from tvm import ir, relax, tirx
 from tvm.relax import script as relax_script
 from tvm.script.parser import relax as relax_parser
 
-from .recurrent_tir import attrs_of, kernel
+from .recurrent_tir import attrs_of, kernel, tensor_type
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Softsign", "Tanh")
 """Functions that the gates may have, as ONNX calls them."""
@@ -96,10 +96,12 @@ def rnn(
 
 def cell_of(call: relax.Call) -> str:
     """``lstm``, ``gru`` or ``rnn``."""
+    assert isinstance(call.op, ir.Op)
     return call.op.name.removeprefix(_PREFIX)
 
 
-_PREFIX = "relax.collage."
+_DIALECT = "collage"
+_PREFIX = f"relax.{_DIALECT}."
 
 
 def _options(cell: str, activations: Sequence[str], reverse: bool) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def _type(call: relax.Call, _builder: Any) -> relax.TensorType:
         if shape != fitting[name]:
             raise ValueError(f"{name} of {cell} is {shape}, with {steps} steps it should be {fitting[name]}")
     rows = steps + int(attrs_of(call)["keeps_memory"]) if cell == "lstm" else steps
-    return relax.TensorType((rows, batch, hidden), call.args[0].ty.dtype)
+    return relax.TensorType((rows, batch, hidden), tensor_type(call.args[0]).dtype)
 
 
 _RANKS = {"inputs": 3, "weights": 2, "state": 2, "memory": 2, "bias": 1}
@@ -141,9 +143,10 @@ _RANKS = {"inputs": 3, "weights": 2, "state": 2, "memory": 2, "bias": 1}
 def _shape(cell: str, name: str, value: relax.Expr) -> tuple[int, ...]:
     shape = value.ty.shape if isinstance(value.ty, relax.TensorType) else None
     values = list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
-    if len(values) != _RANKS[name] or not all(isinstance(extent, tirx.IntImm) for extent in values):
+    extents = tuple(extent.value for extent in values if isinstance(extent, tirx.IntImm))
+    if len(values) != _RANKS[name] or len(extents) != len(values):
         raise ValueError(f"{name} of {cell} is no tensor of {_RANKS[name]} axes whose shape is known")
-    return tuple(int(extent) for extent in values)
+    return extents
 
 
 def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -162,4 +165,4 @@ def register() -> None:
         ir.register_op_attr(name, "FLegalize", _legalized)
         ir.register_op_attr(name, "FPurity", True)
     for script in (relax_script, relax_parser):
-        script.collage = SimpleNamespace(lstm=lstm, gru=gru, rnn=rnn)
+        setattr(script, _DIALECT, SimpleNamespace(lstm=lstm, gru=gru, rnn=rnn))

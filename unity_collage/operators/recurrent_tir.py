@@ -37,8 +37,20 @@ def attrs_of(call: relax.Call) -> Any:
 
 def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
     """Steps, batch, hidden units, numbers of a row of the inputs, and the type of all."""
-    steps, batch, width = (int(extent) for extent in call.args[0].ty.shape.values)
-    return steps, batch, int(call.ty.shape.values[-1]), width, str(call.args[0].ty.dtype)
+    steps, batch, width = _extents(call.args[0])
+    return steps, batch, _extents(call)[-1], width, str(tensor_type(call.args[0]).dtype)
+
+
+def tensor_type(expr: relax.Expr) -> relax.TensorType:
+    """The type of what is known to be a tensor."""
+    assert isinstance(expr.ty, relax.TensorType)
+    return expr.ty
+
+
+def _extents(expr: relax.Expr) -> list[int]:
+    shape = tensor_type(expr).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    return [extent.value for extent in shape.values if isinstance(extent, tirx.IntImm)]
 
 
 def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

@@ -1,7 +1,5 @@
 """The passes: each an ``IRModule -> IRModule`` transformation, usable alone in a ``Sequential``."""
 
-from ..pipeline import collage
-from ..plan.check import why_not_plan
 from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
@@ -15,7 +13,7 @@ from .offer_layouts import OfferLayouts
 from .offload_byoc import OffloadBYOC
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
-from .search_partition import SearchPartition
+from .search_partition import SearchPartition, why_not_plan
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
 
@@ -36,6 +34,5 @@ __all__ = [
     "SearchPartition",
     "StackProducts",
     "ToPrecision",
-    "collage",
     "why_not_plan",
 ]

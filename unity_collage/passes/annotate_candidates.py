@@ -15,10 +15,11 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import CANDIDATES, DECLINED, VIEW, Candidate, Refusal
+from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
 from ..index_set import EMPTY, IndexSet
+from ..plan.candidate import Candidate, Composite, DeclinedBinding, VIEW
 from ..rules import Declined, Found, TakenBack
 from ..specs import PartitionSpec, gathered
 from ..target import current_target
@@ -71,15 +72,15 @@ def annotated(
     two that differ in any of it both stay. Permutations that take each other back are candidates without a backend.
     """
     found: list[tuple[str, Found]] = []
-    declined: dict[Refusal, None] = {}
+    declined: dict[DeclinedBinding, None] = {}
     for spec in specs:
         for answer in spec.apply(graph, target):
             if isinstance(answer, Declined):
-                refusal = Refusal(spec.backend, answer.index, answer.reason, answer.condition)
+                refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
             elif answer.rule in without:
                 last = answer.inside.bit_length() - 1
-                declined[Refusal(spec.backend, last, f"{answer.rule} is switched off")] = None
+                declined[DeclinedBinding(spec.backend, last, f"{answer.rule} is switched off")] = None
             else:
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
@@ -99,7 +100,7 @@ def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
         label=proposal.label,
         indexes=tuple(members(proposal.inside)),
         hidden=tuple(members(proposal.hidden)),
-        composites=tuple((part.label, tuple(members(part.inside))) for part in proposal.nested),
+        composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in proposal.nested),
     )
 
 

@@ -7,47 +7,36 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.tirx import ForKind
 
-from ..annotations import CANDIDATES, COSTS, VIEW, Candidate, Cost, Costs
+from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import get
-from ..cost.model import CostModel, Workload
-from ..errors import MissingPrice
+from ..cost.asking import skipped, workloads
+from ..cost.model import Capability, CostModel, Workload
+from ..errors import MissingCost
 from ..graph import DataflowGraph
+from ..measure.kernels import NoKernel, lowered_kernel
 from ..measure.measured import MeasuredCost
+from ..plan.candidate import VIEW, Candidate
+from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
 from ..schedule.machine import Machine
 from ..schedule.stage import nodes
 from ..search import NoCover
 from ..target import current_target
 from .confirm_costs import plan_and_near
-from .estimate_costs import workloads
 
 _LONGEST = 4e-6
 """Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a
 few times as much on many. While two cores exchange data fast, that is; no price can count on them doing it slowly."""
 _MARGIN = 0.1
 """Asked is of kernels with which the best plan costs more by so much of the kernel's price at most."""
-
-
-@runtime_checkable
-class Racing(Protocol):
-    """A cost model that can time kernels for one computation against each other."""
-
-    def raced(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs by key, all of one race; raises MissingPrice where one is not known and nothing may be measured."""
-        ...
-
-    def is_budget_spent(self) -> bool:
-        """Whether nothing more is measured."""
-        ...
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseThreads")
@@ -61,7 +50,7 @@ class ChooseThreads:
     then on. A tie goes to one thread. Longer kernels keep all threads, and so do those of backends that cannot be told
     (:attr:`unity_collage.backends.base.Backend.limits_threads`).
 
-    Cost models that are no :class:`Racing`, formulas for instance, leave all candidates as they are.
+    Where the cost model cannot compare kernels, a formula for instance, candidates stay, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
@@ -72,8 +61,10 @@ class ChooseThreads:
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
     def _chosen(self, func: ir.BaseFunc) -> ir.BaseFunc:
-        if not isinstance(self.model, Racing) or not isinstance(func, relax.Function) or not COSTS.on(func):
+        if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
+        if reason := self.model.why_not(Capability.COMPARE):
+            return skipped(func, f"short kernels keep all threads: {reason}")
         if Machine.of(current_target()).cores < 2:
             return func
         costs = COSTS.read(func)
@@ -86,21 +77,19 @@ class ChooseThreads:
             for c in small
             if costs.keys[c.id] == shared[c.id].key
         }
-        won = dict(self._won(self.model, pairs))
+        won = dict(self._won(pairs))
         return _with_one_thread(func, costs, won) if won else func
 
-    def _won(
-        self, model: Racing, pairs: Mapping[str, tuple[Workload, Workload]]
-    ) -> Iterator[tuple[str, tuple[str, float]]]:
+    def _won(self, pairs: Mapping[str, tuple[Workload, Workload]]) -> Iterator[tuple[str, tuple[str, float]]]:
         """By the key of a kernel for all threads: that of a better one for one thread, and the ratio of their times."""
         for key, (shared, single) in pairs.items():
-            if model.is_budget_spent():
+            if self.model.is_budget_spent():
                 return
             if not _is_shared(shared):
                 continue
             try:
-                found = model.raced([shared, single])
-            except MissingPrice:  # nothing may be measured: the kernel stays as it is
+                found = self.model.compared([shared, single])
+            except MissingCost:  # nothing may be measured: the kernel stays as it is
                 continue
             ours, theirs = found[shared.key].seconds, found[single.key].seconds
             if ours and theirs and theirs <= ours:
@@ -119,14 +108,12 @@ def _small(func: relax.Function, costs: Costs) -> list[str]:
     return [
         key
         for key in dict.fromkeys([*chosen, *near])
-        if key in told and (costs.prices[key].seconds or _LONGEST) < _LONGEST
+        if key in told and (costs.by_key[key].seconds or _LONGEST) < _LONGEST
     ]
 
 
 def _is_shared(workload: Workload) -> bool:
     """Whether the threads share the kernel as it is; of a library that is taken for granted."""
-    from ..measure.kernels import NoKernel, lowered_kernel  # which builds kernels by the passes
-
     if get(workload.backend).codegen is not None:
         return True
     try:
@@ -147,10 +134,10 @@ def _with_one_thread(
     keys = {id_: won[key][0] if key in won else key for id_, key in costs.keys.items()}
     prices = {
         won[key][0] if key in won else key: _times(cost, won[key][1]) if key in won else cost
-        for key, cost in costs.prices.items()
+        for key, cost in costs.by_key.items()
     }
     func = CANDIDATES.write(func, tuple(map(told, CANDIDATES.read(func))))
-    return COSTS.write(func, replace(costs, prices=prices, keys=keys))
+    return COSTS.write(func, replace(costs, by_key=prices, keys=keys))
 
 
 def _times(cost: Cost, factor: float) -> Cost:

@@ -9,34 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, Cost
-from ..cost.model import CostModel, Workload
+from ..annotations import CANDIDATES, COSTS
+from ..cost.asking import skipped, workloads
+from ..cost.model import Capability, CostModel
 from ..graph import DataflowGraph, members
 from ..measure.measured import MeasuredCost
+from ..plan.costs import Cost
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
-from .estimate_costs import workloads
 
 _MOST = 256
 """Kernels in one session."""
 _CONTRADICTION = 1.3
 """By so much a kernel is dearer than one that computes all that it does and more, if a price must be wrong."""
-
-
-@runtime_checkable
-class Together(Protocol):
-    """A cost model that can measure kernels for different computations in turns."""
-
-    def together(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """By key, costs of kernels that have prices; empty where they cannot be measured so."""
-        ...
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ConfirmCosts")
@@ -52,7 +43,7 @@ class ConfirmCosts:
     one of its backend that contains it, since a price that is too high by accident is never near the plan. The
     prices stay at the level of the others: what all kernels together became faster or slower by is the machine.
 
-    Cost models that are no :class:`Together`, formulas for instance, keep their prices.
+    Where the cost model cannot do that, a formula for instance, costs stay, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
@@ -67,8 +58,10 @@ class ConfirmCosts:
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
     def _confirmed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-        if not isinstance(self.model, Together) or not isinstance(func, relax.Function) or not COSTS.on(func):
+        if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
+        if reason := self.model.why_not(Capability.CONFIRM):
+            return skipped(func, f"costs are not confirmed: {reason}")
         asked = {workload.key: workload for workload in workloads(func, self.model).values()}
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
         estimated = confirmed = COSTS.read(func)
@@ -83,10 +76,10 @@ class ConfirmCosts:
             if len(near) < 2 or timed.issuperset(near):
                 break
             timed.update(near)
-            found = self.model.together([asked[key] for key in sorted(timed)])
+            found = self.model.confirmed([asked[key] for key in sorted(timed)])
             if not found:
                 break
-            confirmed = replace(estimated, prices={**estimated.prices, **levelled(found, estimated.prices)})
+            confirmed = replace(estimated, by_key={**estimated.by_key, **levelled(found, estimated.by_key)})
         return COSTS.write(func, confirmed)
 
 

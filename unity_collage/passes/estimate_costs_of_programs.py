@@ -1,37 +1,44 @@
-"""Prices for a refinement on a budget: what matters most is measured first."""
+"""EstimateCostsOfPrograms: costs for candidate programs on a budget, what matters most first.
+
+Reads    ``collage.candidates``, from AnnotateCandidates.
+Writes   ``collage.costs``, for SearchPartition and the comparison of programs.
+Keeps    every binding: this pass changes attributes only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, UNKNOWN, Cost, Costs
+from ..annotations import CANDIDATES, COSTS
 from ..cost.lazy import lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
+from ..feedback.candidates import alone
 from ..graph import DataflowGraph
+from ..plan.costs import UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of, why_no_cover
 from ..search import NoCover, Problem
 from ..search.auto import solve
-from .entrants import alone
 
 Make = Callable[[Costs], Problem]
 
 
-@tvm.transform.module_pass(opt_level=0, name="refine.EstimateCostsOfEntrants")
-class EstimateCostsOfEntrants:
-    """Price the kernels that can be in our plan, then those of the greedy one, then those of each backend alone.
+@tvm.transform.module_pass(opt_level=0, name="collage.EstimateCostsOfPrograms")
+@dataclass(frozen=True)
+class EstimateCostsOfPrograms:
+    """Measure the kernels that can be in our plan, then those of the greedy one, then those of each backend alone.
 
-    In place of EstimateCosts where time is short: each step is a lazy search, and what it leaves open has no price.
+    In place of EstimateCosts where time is short: each step is a lazy search, and what it leaves open has no cost.
     """
 
-    def __init__(self, model: CostModel, priority: Sequence[str]):
-        self.model = model
-        self.priority = tuple(priority)
+    model: CostModel
+    priority: tuple[str, ...]
+    """The backends, preferred ones first."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {
@@ -54,7 +61,7 @@ class EstimateCostsOfEntrants:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
         for more in self._of_others(func, make):
             costs = replace(
-                costs, prices={key: _better(cost, more.prices[key]) for key, cost in costs.prices.items()}
+                costs, by_key={key: _better(cost, more.by_key[key]) for key, cost in costs.by_key.items()}
             )
         return costs
 
@@ -76,7 +83,7 @@ class EstimateCostsOfEntrants:
 
 
 def _better(one: Cost, other: Cost) -> Cost:
-    """The one that says more: a price, then a reason that is no want of time, then a bound."""
+    """The one that says more: a cost, then a reason other than want of time, then a bound."""
     return min(
         one, other, key=lambda cost: (cost.seconds is None, cost.bound is not None, cost.origin == UNKNOWN)
     )

@@ -16,10 +16,11 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, DECLINED, Candidate
+from ..annotations import CANDIDATES, DECLINED
 from ..graph import DataflowGraph, Node, index_set, members
 from ..graph.extract import substitute
 from ..index_set import EMPTY, IndexSet
+from ..plan.candidate import Candidate
 
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Channels last as channels first, and back."""

@@ -1,7 +1,8 @@
 """Prepare: the normal form that backends' patterns match, whatever an importer wrote.
 
 Reads    any module.
-Writes   no attribute: the Relax functions themselves, everything pure in dataflow blocks.
+Writes   the Relax functions themselves, everything pure in dataflow blocks; ``collage.unrecognised`` where a rule
+         found the beginning of its form but left it, for explanations.
 Keeps    names, parameters and results of functions; numbers, up to the rounding that reassociation costs;
          PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are finished work.
 
@@ -40,7 +41,8 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..rewrites import DEFAULT_RULES, Rule, rewrite_function
+from ..annotations import UNRECOGNISED
+from ..rewrites import DEFAULT_RULES, Rule, near_misses, rewrite_function, with_own_names
 from ..rewrites.scope import Expr, Node, op_name
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
@@ -74,7 +76,7 @@ def why_left_alone(func: ir.BaseFunc) -> str | None:
         return "not a Relax function"
     for name in _FINISHED:
         if func.attrs is not None and name in func.attrs:
-            return f"it carries {name}: somebody has grouped or outlined it"
+            return f"it carries {name}: it has been grouped or outlined already"
     return None
 
 
@@ -89,7 +91,15 @@ def normal_forms(functions: _Functions, rules: tuple[Rule, ...], mod: IRModule) 
     decomposed = _each(relax.transform.DecomposeOpsForInference(), inference)
     again = {gvar: rewrite_function(func, rules, mod) for gvar, func in decomposed.items()}
     tidy = _each(relax.transform.CanonicalizeBindings(), rewritten | again)
-    return {gvar: relax.analysis.remove_all_unused(func) for gvar, func in tidy.items()}
+    named = {gvar: with_own_names(relax.analysis.remove_all_unused(func)) for gvar, func in tidy.items()}
+    return {gvar: _with_near_misses(func, rules, mod) for gvar, func in named.items()}
+
+
+def _with_near_misses(func: relax.Function, rules: tuple[Rule, ...], mod: IRModule) -> relax.Function:
+    found = near_misses(func, rules, mod)
+    if found:
+        return UNRECOGNISED.write(func, found)
+    return func.without_attr(UNRECOGNISED.name) if UNRECOGNISED.on(func) else func
 
 
 def _each(change: tvm.transform.Pass, functions: _Functions) -> _Functions:

@@ -8,8 +8,7 @@ Keeps    every kernel; programs that cannot be run here and now, and those in wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -17,12 +16,14 @@ from tvm.ir import IRModule
 
 from .. import runtime
 from ..annotations import PLAN
-from ..cost.model import CostModel, Remembering
+from ..cost.model import Capability, CostModel
 from ..errors import CollageError
 from ..feedback.branches import LEAST_GAIN, Tried, tried
 from ..lowering.branches import Calls, staged
 from ..measure.measured import MeasuredCost
-from ..profile import program_digest, why_not_runnable
+from ..plan.plan import SideBySide
+from ..profile.digest import program_digest
+from ..profile.inputs import why_not_runnable
 from ..target import current_target
 
 _LOST_TO_SPLITTING = 1.2e-6
@@ -35,53 +36,56 @@ on one."""
 class ScheduleBranches:
     """Put independent branches on a core each, as far as the running program gets faster by it.
 
-    The program runs, in a process of its own, with a clock between its kernels: on one thread and on all. Branches
+    The program runs kernel by kernel in a process of its own: on one thread and on all. Branches
     whose kernels lose much by being split are put into stages, and the program with them runs in turns with the one
     without: stages that are slower are dissolved if they cost much, and the rest is kept if the program as a whole is
-    faster. What came of it is kept with the prices, so that it is measured once for each program.
+    faster. What came of it is kept with the costs, so that it is measured once for each program.
 
-    Cost models that are not :class:`Remembering`, formulas and other machines for instance, leave programs as they are.
+    Where the cost model cannot run programs, a formula or that of another machine for instance, the program stays as it
+    is, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         threads, target = runtime.num_threads(), current_target()
-        if not isinstance(self.model, Remembering) or threads < 2 or why_not_runnable(mod) is not None:
+        if threads < 2 or why_not_runnable(mod) is not None:
             return mod
         calls = Calls.of(mod)
         if isinstance(calls, str):
-            return _noted(mod, {}, f"no branches side by side: {calls}")
+            return _noted(mod, f"no branches side by side: {calls}")
         if not _may_gain(calls):
             return mod
+        if reason := self.model.why_not(Capability.RUN_PROGRAMS):
+            return _noted(mod, f"no branches side by side: {reason}")
         try:
             name, what = f"branches {program_digest(mod)}", "branches side by side"
             found = self.model.remembered(name, what, lambda: asdict(tried(mod, calls, target, threads)))
         except CollageError as error:  # it may be possible next time
-            return _noted(mod, {}, f"no branches side by side: {error}")
+            return _noted(mod, f"no branches side by side: {error}")
         if found is None:
-            return _noted(mod, {}, "branches side by side were not tried: nothing may be measured")
+            return _noted(mod, "branches side by side were not tried: nothing may be measured")
         outcome = _decoded(found)
         stages = [stage for stage in outcome.stages if len(stage) > 1]
         if not stages:
-            return _noted(mod, {}, "no two branches are faster side by side than split between all threads")
-        figures = {
-            "stages": len(stages),
-            "kernels": sum(len(lane) for stage in stages for lane in stage),
-            "split_seconds": outcome.split,
-            "seconds": outcome.side_by_side,
-        }
+            return _noted(mod, "no two branches are faster side by side than split between all threads")
+        figures = SideBySide(
+            stages=len(stages),
+            kernels=sum(len(lane) for stage in stages for lane in stage),
+            split_seconds=outcome.split,
+            seconds=outcome.side_by_side,
+        )
         remark = (
-            f"{figures['kernels']} kernels run side by side (stages: {len(stages)}): the program's kernels take "
+            f"{figures.kernels} kernels run side by side (stages: {len(stages)}): the program's kernels take "
             f"{outcome.side_by_side * 1e3:.3g} ms in place of {outcome.split * 1e3:.3g} ms"
         )
-        return _noted(staged(mod, calls, outcome.stages), figures, remark)
+        return _noted(staged(mod, calls, outcome.stages), remark, figures)
 
 
 def _may_gain(calls: Calls) -> bool:
     """Whether a trial, which builds the program twice more, can bring anything."""
     kernels = len(calls.branching())
-    planned = PLAN.read(calls.func)["seconds"] if PLAN.on(calls.func) else 0.0
+    planned = PLAN.read(calls.func).seconds if PLAN.on(calls.func) else 0.0
     return kernels > 1 and kernels * _LOST_TO_SPLITTING >= LEAST_GAIN * planned
 
 
@@ -92,12 +96,12 @@ def _decoded(found: dict[str, Any]) -> Tried:
     return Tried(stages, float(found["split"]), float(found["side_by_side"]))
 
 
-def _noted(mod: IRModule, figures: Mapping[str, float], remark: str) -> IRModule:
+def _noted(mod: IRModule, remark: str, figures: SideBySide | None = None) -> IRModule:
     """``mod`` with what was done, or why nothing, in the plan of ``main``."""
     main = mod["main"]
     if not PLAN.on(main):
         return mod
     plan = PLAN.read(main)
-    plan = {**plan, "remarks": [*plan["remarks"], remark], **({"branches": dict(figures)} if figures else {})}
+    plan = replace(plan, remarks=(*plan.remarks, remark), branches=figures or plan.branches)
     functions = {**dict(mod.functions_items()), mod.get_global_var("main"): PLAN.write(main, plan)}
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -15,23 +15,25 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, PLAN, UNKNOWN, Candidate, Costs
+from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN
 from ..backends.merging import merged_candidates
 from ..backends.registry import known
+from ..cost.asking import workloads
 from ..cost.lazy import lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
+from ..lowering.apply import Functions, applied
 from ..lowering.outline import NameSupply
-from ..plan.explanation import EXPLANATION
-from ..plan.plan import plan_of
+from ..plan.candidate import Candidate
+from ..plan.check import why_plan_does_not_hold
+from ..plan.costs import UNKNOWN, Costs
+from ..plan.decision import plan_of
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.auto import certified, solve
 from ..search.ties import settled, tied_with
-from .apply_plan import Functions, applied
-from .estimate_costs import workloads
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
@@ -88,10 +90,11 @@ class SearchPartition:
         solution = self._settled(problem, cheapest, list(candidates.values()))
         result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
         explanation, ties = None, tied_with(problem, solution)
+        functions = [group.name for group in groups]
+        declined = DECLINED.read(func) if DECLINED.on(func) else ()
         if self.explain:
             throughs = best_throughs(problem, cheapest.seconds)
             withouts = best_withouts(problem, replace(solution, seconds=cheapest.seconds))
-            functions = [group.name for group in groups]
             explanation = explanation_of(
                 graph,
                 problem,
@@ -102,10 +105,20 @@ class SearchPartition:
                 withouts,
                 functions,
                 ties,
+                declined,
             )
             result = EXPLANATION.write(result, explanation)
-        certificate = certified(problem, cheapest)
-        plan = plan_of(graph, solution, candidates, costs, groups, explanation, certificate, ties)
+        plan = plan_of(
+            graph,
+            solution,
+            candidates,
+            costs,
+            functions,
+            declined=declined,
+            explanation=explanation,
+            certificate=certified(problem, cheapest),
+            ties=ties,
+        )
         return PLAN.write(result, plan), outlined
 
     def _settled(self, problem: Problem, cheapest: Solution, candidates: Sequence[Candidate]) -> Solution:
@@ -144,7 +157,7 @@ class SearchPartition:
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
         bound = solution.lower_bound
-        if any(cost.origin == UNKNOWN for cost in costs.prices.values()):  # for want of time
+        if any(cost.origin == UNKNOWN for cost in costs.by_key.values()):  # for want of time
             bound = self._solved(optimistic(graph, candidates, costs, problem)).lower_bound
         elif (
             costs.lower_bound is not None
@@ -164,9 +177,9 @@ class SearchPartition:
         if not merged:
             return None
         asked = workloads(CANDIDATES.write(func, tuple(merged)), self.estimator)
-        prices = {**costs.prices, **self.estimator.prices(list(asked.values()))}
+        by_key = {**costs.by_key, **self.estimator.costs(list(asked.values()))}
         keys = {**costs.keys, **{candidate: workload.key for candidate, workload in asked.items()}}
-        more = replace(costs, prices=prices, keys=keys)
+        more = replace(costs, by_key=by_key, keys=keys)
         return COSTS.write(CANDIDATES.write(func, (*known_ones, *merged)), more)
 
     def _solved(self, problem: Problem) -> Solution:
@@ -177,3 +190,13 @@ class SearchPartition:
             seconds=self.seconds,
             priority=tuple(known()),
         )
+
+
+def why_not_plan(priced: relax.Function, partitioned: relax.Function, redundant: bool = True) -> str | None:
+    """What is wrong with ``collage.plan`` of ``partitioned``, or None.
+
+    ``priced`` is the same function as EstimateCosts has left it: its candidates and costs pose the problem, the
+    certificate in the plan is the answer. ``redundant`` as it was for SearchPartition.
+    """
+    problem = problem_of(DataflowGraph(priced), CANDIDATES.read(priced), COSTS.read(priced), redundant)
+    return why_plan_does_not_hold(problem, PLAN.read(partitioned))

@@ -25,7 +25,7 @@ def rewritten(func: relax.Function, dtype: str) -> relax.Function:
 
 def why_not_product(value: Expr) -> str | None:
     """Why a binding's value is no product that can be narrowed, or None."""
-    if role_of(value) is not Role.PRODUCT:
+    if not isinstance(value, relax.Call) or role_of(value) is not Role.PRODUCT:
         return "not a product"
     if not is_float32(value) or not all(map(is_float32, value.args)):
         return "not all of its tensors are float32"
@@ -62,7 +62,7 @@ class _Block:
         var, value = binding.var, binding.value
         if isinstance(binding, relax.MatchCast):
             self.bindings.append(relax.MatchCast(var, self._wide(value), binding.ty))
-        elif why_not_product(value) is None:
+        elif isinstance(value, relax.Call) and why_not_product(value) is None:
             args = [self._narrow(arg) for arg in value.args]
             self.bindings.append(
                 relax.VarBinding(var, self._typed(changed(value, args, out_dtype="float32")))
@@ -78,7 +78,9 @@ class _Block:
         """Whether an operator that rounds nothing has narrow operands, at least one of them for certain."""
         if isinstance(value, relax.TupleGetItem):
             return value.tuple_value in self.only_narrow
-        if not is_float32(var) or not (role_of(value) is Role.MOVING or name_of(value) in SELECTING):
+        if not isinstance(value, relax.Call) or not is_float32(var):
+            return False
+        if role_of(value) is not Role.MOVING and name_of(value) not in SELECTING:
             return False
         fields = _fields(value.args[0])
         return any(map(self._is_stored, fields)) and all(map(is_float32, fields))
@@ -93,6 +95,7 @@ class _Block:
         if isinstance(value, relax.TupleGetItem):
             made: Expr = relax.TupleGetItem(self.narrow[value.tuple_value], value.index)
         else:
+            assert isinstance(value, relax.Call)
             data = value.args[0]
             first = (
                 relax.Tuple([self._narrow(field) for field in data.fields])
@@ -109,12 +112,14 @@ class _Block:
     def _narrow(self, expr: Expr) -> Expr:
         """An operand in the narrow type, cast once."""
         if expr not in self.narrow:
-            self.narrow[expr] = (
-                _constant(expr, self.dtype)
-                if isinstance(expr, ir.GenericConst)
-                else self._emit(self._cast(expr, self.dtype), f"{expr.name}_{_SHORT[self.dtype]}")
-            )
+            self.narrow[expr] = self._narrowed(expr)
         return self.narrow[expr]
+
+    def _narrowed(self, expr: Expr) -> Expr:
+        if isinstance(expr, ir.GenericConst):
+            return _constant(expr, self.dtype)
+        assert isinstance(expr, relax.Var)
+        return self._emit(self._cast(expr, self.dtype), f"{expr.name}_{_SHORT[self.dtype]}")
 
     # What is wide
 
@@ -128,7 +133,7 @@ class _Block:
             return expr
         if expr not in self.only_narrow and not (self._is_stored(expr) and _is_tensor(expr)):
             return expr
-        if not _is_tensor(expr):
+        if isinstance(expr.ty, relax.TupleType):
             count = len(expr.ty.fields)
             parts = [self._emit(relax.TupleGetItem(self.narrow[expr], i), expr.name) for i in range(count)]
             return relax.Tuple([self._emit(self._cast(part, "float32"), part.name) for part in parts])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, tirx
 
+from unity_collage.graph.calls import op_name
 from unity_collage.reference import prim_func
 from unity_collage.reference.literals import is_written_out, literal
 from unity_collage.reference.table import OPERATORS
@@ -21,18 +22,14 @@ def why_not(call: Call, mod: ir.IRModule | None = None) -> str | None:
 
     ``mod`` holds the PrimFunc of a ``call_tir``.
     """
-    name = call.op.name if _is_op(call.op) else None
-    if name is None:
+    name = op_name(call)
+    if not name:
         return f"{call.op} is no operator, and only operators have a numpy reference"
     if name == _CALL_TIR:
         return _why_not_call_tir(call, mod)
     if name not in OPERATORS:
         return f"{name} has no numpy reference"
     return OPERATORS[name].why_not(call)
-
-
-def _is_op(callee: Any) -> bool:
-    return isinstance(callee, ir.Op)
 
 
 def evaluate(
@@ -53,17 +50,21 @@ def evaluate(
     call = _typed(call)
     try:
         with np.errstate(all="ignore"):
-            if call.op.name == _CALL_TIR:
+            if op_name(call) == _CALL_TIR:
                 return _conform(call, call.ty, _call_tir(call, args, mod))
             values = [_widened(value) for value in _values(call, args, sizes or {})]
-            return _conform(call, call.ty, OPERATORS[call.op.name].compute(call, *values))
+            return _conform(call, call.ty, OPERATORS[op_name(call)].compute(call, *values))
     except (IndexError, ValueError, ZeroDivisionError) as error:
-        raise Unsupported(f"{call.op.name}: {error}") from error
+        raise Unsupported(f"{op_name(call)}: {error}") from error
 
 
 def _typed(call: Call) -> Call:
     """``call`` with its result type, which one that nobody has normalized lacks."""
-    return relax.BlockBuilder().normalize(call) if type(call.ty) is ir.Type else call
+    if type(call.ty) is not ir.Type:
+        return call
+    typed = relax.BlockBuilder().normalize(call)
+    assert isinstance(typed, relax.Call)
+    return typed
 
 
 def _values(call: Call, args: Sequence[Value], sizes: Sizes) -> list[Value]:
@@ -91,7 +92,7 @@ def _conform(call: Call, ty: Any, result: Value) -> Value:
         return result
     array, wanted = np.asarray(result), dtype_of(ty)
     if not _fits(array.shape, ty):
-        raise Unsupported(f"{call.op.name}: numpy computed the shape {array.shape}, the type says {ty}")
+        raise Unsupported(f"{op_name(call)}: numpy computed the shape {array.shape}, the type says {ty}")
     return array if wanted is None else _as_dtype(array, wanted)
 
 
@@ -113,15 +114,22 @@ def _as_dtype(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
 
 
 def _why_not_call_tir(call: Call, mod: ir.IRModule | None) -> str | None:
+    callee = _callee(call)
     if mod is None:
-        return f"call_tir: the module that holds {call.args[0].name_hint} is not given"
-    return prim_func.why_not(mod[call.args[0]])
+        return f"call_tir: the module that holds {callee.name_hint} is not given"
+    return prim_func.why_not(mod[callee])
+
+
+def _callee(call: Call) -> ir.GlobalVar:
+    callee = call.args[0]
+    assert isinstance(callee, ir.GlobalVar)
+    return callee
 
 
 def _call_tir(call: Call, args: Sequence[Value], mod: ir.IRModule | None) -> Value:
     if mod is None or len(call.args) > 2:
         raise Unsupported("call_tir: symbolic variables as arguments have no numpy reference")
     tensors = literal(call.args[1], {}) if args[1] is None else args[1]
-    several = isinstance(call.ty, ir.TupleType)
-    results = prim_func.run(mod[call.args[0]], tensors, call.ty.fields if several else [call.ty])
-    return tuple(results) if several else results[0]
+    types = list(call.ty.fields) if isinstance(call.ty, ir.TupleType) else [call.ty]
+    results = prim_func.run(mod[_callee(call)], tensors, types)
+    return tuple(results) if isinstance(call.ty, ir.TupleType) else results[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unity_collage.graph.calls import op_name
 from unity_collage.reference.layout import from_order, spatial, to_order
 from unity_collage.reference.values import Call, Operator, whole_numbers
 
@@ -82,11 +83,11 @@ def _why_not_resize(call: Call) -> str | None:
     attrs = call.attrs
     mode = attrs.coordinate_transformation_mode
     if mode not in _COORDINATE:
-        return f"{call.op.name} with coordinates {mode} has no numpy reference"
+        return f"{op_name(call)} with coordinates {mode} has no numpy reference"
     if attrs.method not in ("nearest_neighbor", "linear", "cubic"):
-        return f"{call.op.name} with method {attrs.method} has no numpy reference"
+        return f"{op_name(call)} with method {attrs.method} has no numpy reference"
     if attrs.rounding_method and attrs.rounding_method not in _ROUND:
-        return f"{call.op.name} with rounding {attrs.rounding_method} has no numpy reference"
+        return f"{op_name(call)} with rounding {attrs.rounding_method} has no numpy reference"
     return None
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from unity_collage.graph.shapes import extents_of
 from unity_collage.reference.tir_expr import evaluate
-from unity_collage.reference.values import Call, Operator, Value, plain, whole_numbers
+from unity_collage.reference.values import Call, Operator, Value, plain
 
 _NUMPY_MODE: dict[str, Any] = {"fast": "raise", "wrap": "wrap", "clip": "clip"}
 _ACCUMULATE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -105,9 +106,9 @@ def _one_hot(call: Call, indices: np.ndarray, on: float, off: float) -> np.ndarr
 
 def _layout_transform(call: Call, x: np.ndarray) -> np.ndarray:
     """Each element at the place that an index map gives it, the rest filled with a pad value."""
-    attrs, shape = call.attrs, call.ty.shape.values
+    attrs, shape = call.attrs, extents_of(call)
     grids = dict(zip(attrs.index_map.initial_indices, np.ix_(*map(np.arange, x.shape)), strict=True))
-    result = np.full(whole_numbers(shape), 0 if attrs.pad_value is None else attrs.pad_value.value, x.dtype)
+    result = np.full(shape, 0 if attrs.pad_value is None else attrs.pad_value.value, x.dtype)
     result[tuple(evaluate(place, grids) for place in attrs.index_map.final_indices)] = x
     return result
 

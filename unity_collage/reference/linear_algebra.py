@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from unity_collage.graph.calls import op_name
 from unity_collage.reference.activation import softmax_along
 from unity_collage.reference.values import Call, Operator, Value, dtype_of, plain
 
@@ -50,7 +51,7 @@ def _masked(scores: np.ndarray, mask: str | None) -> np.ndarray:
 
 def _why_not_attention(call: Call) -> str | None:
     if call.attrs.window_size is not None:
-        return f"{call.op.name} with a sliding window has no numpy reference"
+        return f"{op_name(call)} with a sliding window has no numpy reference"
     return None
 
 

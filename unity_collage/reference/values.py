@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tvm.ir import Call
 
 from unity_collage.errors import CollageError
 
@@ -15,10 +16,6 @@ Value = Any
 
 Sizes = Mapping[Any, int]
 """The size that each symbolic variable stands for."""
-
-
-Call = Any
-"""A ``tvm.ir.Call``. TVM does not say which attributes the operators have, so neither does its type here."""
 
 
 class Unsupported(CollageError):

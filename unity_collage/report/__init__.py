@@ -7,11 +7,11 @@ from .kinds import explanation_summary
 from .text import (
     backend_table,
     bench_table,
+    comparison_table,
+    cost_remark,
     duration,
     kernel_table,
     plan_summary,
-    price_remark,
-    refinement_table,
 )
 
 __all__ = [
@@ -19,11 +19,11 @@ __all__ = [
     "answer",
     "backend_table",
     "bench_table",
+    "comparison_table",
+    "cost_remark",
     "duration",
     "explanation_summary",
     "html_report",
     "kernel_table",
     "plan_summary",
-    "price_remark",
-    "refinement_table",
 ]

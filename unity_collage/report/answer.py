@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..graph.sub_graph import short_name
-from ..plan.explanation import Bid, Explanation, Kernel, Verdict
+from ..plan.explanation import ExplainedCandidate, ExplainedKernel, Explanation, Verdict
 from .lookup import Place, find
 from .words import chances, left_text, percent, priced, proof_text, some, why_it_won
 
@@ -24,7 +24,7 @@ def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterabl
     explanation = explanations[place.function]
     kernel = _kernel_of(explanation, place.index)
     what, why = _decision(explanation, place, kernel)
-    bids = [bid for bid in explanation.bids if place.index in bid.bindings]
+    bids = [bid for bid in explanation.candidates if place.index in bid.bindings]
     return [
         what if is_own else f"{name}, now {what}",
         f"Why: {why}.",
@@ -34,40 +34,40 @@ def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterabl
     ]
 
 
-def _kernel_of(explanation: Explanation, index: int) -> Kernel | None:
+def _kernel_of(explanation: Explanation, index: int) -> ExplainedKernel | None:
     """The kernel that writes the binding's value, or one that computes it for itself."""
-    found = [k for k in explanation.kernels if index in explanation.by_id[k.bid].bindings]
-    return min(found, key=lambda k: index in explanation.by_id[k.bid].hidden, default=None)
+    found = [k for k in explanation.kernels if index in explanation.by_id[k.candidate].bindings]
+    return min(found, key=lambda k: index in explanation.by_id[k.candidate].hidden, default=None)
 
 
-def _decision(explanation: Explanation, place: Place, kernel: Kernel | None) -> tuple[str, str]:
+def _decision(explanation: Explanation, place: Place, kernel: ExplainedKernel | None) -> tuple[str, str]:
     if kernel is None:
         what = left_text(explanation, place.index)
         return what, "what is in no kernel has no price and pays no launch"
-    binding, bid = explanation.bindings[place.index], explanation.by_id[kernel.bid]
+    binding, bid = explanation.bindings[place.index], explanation.by_id[kernel.candidate]
     share = explanation.seconds(kernel) / explanation.proof.seconds
     what = (
         f"{binding.name} ({short_name(binding.op)}) is in {bid.backend} {bid.label} "
-        f"({some(explanation, bid.bindings)}): {priced(explanation.price(bid))}, {percent(share)} of {place.function}"
+        f"({some(explanation, bid.bindings)}): {priced(explanation.cost(bid))}, {percent(share)} of {place.function}"
     )
     return what, why_it_won(explanation, kernel)
 
 
-def _rivals(explanation: Explanation, bids: Iterable[Bid]) -> str:
+def _rivals(explanation: Explanation, bids: Iterable[ExplainedCandidate]) -> str:
     """The other priced candidates for a binding, the least regret first, equal ones once."""
     others = (bid for bid in bids if bid.verdict is not Verdict.CHOSEN)
-    rivals = [bid for bid in others if explanation.price(bid).seconds is not None]
+    rivals = [bid for bid in others if explanation.cost(bid).seconds is not None]
     rivals.sort(key=lambda bid: (bid.regret is None, bid.regret or 0.0))
-    texts = [f"{b.backend} {b.label} {priced(explanation.price(b))} {chances(b)}" for b in rivals]
+    texts = [f"{b.backend} {b.label} {priced(explanation.cost(b))} {chances(b)}" for b in rivals]
     return _first(list(dict.fromkeys(texts)), "nobody else has a price for it")
 
 
-def _never(explanation: Explanation, bids: Iterable[Bid], index: int) -> str:
+def _never(explanation: Explanation, bids: Iterable[ExplainedCandidate], index: int) -> str:
     """Who has no price and who declined, with the reasons."""
     texts = [
-        f"{bid.backend} {bid.label}: {bid.verdict.value}, {explanation.price(bid).reason}"
+        f"{bid.backend} {bid.label}: {bid.verdict.value}, {explanation.cost(bid).reason}"
         for bid in bids
-        if bid.verdict in (Verdict.NO_PRICE, Verdict.NOT_MEASURED)
+        if bid.verdict in (Verdict.NO_COST, Verdict.NOT_MEASURED)
     ]
     texts += [
         f"{refusal.backend} declined ({refusal.condition}): {refusal.reason}"

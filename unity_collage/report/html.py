@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from ..plan.explanation import Explanation, encode
+from ..plan.encoding import encode
+from ..plan.explanation import Explanation
 from .words import chances, proof_text, sentence, why_it_won
 
 
@@ -37,7 +38,7 @@ def told(explanation: Explanation) -> dict[str, Any]:
     data = encode(explanation)
     for kernel, item in zip(explanation.kernels, data.get("kernels", ()), strict=False):
         item["why"] = sentence(why_it_won(explanation, kernel))
-    for bid, item in zip(explanation.bids, data.get("bids", ()), strict=False):
+    for bid, item in zip(explanation.candidates, data.get("candidates", ()), strict=False):
         item["says"] = chances(bid)
     return {**data, "says": sentence(proof_text(explanation))}
 

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ..annotations import VIEW
-from ..plan.explanation import Explanation, Kernel
+from ..plan.candidate import VIEW
+from ..plan.explanation import ExplainedKernel, Explanation
 from .text import ROWS, duration
 from .words import percent, proof_text, sentence
 
@@ -18,10 +18,10 @@ def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -
     """What the function ``name`` costs and why that is the least, and its dearest kinds of kernels."""
     if not explanation.kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is")
-    views = sum(explanation.by_id[kernel.bid].backend == VIEW for kernel in explanation.kernels)
+    views = sum(explanation.by_id[kernel.candidate].backend == VIEW for kernel in explanation.kernels)
     kernels = f"{len(explanation.kernels) - views} kernels" + (f" and {views} views" if views else "")
     return Group(
-        f"[bold]{name}[/bold]: {kernels} out of {len(explanation.bids)} candidates",
+        f"[bold]{name}[/bold]: {kernels} out of {len(explanation.candidates)} candidates",
         escape(sentence(proof_text(explanation))),
         "",
         kinds_table(explanation, rows),
@@ -55,17 +55,17 @@ def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
     return table
 
 
-def _kinds(explanation: Explanation) -> list[list[Kernel]]:
+def _kinds(explanation: Explanation) -> list[list[ExplainedKernel]]:
     """Kernels of equal price entries together, the dearest kind first."""
-    kinds: dict[int, list[Kernel]] = {}
+    kinds: dict[int, list[ExplainedKernel]] = {}
     for kernel in explanation.kernels:
-        kinds.setdefault(explanation.by_id[kernel.bid].price, []).append(kernel)
+        kinds.setdefault(explanation.by_id[kernel.candidate].cost, []).append(kernel)
     return sorted(kinds.values(), key=lambda kind: -_seconds(explanation, kind))
 
 
-def _row(explanation: Explanation, kind: list[Kernel]) -> Iterable[str]:
+def _row(explanation: Explanation, kind: list[ExplainedKernel]) -> Iterable[str]:
     nearest = min(kind, key=_margin)
-    bid = explanation.by_id[nearest.bid]
+    bid = explanation.by_id[nearest.candidate]
     yield escape(bid.label)
     yield explanation.bindings[bid.bindings[-1]].name
     yield bid.backend
@@ -79,7 +79,7 @@ def _row(explanation: Explanation, kind: list[Kernel]) -> Iterable[str]:
     yield _more(nearest, explanation.seconds(nearest))
 
 
-def _more(kernel: Kernel, seconds: float) -> str:
+def _more(kernel: ExplainedKernel, seconds: float) -> str:
     """The margin, and what part of the kernel's own price that is."""
     if kernel.ties:
         return "tie"
@@ -90,9 +90,9 @@ def _more(kernel: Kernel, seconds: float) -> str:
     return f"{least}{duration(kernel.margin)}{part}"
 
 
-def _margin(kernel: Kernel) -> float:
+def _margin(kernel: ExplainedKernel) -> float:
     return float("inf") if kernel.margin is None else kernel.margin
 
 
-def _seconds(explanation: Explanation, kernels: list[Kernel]) -> float:
+def _seconds(explanation: Explanation, kernels: list[ExplainedKernel]) -> float:
     return sum(explanation.seconds(kernel) for kernel in kernels)

@@ -72,7 +72,7 @@ def _known(explanations: Mapping[str, Explanation]) -> Known:
 def _kernel_names(function: str, explanation: Explanation) -> Iterator[tuple[str, Place]]:
     """The function and the label of each kernel, which stand for its last binding."""
     for kernel in explanation.kernels:
-        bid = explanation.by_id[kernel.bid]
+        bid = explanation.by_id[kernel.candidate]
         place = Place(function, bid.bindings[-1])
         if kernel.function:
             yield kernel.function, place

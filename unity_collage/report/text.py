@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
 from .. import runtime
-from ..backends.base import Backend
+from ..backends.registry import Listed
+from ..plan.comparison import ProgramComparison
+from ..plan.plan import Plan, PlannedKernel, Tie
 
 ROWS = 15
 """So many kinds of kernels are shown, the dearest ones; the plan itself has all."""
@@ -24,17 +25,17 @@ _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
 """A program that takes so many times its price, and so much longer, is worth a line: calls cost microseconds, and a
 shared machine is seldom that far off."""
 
-Kernels = list[Mapping[str, Any]]
+Kernels = Sequence[PlannedKernel]
 
 
-def plan_summary(name: str, plan: Mapping[str, Any]) -> RenderableType:
+def plan_summary(name: str, plan: Plan) -> RenderableType:
     """What became of the function ``name``: a line, the share of each backend, the dearest kernels."""
-    kernels: Kernels = list(plan["kernels"])
+    kernels = plan.kernels
     if not kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is", *_remarks(plan))
-    runs = f", measured {duration(plan['measured_seconds'])}" if "measured_seconds" in plan else ""
+    runs = "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}"
     headline = (
-        f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan['seconds'])}{runs}"
+        f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan.seconds)}{runs}"
     )
     return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
 
@@ -49,9 +50,9 @@ def backend_shares(kernels: Kernels) -> Table:
     return table
 
 
-def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
+def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
     """One row for each kind of kernel, dearest first: whose it is, and what the next best would have cost."""
-    kernels: Kernels = list(plan["kernels"])
+    kernels = plan.kernels
     total = _seconds(kernels)
     # The one column that gives way when the terminal is narrow: a label has no spaces to break at.
     label, figures = (
@@ -71,35 +72,32 @@ def kernel_table(plan: Mapping[str, Any], rows: int = ROWS) -> Table:
     return table
 
 
-def refinement_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each whole program that ran: its time against the winner's, or why it is out."""
+def comparison_table(report: ProgramComparison) -> RenderableType:
+    """One row for each candidate program: its time against the winner's, or why it was dropped."""
     table = Table(_left("program"), _right("median"), _right("against the winner"), "", box=None)
-    seconds = {p["name"]: float(p["seconds"]) for p in report["programs"] if "seconds" in p}
-    best = seconds.get(report["winner"], 0.0)
-    for program in sorted(report["programs"], key=lambda program: seconds.get(program["name"], math.inf)):
-        name = program["name"]
+    seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
+    best = seconds.get(report.winner, 0.0)
+    for program in sorted(report.programs, key=lambda each: seconds.get(each.name, math.inf)):
+        name = program.name
         if name in seconds:
-            chosen = "chosen" if name == report["winner"] else ""
+            chosen = "chosen" if name == report.winner else ""
             table.add_row(name, duration(seconds[name]), f"{seconds[name] / best:.2f}x", chosen)
         else:
-            table.add_row(name, "", "", escape(program["reason"]))
+            table.add_row(name, "", "", escape(program.reason))
     lines: list[RenderableType] = []
-    if "additive_error" in report:
-        error = float(report["additive_error"]) / float(report["measured"])
-        times = f"predicted {duration(report['predicted'])}, measured {duration(report['measured'])}"
-        lines.append(f"{times}: additive error {error:+.0%}")
-    if report.get("origin") == "database":
-        lines.append("raced before: equal programs on an equal machine, their times are in the database")
+    if report.additive_error is not None and report.measured and report.predicted is not None:
+        times = f"predicted {duration(report.predicted)}, measured {duration(report.measured)}"
+        lines.append(f"{times}: additive error {report.additive_error / report.measured:+.0%}")
+    if report.origin == "database":
+        lines.append("compared before: the times of equal programs on an equal machine are in the database")
     return Group(table, "", *lines) if lines else table
 
 
-def backend_table(backends: Iterable[Backend]) -> RenderableType:
+def backend_table(backends: Iterable[Listed]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used."""
     table = Table(_left("backend"), "state", box=None)
     for backend in backends:
-        reason = backend.why_unavailable()
-        state = f"available: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
-        table.add_row(backend.name, escape(state))
+        table.add_row(escape(backend.name), escape(backend.state))
     conflict = runtime.why_pools_conflict()
     return table if conflict is None else Group(table, "", f"warning: {conflict}")
 
@@ -115,10 +113,10 @@ def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mappi
     return table
 
 
-def price_remark(plan: Mapping[str, Any], seconds: float) -> str | None:
+def cost_remark(plan: Plan, seconds: float) -> str | None:
     """What to do about a program that takes far longer than its kernels were priced at; None where it does not."""
-    priced = plan["seconds"]
-    if not plan["kernels"] or seconds < _LATE * priced or seconds < priced + _NOTABLE_SECONDS:
+    priced = plan.seconds
+    if not plan.kernels or seconds < _LATE * priced or seconds < priced + _NOTABLE_SECONDS:
         return None
     return (
         f"it takes {seconds / priced:.2g} times as long as its kernels were priced at, {duration(priced)}: "
@@ -141,62 +139,59 @@ def plus_minus(seconds: float, low: float, high: float) -> str:
     return f"{duration(seconds)} +- {duration(half)}" if half else duration(seconds)
 
 
-def _remarks(plan: Mapping[str, Any]) -> list[RenderableType]:
+def _remarks(plan: Plan) -> list[RenderableType]:
     """What a reader should know besides: ties, branches, how far the plan is proved, candidates without a price."""
     lines = _ties(plan)
-    if branches := plan.get("branches"):
-        now, before = duration(branches["seconds"]), duration(branches["split_seconds"])
-        stages = _count(branches["stages"], "stage")
+    if branches := plan.branches:
+        now, before = duration(branches.seconds), duration(branches.split_seconds)
+        stages = _count(branches.stages, "stage")
         lines.append(
-            f"{branches['kernels']} kernels side by side in {stages}: {now} in place of {before}, measured"
+            f"{branches.kernels} kernels side by side in {stages}: {now} in place of {before}, measured"
         )
-    if "certificate" in plan and not plan["proved"]:  # a plan that was given has no proof
-        lines.append(f"not proved: a plan up to {float(plan['gap']):.1%} cheaper may exist")
-    unpriced = plan["unpriced"]
-    if unpriced:
-        first = unpriced[0]
-        example = f"{first['backend']} {first['label']}: {first['reason']}"
-        lines.append(f"{_count(len(unpriced), 'candidate')} without a price, such as {example}")
+    if plan.certificate is not None and not plan.proved:  # a plan that was given has no proof
+        lines.append(f"not proved: a plan up to {plan.gap:.1%} cheaper may exist")
+    if plan.without_cost:
+        first = plan.without_cost[0]
+        example = f"{first.backend} {first.label}: {first.reason}"
+        lines.append(f"{_count(len(plan.without_cost), 'candidate')} without a cost, such as {example}")
     return ["", *map(escape, lines)] if lines else []
 
 
-def _ties(plan: Mapping[str, Any], most: int = 3) -> list[str]:
+def _ties(plan: Plan, most: int = 3) -> list[str]:
     """The dearest kernels that tie with others, and what the policy has cost."""
-    tied = [kernel for kernel in plan["kernels"] if kernel.get("ties")]
+    tied = [kernel for kernel in plan.kernels if kernel.ties]
     if not tied:
         return []
-    texts = (_tie(kernel) for kernel in sorted(tied, key=lambda kernel: -float(kernel["seconds"])))
-    policy = plan.get("tie_policy")
-    more = float(policy["more_than_cheapest"]) / float(plan["seconds"]) if policy else 0.0
+    texts = (_tie(kernel) for kernel in sorted(tied, key=lambda kernel: -kernel.seconds))
+    policy = plan.tie_policy
+    more = plan.more_than_cheapest / plan.seconds if policy else 0.0
     over = f"; by the policy for ties the plan costs {more:.2%} more than the cheapest one" if policy else ""
     return [*list(dict.fromkeys(texts))[:most], f"{_count(len(tied), 'kernel')} in ties{over}"]
 
 
-def _tie(kernel: Mapping[str, Any]) -> str:
+def _tie(kernel: PlannedKernel) -> str:
     """``onednn conv2d: tie with tvm cone, 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``."""
-    parts = kernel["ties"][0]
-    names = " and ".join(f"{part['backend']} {part['label']}" for part in parts)
-    prices = " and ".join(map(_noisy, parts))
-    return f"{kernel['backend']} {kernel['label']}: tie with {names}, {_noisy(kernel)} against {prices}"
+    parts = kernel.ties[0]
+    names = " and ".join(f"{part.backend} {part.label}" for part in parts)
+    costs = " and ".join(map(_noisy, parts))
+    return f"{kernel.backend} {kernel.label}: tie with {names}, {_noisy(kernel)} against {costs}"
 
 
-def _noisy(price: Mapping[str, Any]) -> str:
-    seconds = float(price["seconds"])
-    return plus_minus(seconds, float(price.get("low", seconds)), float(price.get("high", seconds)))
+def _noisy(cost: PlannedKernel | Tie) -> str:
+    return plus_minus(cost.seconds, *(cost.interval or (cost.seconds, cost.seconds)))
 
 
 def _next_best(kernels: Kernels) -> str:
     """Whom the kernels tie with; else the cheapest rival for the same operators, and how many times dearer it is."""
-    tied = [kernel["ties"][0][0]["backend"] for kernel in kernels if kernel.get("ties")]
+    tied = [kernel.ties[0][0].backend for kernel in kernels if kernel.ties]
     if tied:
         return f"tie with {tied[0]}"
     ratios: dict[str, tuple[float, float]] = {}
     for kernel in kernels:
-        for bid in kernel["others"]:
-            if "seconds" in bid:
-                theirs, ours = ratios.get(bid["backend"], (0.0, 0.0))
-                own = float(kernel["seconds"])
-                ratios[bid["backend"]] = (theirs + float(bid["seconds"]), ours + own)
+        for rival in kernel.others:
+            if rival.seconds is not None:
+                theirs, ours = ratios.get(rival.backend, (0.0, 0.0))
+                ratios[rival.backend] = (theirs + rival.seconds, ours + kernel.seconds)
     if not ratios:
         return ""
     name, (theirs, ours) = min(ratios.items(), key=lambda item: item[1][0] / max(item[1][1], 1e-12))
@@ -208,16 +203,16 @@ def _speed(ratio: float) -> str:
     return f"{ratio:.2f}x slower" if ratio >= 1 else f"{1 / ratio:.2f}x faster"
 
 
-def _grouped(kernels: Kernels, *keys: str) -> dict[tuple[str, ...], Kernels]:
-    """Kernels with equal values of ``keys``, the dearest group first."""
-    groups: dict[tuple[str, ...], Kernels] = {}
+def _grouped(kernels: Kernels, *keys: str) -> dict[tuple[str, ...], list[PlannedKernel]]:
+    """Kernels with equal values of these fields, the most expensive group first."""
+    groups: dict[tuple[str, ...], list[PlannedKernel]] = {}
     for kernel in kernels:
-        groups.setdefault(tuple(str(kernel[key]) for key in keys), []).append(kernel)
+        groups.setdefault(tuple(str(getattr(kernel, key)) for key in keys), []).append(kernel)
     return dict(sorted(groups.items(), key=lambda item: -_seconds(item[1])))
 
 
 def _seconds(kernels: Kernels) -> float:
-    return sum(float(kernel["seconds"]) for kernel in kernels)
+    return sum(kernel.seconds for kernel in kernels)
 
 
 def _share(seconds: float, total: float) -> str:

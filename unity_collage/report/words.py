@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..graph.sub_graph import short_name
-from ..plan.explanation import Bid, Explanation, Kernel, Price, Verdict
+from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
 from .text import duration, plus_minus
 
 
-def chances(bid: Bid) -> str:
+def chances(bid: ExplainedCandidate) -> str:
     """What would have to change for a priced candidate to be chosen here."""
     if bid.verdict is Verdict.NO_PLAN:
         return "fits into no plan"
@@ -38,7 +38,7 @@ def percent(part: float) -> str:
     return "<0.1%" if 0 < part < 0.001 else f"{part:.1%}"
 
 
-def priced(price: Price) -> str:
+def priced(price: ExplainedCost) -> str:
     """``123 us (118 us to 130 us)``, or the reason why there is no price."""
     if price.seconds is None:
         return price.reason
@@ -47,26 +47,26 @@ def priced(price: Price) -> str:
     return f"{duration(price.seconds)} ({duration(price.low)} to {duration(price.high)})"
 
 
-def tie_text(explanation: Explanation, kernel: Kernel) -> str:
+def tie_text(explanation: Explanation, kernel: ExplainedKernel) -> str:
     """``tie with tvm conv2d (lv3), 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``; empty where there is none."""
     if not kernel.ties:
         return ""
-    own = noisy(explanation.price(explanation.by_id[kernel.bid]))
+    own = noisy(explanation.cost(explanation.by_id[kernel.candidate]))
     tied: list[str] = []
     for ids in kernel.ties[:2]:
         bids = [explanation.by_id[id_] for id_ in ids]
         names = " and ".join(titled(explanation, bid) for bid in bids)
-        tied.append(f"{names}, {own} against {' and '.join(noisy(explanation.price(bid)) for bid in bids)}")
+        tied.append(f"{names}, {own} against {' and '.join(noisy(explanation.cost(bid)) for bid in bids)}")
     more = f" and {len(kernel.ties) - 2} more" if len(kernel.ties) > 2 else ""
     return f"tie with {'; with '.join(tied)}{more}"
 
 
-def noisy(price: Price) -> str:
+def noisy(price: ExplainedCost) -> str:
     """``41.2 us +- 0.9 us``."""
     return "unknown" if price.seconds is None else plus_minus(price.seconds, price.low, price.high)
 
 
-def titled(explanation: Explanation, bid: Bid) -> str:
+def titled(explanation: Explanation, bid: ExplainedCandidate) -> str:
     """``onednn conv2d+relu (lv3, lv4)``."""
     return f"{bid.backend} {bid.label} ({some(explanation, bid.bindings)})"
 
@@ -79,7 +79,7 @@ def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> s
     return f"{head}, ... {explanation.bindings[indexes[-1]].name}: {len(indexes)} bindings"
 
 
-def why_it_won(explanation: Explanation, kernel: Kernel) -> str:
+def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
     """By how much, against whom, and how much dearer the kernel may become; or whom it ties with."""
     if kernel.ties:
         policy = "fewer transitions, fewer kernels, then the preferred backend decide"

@@ -1,42 +1,18 @@
-"""``explain``: the passes of ``passes.collage`` as far as the plan, and why it is what it is."""
+"""Reports of plans and explanations, written to files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import tvm
-from tvm import relax
-from tvm.ir import IRModule
-from tvm.target import Target
-
-from ..frontend.models import Model, import_model
 from ..lowering.library_file import why_no_file
-from ..plan.explanation import EXPLANATION, Explanation, decode
-from ..target import host_target
+from ..plan.encoding import encode
+from ..plan.explanation import Explanation
+from ..plan.plan import Plan
 from .html import html_report
 
 FORMATS = (".json", ".html")
-
-
-def explain_with(
-    passes: tvm.transform.Pass, model: Model, target: Target | None = None
-) -> dict[str, Explanation]:
-    """The explanation of each function, after ``passes`` that end with ``SearchPartition(explain=True)``."""
-    imported, _ = import_model(model, keep_names=True)
-    with target or host_target():
-        return explanations(passes(imported))
-
-
-def explanations(mod: IRModule) -> dict[str, Explanation]:
-    """The explanation of each function that carries one."""
-    return {
-        gvar.name_hint: EXPLANATION.read(func)
-        for gvar, func in mod.functions_items()
-        if isinstance(func, relax.Function) and EXPLANATION.on(func)
-    }
 
 
 def why_no_report(path: str) -> str | None:
@@ -47,13 +23,14 @@ def why_no_report(path: str) -> str | None:
 
 
 def write_report(
-    path: str, title: str, plans: Mapping[str, Any], explained: Mapping[str, Mapping[str, Any]]
+    path: str, title: str, plans: Mapping[str, Plan], explained: Mapping[str, Explanation]
 ) -> None:
-    """Plans and explanations, both as plain data by function, as JSON or as a page, by the suffix of ``path``."""
+    """Plans and explanations by function, as JSON or as a page, by the suffix of ``path``."""
     if Path(path).suffix == ".html":
-        remarks = {name: plan["remarks"] for name, plan in plans.items()}
-        text = html_report(title, {name: decode(data) for name, data in explained.items()}, remarks)
+        text = html_report(title, explained, {name: plan.remarks for name, plan in plans.items()})
     else:
-        whole = {name: plan | {"explanation": explained[name]} for name, plan in plans.items()}
+        whole = {
+            name: {**encode(plan), "explanation": encode(explained[name])} for name, plan in plans.items()
+        }
         text = json.dumps(whole, indent=1) + "\n"
     Path(path).write_text(text, encoding="utf-8")

@@ -4,7 +4,6 @@ A rule is a frozen value; :data:`DEFAULT_RULES` is all of them in the order in w
 """
 
 from .activations import (
-    GELU_FORM,
     HARD_SIGMOID_FORM,
     HARD_SWISH_FORM,
     ONE_SLOPE_FORM,
@@ -34,6 +33,7 @@ from .constants import (
     PROJECT_TUPLE,
 )
 from .driver import rewrite_function
+from .gelu import GELU_FORM
 from .identity import (
     DROP_DROPOUT,
     DROP_EMPTY_PAD,
@@ -48,7 +48,9 @@ from .identity import (
 )
 from .indexing import BOUNDED_TAKE
 from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
+from .near_misses import near_misses
 from .one_convolution import ONE_CONVOLUTION
+from .own_names import with_own_names
 from .padding import PAD_FORM, PAD_INTO_WINDOW
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
@@ -66,6 +68,7 @@ from .views import (
     UNIT_AXES_FIRST,
     UNIT_AXES_STAY,
 )
+from .why_not import WhyNot
 
 DEFAULT_RULES: tuple[Rule, ...] = (
     # What is known already.
@@ -147,4 +150,14 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     DOUBLE_FORM,
 )
 
-__all__ = ["ANY_OP", "DEFAULT_RULES", "RewriteError", "Rule", "Scope", "rewrite_function"]
+__all__ = [
+    "ANY_OP",
+    "DEFAULT_RULES",
+    "RewriteError",
+    "Rule",
+    "Scope",
+    "WhyNot",
+    "near_misses",
+    "rewrite_function",
+    "with_own_names",
+]

@@ -11,7 +11,8 @@ from tvm import relax
 
 from .constants import constant
 from .rule import Rule
-from .scope import Expr, Scope, dtype_of, is_float, op
+from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .why_not import WhyNot, number_text, shape_text
 
 _COMMUTATIVE = ("relax.add", "relax.multiply", "relax.maximum", "relax.minimum")
 _POWERS = {2.0: op.square, 0.5: op.sqrt, -0.5: op.rsqrt}
@@ -25,19 +26,32 @@ def _constant_right(call: Expr, scope: Scope) -> Expr | None:
     return relax.Call(call.op, [right, left], call.attrs)
 
 
-def _subtract(call: Expr, scope: Scope) -> Expr | None:
+def _subtract(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x - c -> x + (-c)."""
     array = scope.array(call.args[1])
-    signed = dtype_of(call).startswith(("float", "bfloat", "int"))
-    return op.add(call.args[0], constant(-array)) if array is not None and signed else None
+    if array is None:
+        return None
+    if not dtype_of(call).startswith(("float", "bfloat", "int")):
+        return WhyNot(f"subtract is of {dtype_of(call)}, which has no negative numbers")
+    return op.add(call.args[0], constant(-array))
 
 
-def _divide(call: Expr, scope: Scope) -> Expr | None:
+def _divide(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x / c -> x * (1 / c), where each 1 / c is exact: powers of two."""
     array = scope.array(call.args[1])
-    if array is None or not is_float(call) or not _powers_of_two(array):
+    if array is None:
         return None
+    if not is_float(call):
+        return _why_not_float(call)
+    if not _powers_of_two(array):
+        shown = number_text(array.reshape(())) if array.size == 1 else "a constant"
+        return WhyNot(f"divide divides by {shown}, not by powers of two alone, so the reciprocal is rounded")
     return op.multiply(call.args[0], constant((1 / array).astype(array.dtype)))
+
+
+def _why_not_float(call: Call, matched: int = 1) -> WhyNot:
+    name = call.op.name.removeprefix("relax.")
+    return WhyNot(f"{name} is of {dtype_of(call)}, not of a floating point type", matched)
 
 
 def _powers_of_two(array: np.ndarray) -> bool:
@@ -46,47 +60,72 @@ def _powers_of_two(array: np.ndarray) -> bool:
     return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 14))
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | None:
-    """(x + a) + b -> x + (a + b), and the same for products, if nobody else reads x + a."""
+def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+    """(x + a) + b -> x + (a + b), and the same for products, if nothing else reads x + a."""
     outer = scope.array(call.args[1])
-    inner = scope.own_call(call.args[0], call.op.name)
+    inner = None if outer is None else scope.call(call.args[0], call.op.name)
     first = None if inner is None else scope.array(inner.args[1])
-    if outer is None or inner is None or first is None or not is_float(call):
+    if outer is None or inner is None or first is None:
         return None
+    if not is_float(call):
+        return _why_not_float(call, 2)
+    shared = scope.why_not_own(call.args[0])
+    if shared is not None:
+        return WhyNot(shared, 2)
     merged = first + outer if call.op.name == "relax.add" else first * outer
-    if merged.size > max(first.size, outer.size) or not np.all(np.isfinite(merged)):
-        return None
+    why = _why_not_merged(first, outer, merged)
+    if why is not None:
+        return WhyNot(why, 2)
     return relax.Call(call.op, [inner.args[0], constant(merged.astype(outer.dtype))], call.attrs)
 
 
-def _square(call: Expr, scope: Scope) -> Expr | None:
+def _why_not_merged(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) -> str | None:
+    """Why two constants in a row stay two."""
+    if merged.size > max(first.size, outer.size):
+        shapes = f"{shape_text(first.shape)} and {shape_text(outer.shape)}"
+        return f"constants of the shapes {shapes} would become one of {merged.size} elements, which is larger"
+    return None if np.all(np.isfinite(merged)) else "the two constants together are not finite"
+
+
+def _square(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x * x -> square(x)."""
     left, right = call.args
-    same = isinstance(left, relax.Var) and left.same_as(right) and is_float(call)
-    return op.square(left) if same else None
+    if not isinstance(left, relax.Var) or not left.same_as(right):
+        return None
+    return op.square(left) if is_float(call) else _why_not_float(call)
 
 
-def _power(call: Expr, scope: Scope) -> Expr | None:
+def _power(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x ** 2, x ** 0.5, x ** -0.5 -> square, sqrt, rsqrt."""
     exponent = scope.scalar(call.args[1])
-    if exponent not in _POWERS or not is_float(call) or call.args[1].ty.ndim > call.args[0].ty.ndim:
+    if exponent is None:
         return None
-    return _POWERS[exponent](call.args[0])
+    if exponent not in _POWERS:
+        return WhyNot(f"the exponent of power is {number_text(exponent)}, not 2, 0.5 or -0.5")
+    if call.args[1].ty.ndim > call.args[0].ty.ndim:
+        return WhyNot(f"the exponent of power has {call.args[1].ty.ndim} axes, more than the tensor")
+    return _POWERS[exponent](call.args[0]) if is_float(call) else _why_not_float(call)
 
 
-def _double(call: Expr, scope: Scope) -> Expr | None:
+def _double(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x + x -> x * 2, which is as exact and reads one tensor."""
     left, right = call.args
-    if not isinstance(left, relax.Var) or not left.same_as(right) or not is_float(call):
+    if not isinstance(left, relax.Var) or not left.same_as(right):
         return None
-    return op.multiply(left, relax.const(2.0, dtype_of(call)))
+    return op.multiply(left, relax.const(2.0, dtype_of(call))) if is_float(call) else _why_not_float(call)
 
 
-def _reciprocal_root(call: Expr, scope: Scope) -> Expr | None:
+def _reciprocal_root(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """1 / sqrt(x) -> rsqrt(x)."""
-    root = scope.own_call(call.args[1], "relax.sqrt")
-    one = scope.scalar(call.args[0]) == 1.0 and call.args[0].ty.ndim <= call.args[1].ty.ndim
-    return op.rsqrt(root.args[0]) if root is not None and one else None
+    root, numerator = scope.call(call.args[1], "relax.sqrt"), scope.scalar(call.args[0])
+    if root is None or numerator is None:
+        return None
+    if numerator != 1.0:
+        return WhyNot(f"{number_text(numerator)} is divided by sqrt, not 1", 2)
+    if call.args[0].ty.ndim > call.args[1].ty.ndim:
+        return WhyNot(f"the numerator has {call.args[0].ty.ndim} axes, more than the root", 2)
+    shared = scope.why_not_own(call.args[1])
+    return op.rsqrt(root.args[0]) if shared is None else WhyNot(shared, 2)
 
 
 CONSTANT_RIGHT = Rule("constant_right", _COMMUTATIVE, _constant_right)

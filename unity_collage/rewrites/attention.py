@@ -9,93 +9,129 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from .affine import LINEAR_OPS, linear_of
 from .constants import constant
+from .linear import LINEAR_OPS, VIEWS, is_of_product, linear_of, why_not_linear
 from .rule import Rule
 from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .why_not import WhyNot, first_of, is_no
 
-_VIEWS = ("relax.reshape", "relax.permute_dims")
 
-
-def _absorb(call: Expr, scope: Scope) -> Expr | None:
+def _absorb(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """reshape(x @ w + b) * s -> reshape(x @ (w * s) + b * s), through permutations and a product (q @ k) * s too."""
     factor = scope.scalar(call.args[1])
-    if not factor or not is_float(call) or call.args[1].ty.ndim > call.args[0].ty.ndim:
+    if not factor:
         return None
+    why = _why_no_number(call)
+    if why is not None:
+        return WhyNot(why) if is_of_product(call.args[0], scope) else None
     factor = 1 / factor if call.op.name == "relax.divide" else factor
     return _absorbed(call.args[0], factor, scope)
 
 
-def _absorbed(expr: Expr, factor: float, scope: Scope) -> Expr | None:
+def _why_no_number(call: Call) -> str | None:
+    """Why a product with, or quotient by, one number cannot have it elsewhere."""
+    if not is_float(call):
+        return f"the product is {dtype_of(call)}, not a floating point type"
+    widens = call.args[1].ty.ndim > call.args[0].ty.ndim
+    return f"the factor has {call.args[1].ty.ndim} axes, more than what it multiplies" if widens else None
+
+
+def _absorbed(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
     """``expr * factor`` with the factor in constant weights upstream that nothing else depends on."""
-    call = scope.own_call(expr, *_VIEWS, "relax.add", *LINEAR_OPS)
+    call = scope.call(expr, *VIEWS, "relax.add", *LINEAR_OPS)
     if call is None:
         return None
+    shared = scope.why_not_own(expr)
+    if shared is not None:
+        return WhyNot(shared) if is_of_product(expr, scope) else None
     if call.op.name == "relax.add":
         return _absorbed_sum(call, factor, scope)
-    if call.op.name in _VIEWS:
+    if call.op.name in VIEWS:
         inner = _absorbed(call.args[0], factor, scope)
-        return None if inner is None else relax.Call(call.op, [inner, *call.args[1:]], call.attrs)
+        return inner if is_no(inner) else relax.Call(call.op, [inner, *call.args[1:]], call.attrs)
     linear = linear_of(call, scope)
     if linear is not None:
         return linear.scaled(np.full(linear.channels, factor))
     return _absorbed_product(call, factor, scope)
 
 
-def _absorbed_sum(call: Call, factor: float, scope: Scope) -> Expr | None:
+def _absorbed_sum(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | None:
     summand = scope.array(call.args[1])
-    inner = None if summand is None else _absorbed(call.args[0], factor, scope)
-    if inner is None or summand is None:
-        return None
-    return op.add(inner, constant((summand * factor).astype(summand.dtype)))
+    if summand is None:
+        why = f"{scope.title(call.args[1])}, which add adds before the factor, is not constant"
+        return WhyNot(why) if is_of_product(call.args[0], scope) else None
+    inner = _absorbed(call.args[0], factor, scope)
+    return inner if is_no(inner) else op.add(inner, constant((summand * factor).astype(summand.dtype)))
 
 
-def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | None:
+def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | None:
     """The factor in what makes one of the operands of a product of two activations."""
     if call.op.name != "relax.matmul":
-        return None
-    for side in (0, 1):
-        operand = _absorbed(call.args[side], factor, scope)
-        if operand is not None:
-            args = [operand if i == side else arg for i, arg in enumerate(call.args)]
-            return relax.Call(call.op, args, call.attrs)
-    return None
+        return WhyNot(why_not_linear(call, scope) or "")
+    found = first_of(_with_absorbed(call, side, factor, scope) for side in (0, 1))
+    if found is None:
+        return WhyNot("neither operand of matmul is made of constant weights by views and sums alone")
+    return found
 
 
-def _after_product(call: Expr, scope: Scope) -> Expr | None:
+def _with_absorbed(call: Call, side: int, factor: float, scope: Scope) -> Expr | WhyNot | None:
+    operand = _absorbed(call.args[side], factor, scope)
+    if is_no(operand):
+        return operand
+    args = [operand if i == side else arg for i, arg in enumerate(call.args)]
+    return relax.Call(call.op, args, call.attrs)
+
+
+def _after_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """(q * s) @ k -> (q @ k) * s, for a number s, through views of the operand."""
-    for side in (0, 1):
-        found = _without_factor(call.args[side], scope)
-        if found is not None and is_float(call):
-            args = [found[0] if i == side else arg for i, arg in enumerate(call.args)]
-            product = relax.Call(call.op, args, call.attrs)
-            return op.multiply(product, relax.const(found[1], dtype_of(call)))
-    return None
+    return first_of(_with_factor_behind(call, side, scope) for side in (0, 1))
 
 
-def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | None:
+def _with_factor_behind(call: Call, side: int, scope: Scope) -> Expr | WhyNot | None:
+    found = _without_factor(call.args[side], scope)
+    if not isinstance(found, tuple):
+        return found
+    if not is_float(call):
+        return WhyNot(f"matmul makes {dtype_of(call)}, not a floating point type", 2)
+    args = [found[0] if i == side else arg for i, arg in enumerate(call.args)]
+    product = relax.Call(call.op, args, call.attrs)
+    return op.multiply(product, relax.const(found[1], dtype_of(call)))
+
+
+def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | WhyNot | None:
     """What ``expr`` is a view of some number times, and the number."""
-    call = scope.own_call(expr, *_VIEWS, "relax.multiply", "relax.divide")
+    call = scope.call(expr, *VIEWS, "relax.multiply", "relax.divide")
     if call is None:
         return None
-    if call.op.name in _VIEWS:
-        inner = _without_factor(call.args[0], scope)
-        return (
-            None if inner is None else (relax.Call(call.op, [inner[0], *call.args[1:]], call.attrs), inner[1])
-        )
-    number = scope.scalar(call.args[1])
-    if not number or call.args[1].ty.ndim > call.args[0].ty.ndim:
-        return None
-    return call.args[0], 1 / number if call.op.name == "relax.divide" else number
+    if call.op.name in VIEWS:
+        found = _without_factor(call.args[0], scope)
+        if not isinstance(found, tuple):
+            return found
+        inner, number = relax.Call(call.op, [found[0], *call.args[1:]], call.attrs), found[1]
+    else:
+        number = scope.scalar(call.args[1])
+        if not number:
+            return None
+        if call.args[1].ty.ndim > call.args[0].ty.ndim:
+            return WhyNot(f"the factor has {call.args[1].ty.ndim} axes, more than what it multiplies", 2)
+        inner, number = call.args[0], 1 / number if call.op.name == "relax.divide" else number
+    shared = scope.why_not_own(expr)
+    return (inner, number) if shared is None else WhyNot(shared, 2)
 
 
-def _divided_product(call: Expr, scope: Scope) -> Expr | None:
+def _divided_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """(q @ k) / s -> (q @ k) * (1 / s), for a number s."""
-    number = scope.scalar(call.args[1])
-    product = scope.own_call(call.args[0], "relax.matmul")
-    if product is None or not number or not is_float(call) or call.args[1].ty.ndim > call.args[0].ty.ndim:
+    product, divisor = scope.call(call.args[0], "relax.matmul"), scope.array(call.args[1])
+    if product is None or divisor is None:
         return None
-    return op.multiply(call.args[0], relax.const(1 / number, dtype_of(call)))
+    number = scope.scalar(call.args[1])
+    if not number:
+        shown = "0" if divisor.size == 1 else f"a constant of {divisor.size} elements"
+        return WhyNot(f"the divisor of matmul is {shown}, not one number other than 0", 2)
+    why = _why_no_number(call) or scope.why_not_own(call.args[0])
+    return (
+        op.multiply(call.args[0], relax.const(1 / number, dtype_of(call))) if why is None else WhyNot(why, 2)
+    )
 
 
 ABSORB_FACTOR = Rule("absorb_factor", ("relax.multiply", "relax.divide"), _absorb)

@@ -6,20 +6,24 @@ from tvm import relax
 
 from .rule import Rule
 from .scope import GETITEM, Call, Expr, Scope, dtype_of, op
+from .why_not import WhyNot
 
 
-def _batch_norm(item: Expr, scope: Scope) -> Expr | None:
+def _batch_norm(item: Expr, scope: Scope) -> Expr | WhyNot | None:
     """batch_norm(x, gamma, beta, mean, var)[0] -> x * scale + shift; [1] and [2] -> mean and var.
 
     ``scale = gamma / sqrt(var + epsilon)`` and ``shift = beta - mean * scale`` are left to constant folding.
     """
     call = scope.call(item.tuple_value, "relax.nn.batch_norm")
-    if call is None or call.attrs.training:
+    if call is None:
         return None
+    if call.attrs.training:
+        return WhyNot("batch_norm takes its statistics from the batch: it is in training mode")
     if item.index > 0:
         return call.args[item.index + 2]
-    if len({dtype_of(arg) for arg in call.args}) != 1:
-        return None
+    dtypes = list(dict.fromkeys(map(dtype_of, call.args)))
+    if len(dtypes) != 1:
+        return WhyNot(f"the operands of batch_norm are {' and '.join(dtypes)}, not of one type")
     scale, shift = _scale_and_shift(call)
     return op.add(op.multiply(call.args[0], scale), shift)
 

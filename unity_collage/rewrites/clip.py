@@ -11,26 +11,39 @@ from tvm import ir, relax, tirx
 from tvm_ffi import structural_equal
 
 from .rule import Rule
-from .scope import Expr, Scope, dtype_of, is_float, op
-from .tir_store import is_load_at, loaded, store_of
+from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .tir_store import Store, is_load_at, loaded, store_of
+from .why_not import WhyNot, number_text
+
+_UNKNOWN = "a bound of clip is not a number that is written in the program"
 
 _EXTREMA = {tirx.Max: op.maximum, tirx.Min: op.minimum}
 
 
-def _call_tir_extremum(call: Expr, scope: Scope) -> Expr | None:
+def _call_tir_extremum(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """call_tir(max or min of a tensor and a scalar) -> maximum or minimum.
 
     So the importer writes ONNX's Clip: the scalar is an operand of no dimensions, or in the PrimFunc.
     """
     store = store_of(call, scope)
-    if store is None or type(store.value) not in _EXTREMA or not is_load_at(store.value.a, store.index):
+    if store is None or type(store.value) not in _EXTREMA:
         return None
     operands = dict(zip(store.inputs, call.args[1].fields, strict=True))
-    tensor = operands.get(loaded(store.value.a))
-    bound = _bound(store.value.b, operands)
-    if tensor is None or bound is None or not structural_equal(tensor.ty, call.ty):
-        return None
-    return _EXTREMA[type(store.value)](tensor, bound)
+    tensor, bound = operands.get(loaded(store.value.a)), _bound(store.value.b, operands)
+    why = _why_not_extremum(call, store, tensor, bound)
+    return _EXTREMA[type(store.value)](tensor, bound) if why is None else WhyNot(why)
+
+
+def _why_not_extremum(call: Call, store: Store, tensor: Expr, bound: Expr) -> str | None:
+    """Why a PrimFunc that takes the larger or smaller of two values does not bound a tensor by a scalar."""
+    name = "max" if isinstance(store.value, tirx.Max) else "min"
+    if not is_load_at(store.value.a, store.index) or tensor is None:
+        return f"the left operand of {name} is not an element of an input at the index of the output"
+    if bound is None:
+        return f"the right operand of {name} is not a number or an input of no dimensions"
+    if not structural_equal(tensor.ty, call.ty):
+        return f"{name} makes {call.ty} of {tensor.ty}"
+    return None
 
 
 def _bound(expr: Expr, operands: dict) -> Expr | None:
@@ -47,14 +60,28 @@ def _bounded(x: Expr, low: float, high: float) -> Expr:
     return op.clip(x, float(low), float(high))
 
 
-def _extremum(call: Expr, scope: Scope) -> Expr | None:
+def _extremum(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """maximum(x, 0.5) -> clip(x, 0.5, inf); minimum(x, 6) -> clip(x, -inf, 6)."""
-    bound = scope.scalar(call.args[1])
-    widens = call.args[1].ty.ndim > call.args[0].ty.ndim
-    if bound is None or bound != bound or widens or not is_float(call):
+    array = scope.array(call.args[1])
+    if array is None:
         return None
+    bound = scope.scalar(call.args[1])
+    why = _why_no_bound(call, bound, array.size)
+    if bound is None or why is not None:
+        return WhyNot(f"the bound of {call.op.name.removeprefix('relax.')} {why}")
     lower = call.op.name == "relax.maximum"
     return _bounded(call.args[0], bound if lower else -inf, inf if lower else bound)
+
+
+def _why_no_bound(call: Call, bound: float | None, size: int) -> str | None:
+    """Why a constant operand of an extremum is not a bound of clip."""
+    if bound is None:
+        return f"has {size} elements, not one"
+    if bound != bound:
+        return "is not a number"
+    if call.args[1].ty.ndim > call.args[0].ty.ndim:
+        return f"has {call.args[1].ty.ndim} axes, more than the tensor"
+    return None if is_float(call) else f"is {dtype_of(call)}, not a floating point type"
 
 
 def bounds_of(call: Expr | None) -> tuple[float, float] | None:
@@ -69,20 +96,34 @@ def bounds_of(call: Expr | None) -> tuple[float, float] | None:
     return float(low.value), float(high.value)
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | None:
+def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """clip(clip(x, a, b), c, d) -> clip(x, max(a, c), min(b, d)), where the ranges meet."""
     inner = scope.call(call.args[0], "relax.clip", "relax.nn.relu")
-    first, second = bounds_of(inner), bounds_of(call)
-    if inner is None or first is None or second is None or not is_float(call):
+    if inner is None:
         return None
+    first, second = bounds_of(inner), bounds_of(call)
+    if first is None or second is None:
+        return WhyNot(_UNKNOWN, 2)
+    if not is_float(call):
+        return WhyNot(f"clip is of {dtype_of(call)}, not of a floating point type", 2)
     low, high = max(first[0], second[0]), min(first[1], second[1])
-    return _bounded(inner.args[0], low, high) if low <= high else None
+    if low > high:
+        return WhyNot(
+            f"the ranges {_range_text(first)} and {_range_text(second)} of two clips do not meet", 2
+        )
+    return _bounded(inner.args[0], low, high)
 
 
-def _canonical(call: Expr, scope: Scope) -> Expr | None:
+def _range_text(bounds: tuple[float, float]) -> str:
+    return f"{number_text(bounds[0])} to {number_text(bounds[1])}"
+
+
+def _canonical(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """clip(x, 0, inf) -> relu(x); clip(x, -inf, inf) -> x; the bounds of floats are floats."""
     bounds = bounds_of(call)
-    if bounds is None or not is_float(call):
+    if bounds is None:
+        return WhyNot(_UNKNOWN)
+    if not is_float(call):
         return None
     if bounds == (0.0, inf):
         return op.nn.relu(call.args[0])

@@ -11,9 +11,10 @@ from tvm import relax, tirx
 from .. import reference
 from .rule import ANY_OP, Rule
 from .scope import GETITEM, Call, Expr, Node, Scope, dtype_of, is_constant, op_name, static_dims, static_shape
+from .why_not import WhyNot
 
 _FREE_ELEMENTS = 1 << 18
-"""A folded value of up to so many elements (1 MiB of float32) may be larger than what it was made of; a
+"""A folded value may be larger than what it was made of up to this number of elements (1 MiB of float32); a
 broadcast beyond that would bloat the program."""
 
 _KEEP = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.nn.dropout")
@@ -42,7 +43,17 @@ def constant(array: np.ndarray, dtype: str | None = None) -> Expr:
     return relax.const(np.asarray(array, order="C"), dtype or str(array.dtype))
 
 
-def _fold(call: Expr, scope: Scope) -> Expr | None:
+def stretched_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """``array`` broadcast to ``shape``, or None if it varies along further axes."""
+    further = max(0, array.ndim - len(shape))
+    if any(size != 1 for size in array.shape[:further]):
+        return None
+    inner = array.reshape(array.shape[further:])
+    fits = all(a in (1, b) for a, b in zip(inner.shape[::-1], shape[::-1], strict=False))
+    return np.broadcast_to(inner, shape) if fits else None
+
+
+def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """Any operator on constants -> the constant it gives, unless that is much larger."""
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP):
         return None
@@ -50,12 +61,13 @@ def _fold(call: Expr, scope: Scope) -> Expr | None:
     if not tensors or not call.args or not all(_is_known(arg) for arg in call.args):
         return None
     args = [_known(arg, scope) for arg in call.args]
-    if not _worth_storing(call, args) or reference.why_not(call, scope.mod) is not None:
-        return None
+    why = _why_not_worth_storing(call, args) or reference.why_not(call, scope.mod)
+    if why is not None:
+        return WhyNot(why)
     try:
         return _as_constant(reference.evaluate(call, args, scope.mod))
-    except reference.Unsupported:
-        return None
+    except reference.Unsupported as refusal:
+        return WhyNot(str(refusal))
 
 
 def _is_known(arg: Expr) -> bool:
@@ -74,10 +86,14 @@ def _known(arg: Expr, scope: Scope) -> object:
     return scope.array(arg)
 
 
-def _worth_storing(call: Call, args: object) -> bool:
-    """Whether the result is small, or has no more elements than its operands together."""
+def _why_not_worth_storing(call: Call, args: object) -> str | None:
+    """Why the result is not stored: it is large, and has more elements than its operands together."""
     fields = getattr(call.ty, "fields", [call.ty])
-    return sum(_elements(field) for field in fields) <= max(_FREE_ELEMENTS, _held(args))
+    count = sum(_elements(field) for field in fields)
+    if count <= max(_FREE_ELEMENTS, _held(args)):
+        return None
+    elements = "an unknown number of" if count == float("inf") else f"{count:.0f}"
+    return f"{op_name(call).removeprefix('relax.')} makes {elements} elements of {_held(args):.0f}"
 
 
 def _elements(ty: Node) -> float:
@@ -99,27 +115,33 @@ def _as_constant(value: np.ndarray | tuple) -> Expr:
     return constant(np.asarray(value))
 
 
-def _shape_of(call: Expr, scope: Scope) -> Expr | None:
+def _shape_of(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """shape_of(x) -> the shape itself, where ``x`` has a known one."""
     shape = getattr(call.args[0].ty, "shape", None)
-    return shape if isinstance(shape, relax.ShapeExpr) else None
+    if isinstance(shape, relax.ShapeExpr):
+        return shape
+    return WhyNot(f"the type of {scope.title(call.args[0])} does not say its shape")
 
 
-def _shape_to_tensor(call: Expr, scope: Scope) -> Expr | None:
+def _shape_to_tensor(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """shape_to_tensor(R.shape([2, 3])) -> const([2, 3])."""
     shape = scope.value(call.args[0])
-    dims = static_dims(shape) if isinstance(shape, relax.ShapeExpr) else None
-    return None if dims is None else constant(np.array(dims, "int64"))
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    dims = static_dims(shape)
+    return WhyNot("the shape has symbolic dimensions") if dims is None else constant(np.array(dims, "int64"))
 
 
-def _tensor_to_shape(call: Expr, scope: Scope) -> Expr | None:
+def _tensor_to_shape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """tensor_to_shape(const([2, 3])) -> R.shape([2, 3]), and shape_to_tensor before it is undone."""
     array = scope.array(call.args[0])
     if array is not None:
         return relax.ShapeExpr([tirx.IntImm("int64", int(dim)) for dim in array])
     source = scope.call(call.args[0], "relax.shape_to_tensor")
     shape = None if source is None else scope.value(source.args[0])
-    return shape if isinstance(shape, relax.ShapeExpr) else None
+    if isinstance(shape, relax.ShapeExpr):
+        return shape
+    return WhyNot(f"the shape is read from {scope.title(call.args[0])}, which is not constant")
 
 
 def _project(item: Expr, scope: Scope) -> Expr | None:
@@ -128,15 +150,17 @@ def _project(item: Expr, scope: Scope) -> Expr | None:
     return source.fields[item.index] if isinstance(source, relax.Tuple) else None
 
 
-def _printable(call: Expr, scope: Scope) -> Expr | None:
+def _printable(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """where(c, x, R.const(-inf)) -> where(c, x, a constant of shape (1,)).
 
-    Scalars that are infinite or no number print as text that does not parse; those of one dimension are stored
-    with the metadata, and broadcast alike.
+    Scalars that are infinite or not a number print as text that does not parse; those of one dimension are
+    stored with the metadata, and broadcast alike.
     """
     odd = [_is_odd_scalar(arg, scope) for arg in call.args]
-    if call.ty.ndim < 1 or not any(odd):
+    if not any(odd):
         return None
+    if call.ty.ndim < 1:
+        return WhyNot("an operand is not finite, but the result has no axis that it could have too")
     args = [
         constant(np.full(1, scope.scalar(arg)), dtype_of(arg)) if this else arg
         for arg, this in zip(call.args, odd, strict=True)

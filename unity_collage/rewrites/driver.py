@@ -16,6 +16,7 @@ from .bindings import is_visible_outside, live, map_operands, operands, substitu
 from .rule import RewriteError, Rule, rules_by_op
 from .scope import Expr, Node, Scope, op_name
 from .value_number import value_number
+from .why_not import is_no
 
 _SWEEPS = 40
 _REWRITES_OF_ONE_BINDING = 100
@@ -144,7 +145,7 @@ class _BlockRewriter:
         """What the first rule that applies makes of ``node``."""
         for rule in self._at(op_name(node)):
             new = rule.rewrite(node, self._scope)
-            if new is not None:
+            if not is_no(new):
                 self._fired.add(rule.name)
                 self.changed = True
                 return rule.name, new

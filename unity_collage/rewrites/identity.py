@@ -8,6 +8,7 @@ from tvm_ffi import structural_equal
 
 from .rule import Rule
 from .scope import GETITEM, Expr, Scope, op
+from .why_not import WhyNot
 
 _NEUTRAL = {
     "relax.add": 0.0,
@@ -63,11 +64,15 @@ def _permute(call: Expr, scope: Scope) -> Expr | None:
     return call.args[0] if ordered else None
 
 
-def _whole_slice(call: Expr, scope: Scope) -> Expr | None:
+def _whole_slice(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """strided_slice(x, all of x) -> x. A slice of the same size with step 1 is all of it."""
+    if not _same_type(call, call.args[0]):
+        return None
     steps = scope.value(call.args[4]) if len(call.args) > 4 else relax.Tuple([])
     forward = isinstance(steps, relax.Tuple) and all(_is_one(step) for step in steps.fields)
-    return call.args[0] if forward and _same_type(call, call.args[0]) else None
+    return (
+        call.args[0] if forward else WhyNot("strided_slice has the size of its operand, but not the step 1")
+    )
 
 
 def _is_one(step: Expr) -> bool:
@@ -79,10 +84,14 @@ def _pad_by_nothing(call: Expr, scope: Scope) -> Expr | None:
     return call.args[0] if not any(int(width) for width in call.attrs.pad_width) else None
 
 
-def _resize_to_its_size(call: Expr, scope: Scope) -> Expr | None:
+def _resize_to_its_size(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """resize2d(x, size of x) -> x: each pixel of the result has the coordinates of one of x."""
-    aligned = str(call.attrs.coordinate_transformation_mode) in _ALIGNED
-    return call.args[0] if aligned and _same_type(call, call.args[0]) else None
+    if not _same_type(call, call.args[0]):
+        return None
+    mode = str(call.attrs.coordinate_transformation_mode)
+    return (
+        call.args[0] if mode in _ALIGNED else WhyNot(f"resize has the coordinates {mode}, which move pixels")
+    )
 
 
 def _join_of_one(call: Expr, scope: Scope) -> Expr | None:
@@ -100,13 +109,15 @@ def _split_into_one(call: Expr, scope: Scope) -> Expr | None:
     return call.args[0] if isinstance(call.ty, relax.TensorType) else None
 
 
-def _neutral(call: Expr, scope: Scope) -> Expr | None:
+def _neutral(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """x + 0, x - 0, x * 1, x / 1, x ** 1 -> x, where the constant does not widen x."""
-    if not _same_type(call, call.args[0]):
-        return None
     array = scope.array(call.args[1])
-    neutral = array is not None and bool(np.all(array == _NEUTRAL[call.op.name]))
-    return call.args[0] if neutral else None
+    if array is None or not np.all(array == _NEUTRAL[call.op.name]):
+        return None
+    if _same_type(call, call.args[0]):
+        return call.args[0]
+    name, number = call.op.name.removeprefix("relax."), _NEUTRAL[call.op.name]
+    return WhyNot(f"{name} with {number:.0f} makes {call.ty} of {call.args[0].ty}, not the same shape")
 
 
 DROP_DROPOUT = Rule("drop_dropout", (GETITEM,), _dropout)

@@ -8,93 +8,128 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from .constants import constant
-from .reductions import reduced_axes
+from .constants import constant, stretched_to
+from .reductions import reduced_axes, why_not_last
 from .rule import Rule
 from .scope import Call, Expr, Scope, dtype_of, op, static_shape
+from .why_not import WhyNot, first_of, is_no, shape_text
 
 _NAME = "relax.nn.layer_norm"
 
 
-def _layer_norm(call: Expr, scope: Scope) -> Expr | None:
+def _layer_norm(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + e), or times rsqrt of it -> layer_norm(x, 1, 0)."""
     divided = call.op.name == "relax.divide"
-    for centred, root in (call.args,) if divided else (call.args, call.args[::-1]):
-        inner = scope.own_call(root, "relax.sqrt" if divided else "relax.rsqrt")
-        summed = None if inner is None else scope.own_call(inner.args[0], "relax.add")
-        epsilon = None if summed is None else scope.scalar(summed.args[1])
-        if summed is None or epsilon is None:
-            continue
-        found = _normalised(centred, summed.args[0], scope)
-        if found is not None:
-            return _plain(*found, epsilon)
-    return None
+    pairs = (call.args,) if divided else (call.args, call.args[::-1])
+    name = "relax.sqrt" if divided else "relax.rsqrt"
+    return first_of(_of_root(centred, root, name, scope) for centred, root in pairs)
 
 
-def _plain(x: Expr, axes: list[int], epsilon: float) -> Expr | None:
-    shape = static_shape(x)
-    if shape is None or axes != list(range(len(shape) - len(axes), len(shape))):
+def _of_root(centred: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNot | None:
+    """``centred`` over ``root`` as a norm, if ``centred`` is a tensor less a mean."""
+    inner, difference = scope.call(root, name), scope.call(centred, "relax.subtract")
+    mean = None if difference is None else scope.call(difference.args[1], "relax.mean")
+    if inner is None or difference is None or mean is None:
         return None
+    summed = scope.own(inner.args[0], "relax.add", matched=4)
+    if is_no(summed):
+        return summed or WhyNot(
+            f"the root is of {scope.title(inner.args[0])}, not of a variance and an epsilon", 3
+        )
+    epsilon, axes = scope.scalar(summed.args[1]), reduced_axes(mean)
+    why = scope.why_not_own(root) or _why_not_variance(centred, difference, mean, summed.args[0], scope)
+    if epsilon is None:
+        why = f"{scope.title(summed.args[1])} is added to the variance, not one number"
+    why = why or why_not_last(mean.args[0], axes)
+    return _plain(mean.args[0], axes, epsilon) if why is None else WhyNot(why, 4)
+
+
+def _plain(x: Expr, axes: list[int], epsilon: float) -> Expr:
+    """The norm of ``x``, of static shape, over its last ``axes``."""
+    shape, dtype = static_shape(x) or (), dtype_of(x)
     sizes = tuple(shape[axis] for axis in axes)
     one, zero = np.ones(sizes, "float32"), np.zeros(sizes, "float32")
-    dtype = dtype_of(x)
     negative = [axis - len(shape) for axis in axes]
     return op.nn.layer_norm(x, constant(one, dtype), constant(zero, dtype), negative, epsilon)
 
 
-def _normalised(centred: Expr, variance: Expr, scope: Scope) -> tuple[Expr, list[int]] | None:
-    """``x`` and axes, where ``centred`` is ``x - mean(x)`` and ``variance`` that of ``x`` over the same axes."""
-    difference = scope.call(centred, "relax.subtract")
-    mean = None if difference is None else scope.call(difference.args[1], "relax.mean")
-    spread = scope.own_call(variance, "relax.mean", "relax.variance")
-    if difference is None or mean is None or spread is None or not mean.args[0].same_as(difference.args[0]):
+def _why_not_variance(
+    centred: Expr, difference: Call, mean: Call, variance: Expr, scope: Scope
+) -> str | None:
+    """Why ``variance`` is not that of the tensor that ``mean`` was taken of, and from."""
+    x, spread = mean.args[0], scope.call(variance, "relax.mean", "relax.variance")
+    if not x.same_as(difference.args[0]):
+        return f"the mean of {scope.title(x)} is subtracted from {scope.title(difference.args[0])}"
+    if spread is None:
+        return f"{scope.title(variance)} is under the root, not a variance or a mean of squares"
+    if reduced_axes(mean) != reduced_axes(spread):
+        return f"the mean is over the axes {reduced_axes(mean)}, and the variance over {reduced_axes(spread)}"
+    if not (mean.attrs.keepdims and spread.attrs.keepdims):
+        return "a mean or variance does not keep the axes that it reduces"
+    shared = scope.why_not_own(variance)
+    if shared is not None:
+        return shared
+    if spread.op.name == "relax.variance":
+        same = spread.args[0].same_as(x)
+        return None if same else f"the variance is of {scope.title(spread.args[0])}, not of {scope.title(x)}"
+    squared = scope.own(spread.args[0], "relax.square")
+    if isinstance(squared, WhyNot):
+        return squared.reason
+    if squared is not None and squared.args[0].same_as(centred):
         return None
-    if reduced_axes(mean) != reduced_axes(spread) or not (mean.attrs.keepdims and spread.attrs.keepdims):
-        return None
-    if spread.op.name == "relax.mean":
-        squared = scope.own_call(spread.args[0], "relax.square")
-        same = squared is not None and squared.args[0].same_as(centred)
-    else:
-        same = spread.args[0].same_as(mean.args[0])
-    return (mean.args[0], reduced_axes(mean)) if same else None
+    return f"the variance is the mean of {scope.title(spread.args[0])}, not of the square of {scope.title(centred)}"
 
 
-def _scale(call: Expr, scope: Scope) -> Expr | None:
+def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """layer_norm(x, gamma, beta) * s -> layer_norm(x, gamma * s, beta * s), if s has the shape of gamma."""
-    for source, factor in (call.args, call.args[::-1]):
-        inner = scope.own_call(source, _NAME)
-        fitted = None if inner is None else _fitted(factor, inner, scope)
-        if inner is not None and fitted is not None:
-            _, gamma, beta = inner.args
-            gamma = fitted if _is(1, gamma, scope) else op.multiply(gamma, fitted)
-            beta = beta if _is(0, beta, scope) else op.multiply(beta, fitted)
-            return _with(inner, gamma, beta)
-    return None
+    return first_of(_scaled(source, factor, scope) for source, factor in (call.args, call.args[::-1]))
 
 
-def _shift(call: Expr, scope: Scope) -> Expr | None:
+def _scaled(source: Expr, factor: Expr, scope: Scope) -> Expr | WhyNot | None:
+    fitted = _fitted(factor, source, scope)
+    if is_no(fitted):
+        return fitted
+    inner = scope.call(source, _NAME)
+    _, gamma, beta = inner.args
+    gamma = fitted if _is(1, gamma, scope) else op.multiply(gamma, fitted)
+    beta = beta if _is(0, beta, scope) else op.multiply(beta, fitted)
+    return _with(inner, gamma, beta)
+
+
+def _shift(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """layer_norm(x, gamma, beta) + b -> layer_norm(x, gamma, beta + b), if b has the shape of beta."""
-    for source, summand in (call.args, call.args[::-1]):
-        inner = scope.own_call(source, _NAME)
-        fitted = None if inner is None else _fitted(summand, inner, scope)
-        if inner is not None and fitted is not None:
-            _, gamma, beta = inner.args
-            beta = fitted if _is(0, beta, scope) else op.add(beta, fitted)
-            return _with(inner, gamma, beta)
-    return None
+    return first_of(_shifted(source, summand, scope) for source, summand in (call.args, call.args[::-1]))
 
 
-def _fitted(operand: Expr, inner: Call, scope: Scope) -> Expr | None:
-    """``operand`` in the shape of ``gamma``, if it is a parameter of the norm rather than another tensor."""
-    wanted, shape = static_shape(inner.args[1]), static_shape(operand)
-    if wanted is None or shape is None or not inner.attrs.scale or not inner.attrs.center:
+def _shifted(source: Expr, summand: Expr, scope: Scope) -> Expr | WhyNot | None:
+    fitted = _fitted(summand, source, scope)
+    if is_no(fitted):
+        return fitted
+    inner = scope.call(source, _NAME)
+    _, gamma, beta = inner.args
+    return _with(inner, gamma, fitted if _is(0, beta, scope) else op.add(beta, fitted))
+
+
+def _fitted(operand: Expr, source: Expr, scope: Scope) -> Expr | WhyNot | None:
+    """``operand`` in the shape of the ``gamma`` of ``source``, a norm that nothing else reads.
+
+    None if ``source`` is not a norm, or ``operand`` another tensor rather than a parameter of the norm.
+    """
+    inner = scope.call(source, _NAME)
+    wanted = None if inner is None else static_shape(inner.args[1])
+    if inner is None or wanted is None:
         return None
     array = scope.array(operand)
-    if array is None:
-        return operand if shape == wanted else None
-    while array.ndim > len(wanted) and array.shape[0] == 1:
-        array = array[0]
-    return constant(np.broadcast_to(array, wanted)) if array.ndim <= len(wanted) else None
+    stretched = None if array is None else stretched_to(array, wanted)
+    fitted = operand if array is None else None if stretched is None else constant(stretched)
+    if array is None and static_shape(operand) != wanted:
+        return None
+    why = scope.why_not_own(source)
+    if fitted is None:
+        why = f"the constant behind layer_norm has the shape {shape_text(array.shape)}, not {shape_text(wanted)}"
+    elif not inner.attrs.scale or not inner.attrs.center:
+        why = "layer_norm does not use its factor or its summand"
+    return fitted if why is None else WhyNot(why, 2)
 
 
 def _is(number: float, expr: Expr, scope: Scope) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from tvm_ffi import structural_equal
+from tvm_ffi import Array, structural_equal
 
-from .affine import Linear, linear_of, per_channel
 from .constants import constant
+from .linear import Linear, linear_of, per_channel
 from .rule import Rule
 from .scope import Call, Expr, Scope, op
+from .why_not import WhyNot, first_of, shape_text
 from .windows import CONVOLUTIONS, kernel_sizes, window
 
 _SAME = ("strides", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
@@ -34,7 +35,7 @@ class Branch:
     shift: np.ndarray | None
 
 
-def _merge(call: Call, scope: Scope) -> Expr | None:
+def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv(x, v) + a + conv(x, w) + b -> conv(x, v + w) + (a + b), with w, or v, at its place in the larger window.
 
     conv(x, v) + s * x -> conv(x, v + s), and conv(x, v) + x -> conv(x, v + 1), at the middle of the window.
@@ -43,20 +44,36 @@ def _merge(call: Call, scope: Scope) -> Expr | None:
         return None
     left, right = (_branch(arg, scope) for arg in call.args)
     if not left.source.same_as(right.source):
+        return _why_shared(call, left, right, scope)
+    return first_of(_merged(base, other) for base, other in ((left, right), (right, left)))
+
+
+def _merged(base: Branch, other: Branch) -> Expr | WhyNot | None:
+    """``base + other`` as the convolution of ``base`` with more weights, if it is one."""
+    if base.linear is None:
         return None
-    for base, other in ((left, right), (right, left)):
-        weights = _weights_of(base.linear, other)
-        if base.linear is not None and weights is not None:
-            bias = _bias(base.linear, base.shift, other.shift)
-            if isinstance(bias, str):
-                return None
-            merged = base.linear.with_weights(base.linear.weights + weights)
-            return merged if bias is None else op.add(merged, bias)
+    weights = _weights_of(base.linear, other)
+    if isinstance(weights, str):
+        return WhyNot(weights, 3 if other.linear is not None else 2)
+    bias = _bias(base.linear, base.shift, other.shift)
+    if isinstance(bias, str):
+        return WhyNot(bias, 4)
+    merged = base.linear.with_weights(base.linear.weights + weights)
+    return merged if bias is None else op.add(merged, bias)
+
+
+def _why_shared(call: Call, left: Branch, right: Branch, scope: Scope) -> WhyNot | None:
+    """Why one of two branches of different sources is not a convolution of the other's source: others read it too."""
+    for branch, other in ((left, right), (right, left)):
+        convolution = scope.call(branch.source, *CONVOLUTIONS)
+        if branch.linear is None and convolution is not None and convolution.args[0].same_as(other.source):
+            shared = scope.why_not_own(branch.source)
+            return None if shared is None else WhyNot(shared, 3)
     return None
 
 
 def _branch(expr: Expr, scope: Scope) -> Branch:
-    """``expr`` as a summand; what others read too is only ever a source."""
+    """``expr`` as a summand; what has other readers too is only ever a source."""
     shift, one = None, np.ones((), "float32")
     summed = scope.own_call(expr, "relax.add")
     if summed is not None and (array := scope.array(summed.args[1])) is not None:
@@ -71,24 +88,31 @@ def _branch(expr: Expr, scope: Scope) -> Branch:
     return Branch(expr, None, one, shift)
 
 
-def _weights_of(base: Linear | None, other: Branch) -> np.ndarray | None:
-    """What ``other`` adds to the weights of ``base``, whose windows hold those of ``other``; None if they do not."""
-    if base is None:
-        return None
+def _weights_of(base: Linear, other: Branch) -> np.ndarray | str:
+    """What ``other`` adds to the weights of ``base``, whose windows hold those of ``other``; or why they do not."""
     if other.linear is None:
         one = [1] * (base.rank - 2)
         weights, widths = _diagonal(base, other.factor), _widths(base, one, [0] * len(one), one)
     else:
         attrs, theirs = base.call.attrs, other.linear.call
-        if any(not structural_equal(getattr(attrs, name), getattr(theirs.attrs, name)) for name in _SAME):
-            return None
+        for name in _SAME:
+            ours, its = getattr(attrs, name), getattr(theirs.attrs, name)
+            if not structural_equal(ours, its):
+                return f"two convolutions of one input have the {name} {_shown(ours)} and {_shown(its)}"
         weights = other.linear.weights
         widths = _widths(base, kernel_sizes(theirs), window(theirs, "padding"), window(theirs, "dilation"))
-    return None if weights is None or widths is None else np.pad(weights, widths)
+    if isinstance(weights, str):
+        return weights
+    return widths if isinstance(widths, str) else np.pad(weights, widths)
 
 
-def _widths(base: Linear, kernel: list[int], padding: list[int], dilation: list[int]) -> _Widths | None:
-    """How far, along each axis of the weights, the windows of ``base`` reach beyond those described."""
+def _shown(attr: object) -> str:
+    """An attribute of a convolution: numbers in brackets, or as it prints."""
+    return shape_text(attr) if isinstance(attr, (Array, list, tuple)) else str(attr)
+
+
+def _widths(base: Linear, kernel: list[int], padding: list[int], dilation: list[int]) -> _Widths | str:
+    """How far, along each axis of the weights, the windows of ``base`` reach beyond those described; or why not."""
     widths: dict[str, tuple[int, int]] = dict.fromkeys(str(base.call.attrs.kernel_layout), (0, 0))
     spatial = [letter for letter in "DHW" if letter in widths]
     places = zip(spatial, kernel_sizes(base.call), window(base.call, "dilation"), strict=True)
@@ -96,22 +120,25 @@ def _widths(base: Linear, kernel: list[int], padding: list[int], dilation: list[
         before, between = divmod(window(base.call, "padding")[i] - padding[i], step)
         after = size - kernel[i] - before
         if between or min(before, after) < 0 or (kernel[i] > 1 and dilation[i] != step):
-            return None
+            inner, outer = shape_text(kernel), shape_text(kernel_sizes(base.call))
+            return f"windows of {inner} do not lie on taps of the windows of {outer}"
         widths[letter] = (before, after)
     return list(widths.values())
 
 
-def _diagonal(base: Linear, factor: np.ndarray) -> np.ndarray | None:
-    """The weights, in windows of one element, that give ``factor`` times the input of ``base``."""
+def _diagonal(base: Linear, factor: np.ndarray) -> np.ndarray | str:
+    """The weights, in windows of one element, that give ``factor`` times the input of ``base``; or why none do."""
     attrs, layout = base.call.attrs, str(base.call.attrs.kernel_layout)
     scale = per_channel(factor, base)
-    if scale is None or not np.all(np.isfinite(scale)) or attrs.data_layout != attrs.out_layout:
-        return None
+    if scale is None or not np.all(np.isfinite(scale)):
+        return "the factor of the input is not one finite number for each channel"
+    if attrs.data_layout != attrs.out_layout:
+        return f"the convolution makes {attrs.out_layout} of {attrs.data_layout}"
     if any(step != 1 for step in window(base.call, "strides")):
-        return None
+        return f"the convolution has the strides {shape_text(window(base.call, 'strides'))}, not 1"
     inputs = base.weights.shape[layout.index("I")]
     if inputs * int(attrs.groups) != base.channels:
-        return None
+        return f"the convolution makes {base.channels} channels of {inputs * int(attrs.groups)}"
     table = np.zeros((base.channels, inputs), base.weights.dtype)
     channels = np.arange(base.channels)
     table[channels, channels % inputs] = scale

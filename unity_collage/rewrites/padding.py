@@ -17,6 +17,7 @@ from .clip import bounds_of
 from .rule import Rule
 from .scope import Call, Expr, Node, Scope, dtype_of, op, static_shape
 from .tir_store import Store, loaded, store_of
+from .why_not import WhyNot, number_text, shape_text
 from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
 
 
@@ -30,7 +31,7 @@ class Padding:
     value: float
 
 
-def padding_of(expr: Expr, scope: Scope) -> Padding | None:
+def padding_of(expr: Expr, scope: Scope) -> Padding | WhyNot | None:
     """What pads ``expr`` with one value: ``nn.pad``, or the PrimFunc that the importer writes for it."""
     call = scope.call(expr, "relax.nn.pad", "relax.call_tir")
     if call is None:
@@ -38,12 +39,14 @@ def padding_of(expr: Expr, scope: Scope) -> Padding | None:
     if call.op.name == "relax.call_tir":
         return _of_call_tir(call, scope)
     widths = [int(width) for width in call.attrs.pad_width]
-    if str(call.attrs.pad_mode) != "constant" or static_shape(call) is None:
-        return None
+    if str(call.attrs.pad_mode) != "constant":
+        return WhyNot(f"nn.pad has the mode {call.attrs.pad_mode}, not constant", 2)
+    if static_shape(call) is None:
+        return WhyNot("the shape of nn.pad is not known", 2)
     return Padding(call.args[0], tuple(widths[::2]), tuple(widths[1::2]), float(call.attrs.pad_value))
 
 
-def _of_call_tir(call: Call, scope: Scope) -> Padding | None:
+def _of_call_tir(call: Call, scope: Scope) -> Padding | WhyNot | None:
     store = store_of(call, scope)
     parts = None if store is None else _guarded_load(store)
     if store is None or parts is None:
@@ -53,11 +56,11 @@ def _of_call_tir(call: Call, scope: Scope) -> Padding | None:
     before = [_offset(index, var) for index, var in zip(load.indices, store.index, strict=False)]
     shape, out = (None if source is None else static_shape(source)), static_shape(call)
     if source is None or shape is None or out is None or None in before or len(shape) != len(out):
-        return None
+        return WhyNot("the PrimFunc does not read an input of static shape at its own index less a number")
     offsets = [int(number) for number in before if number is not None]
     inside = [(max(0, b), min(n, b + size)) for b, size, n in zip(offsets, shape, out, strict=True)]
     if inside != _region(condition, store.index, out):
-        return None
+        return WhyNot("the condition of the PrimFunc is not that its index lies in the input")
     after = [n - b - size for b, size, n in zip(offsets, shape, out, strict=True)]
     return Padding(source, tuple(offsets), tuple(after), float(value.value))
 
@@ -104,11 +107,13 @@ def _conjuncts(condition: Node) -> list[Node]:
     return [part for side in sides for part in _conjuncts(side)] or [condition]
 
 
-def _pad_form(call: Expr, scope: Scope) -> Expr | None:
+def _pad_form(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """call_tir(pad) -> nn.pad, of a strided_slice where a width is negative."""
     padding = _of_call_tir(call, scope)
-    if padding is None or not isfinite(padding.value):
-        return None
+    if not isinstance(padding, Padding):
+        return padding
+    if not isfinite(padding.value):
+        return WhyNot(f"the value of the padding is {number_text(padding.value)}, which nn.pad cannot hold")
     source, shape = padding.source, static_shape(padding.source)
     sides = list(zip(padding.before, padding.after, shape or (), strict=True))
     cut = [axis for axis, (before, after, _) in enumerate(sides) if before < 0 or after < 0]
@@ -120,33 +125,51 @@ def _pad_form(call: Expr, scope: Scope) -> Expr | None:
     return op.nn.pad(source, widths, "constant", padding.value)
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | None:
+def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """conv(pad(x, 0)), avg_pool(pad(x, 0)), max_pool(pad(x, lowest)) -> the same with padding of its own."""
     padding = padding_of(call.args[0], scope)
+    if not isinstance(padding, Padding):
+        return padding
     axes = spatial_axes(data_layout(call))
-    if padding is None or axes is None or min(*padding.before, *padding.after) < 0:
-        return None
-    outside = [axis for axis in range(len(padding.before)) if axis not in axes]
-    if any(padding.before[axis] or padding.after[axis] for axis in outside):
-        return None
-    changes = _changes(call, padding, scope)
-    if changes is None:
-        return None
+    why = _why_not_spatial(call, padding, axes)
+    changes = why or _changes(call, padding, scope)
+    if axes is None or isinstance(changes, str):
+        return WhyNot(str(changes), 2)
     own = window(call, "padding")
     before = [width + padding.before[axis] for axis, width in zip(axes, own, strict=False)]
     after = [width + padding.after[axis] for axis, width in zip(axes, own[len(axes) :], strict=True)]
     return with_attrs(call, padding.source, padding=before + after, **changes)
 
 
-def _changes(call: Call, padding: Padding, scope: Scope) -> dict[str, object] | None:
-    """What else must change so that the padding means the same, or None if it cannot be said."""
+def _why_not_spatial(call: Call, padding: Padding, axes: list[int] | None) -> str | None:
+    """Why something else than the axes along which the windows of ``call`` slide is padded, or they are cut."""
+    if axes is None:
+        return f"{call.op.name.removeprefix('relax.')} has the layout {data_layout(call)}, which is blocked"
+    if min(*padding.before, *padding.after) < 0:
+        return f"the padding {shape_text(padding.before)}, {shape_text(padding.after)} cuts elements off"
+    others = [axis for axis in range(len(padding.before)) if axis not in axes]
+    padded = [axis for axis in others if padding.before[axis] or padding.after[axis]]
+    return f"the axes {padded} are padded, along which no window slides" if padded else None
+
+
+def _changes(call: Call, padding: Padding, scope: Scope) -> dict[str, object] | str:
+    """What else must change so that the padding means the same, or why it cannot be said."""
+    value = number_text(padding.value)
     if call.op.name in CONVOLUTIONS:
-        return {} if padding.value == 0.0 else None
+        return (
+            {}
+            if padding.value == 0.0
+            else f"the value of the padding is {value}, and convolutions pad with 0"
+        )
     if call.op.name in MAX_POOLS:
-        return {} if _no_maximum(padding, scope) and not _misses(call, padding) else None
-    counted = call.attrs.count_include_pad or not any(window(call, "padding"))
-    taken = padding.value == 0.0 and counted and not call.attrs.ceil_mode
-    return {"count_include_pad": True} if taken else None
+        if not _no_maximum(padding, scope):
+            return f"the value of the padding is {value}, which may be the maximum of a window"
+        return "a window of the pool may lie in the padding alone" if _misses(call, padding) else {}
+    if padding.value != 0.0:
+        return f"the value of the padding is {value}, and avg_pool pads with 0"
+    if not call.attrs.count_include_pad and any(window(call, "padding")):
+        return "the pool has padding of its own, which it does not count"
+    return "the pool rounds its size up (ceil_mode)" if call.attrs.ceil_mode else {"count_include_pad": True}
 
 
 def _no_maximum(padding: Padding, scope: Scope) -> bool:

@@ -15,6 +15,7 @@ from .constants import constant
 from .rule import Rule
 from .scope import Call, Expr, Scope, op, op_name, static_shape
 from .views import permutation
+from .why_not import WhyNot, shape_text
 
 _POINTWISE = (
     "relax.clip",
@@ -51,19 +52,18 @@ def placed(patches: Expr, order: Sequence[int], images: int, units: int, places:
     return op.permute_dims(image, [0, len(places) + 1, *axes])
 
 
-def _before_placing(call: Expr, scope: Scope) -> Expr | None:
+def _before_placing(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """A bias or an activation of an image that was put in place -> the same before it is."""
     moves = _moves(call.args[0], scope)
     if moves is None:
         return None
     parts = _parts(moves, scope)
-    rest = [_operands(call, scope, part, moves) for part in parts]
-    if any(operands is None for operands in rest):
-        return None
-    computed: list[Expr] = [
-        relax.Call(call.op, [part, *(operands or [])], call.attrs, call.ty_args)
-        for part, operands in zip(parts, rest, strict=True)
-    ]
+    computed: list[Expr] = []
+    for part in parts:
+        operands = _operands(call, scope, part, moves)
+        if isinstance(operands, str):
+            return WhyNot(operands, 2)
+        computed.append(relax.Call(call.op, [part, *operands], call.attrs, call.ty_args))
     image = computed[0]
     if op_name(moves[-1]) == "relax.concat":
         image = op.concat(computed, axis=int(moves.pop().attrs.axis))
@@ -96,18 +96,23 @@ def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr]:
     return list(scope.value(source).fields) if op_name(moves[-1]) == "relax.concat" else [source]
 
 
-def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | None:
-    """What ``call``, of an image, reads besides ``part``, whose last axis is a number of pixels' channels."""
+def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | str:
+    """What ``call``, of an image, reads besides ``part``, whose last axis is a number of pixels' channels.
+
+    Or why it cannot be applied to ``part``.
+    """
     if op_name(call) != "relax.add":
         return list(call.args[1:])
     bias, shape, part_shape = scope.array(call.args[1]), static_shape(call), static_shape(part)
     if bias is None or shape is None or part_shape is None:
-        return None
+        return (
+            f"{scope.title(call.args[1])}, which is added to an image of pixels put in place, is not constant"
+        )
     channels = shape[1]
     if bias.size != channels or bias.shape[1 - len(shape) :] != (channels, *[1] * (len(shape) - 2)):
-        return None
+        return f"the summand has the shape {shape_text(bias.shape)}, not one value for each of {channels} channels"
     if part_shape[-1] % channels or not all(_keeps_channels(move, channels) for move in moves[1:]):
-        return None
+        return "a move between the pixels and the image takes their channels apart"
     return [constant(np.tile(bias.reshape(-1), part_shape[-1] // channels))]
 
 

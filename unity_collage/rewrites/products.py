@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from .scope import Call, Expr, Scope
+from .why_not import number_text
 
 _DEPTH = 8
 """How far down an expression is read: more than any activation needs."""
@@ -16,7 +17,7 @@ Polynomial = dict[int, float]
 def factors(expr: Expr, scope: Scope, root: bool = True, depth: int = _DEPTH) -> tuple[float, list[Expr]]:
     """``expr`` as a number times some factors, whichever way the products were associated.
 
-    Only products that nobody else reads are opened, so that putting something else in place of all of them
+    Only products that nothing else reads are opened, so that putting something else in place of all of them
     repeats no work.
     """
     ops = ("relax.multiply", "relax.divide")
@@ -37,7 +38,7 @@ def factors(expr: Expr, scope: Scope, root: bool = True, depth: int = _DEPTH) ->
 
 
 def polynomial(expr: Expr, x: Expr, scope: Scope, depth: int = _DEPTH) -> Polynomial | None:
-    """``expr`` as a polynomial in ``x`` with numbers for coefficients, or None if it is none."""
+    """``expr`` as a polynomial in ``x`` with numbers for coefficients, or None if it is something else."""
     if expr.same_as(x):
         return {1: 1.0}
     number = scope.scalar(expr)
@@ -69,6 +70,17 @@ def _combined(call: Call, parts: list[Polynomial]) -> Polynomial | None:
         squared = _product(parts[0], parts[0])
         return squared if parts[1][0] == 2.0 else _product(squared, parts[0])
     return None
+
+
+def polynomial_text(found: Polynomial) -> str:
+    """``0.5 x^2 + 3``, the highest power first."""
+    return " + ".join(_term_text(found[power], power) for power in sorted(found, reverse=True))
+
+
+def _term_text(coefficient: float, power: int) -> str:
+    factor = "" if coefficient == 1 and power else number_text(coefficient)
+    unknown = {0: "", 1: "x"}.get(power, f"x^{power}")
+    return f"{factor} {unknown}".strip()
 
 
 def _sum(left: Polynomial, right: Polynomial) -> Polynomial:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .rule import Rule
 from .scope import Call, Expr, Scope, op, static_shape
+from .why_not import WhyNot, is_no, shape_text
 from .windows import AVG_POOLS, data_layout, spatial_axes, window
 
 _REDUCTIONS = {
@@ -37,52 +38,77 @@ def _axes_in_order(call: Expr, scope: Scope) -> Expr | None:
     return _REDUCTIONS[call.op.name](call.args[0], reduced_axes(call), bool(call.attrs.keepdims))
 
 
-def _global_mean(call: Expr, scope: Scope) -> Expr | None:
+def why_not_last(expr: Expr, axes: list[int]) -> str | None:
+    """Why ``axes`` are not known to be the last ones of ``expr``."""
+    shape = static_shape(expr)
+    if shape is None:
+        return "the shape of the tensor is not known"
+    if axes == list(range(len(shape) - len(axes), len(shape))):
+        return None
+    return f"the mean is over the axes {axes} of {len(shape)}, which are not the last ones"
+
+
+def _global_mean(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """avg_pool(x) with one window over all of the image -> mean(x, axis=[2, 3], keepdims=True)."""
     before, after = static_shape(call.args[0]), static_shape(call)
     axes = spatial_axes(data_layout(call))
-    if before is None or after is None or axes is None or any(after[axis] != 1 for axis in axes):
+    if before is None or after is None or axes is None:
+        unknown = "layout is blocked" if axes is None else "shape is not known"
+        return WhyNot(f"{call.op.name.removeprefix('relax.')} is of an image whose {unknown}")
+    if any(after[axis] != 1 for axis in axes):
         return None
-    if call.attrs.layout != call.attrs.out_layout or not _covers(call, [before[axis] for axis in axes]):
-        return None
-    return op.mean(call.args[0], axes, keepdims=True)
+    if call.attrs.layout != call.attrs.out_layout:
+        return WhyNot(f"the pool makes {call.attrs.out_layout} of {call.attrs.layout}")
+    why = _why_not_all(call, [before[axis] for axis in axes])
+    return op.mean(call.args[0], axes, keepdims=True) if why is None else WhyNot(why)
 
 
-def _covers(call: Call, image: list[int]) -> bool:
-    """Whether the first window takes in the image and counts nothing else."""
+def _why_not_all(call: Call, image: list[int]) -> str | None:
+    """Why the first window does not take in the image and count nothing else."""
     if call.op.name in _ADAPTIVE:
-        return True
-    sizes, padding = window(call, "pool_size"), window(call, "padding")
-    if set(window(call, "dilation")) != {1} or (any(padding) and call.attrs.count_include_pad):
-        return False
-    inner = all(size - before >= width for size, before, width in zip(sizes, padding, image, strict=False))
-    return inner and (any(padding) or sizes == image)
-
-
-def _softmax(call: Expr, scope: Scope) -> Expr | None:
-    """exp(x - max(x)) / sum(exp(x - max(x))) -> softmax(x), over one axis."""
-    power = scope.call(call.args[0], "relax.exp")
-    total = scope.own_call(call.args[1], "relax.sum")
-    if power is None or total is None or not total.args[0].same_as(call.args[0]) or not total.attrs.keepdims:
         return None
+    sizes, padding = window(call, "pool_size"), window(call, "padding")
+    if set(window(call, "dilation")) != {1}:
+        return "the window of the pool is dilated"
+    if any(padding) and call.attrs.count_include_pad:
+        return "the pool counts its padding"
+    inner = all(size - before >= width for size, before, width in zip(sizes, padding, image, strict=False))
+    if inner and (any(padding) or sizes == image):
+        return None
+    return f"the window of the pool is {shape_text(sizes)}, and the image {shape_text(image)}"
+
+
+def _softmax(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+    """exp(x - max(x)) / sum(exp(x - max(x))) -> softmax(x), over one axis."""
+    power, total = scope.call(call.args[0], "relax.exp"), scope.call(call.args[1], "relax.sum")
+    if power is None or total is None or scope.call(total.args[0], "relax.exp") is None:
+        return None
+    why = _why_not_softmax(call, power, total, scope)
+    if why is not None:
+        return WhyNot(why, 2)
+    return op.nn.softmax(scope.call(power.args[0], "relax.subtract").args[0], reduced_axes(total)[0])
+
+
+def _why_not_softmax(call: Call, power: Call, total: Call, scope: Scope) -> str | None:
+    """Why the quotient of an exponential by a sum is not a softmax."""
+    if not total.args[0].same_as(call.args[0]):
+        return f"sum is of {scope.title(total.args[0])}, not of the exp that it divides"
     axes = reduced_axes(total)
-    x = _less_its_maximum(power.args[0], axes, scope)
-    return op.nn.softmax(x, axes[0]) if x is not None and len(axes) == 1 else None
-
-
-def _less_its_maximum(expr: Expr, axes: list[int], scope: Scope) -> Expr | None:
-    """``x`` where ``expr`` is ``x - max(x, axes)``."""
-    difference = scope.call(expr, "relax.subtract")
+    if len(axes) != 1 or not total.attrs.keepdims:
+        return f"sum is over the axes {axes}" + ("" if total.attrs.keepdims else " and does not keep them")
+    difference = scope.call(power.args[0], "relax.subtract")
     top = None if difference is None else scope.call(difference.args[1], "relax.max")
     if difference is None or top is None or not top.args[0].same_as(difference.args[0]):
-        return None
-    return top.args[0] if reduced_axes(top) == axes and top.attrs.keepdims else None
+        return f"exp is of {scope.title(power.args[0])}, not of a tensor less its own maximum"
+    if reduced_axes(top) != axes or not top.attrs.keepdims:
+        return f"max is over the axes {reduced_axes(top)}, and sum over {axes}; both must be kept"
+    return scope.why_not_own(call.args[1])
 
 
-def _log_softmax(call: Expr, scope: Scope) -> Expr | None:
+def _log_softmax(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """log(softmax(x)) -> log_softmax(x), which does not lose what rounds to zero."""
-    inner = scope.own_call(call.args[0], "relax.nn.softmax")
-    return None if inner is None else op.nn.log_softmax(inner.args[0], int(inner.attrs.axis))
+    inner = scope.own(call.args[0], "relax.nn.softmax", matched=2)
+    return inner if is_no(inner) else op.nn.log_softmax(inner.args[0], int(inner.attrs.axis))
 
 
 REDUCED_AXES = Rule("reduced_axes", tuple(_REDUCTIONS), _axes_in_order)

@@ -9,6 +9,7 @@ from tvm_ffi import register_error
 
 from ..errors import CollageError
 from .scope import Expr, Scope
+from .why_not import WhyNot
 
 ANY_OP = "*"
 """Stands for every operator in :attr:`Rule.ops`."""
@@ -24,15 +25,15 @@ class Rule:
     """One small rewrite. The driver asks it at every binding of one of its operators.
 
     ``rewrite(expr, scope)`` returns the expression to put in place of ``expr``, built as deeply nested as
-    is convenient, or None when it does not apply. Operands are always variables, constants or inline
-    tuples, so a rule looks backwards, through ``scope``, and never forwards. The type must stay as it was
-    or become more precise.
+    is convenient. Where it does not apply it returns a :class:`WhyNot` if it found the beginning of its form,
+    and None if it did not. Operands are always variables, constants or inline tuples, so a rule looks
+    backwards, through ``scope``, and never forwards. The type must stay as it was or become more precise.
     """
 
     name: str
     ops: tuple[str, ...]
     """Names as :func:`~unity_collage.rewrites.scope.op_name` gives them, or ``ANY_OP``."""
-    rewrite: Callable[[Expr, Scope], Expr | None]
+    rewrite: Callable[[Expr, Scope], Expr | WhyNot | None]
 
 
 def rules_by_op(rules: Iterable[Rule]) -> Callable[[str], tuple[Rule, ...]]:

@@ -10,6 +10,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ..reference.values import tensor_value
+from .why_not import WhyNot
 
 Expr = Any
 """A Relax expression. TVM ships no types for what its nodes hold, so a checker is told nothing."""
@@ -49,7 +50,7 @@ def static_dims(shape: relax.ShapeExpr) -> tuple[int, ...] | None:
 
 
 def dtype_of(expr: Expr) -> str:
-    """The dtype of a tensor, ``""`` when it is unknown or ``expr`` is no tensor."""
+    """The dtype of a tensor, ``""`` when it is unknown or ``expr`` is not a tensor."""
     dtype = getattr(expr.ty, "dtype", None)
     return "" if dtype is None else str(getattr(dtype, "dtype", dtype))
 
@@ -89,12 +90,32 @@ class Scope:
         return value if isinstance(value, relax.Call) and op_name(value) in ops else None
 
     def own_call(self, expr: Expr, *ops: str) -> Call | None:
-        """Like :meth:`call`, but only if nobody else reads ``expr``: changing it then copies no work."""
+        """Like :meth:`call`, but only if nothing else reads ``expr``: changing it then copies no work."""
         return self.call(expr, *ops) if self.used_once(expr) else None
+
+    def own(self, expr: Expr, *ops: str, matched: int = 1) -> Call | WhyNot | None:
+        """Like :meth:`own_call`, but a call that is read elsewhere too is a near miss, with ``matched`` operators."""
+        call = self.call(expr, *ops)
+        why = None if call is None else self.why_not_own(expr)
+        return call if why is None else WhyNot(why, matched)
 
     def used_once(self, expr: Expr) -> bool:
         """Whether ``expr`` is an inner variable of this block with one reader."""
         return isinstance(expr, relax.DataflowVar) and self.uses[expr] == 1
+
+    def why_not_own(self, expr: Expr) -> str | None:
+        """Why something else reads ``expr`` too, so that changing it would copy work; None if nothing does."""
+        if self.used_once(expr):
+            return None
+        if not isinstance(expr, relax.DataflowVar):
+            return f"{self.title(expr)} is read outside of its block too, and must have no other reader"
+        return f"{self.title(expr)} is read {self.uses[expr]} times, and must have no other reader"
+
+    def title(self, expr: Expr) -> str:
+        """``expr`` in a reason: its name, and in brackets the operator that computes it."""
+        name = str(getattr(expr, "name", "")) or "a constant"
+        computed = op_name(self.value(expr))
+        return f"{name} ({computed.removeprefix('relax.')})" if computed else name
 
     def array(self, expr: Expr) -> np.ndarray | None:
         """The value of a constant; not to be written to."""

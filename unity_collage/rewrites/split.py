@@ -11,14 +11,15 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from .affine import LINEAR_OPS, linear_of, per_channel
 from .constants import constant
+from .linear import LINEAR_OPS, is_of_product, is_of_two_tensors, linear_of, per_channel, why_not_linear
 from .rule import Rule
 from .scope import GETITEM, Call, Expr, Scope, op, static_shape
 from .views import permutation
+from .why_not import WhyNot, is_no, shape_text
 
 
-def _split(item: Expr, scope: Scope) -> Expr | None:
+def _split(item: Expr, scope: Scope) -> Expr | WhyNot | None:
     """split(permute(reshape(x @ w + b)))[i] -> permute(reshape(x @ w_i + b_i)), for the columns that part i reads."""
     source = scope.call(item.tuple_value, "relax.split")
     if source is None or static_shape(source.args[0]) is None:
@@ -29,14 +30,17 @@ def _split(item: Expr, scope: Scope) -> Expr | None:
     return _columns(source.args[0], axis, np.arange(first, first + widths[item.index]), scope)
 
 
-def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
-    """``take(expr, index, axis)`` by taking columns of constant weights upstream, or None."""
-    call = scope.own_call(expr, "relax.permute_dims", "relax.reshape", "relax.add", "relax.matmul")
+def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | WhyNot | None:
+    """``take(expr, index, axis)`` by taking columns of constant weights upstream, or why not if there are some."""
+    call = scope.call(expr, "relax.permute_dims", "relax.reshape", "relax.add", "relax.matmul")
     if call is None:
         return None
+    shared = scope.why_not_own(expr)
+    if shared is not None:
+        return WhyNot(shared, 2) if is_of_product(expr, scope, "relax.matmul") else None
     if call.op.name == "relax.permute_dims":
         inner = _columns(call.args[0], permutation(call)[axis], index, scope)
-        return None if inner is None else relax.Call(call.op, [inner], call.attrs)
+        return inner if is_no(inner) else relax.Call(call.op, [inner], call.attrs)
     if call.op.name == "relax.reshape":
         return _through_reshape(call, axis, index, scope)
     if call.op.name == "relax.add":
@@ -44,17 +48,18 @@ def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | N
     return _of_product(call, axis, index, scope)
 
 
-def _through_reshape(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
+def _through_reshape(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | WhyNot | None:
     before, after = static_shape(call.args[0]), static_shape(call)
     group = None if before is None or after is None else _group(before, after, axis)
     if group is None or after is None:
-        return None
+        why = f"the axis {axis} of {shape_text(after)} is not a part of one axis of {shape_text(before)}"
+        return WhyNot(why, 2) if is_of_product(call.args[0], scope, "relax.matmul") else None
     source_axis, axes = group
     sizes = [after[member] for member in axes]
     flat = np.arange(int(np.prod(sizes))).reshape(sizes).take(index, axis=axis - axes[0]).reshape(-1)
     inner = _columns(call.args[0], source_axis, flat, scope)
     shape = [len(index) if member == axis else size for member, size in enumerate(after)]
-    return None if inner is None else op.reshape(inner, shape)
+    return inner if is_no(inner) else op.reshape(inner, shape)
 
 
 def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> tuple[int, range] | None:
@@ -69,19 +74,30 @@ def _group(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> tuple[
     return None
 
 
-def _of_sum(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
-    linear = linear_of(scope.own_call(call.args[0], *LINEAR_OPS), scope)
-    array = scope.array(call.args[1])
+def _of_sum(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | WhyNot | None:
+    product, array = scope.call(call.args[0], *LINEAR_OPS), scope.array(call.args[1])
+    linear = linear_of(product, scope)
     bias = None if linear is None or array is None else per_channel(array, linear)
-    inner = None if bias is None else _columns(call.args[0], axis, index, scope)
-    return None if inner is None or bias is None else op.add(inner, constant(bias[index]))
-
-
-def _of_product(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | None:
-    """Columns ``index`` of x @ w, for a product of more than one row."""
-    linear = linear_of(call, scope)
-    if linear is None or axis != linear.axis or scope.size(call) == linear.channels:
+    if bias is not None:
+        inner = _columns(call.args[0], axis, index, scope)
+        return inner if is_no(inner) else op.add(inner, constant(bias[index]))
+    if product is None or product.op.name != "relax.matmul" or is_of_two_tensors(product, scope):
         return None
+    summand = f"{scope.title(call.args[1])}, which is added to matmul, is not one number for each column"
+    return WhyNot(why_not_linear(product, scope) or summand, 3)
+
+
+def _of_product(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | WhyNot | None:
+    """Columns ``index`` of x @ w, for a product of more than one row."""
+    if is_of_two_tensors(call, scope):
+        return None
+    linear = linear_of(call, scope)
+    if linear is None:
+        return WhyNot(why_not_linear(call, scope) or "", 3)
+    if axis != linear.axis:
+        return WhyNot(f"split is along the axis {axis} of matmul, not along its columns", 3)
+    if scope.size(call) == linear.channels:
+        return WhyNot("matmul has one row, and its parts are contiguous", 3)
     return linear.with_weights(linear.weights.take(index, axis=-1))
 
 

@@ -7,7 +7,8 @@ from functools import reduce
 from tvm import relax
 
 from .rule import Rule
-from .scope import Expr, Scope, dtype_of, is_float, op
+from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .why_not import WhyNot
 
 _BINARY = {
     "relax.sum": op.add,
@@ -17,20 +18,32 @@ _BINARY = {
 }
 
 
-def _stack_reduction(call: Expr, scope: Scope) -> Expr | None:
+def _stack_reduction(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """sum(stack((a, b, c), axis=k), axis=[k]) -> (a + b) + c; mean, max and min likewise."""
     stack = scope.call(call.args[0], "relax.stack")
     parts = None if stack is None else scope.value(stack.args[0])
-    if stack is None or not isinstance(parts, relax.Tuple) or call.attrs.keepdims or not is_float(call):
+    if stack is None or not isinstance(parts, relax.Tuple):
         return None
-    rank = stack.ty.ndim
-    axes = [int(axis) % rank for axis in call.attrs.axis or ()]
-    if axes != [int(stack.attrs.axis or 0) % rank]:
-        return None
+    why = _why_not_stacked(call, stack)
+    if why is not None:
+        return WhyNot(why, 2)
     total = reduce(_BINARY[call.op.name], parts.fields)
     if call.op.name != "relax.mean":
         return total
     return op.multiply(total, relax.const(1.0 / len(parts.fields), dtype_of(call)))
+
+
+def _why_not_stacked(call: Call, stack: Call) -> str | None:
+    """Why a reduction of a stack does not reduce just what was stacked."""
+    name, rank = call.op.name.removeprefix("relax."), stack.ty.ndim
+    if call.attrs.keepdims:
+        return f"{name} keeps the axis that stack made"
+    if not is_float(call):
+        return f"{name} is of {dtype_of(call)}, not of a floating point type"
+    axes, made = [int(axis) % rank for axis in call.attrs.axis or ()], int(stack.attrs.axis or 0) % rank
+    return (
+        None if axes == [made] else f"{name} is over the axes {axes or 'all'}, and stack made the axis {made}"
+    )
 
 
 UNSTACK_REDUCTION = Rule("unstack_reduction", tuple(_BINARY), _stack_reduction)

@@ -19,6 +19,7 @@ from .constants import constant
 from .placing import Place, placed
 from .rule import Rule
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, static_shape
+from .why_not import WhyNot
 from .windows import spatial_axes, window
 
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
@@ -179,11 +180,12 @@ class _Transposed:
         return rows * taps * channels * _filled(units) + (len(phases) - 1) * _KERNEL
 
 
-def _expanded(call: Expr, scope: Scope) -> Expr | None:
+def _expanded(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """conv2d_transpose(x, w) -> a product or convolutions, whose pixels are put in place."""
     weights = scope.array(call.args[1])
-    if weights is None or why_not_expanded(call) is not None:
-        return None
+    why = "its weights are not constant" if weights is None else why_not_expanded(call)
+    if weights is None or why is not None:
+        return WhyNot(f"{call.op.name.removeprefix('relax.nn.')} stays: {why}")
     return _Transposed.of(call, weights).expanded()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .rule import Rule
 from .scope import Call, Expr, Scope, op, static_shape
+from .why_not import WhyNot, is_no, shape_text
 
 _RESHAPES = ("relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.nn.batch_flatten")
 
@@ -20,17 +21,25 @@ def permutation(call: Call) -> list[int]:
     return [int(axis) % rank for axis in axes] if axes is not None else list(range(rank))[::-1]
 
 
-def _as_reshape(call: Expr, scope: Scope) -> Expr | None:
+def _as_reshape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """expand_dims, squeeze, flatten -> reshape to the static shape they give."""
     shape = static_shape(call)
-    return None if shape is None else op.reshape(call.args[0], shape)
+    return _unknown(call) if shape is None else op.reshape(call.args[0], shape)
 
 
-def _merge_reshapes(call: Expr, scope: Scope) -> Expr | None:
+def _unknown(call: Expr, matched: int = 1) -> WhyNot:
+    return WhyNot(
+        f"the shape of {call.op.name.removeprefix('relax.')} or of its operand is not known", matched
+    )
+
+
+def _merge_reshapes(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """reshape(reshape(x, a), b) -> reshape(x, b)."""
     inner = scope.call(call.args[0], "relax.reshape")
+    if inner is None:
+        return None
     shape = static_shape(call)
-    return None if inner is None or shape is None else op.reshape(inner.args[0], shape)
+    return _unknown(call, 2) if shape is None else op.reshape(inner.args[0], shape)
 
 
 def _merge_permutes(call: Expr, scope: Scope) -> Expr | None:
@@ -51,16 +60,18 @@ def _permute_as_reshape(call: Expr, scope: Scope) -> Expr | None:
     return op.reshape(call.args[0], after) if moved == sorted(moved) else None
 
 
-def _unit_axes_first(call: Expr, scope: Scope) -> Expr | None:
+def _unit_axes_first(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """reshape(permute_dims(x)) that only drops axes of size 1 -> permute_dims(reshape(x))."""
-    inner = scope.own_call(call.args[0], "relax.permute_dims")
-    before = None if inner is None else static_shape(inner)
-    after = static_shape(call)
-    if inner is None or before is None or after is None:
+    inner = scope.call(call.args[0], "relax.permute_dims")
+    if inner is None:
         return None
+    before, after = static_shape(inner), static_shape(call)
+    if before is None or after is None:
+        return _unknown(call, 2)
     dropped = _dropped_unit_axes(before, after)
-    if dropped is None:
-        return None
+    shared = None if dropped is None else scope.why_not_own(call.args[0])
+    if dropped is None or shared is not None:
+        return None if shared is None else WhyNot(shared, 2)
     axes = permutation(inner)
     gone = {axes[axis] for axis in dropped}
     kept = [axis for axis in range(len(axes)) if axis not in gone]
@@ -103,7 +114,7 @@ def _unit_axes_stay(call: Expr, scope: Scope) -> Expr | None:
     return op.permute_dims(op.reshape(call.args[0], shape), moved)
 
 
-def _rows_before_product(call: Expr, scope: Scope) -> Expr | None:
+def _rows_before_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """reshape(matmul(reshape(x), w) + bias), of the rows only -> matmul(reshape(x), w) + bias.
 
     What follows the product then lies as its result does, and may be in its kernel; the two reshapes become one, which
@@ -116,21 +127,32 @@ def _rows_before_product(call: Expr, scope: Scope) -> Expr | None:
     product = _product_of_rows(call.args[0], rows, scope)
     if product is not None:
         return product
-    total = scope.own_call(call.args[0], "relax.add")
-    if total is None or static_shape(total.args[1]) not in ((), after[-1:]):
-        return None
-    product = _product_of_rows(total.args[0], rows, scope)
-    return None if product is None else op.add(product, total.args[1])
+    total = scope.call(call.args[0], "relax.add")
+    product = None if total is None else _product_of_rows(total.args[0], rows, scope)
+    if total is None or is_no(product):
+        return product
+    summand = static_shape(total.args[1])
+    if summand not in ((), after[-1:]):
+        return WhyNot(
+            f"the summand of matmul has the shape {shape_text(summand)}, not one value for each column", 3
+        )
+    shared = scope.why_not_own(call.args[0])
+    return op.add(product, total.args[1]) if shared is None else WhyNot(shared, 3)
 
 
-def _product_of_rows(value: Expr, rows: tuple[int, ...], scope: Scope) -> Expr | None:
-    """``value``, a product of reshaped rows and a matrix that nobody else reads, with its rows in another shape."""
-    product = scope.own_call(value, "relax.matmul")
+def _product_of_rows(value: Expr, rows: tuple[int, ...], scope: Scope) -> Expr | WhyNot | None:
+    """``value``, a product of reshaped rows and a matrix that nothing else reads, with its rows in another shape."""
+    product = scope.call(value, "relax.matmul")
     if product is None or scope.call(product.args[0], "relax.reshape") is None:
         return None
     source, matrix = (static_shape(arg) for arg in product.args)
-    if source is None or matrix is None or len(matrix) != 2:
+    if source is None or matrix is None:
+        return _unknown(product, 2)
+    if len(matrix) != 2:
         return None
+    shared = scope.why_not_own(value)
+    if shared is not None:
+        return WhyNot(shared, 2)
     reshaped = op.reshape(product.args[0], [*rows, source[-1]])
     return op.matmul(reshaped, product.args[1], product.attrs.out_dtype)
 

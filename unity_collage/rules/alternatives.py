@@ -53,7 +53,7 @@ def matches(pattern: DFPattern, root: relax.Expr, definitions: Mapping[Any, Any]
             yield {origin.get(part, part): expr for part, expr in matched.items()}
 
 
-def alternatives(pattern: DFPattern) -> Iterator[tuple[DFPattern, Match]]:
+def alternatives(pattern: DFPattern) -> Iterator[tuple[DFPattern, dict[DFPattern, DFPattern]]]:
     """``pattern``, then what it is for each way to decide all its choices, with where new parts come from.
 
     At most MAX_ALTERNATIVES; a part that occurs twice is decided once.
@@ -109,7 +109,7 @@ class _Rebuilding:
     def __init__(self, decisions: dict[DFPattern, bool]):
         self._decisions = decisions
         self._made: dict[DFPattern, DFPattern] = {}
-        self.origin: Match = {}
+        self.origin: dict[DFPattern, DFPattern] = {}
 
     def of(self, part: DFPattern) -> DFPattern:
         if part not in self._made:

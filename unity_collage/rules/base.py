@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,7 +110,7 @@ def _why_not_static_type(name: str, ty: ir.Type) -> str | None:
     return None
 
 
-def _why_not_constant(name: str, values: list[ir.Expr]) -> str | None:
+def _why_not_constant(name: str, values: Sequence[ir.Expr]) -> str | None:
     if all(isinstance(value, tvm.tirx.IntImm) for value in values):
         return None
     shown = (str(v.value) if isinstance(v, tvm.tirx.IntImm) else str(v) for v in values)

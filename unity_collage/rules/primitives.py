@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,7 @@ class PrimitiveChain(Printed):
         """The kernel with the concat behind it, which ends the chain."""
         assert reader.call is not None and self.joined is not None
         whole = reader.call.args[0]
-        fields = whole.fields if isinstance(whole, relax.Tuple) else []
+        fields: Sequence[relax.Expr] = whole.fields if isinstance(whole, relax.Tuple) else ()
         places = [i for i, field in enumerate(fields) if tail.var.same_as(field)]
         wider = inside | 1 << reader.index
         grown = self.joined(step, reader.call, places[0]) if len(places) == 1 else "it reads the result twice"

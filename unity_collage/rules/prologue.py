@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Kind, Node
+from ..graph.shapes import extents_of
 from ..index_set import EMPTY
 from .taken_back import PERMUTATION
 
@@ -55,12 +54,14 @@ def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
 
 def _keeps_rows(anchor: Node, source: Node) -> bool:
     """Whether each row of the result comes from the same row of ``source``: no stride leaves any out."""
-    return anchor.call is not None and _shape(anchor.call)[:-1] == _shape(source.call)[:-1]
+    if anchor.call is None or source.call is None:
+        return False
+    return extents_of(anchor.call)[:-1] == extents_of(source.call)[:-1]
 
 
 def _is_local(graph: DataflowGraph, node: Node) -> bool:
     """Whether it computes rows of float32 from rows, at little cost."""
-    if node.call is None or node.is_host or str(node.call.ty.dtype) != "float32":
+    if node.call is None or node.is_host or not _is_float32(node.call):
         return False
     return graph.kinds[node.index] <= Kind.BROADCAST or node.op == _CONCAT
 
@@ -73,7 +74,7 @@ def _sums_channels_of(anchor: Node, source: Node) -> bool:
         return True
     if anchor.op != _CONVOLUTION:
         return False
-    attrs, weights = anchor.call.attrs, _shape(anchor.call.args[1])
+    attrs, weights = anchor.call.attrs, extents_of(anchor.call.args[1])
     window = [weights[str(attrs.kernel_layout).index(axis)] for axis in "HW"]
     plain = int(attrs.groups) == 1 and not any(int(pad) for pad in attrs.padding)
     return plain and window == [1, 1] and str(attrs.data_layout) == "NHWC"
@@ -81,15 +82,14 @@ def _sums_channels_of(anchor: Node, source: Node) -> bool:
 
 def _has_factors_of_channels(node: Node) -> bool:
     """Whether it multiplies float32 values, wherever the last axis is the same by the same."""
-    if node.call is None or node.op != _FACTOR or str(node.call.ty.dtype) != "float32":
+    if node.call is None or node.op != _FACTOR or not _is_float32(node.call):
         return False
-    whole = _shape(node.call)
-    factors = [shape for shape in map(_shape, node.call.args) if shape != whole]
+    whole = extents_of(node.call)
+    factors = [shape for shape in map(extents_of, node.call.args) if shape != whole]
     return (
         len(factors) == 1 and all(extent == 1 for extent in factors[0][:-1]) and factors[0][-1:] == whole[-1:]
     )
 
 
-def _shape(expr: relax.Expr) -> list[int]:
-    ty: Any = expr.ty
-    return [int(extent) for extent in ty.shape.values]
+def _is_float32(expr: relax.Expr) -> bool:
+    return isinstance(expr.ty, relax.TensorType) and str(expr.ty.dtype) == "float32"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..graph import DataflowGraph, IndexSet, Node, index_set, members
+from ..graph.shapes import tensor_type
 from .base import Found
 from .tree import Printed
 
@@ -45,7 +46,7 @@ def _axes(node: Node) -> list[int] | None:
     """The axes of a permutation."""
     if node.op != PERMUTATION or node.call is None:
         return None
-    rank = node.call.args[0].ty.ndim
+    rank = tensor_type(node.call.args[0]).ndim
     axes = node.call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(axis) % rank for axis in axes]
 

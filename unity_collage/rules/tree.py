@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 
 class Printed:
@@ -38,7 +38,7 @@ def _lines(rule: Any, level: int) -> Iterator[str]:
 
 def _parts(value: Any) -> tuple[Any, ...]:
     """The rules in one field: those of another make, without :class:`Printed`, are known by what they do."""
-    values = value if isinstance(value, tuple) else (value,)
+    values = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
     return tuple(v for v in values if isinstance(v, Printed) or hasattr(v, "apply"))
 
 
@@ -51,7 +51,7 @@ def _option(f: Field[Any], value: Any) -> str | None:
 
 def _text(value: Any) -> str:
     if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(str, value))) + "}"
+        return "{" + ", ".join(sorted(map(str, cast("frozenset[Any]", value)))) + "}"
     if is_dataclass(value):
         options = (_option(f, getattr(value, f.name)) for f in fields(value))
         return f"{type(value).__name__}({', '.join(option for option in options if option is not None)})"

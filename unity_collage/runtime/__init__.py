@@ -12,7 +12,7 @@ from unity_collage.runtime.threads import (
     set_num_threads,
     why_pools_conflict,
 )
-from unity_collage.runtime.timing import Runner, interval, measure, race
+from unity_collage.runtime.timing import Runner, interval, measure, time_in_turns
 
 __all__ = [
     "Runner",
@@ -24,8 +24,8 @@ __all__ = [
     "measure",
     "num_threads",
     "openmp_runtimes",
-    "race",
     "set_num_threads",
+    "time_in_turns",
     "why_pools_conflict",
     "why_unavailable",
 ]

@@ -28,7 +28,7 @@ def why_unavailable(name: str) -> str | None:
 
 
 def library_version(name: str) -> str | None:
-    """Version of the wheel that backend ``name`` stands on, or None when it is not installed; loads nothing."""
+    """Version of the wheel that backend ``name`` uses, or None when it is not installed; loads nothing."""
     vendor = VENDORS.get(name)
     return vendor.version() if vendor else None
 
@@ -47,8 +47,28 @@ def load(name: str) -> None:
 
 def describe(name: str) -> str:
     """Load backend ``name`` and ask the library for its own version and the instruction set it uses."""
-    load(name)
-    return str(tvm_ffi.get_global_func(f"collage.{name}.describe")())
+    return _ask(name, "describe")
+
+
+def version(name: str) -> str:
+    """Load ``"runtime"`` or the library of a backend, and ask for its version, which its sources declare.
+
+    It is raised when the library computes or performs differently, so a measured cost is valid for one version.
+    """
+    return _ask(name, "version")
+
+
+def source_digest(name: str) -> str:
+    """Load ``"runtime"`` or the library of a backend, and ask for the digest of the sources it was built from."""
+    return _ask(name, "source_digest")
+
+
+def _ask(name: str, question: str) -> str:
+    if name == "runtime":
+        load_base()
+    else:
+        load(name)
+    return str(tvm_ffi.get_global_func(f"collage.{name}.{question}")())
 
 
 def own_libraries() -> list[Path]:
@@ -68,7 +88,7 @@ def load_base() -> None:
 
 
 def claim_parallel_loops() -> None:
-    """Put the parallel loops of every TVM library that is loaded from now on on the pool.
+    """Let the parallel loops of every TVM library that is loaded from now on run on the pool.
 
     TVM's runtime claims them for its own pool while it is imported, and the last claim wins.
     """
@@ -78,7 +98,7 @@ def claim_parallel_loops() -> None:
 
 @cache
 def _load_backend(name: str) -> None:
-    # The vendor library first: ours then finds it under its name among the mapped ones, wherever it came from.
+    # The vendor library first: the loader then finds it by name among the mapped ones when it loads ours.
     vendor = VENDORS[name]
     if vendor is not None:
         with _environment(vendor.environment):
@@ -87,8 +107,10 @@ def _load_backend(name: str) -> None:
 
 
 def _own_library(part: str) -> Path | None:
-    """A library of this package: beside these sources, where an editable install has put it, or in the installed
-    package while a checkout of the sources is in front of it on the path.
+    """A library of this package, or None.
+
+    It is next to these sources after an editable install. It is in the installed package if a checkout of the sources
+    comes before it on the path.
     """
     folders = [Path(folder) for folder in runtime.__path__]
     with suppress(PackageNotFoundError):
@@ -99,7 +121,7 @@ def _own_library(part: str) -> Path | None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set yet, for the time of loading: child processes shall not inherit them."""
+    """Set variables that are not set yet while a library is loaded, so that child processes do not inherit them."""
     added = [key for key in values if key not in os.environ]
     os.environ.update({key: values[key] for key in added})
     try:

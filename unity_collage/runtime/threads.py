@@ -23,26 +23,26 @@ def set_num_threads(count: int) -> None:
 def adopt_openmp(library: str | Path) -> None:
     """Let the OpenMP regions of a loaded library, compiled by GCC, run on the pool. Call it before the library runs.
 
-    Raises ValueError when no library was loaded from there, and RuntimeError, naming the function, when the library
-    needs something of OpenMP that the pool does not have (loops that are dealt out as they go, tasks).
+    Raises ValueError when no library was loaded from there. Raises RuntimeError, naming the function, when the library
+    needs a part of OpenMP that the pool does not have (dynamic schedules, tasks).
     """
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.adopt_openmp")(str(library))
 
 
 def openmp_runtimes() -> list[str]:
-    """Paths of the OpenMP runtimes that are mapped into this process; one is as it should be."""
+    """Paths of the OpenMP runtimes that are mapped into this process; there should be one."""
     load_base()
     return [str(path) for path in tvm_ffi.get_global_func("collage.runtime.openmp_runtimes")()]
 
 
 def why_pools_conflict() -> str | None:
-    """Why thread pools fight for the cores in this process, or None when there is one pool."""
+    """Why thread pools compete for the cores in this process, or None when there is one pool."""
     return why_runtimes_conflict(openmp_runtimes()) or _why_tvm_keeps_its_pool()
 
 
 def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
-    """Why these OpenMP runtimes cannot be in one process, or None when they are one file at most."""
+    """Why these OpenMP runtimes cannot be in one process, or None when they are at most one file."""
     distinct = sorted({str(Path(path).resolve()) for path in paths})
     if len(distinct) < 2:
         return None

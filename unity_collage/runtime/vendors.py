@@ -1,4 +1,4 @@
-"""The native backends, the vendor libraries that they stand on, and where their wheels put those."""
+"""The native backends, and the vendor libraries that they use: their wheels and the files in them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ class Vendor:
     """Name of the wheel."""
 
     file: str
-    """How the path of the library ends among the files of the wheel."""
+    """The end of the library's path among the files of the wheel."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the library shall read from the environment while it is loaded, unless the user says otherwise."""
+    """Environment variables that are set while the library is loaded, unless the user has set them."""
 
     def path(self) -> Path | None:
         """Where the library is in the running environment, or None when it is not installed."""
@@ -41,8 +41,8 @@ class Vendor:
 
 VENDORS: dict[str, Vendor | None] = {
     "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3"),
-    # One thread, or it starts a pool of its own: all parallel work here is on the one pool.
+    # With more than one thread it would start its own pool; here all parallel work runs on the one pool.
     "openblas": Vendor("scipy-openblas32", "lib/libscipy_openblas.so", {"OPENBLAS_NUM_THREADS": "1"}),
-    # Our own kernels stand on nobody's library.
+    # Our own kernels use no vendor library.
     "kernels": None,
 }

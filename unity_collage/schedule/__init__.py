@@ -1,66 +1,64 @@
-"""ScheduleCPU: parallel, vectorised loops for every TVM kernel, without tuning.
-
-Reads    every PrimFunc that is not ``tirx.is_scheduled`` yet.
-Writes   its loops; ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque): what is scheduled is not fused again.
-Keeps    what each function computes, but for the float rounding of reordered sums and of ``fast_math``.
-"""
+"""Parallel, vectorised loops for TVM's kernels on a CPU, without tuning."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import tvm
 from tvm import IRModule, s_tir, tirx
 from tvm.target import Target
 from tvm.tirx.stmt import Stmt
 
-from . import fast_math
+from ..annotations import UNSCHEDULED
+from . import fast_math, faults
 from .families import emit
 from .inline import inlined_stages
 from .machine import Machine
 from .stage import Func
 
-__all__ = ["ScheduleCPU", "schedule"]
+__all__ = ["SCHEDULE_VERSION", "schedule", "scheduled_module"]
+
+SCHEDULE_VERSION = 1
+"""Of the loops that are made here: raise it when a kernel gets other ones, since measured costs hold for one version.
+
+``tests/unit/test_versions.py`` fails when the loops change and this does not.
+"""
 
 _OPAQUE = 8
 
 
-@tvm.transform.module_pass(opt_level=0, name="collage.ScheduleCPU")
-@dataclass(frozen=True)
-class ScheduleCPU:
-    """Schedule every kernel of the module that nobody has scheduled yet."""
+def scheduled_module(mod: IRModule, target: Target) -> IRModule:
+    """``mod`` with loops for ``target`` in every kernel that is not ``tirx.is_scheduled`` yet.
 
-    target: Target | None = None
-    """The processor to schedule for; the target in scope when not given."""
-
-    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        target = self.target or Target.current()
-        if target is None:
-            raise ValueError("ScheduleCPU needs a target: pass one, or run it in `with target:`")
-        functions = {gvar: self._scheduled(func, target) for gvar, func in mod.functions_items()}
-        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
-
-    def _scheduled(self, func: Func, target: Target) -> Func:
-        if not isinstance(func, tirx.PrimFunc) or (func.attrs or {}).get("tirx.is_scheduled", False):
-            return func
-        done = schedule(func, target).with_attr("tirx.is_scheduled", True)
-        return done.with_attr("op_pattern", _OPAQUE)
-
-
-def schedule(func: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
-    """``func`` with loops for ``target``.
-
-    What no family fits (a scan, a sort, loops that somebody has written by hand) keeps its loops, and
-    the attribute ``collage.unscheduled`` says why.
+    Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque): what is scheduled is not fused again. They
+    compute what they did, except for the rounding of reordered sums and of ``fast_math``.
     """
+    functions = {
+        gvar: _scheduled(func, target, gvar.name_hint)
+        if isinstance(func, tirx.PrimFunc) and not (func.attrs or {}).get("tirx.is_scheduled", False)
+        else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _scheduled(func: Func, target: Target, name: str) -> Func:
+    done = schedule(func, target, name)
+    return done.with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})
+
+
+def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tirx.PrimFunc:
+    """``func`` with loops for ``target``; ``name`` is for the log.
+
+    What no family fits (a scan, a sort, loops that somebody has written by hand) keeps its loops, and so does a
+    kernel that our own code fails on: the attribute ``UNSCHEDULED`` says why, and :func:`.faults.is_fault` which of
+    the two it is.
+    """
+    machine = Machine.of(target).running(func)
     try:
-        found = _written(func, Machine.of(target).running(func))
+        found = _written(func, machine)
+        if not isinstance(found, str):
+            return fast_math.rewritten(found)
+        return fast_math.rewritten(func).with_attr(UNSCHEDULED, found)
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-    if isinstance(found, str):
-        kept: Func = fast_math.rewritten(func)
-        return kept.with_attr("collage.unscheduled", found)
-    return fast_math.rewritten(found)
+        return func.with_attr(UNSCHEDULED, faults.logged(f"{name} keeps its loops", error))
 
 
 def _written(func: Func, machine: Machine) -> Func | str:
@@ -73,6 +71,7 @@ def _written(func: Func, machine: Machine) -> Func | str:
 
 
 def _with_body(func: Func, body: Stmt) -> Func:
+    assert isinstance(func.body, s_tir.SBlockRealize)
     root = func.body.block
     block = s_tir.SBlock([], [], [], root.name_hint, body, alloc_buffers=root.alloc_buffers)
     return func.with_body(s_tir.SBlockRealize([], True, block))

@@ -15,7 +15,7 @@ from .stage import Access, Expr, Iter, Stage, Var, nodes, static, stride
 
 def axis(like: Var, extent: int | Expr, reduces: bool = False) -> Iter:
     """A fresh iterator of ``like``'s name and type."""
-    bound = tirx.const(extent, like.ty.dtype) if isinstance(extent, int) else extent
+    bound = tirx.const(extent, like.expr_ty().dtype) if isinstance(extent, int) else extent
     return Iter(tirx.Var(like.name, like.ty), bound, reduces)
 
 
@@ -23,15 +23,15 @@ def simplified(stage: Stage) -> Stage:
     """``stage`` with the indices that it reads simplified, knowing the range of each iterator."""
     analyzer = sym.Analyzer()
     for it in stage.iters:
-        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.ty.dtype), it.extent))
+        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
 
-    def load(node: Access) -> Expr:
+    def load(node: TensorLoad) -> Expr:
         return tirx.BufferLoad(node.source, [analyzer.simplify(index) for index in node.indices])
 
     return replace(stage, body=tvm_ffi.structural_map(stage.body, (TensorLoad, load)))
 
 
-def with_load(stage: Stage, old: Access, new: Expr) -> Stage:
+def with_load(stage: Stage, old: TensorLoad, new: Expr) -> Stage:
     """``stage`` with ``new`` in place of what it reads by ``old``."""
     body = tvm_ffi.structural_map(stage.body, (TensorLoad, lambda node: new if node.same_as(old) else node))
     return replace(stage, body=body)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm import tirx
+from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from . import build, injective, tile
 from .axes import axis, with_load
 from .machine import Machine
-from .stage import Access, Buffer, Expr, Iter, Stage, static, substitute
+from .stage import Buffer, Expr, Iter, Stage, static, substitute
 
 _MOST_BYTES = 512 * 1024
 """A band stays in the second-level cache of a core, beside the weights that it meets."""
@@ -29,7 +30,7 @@ _MOST_BYTES = 512 * 1024
 class _Rows:
     """How a reduction reads what is computed before it."""
 
-    load: Access
+    load: TensorLoad
     dimension: int
     """Of the buffer: the first of more than one element, along which it is cut."""
     made: Iter

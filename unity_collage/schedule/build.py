@@ -19,10 +19,14 @@ def loop(extent: Expr | int, body: Body, like: Var, kind: ForKind = ForKind.SERI
     """``for v in range(extent): body(v)`` with a fresh variable of ``like``'s type; one turn is no loop."""
     count = extent if isinstance(extent, int) else static(extent)
     if count == 1:
-        return body(tirx.const(0, like.ty.dtype))
+        return body(tirx.const(0, like.expr_ty().dtype))
     var = tirx.Var(like.name, like.ty)
-    bound = tirx.const(extent, like.ty.dtype) if isinstance(extent, int) else sym.Analyzer().simplify(extent)
-    return tirx.For(var, tirx.const(0, like.ty.dtype), bound, kind, body(var))
+    bound = (
+        tirx.const(extent, like.expr_ty().dtype)
+        if isinstance(extent, int)
+        else sym.Analyzer().simplify(extent)
+    )
+    return tirx.For(var, tirx.const(0, like.expr_ty().dtype), bound, kind, body(var))
 
 
 def nest(
@@ -46,12 +50,12 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
     if not wanted:
         return nest(iters, body)
     turning = [it for it in iters if it.size != 1] or list(iters[:1])
-    total: Expr = 1
-    for it in turning:
+    total = turning[0].extent
+    for it in turning[1:]:
         total = it.extent * total
 
     def unfused(fused: Expr) -> Stmt:
-        values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.ty.dtype) for it in iters}
+        values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in iters}
         for it in reversed(turning):
             values[it.var] = fused if it is turning[0] else tirx.floormod(fused, it.extent)
             fused = tirx.floordiv(fused, it.extent)
@@ -68,7 +72,9 @@ def tiled(extent: int, tile: int) -> tuple[int, Callable[[Expr], Expr]]:
     """
     if extent % tile == 0:
         return extent // tile, lambda turn: turn * tile
-    return -(-extent // tile), lambda turn: tirx.min(turn * tile, tirx.const(extent - tile, turn.ty.dtype))
+    return -(-extent // tile), lambda turn: tirx.min(
+        turn * tile, tirx.const(extent - tile, turn.expr_ty().dtype)
+    )
 
 
 def tile_size(size: int, limit: int, exact: bool) -> int:

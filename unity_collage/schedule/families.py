@@ -31,19 +31,24 @@ def emit(stages: Sequence[Stage], machine: Machine) -> Stmt:
 
 
 def _first(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]:
+    _, statement, taken = _first_rule(stages, machine)
+    return statement, taken
+
+
+def _first_rule(stages: Sequence[Stage], machine: Machine) -> tuple[Rule | None, Stmt, int]:
+    """The first rule that applies, or None where the stage stays as it is, with the loops of so many stages."""
     for rule in RULES:
         found = rule(stages, machine)
         if not isinstance(found, str):
-            return found
-    return _as_written(stages[0]), 1
+            return rule, *found
+    return None, _as_written(stages[0]), 1
 
 
 def by_tiles(stages: Sequence[Stage], machine: Machine) -> list[tuple[Stage, Stage]]:
     """Those reductions that are written tile by tile, each with the stage that writes its result."""
     found: list[tuple[Stage, Stage]] = []
     while stages:
-        rule = next((rule for rule in RULES if not isinstance(rule(stages, machine), str)), None)
-        taken = 1 if rule is None else rule(stages, machine)[1]
+        rule, _, taken = _first_rule(stages, machine)
         if rule in (_tile_by_tile, _band_by_band):
             own = stages[int(rule is _band_by_band) : taken]
             pair = tile.paired(own[0], own[1] if len(own) == 2 else None)
@@ -109,7 +114,7 @@ def _one_number(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] |
     stage = stages[0]
     if any(it.size != 1 for it in stage.spatial):
         return "it has many results"
-    only = {it.var: tirx.const(0, it.var.ty.dtype) for it in stage.spatial}
+    only = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in stage.spatial}
     return lanes.emit(stage.substituted(only, stage.reduction), machine), 1
 
 

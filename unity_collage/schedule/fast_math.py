@@ -20,19 +20,19 @@ def rewritten(func: Func) -> Func:
     return func if body.same_as(func.body) else func.with_body(body)
 
 
-def _with_casts_by_bits(store: Stmt) -> Stmt:
+def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
     """A store whose value binds variables, with its casts as :func:`_converted` writes them."""
     return tvm_ffi.structural_map(store, (tirx.Cast, _converted)) if nodes(store.value, tirx.Let) else store
 
 
-def _converted(cast: Expr) -> Expr:
+def _converted(cast: tirx.Cast) -> Expr:
     """Casts between float32 and bfloat16 by the bits: the upper half of a float32 is a bfloat16.
 
     TVM does the same, but not within a Let, where it takes the bits for an integer; and it writes what is rounded
     three times, so that variables of a Let in it are bound three times. Rounded is to the nearest, of two the one
     whose last bit is 0; a NaN stays one unless only its lower half says so.
     """
-    types = (str(cast.value.ty.dtype), str(cast.ty.dtype))
+    types = (str(cast.value.expr_ty().dtype), str(cast.expr_ty().dtype))
     if types == ("bfloat16", "float32"):
         bits = tirx.Cast("uint32", tirx.reinterpret("uint16", cast.value))
         return tirx.reinterpret("float32", tirx.shift_left(bits, _u32(16)))
@@ -51,14 +51,14 @@ def _u32(value: int) -> Expr:
     return tirx.const(value, "uint32")
 
 
-def _replacement(call: Expr) -> Expr:
+def _replacement(call: Call) -> Expr:
     name = op_name(call)
-    if name not in ("pow", *FORMULAS) or str(call.args[0].ty.dtype) != "float32":
+    if name not in ("pow", *FORMULAS) or str(call.args[0].expr_ty().dtype) != "float32":
         return call
     return _power(call) if name == "pow" else FORMULAS[name](call.args[0])
 
 
-def _over_denominator(product: Expr) -> Expr:
+def _over_denominator(product: tirx.Mul) -> Expr:
     """x * sigmoid(y) as x over the sigmoid's denominator: SiLU needs no quotient of its own.
 
     Other quotients stay: where one is the same for many elements LLVM computes it once.
@@ -70,7 +70,7 @@ def _over_denominator(product: Expr) -> Expr:
     return value / quotient.b if one else product
 
 
-def _power(call: Expr) -> Expr:
+def _power(call: Call) -> Expr:
     """x^(k/4) for a small constant k, by square roots; otherwise the call itself."""
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5

@@ -26,7 +26,6 @@ on both, of half as many 0.42 and 0.50. A region of the pool costs 0.2 us.
 """
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
-_TRANSPOSE_TILE = 16
 
 
 def worth_threads(work: int | None, machine: Machine) -> bool:
@@ -107,7 +106,7 @@ def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> 
     """Tiles over the axis that is contiguous where it is read and the one where it is written."""
     *outer, last = stage.iters
     others = [it for it in outer if it is not across]
-    height, width = (build.tile_size(it.size or 1, _TRANSPOSE_TILE, stage.once_only) for it in (across, last))
+    height, width = (build.tile_size(it.size or 1, transpose.SIDE, stage.once_only) for it in (across, last))
     rows, row = build.tiled(across.size or 1, height)
     cols, col = build.tiled(last.size or 1, width)
     tiles = [axis(across.var, rows), axis(last.var, cols)]

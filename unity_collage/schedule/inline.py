@@ -122,12 +122,14 @@ def _of_one_turn(blocks: Sequence[Any]) -> set[Var]:
     return {it.var for block in blocks for it in block.iter_vars if static(it.dom.extent) == 1}
 
 
-def _regrouped(product: Expr, ones: set[Var]) -> Expr:
+def _regrouped(product: tirx.Mul, ones: set[Var]) -> Expr:
     """(x * s) * w as x * (w * s) if s changes with fewer iterators than x, all of which w changes with as well."""
     if not isinstance(product.a, tirx.Mul):
         return product
     value, factor, weight = product.a.a, product.a.b, product.b
-    if not all(isinstance(each, TensorLoad) for each in (value, factor, weight)):
+    if not (
+        isinstance(value, TensorLoad) and isinstance(factor, TensorLoad) and isinstance(weight, TensorLoad)
+    ):
         return product
     if len(_iterators(value) - ones) < len(_iterators(factor) - ones):
         value, factor = factor, value

@@ -38,13 +38,15 @@ class _Lanes:
     def __init__(self, stage: Stage, machine: Machine) -> None:
         store, init = stage.store, stage.init
         assert store is not None and isinstance(init, tirx.BufferStore)
+        assert isinstance(store.value, _COMBINERS)
         self.stage, self.store, self.start = stage, store, init.value
+        self.combiner = type(store.value)
         *self.outer, self.last = stage.iters
         self.one = vectors.lanes(stage, machine)
         long = self.last.size is None or self.last.size >= 2 * _PARTIALS * self.one
         count = _PARTIALS if long else 1
         self.partials = [build.buffer((self.one,), store.buffer, "partial") for _ in range(count)]
-        self.zero = tirx.const(0, self.last.var.ty.dtype)
+        self.zero = tirx.const(0, self.last.var.expr_ty().dtype)
 
     def emit(self) -> Stmt:
         starts = [
@@ -110,7 +112,7 @@ class _Lanes:
         )
 
     def _combine(self, into: int, lane: Expr, other: Expr) -> Stmt:
-        value = type(self.store.value)(tirx.BufferLoad(self.partials[into], [lane]), other)
+        value = self.combiner(tirx.BufferLoad(self.partials[into], [lane]), other)
         return tirx.BufferStore(self.partials[into], value, [lane])
 
     def _loop(self, count: int, body: Callable[[Expr], Stmt]) -> Stmt:
@@ -127,6 +129,7 @@ def _operand(stage: Stage) -> Expr:
     """What the reduction joins to its result."""
     assert stage.store is not None
     value = stage.store.value
+    assert isinstance(value, _COMBINERS)
     return value.b if _is_result(value.a, stage) else value.a
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 from tvm import ir
-from tvm.target import Target
+from tvm.target import Target, codegen
 
 from ..annotations import threads_of
 
@@ -27,10 +27,9 @@ class Machine:
     @staticmethod
     def of(target: Target) -> Machine:
         """Read ``target``; a target that does not say ``num-cores`` has those of this host."""
-        vector_bytes = max(int(tvm.target.codegen.llvm_get_vector_width(target)) // 8, 16)
         attrs: Any = target.attrs
         cores = int(attrs.get("num-cores", 0)) or os.cpu_count() or 1
-        return Machine(vector_bytes, 32 if vector_bytes >= 64 else 16, cores)
+        return Machine(*_vectors(target), cores)
 
     def running(self, kernel: ir.BaseFunc) -> Machine:
         """This machine with as many cores as ``kernel`` may have threads."""
@@ -40,3 +39,15 @@ class Machine:
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register (booleans count as bytes)."""
         return max(self.vector_bytes // max(tvm.DataType(dtype).bits // 8, 1), 1)
+
+
+def _vectors(target: Target) -> tuple[int, int]:
+    """Bytes of a vector register and how many there are; TVM's ``llvm_get_vector_width`` says 64 of any x86-64."""
+    for feature, nbytes, registers in _X86:
+        if codegen.target_has_features(feature, target):
+            return nbytes, registers
+    return max(int(codegen.llvm_get_vector_width(target)) // 8, 16), 32
+
+
+_X86 = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16))
+"""Features of x86, bytes of a vector register, and their number, widest first."""

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from math import prod
 
 from tvm import sym, tirx
+from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from . import build, injective
 from .axes import axis, with_load
 from .machine import Machine
-from .stage import Access, Buffer, Expr, Iter, Stage, Var, nodes, static, stride
+from .stage import Buffer, Expr, Iter, Stage, Var, nodes, static, stride
 from .tiling import SMALL_STEP, operands, result_lane
 
 _LEAST_REUSE = 4
@@ -46,7 +47,7 @@ def turned(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Pack
 
 
 def columns(
-    stage: Stage, load: Access, lane: Iter, left: Expr, width: int, machine: Machine
+    stage: Stage, load: TensorLoad, lane: Iter, left: Expr, width: int, machine: Machine
 ) -> tuple[Stmt, Buffer, Stage]:
     """A copy of ``width`` columns of the operand from ``left`` on, its buffer, and the stage that reads it."""
     used = _used(stage.reduction, load)
@@ -60,7 +61,7 @@ def columns(
 
 
 def copied(
-    load: Access, order: Sequence[Iter], values: dict[Var, Expr], machine: Machine, threads: bool
+    load: TensorLoad, order: Sequence[Iter], values: dict[Var, Expr], machine: Machine, threads: bool
 ) -> tuple[Stmt, Buffer]:
     """Loops that fill a fresh buffer with ``load`` over the iterators in ``order``."""
     buffer = build.buffer([it.extent for it in order], load.source, "packed")
@@ -71,7 +72,7 @@ def copied(
     return injective.emit(whole.substituted(renamed, fresh), machine, threads), buffer
 
 
-def _why_not_turn(stage: Stage, load: Access, lane: Iter) -> str | None:
+def _why_not_turn(stage: Stage, load: TensorLoad, lane: Iter) -> str | None:
     used = _used(stage.iters, load)
     if not any(it is lane for it in used):
         return "it does not follow the lanes"
@@ -84,6 +85,6 @@ def _why_not_turn(stage: Stage, load: Access, lane: Iter) -> str | None:
     return None
 
 
-def _used(iters: Sequence[Iter], load: Access) -> list[Iter]:
+def _used(iters: Sequence[Iter], load: TensorLoad) -> list[Iter]:
     found = nodes(list(load.indices), tirx.Var)
     return [it for it in iters if any(it.var.same_as(var) for var in found)]

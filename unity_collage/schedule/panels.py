@@ -15,9 +15,10 @@ import numpy as np
 import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
+from tvm.ir.expr import TensorLoad
 
 from .axes import axis, simplified, with_load
-from .stage import Access, Expr, Iter, Stage, buffer_of, static
+from .stage import Expr, Iter, Stage, buffer_of, static
 from .tiling import must_not_overlap
 
 
@@ -64,7 +65,7 @@ def _place(index: Expr, size: int, width: int) -> tuple[Expr, Expr]:
     panel = tirx.floordiv(index, width)
     if size % width == 0:
         return panel, tirx.floormod(index, width)
-    return panel, index - tirx.min(panel * width, tirx.const(size - width, index.ty.dtype))
+    return panel, index - tirx.min(panel * width, tirx.const(size - width, index.expr_ty().dtype))
 
 
 def split(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
@@ -83,19 +84,19 @@ def split(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
     return stage, result
 
 
-def width_along(load: Access, it: Iter) -> int | None:
+def width_along(load: TensorLoad, it: Iter) -> int | None:
     """The width of the panels in which ``load`` goes along ``it``, or None when it reads no panels."""
     width = static(buffer_of(load).shape[-1]) if load.indices else None
     if width is None or it.size is None or not 1 < width < it.size:
         return None
     analyzer = sym.Analyzer()
-    analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.ty.dtype), it.extent))
+    analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
     panel, lane = (analyzer.simplify(index) for index in _place(it.var, it.size, width))
     along = tvm_ffi.structural_equal(load.indices[-1], lane)
     return width if along and any(tvm_ffi.structural_equal(index, panel) for index in load.indices) else None
 
 
-def _of_panel(load: Access, it: Iter, width: int, panel: Iter, lane: Iter) -> Access:
+def _of_panel(load: TensorLoad, it: Iter, width: int, panel: Iter, lane: Iter) -> TensorLoad:
     """``load`` by panel and lane."""
     first, _ = _place(it.var, it.size or 1, width)
     indices = [panel.var if tvm_ffi.structural_equal(index, first) else index for index in load.indices[:-1]]

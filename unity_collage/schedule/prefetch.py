@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tvm import sym, tirx
+from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
-from .stage import Access, Expr, Iter, Stage, Var, static, stride, substitute
+from .stage import Expr, Iter, Stage, Var, static, stride, substitute
 
 Fetch = Callable[[dict[Var, Expr]], Stmt]
 """Fetches a share of the next panel, given the values of all iterators."""
@@ -25,7 +26,7 @@ _READ_TO_KEEP = (0, 3, 1)
 
 
 def of_next_panel(
-    stage: Stage, load: Access, outer: Sequence[Iter], turns: Sequence[Iter], width: int
+    stage: Stage, load: TensorLoad, outer: Sequence[Iter], turns: Sequence[Iter], width: int
 ) -> Fetch | None:
     """What fetches the next panel of ``load`` in each step of the reduction, over loops ``outer`` and inside of them
     ``turns`` over one panel; None where ``load`` does not go through whole panels one after the other."""
@@ -39,11 +40,11 @@ def of_next_panel(
     share = -(-width // prod(sizes[: len(turns)]))
 
     def fetch(values: dict[Var, Expr]) -> Stmt:
-        at: Expr = tirx.const(0, panel.var.ty.dtype)
+        at: Expr = tirx.const(0, panel.var.expr_ty().dtype)
         for it in (*turns, *steps):
             at = at * it.extent + values[it.var]
         following = {**values, panel.var: values[panel.var] + 1} | {
-            it.var: tirx.const(0, it.var.ty.dtype) for it in steps
+            it.var: tirx.const(0, it.var.expr_ty().dtype) for it in steps
         }
         *indices, _ = (substitute(index, following) for index in load.indices)
         place = tirx.address_of(tirx.BufferLoad(load.source, [*indices, at * share]))

@@ -50,6 +50,8 @@ def _stage(nest: Stmt) -> Stage | str:
             return f"block {block.name_hint} has an ordered iterator"
         if not _is_loop(value, it.dom.extent, extents):
             return f"block {block.name_hint} does not bind each iterator to a loop"
+        if static(it.dom.extent) == 0:
+            return f"block {block.name_hint} has an axis without elements"
         iters.append(Iter(it.var, it.dom.extent, it.iter_type == tirx.IterVar.CommReduce))
     if any(static(extent) != 1 for extent in extents.values()):
         return f"block {block.name_hint} is repeated by a loop"

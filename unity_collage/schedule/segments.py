@@ -51,7 +51,7 @@ def cut(stage: Stage, position: int, low: int, high: int) -> Stage:
         return part
     analyzer = sym.Analyzer()
     for it in iters:
-        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.ty.dtype), it.extent))
+        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
     indices = [analyzer.simplify(index) for index in store.indices]
     body = tirx.BufferStore(store.buffer, analyzer.simplify(store.value), indices)
     return replace(part, body=body)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import ir, sym, tirx
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
-Expr: TypeAlias = Any
-Var: TypeAlias = Any
-Buffer: TypeAlias = Any
-Access: TypeAlias = Any
-Func: TypeAlias = Any
-"""TVM's expressions, variables, buffers, loads and stores of one element, and functions over them. What TVM
-declares of these types knows neither their operators nor their fields."""
+Expr: TypeAlias = ir.Expr
+Var: TypeAlias = tirx.Var
+Buffer: TypeAlias = tirx.Buffer
+Func: TypeAlias = tirx.PrimFunc
+Access: TypeAlias = TensorLoad | tirx.BufferStore
+"""A load or a store of one element."""
+
+_Node = TypeVar("_Node")
 
 _EXPENSIVE = ("exp", "erf", "tanh", "sigmoid", "pow", "log", "sin", "cos", "sqrt", "rsqrt")
 _COST_OF_EXPENSIVE = 3
@@ -58,15 +59,15 @@ class Stage:
         return tuple(it for it in self.iters if it.reduces)
 
     @property
-    def loads(self) -> tuple[Access, ...]:
+    def loads(self) -> tuple[TensorLoad, ...]:
         return tuple(nodes(self.body, TensorLoad))
 
     @property
-    def stores(self) -> tuple[Access, ...]:
+    def stores(self) -> tuple[tirx.BufferStore, ...]:
         return tuple(nodes(self.body, tirx.BufferStore))
 
     @property
-    def store(self) -> Access | None:
+    def store(self) -> tirx.BufferStore | None:
         """The one store of the body, or None when there are several or other statements."""
         return self.body if isinstance(self.body, tirx.BufferStore) else None
 
@@ -97,14 +98,14 @@ class Stage:
         return replace(self, iters=tuple(iters), init=init, body=substitute(self.body, values))
 
 
-def static(extent: Expr) -> int | None:
-    """The value of a constant extent, or None."""
+def static(extent: Expr | None) -> int | None:
+    """The value of a constant extent, or None for another one and for what is not known."""
     return int(extent.value) if isinstance(extent, tirx.IntImm) else None
 
 
-def nodes(root: Any, kind: type | tuple[type, ...]) -> list[Any]:
+def nodes(root: Any, kind: type[_Node] | tuple[type[_Node], ...]) -> list[_Node]:
     """Every node of ``kind`` below ``root``, children first."""
-    found: list[Any] = []
+    found: list[_Node] = []
     tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)))
     return found
 
@@ -135,7 +136,7 @@ def stride(access: Access, var: Var, analyzer: sym.Analyzer) -> Expr | None:
     for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
         flat = flat * extent + index
     if isinstance(flat, int):
-        return tirx.const(0, var.ty.dtype)
+        return tirx.const(0, var.expr_ty().dtype)
     linear = sym.detect_linear_equation(analyzer.simplify(flat), [var])
     return analyzer.simplify(linear[0]) if linear else None
 

@@ -19,7 +19,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, packing, panels, tiling
 from .axes import joined, split_groups
 from .machine import Machine
-from .stage import Stage, static
+from .stage import Expr, Stage, static
 from .tile_loops import TileLoops, Values
 
 
@@ -78,9 +78,9 @@ def _names(stage: Stage, store: tirx.BufferStore, epilogue: Stage) -> Values | s
                         return "what follows reads the result in two orders"
                 elif static(read) != 0 or not (static(written) == 0 or written in single):
                     return "what follows reads the result in another shape"
-    extents = {it.var: it.extent for it in stage.spatial}
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in stage.spatial}
     for it in epilogue.iters:
-        index = values.setdefault(it.var, tirx.const(0, it.var.ty.dtype))
-        if not tvm_ffi.structural_equal(it.extent, extents.get(index, tirx.const(1, it.var.ty.dtype))):
+        index = values.setdefault(it.var, tirx.const(0, it.var.expr_ty().dtype))
+        if not tvm_ffi.structural_equal(it.extent, extents.get(index, tirx.const(1, it.var.expr_ty().dtype))):
             return "what follows is not of the size of the result"
     return values

@@ -14,7 +14,7 @@ from tvm.tirx.stmt import Stmt
 from . import build, lanes, packing, prefetch, tiling
 from .axes import axis
 from .machine import Machine
-from .stage import Access, Buffer, Expr, Iter, Stage, Var, expensive_calls
+from .stage import Buffer, Expr, Iter, Stage, Var, expensive_calls
 from .tiling import Tile
 
 _TASKS_A_CORE = 8
@@ -87,7 +87,7 @@ class TileLoops:
         return len(order)
 
     def _why_not_copy(
-        self, wide: Sequence[Access], batch: Sequence[Iter], rest: Sequence[Iter]
+        self, wide: Sequence[TensorLoad], batch: Sequence[Iter], rest: Sequence[Iter]
     ) -> str | None:
         """Why the operand in the lanes is read where it lies."""
         if len(wide) != 1:
@@ -186,7 +186,7 @@ class TileLoops:
 
         def along(step: Values) -> Stmt:
             loop = build.loop(turns, lambda i: all_chains(step, i * self.chains, self.chains), last.var)
-            left = tirx.const(turns * self.chains, last.var.ty.dtype)
+            left = tirx.const(turns * self.chains, last.var.expr_ty().dtype)
             return build.seq(loop, all_chains(step, left, rest)) if rest else loop
 
         return build.nest(outer, along)
@@ -240,7 +240,7 @@ def _store(tile: Sequence[Buffer], value: Expr, place: Place) -> Stmt:
 def _from_tile(value: Expr, results: Buffer, tile: Sequence[Buffer], place: Place) -> Expr:
     """``value`` with what it reads of the reduction's result taken from the tile."""
 
-    def load(node: Access) -> Expr:
+    def load(node: TensorLoad) -> Expr:
         return _load(tile, place) if node.source.same_as(results) else node
 
     return tvm_ffi.structural_map(value, (TensorLoad, load))

@@ -7,10 +7,11 @@ from math import gcd, prod
 
 import tvm
 from tvm import sym, tirx
+from tvm.ir.expr import TensorLoad
 
 from . import build, vectors
 from .machine import Machine
-from .stage import Access, Iter, Stage, static, stride
+from .stage import Iter, Stage, static, stride
 
 STACK_BYTES = 1024
 """Buffers from this size on are not put on the stack by TVM, and so never into registers."""
@@ -81,24 +82,24 @@ def must_not_overlap(stage: Stage, result: Stage) -> bool:
     return result.temporary or any(source.same_as(result.store.buffer) for source in read)
 
 
-def operands(stage: Stage, of: Stage | None = None) -> list[Access]:
+def operands(stage: Stage, of: Stage | None = None) -> list[TensorLoad]:
     """What ``of`` (``stage`` itself) reads, but for the results of ``stage``."""
     assert stage.store is not None
     return [load for load in (of or stage).loads if not load.source.same_as(stage.store.buffer)]
 
 
-def wide(stage: Stage, lane: Iter) -> list[Access]:
+def wide(stage: Stage, lane: Iter) -> list[TensorLoad]:
     """The operands that fill the lanes."""
     analyzer = sym.Analyzer()
     return [load for load in operands(stage) if static(stride(load, lane.var, analyzer)) == 1]
 
 
-def heavy(load: Access) -> bool:
+def heavy(load: TensorLoad) -> bool:
     """Whether an operand in the lanes is too large for the innermost cache."""
     return prod(static(extent) or 1 for extent in load.source.shape) * 4 > _HEAVY_BYTES
 
 
-def varies(load: Access, it: Iter) -> bool:
+def varies(load: TensorLoad, it: Iter) -> bool:
     """Whether another element is read at each turn of ``it``."""
     return static(stride(load, it.var, sym.Analyzer())) != 0
 

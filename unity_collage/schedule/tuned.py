@@ -1,41 +1,30 @@
-"""ApplySchedules: kernels get the schedule that a tuner has found for them.
-
-Reads    ``collage.schedules`` of the module: by name of a kernel (:func:`kernel_name`), the trace as JSON.
-Writes   the loops of kernels that are named there; ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque) as ScheduleCPU.
-         Removes ``collage.schedules``.
-Keeps    all other functions: ScheduleCPU is for them.
-"""
+"""Schedules that a tuner has found, by the name of the kernel that they are for."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
-import tvm
 import tvm_ffi
-from tvm import IRModule, s_tir, tirx
+from tvm import IRModule, ir, s_tir, tirx
 from tvm.s_tir.schedule import Trace
 
+from ..annotations import SCHEDULES
 from . import fast_math
-from .stage import Func
-
-SCHEDULES = "collage.schedules"
-"""Attribute of a module, or of a function that is priced alone."""
 
 _OPAQUE = 8
 
 
-@tvm.transform.module_pass(opt_level=0, name="collage.ApplySchedules")
-@dataclass(frozen=True)
-class ApplySchedules:
-    """Give every kernel that ``collage.schedules`` names the schedule that was priced."""
+def with_tuned_schedules(mod: IRModule) -> IRModule:
+    """``mod`` whose kernels have the schedules that ``SCHEDULES`` names for them, without that attribute.
 
-    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        if not mod.attrs or SCHEDULES not in mod.attrs:
-            return mod
-        traces = {str(name): str(trace) for name, trace in mod.attrs[SCHEDULES].items()}
-        functions = {gvar: _scheduled(func, traces) for gvar, func in mod.functions_items()}
-        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos).without_attr(SCHEDULES)
+    Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque), as by :func:`.scheduled_module`, which is for
+    all other ones.
+    """
+    if not mod.attrs or SCHEDULES not in mod.attrs:
+        return mod
+    traces = {str(name): str(trace) for name, trace in mod.attrs[SCHEDULES].items()}
+    functions = {gvar: _scheduled(func, traces) for gvar, func in mod.functions_items()}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos).without_attr(SCHEDULES)
 
 
 def kernel_name(kernel: tirx.PrimFunc) -> str:
@@ -59,7 +48,7 @@ def schedule_of(kernel: tirx.PrimFunc) -> s_tir.Schedule:
     return s_tir.Schedule(IRModule({"main": own.with_attr("global_symbol", "main")}))
 
 
-def _scheduled(func: Func, traces: dict[str, str]) -> Func:
+def _scheduled(func: ir.BaseFunc, traces: dict[str, str]) -> ir.BaseFunc:
     if not isinstance(func, tirx.PrimFunc) or (func.attrs or {}).get("tirx.is_scheduled", False):
         return func
     trace = traces.get(kernel_name(func))

@@ -31,7 +31,7 @@ def emit(stage: Stage, machine: Machine) -> Stmt:
     width = build.power_of_two(min(width, it.size))
     if stage.once_only and it.size % width:
         head = build.loop(it.size // width, lambda turn: at(turn * width, width, ForKind.VECTORIZED), it.var)
-        tail = tirx.const(it.size // width * width, it.var.ty.dtype)
+        tail = tirx.const(it.size // width * width, it.var.expr_ty().dtype)
         return build.seq(head, at(tail, it.size % width, _kind(it.size % width)))
     turns, start = build.tiled(it.size, width)
     return build.loop(turns, lambda turn: at(start(turn), width, _kind(width)), it.var)

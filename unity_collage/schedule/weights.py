@@ -15,7 +15,7 @@ from .axes import with_load
 from .inline import inlined, inlined_stages
 from .machine import Machine
 from .panels import Panels
-from .stage import Access, Buffer, Func, Iter, Stage, static
+from .stage import Buffer, Expr, Func, Iter, Stage, static
 
 _PANEL_REGISTERS = 8
 """Vectors of one panel of a product with a vector: as many sums at a time hide the latency of the addition."""
@@ -40,7 +40,7 @@ def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffe
     return found
 
 
-def panels_of(load: Access, stage: Stage, result: Stage, machine: Machine) -> Panels | str:
+def panels_of(load: TensorLoad, stage: Stage, result: Stage, machine: Machine) -> Panels | str:
     """The panels in which the tiles of ``stage`` would read ``load``, or why it is better left as it is."""
     lane = tiling.result_lane(stage, result)
     if lane is None or lane.size is None:
@@ -71,12 +71,12 @@ def packed(func: Func, params: Mapping[Buffer, Panels]) -> Func:
     shapes = {param: [static(extent) or 1 for extent in param.shape] for param in params}
     fresh = {param: _buffer(param, panels.shape(shapes[param])) for param, panels in params.items()}
 
-    def load(node: Access) -> Access:
+    def load(node: TensorLoad) -> TensorLoad:
         if node.source not in params:
             return node
         return tirx.BufferLoad(fresh[node.source], params[node.source].indices(list(node.indices)))
 
-    def region(node: Access) -> Access:
+    def region(node: TensorRegion) -> TensorRegion:
         if node.source not in params:
             return node
         whole = fresh[node.source]
@@ -91,10 +91,12 @@ def _buffer(param: Buffer, shape: Sequence[int]) -> Buffer:
     return build.buffer([tirx.const(extent, "int64") for extent in shape], param, param.name)
 
 
-def _dimensions(load: Access, stage: Stage, lane: Iter) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
+def _dimensions(
+    load: TensorLoad, stage: Stage, lane: Iter
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
     """The dimensions of what ``load`` reads: those outside of the panels, inside in the order of reading, and
     the one to cut."""
-    place = {it.var: number for number, it in enumerate(stage.iters)}
+    place: dict[Expr, int] = {it.var: number for number, it in enumerate(stage.iters)}
     position: dict[int, int] = {}
     for dimension, index in enumerate(load.indices):
         if static(index) != 0:

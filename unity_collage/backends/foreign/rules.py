@@ -10,6 +10,7 @@ from tvm.relax.backend import get_patterns_with_prefix
 
 from ...errors import first_line
 from ...graph import DataflowGraph
+from ...graph.calls import op_name
 from ...rules import Declined, Found
 from ...rules.base import Nested, why_not_partitionable
 from .pattern_match import Match, Matcher
@@ -69,10 +70,10 @@ class OperatorAttributes:
         try:
             answer = predicate(call)
         except Exception as error:  # somebody else's predicate
-            return f"the predicate target.{self.name} of {call.op.name} failed: {first_line(error)}"
+            return f"the predicate target.{self.name} of {op_name(call)} failed: {first_line(error)}"
         if answer is None or answer is True:
             return None
-        return str(answer) if isinstance(answer, str) else f"target.{self.name} of {call.op.name} says no"
+        return str(answer) if isinstance(answer, str) else f"target.{self.name} of {op_name(call)} says no"
 
 
 def predicates(name: str) -> dict[str, Predicate]:

@@ -45,4 +45,5 @@ KERNELS = Backend(
     fingerprint=lambda: runtime.describe("kernels"),
     codegen=native_codegen("kernels", lower),
     limits_threads=True,
+    version=1,
 )

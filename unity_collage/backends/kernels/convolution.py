@@ -83,7 +83,7 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     return grown.with_result(replace(grown.result, buffer=call))
 
 
-def parted(step: Step, value: relax.Expr, call: relax.Expr) -> Step | str:
+def parted(step: Step, value: relax.Expr, call: relax.Call) -> Step | str:
     """The step that reads the fields of a concat where they lie, or why not."""
     if step.primitive != "winograd":
         return f"{step.primitive} reads one tensor"

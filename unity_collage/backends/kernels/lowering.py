@@ -55,7 +55,7 @@ class Family:
     why_partial: Callable[[Step], str | None]
     """Why a step cannot run yet: some primitives begin with one operator and need others."""
     joined: Callable[[Step, relax.Call, int], Step | str]
-    parted: Callable[[Step, relax.Expr, relax.Expr], Step | str]
+    parted: Callable[[Step, relax.Expr, relax.Call], Step | str]
     """The step that reads the fields of a concat instead of a value, the whole."""
 
 
@@ -83,9 +83,11 @@ def _family(step: Step) -> Family:
 
 def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
     """The step that reads ``value`` where its producer, a layout change, a cast or a concat, reads it, or why not."""
-    if op_name(producer) == CONCAT:
+    if isinstance(producer, relax.Call) and op_name(producer) == CONCAT:
         return _checked(_family(step).parted(step, value, producer))
-    return _checked((read_widened if is_cast(producer) else read_through)(step, value, producer))
+    if is_cast(producer):
+        return _checked(read_widened(step, value, producer))
+    return _checked(read_through(step, value, producer))
 
 
 def absorbed_output(step: Step, call: relax.Call) -> Step | str:
@@ -121,7 +123,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
         for step in program.steps:
             if (reason := why_partial(step)) is not None:
                 raise NotLowerable(f"{program.name}: {reason}")
-    return programs_json(programs), bytes(blob.content)
+    return programs_json(programs), blob.content
 
 
 def _checked(step: Step | str) -> Step | str:

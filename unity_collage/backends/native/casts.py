@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from tvm import relax
 
@@ -14,9 +15,9 @@ WIDE, NARROW = "float32", "bfloat16"
 FLOATS = frozenset({WIDE, NARROW})
 
 
-def is_cast(value: relax.Expr) -> bool:
+def is_cast(value: relax.Expr) -> TypeGuard[relax.Call]:
     """Whether a value is a call that only changes the element type."""
-    return isinstance(value, relax.Call) and op_name(value) == CAST
+    return op_name(value) == CAST
 
 
 def read_widened(step: Step, value: relax.Expr, cast: relax.Call) -> Step | str:

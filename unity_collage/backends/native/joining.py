@@ -50,7 +50,7 @@ def is_joined(step: Step) -> bool:
     return step.arg("beside0") is not None
 
 
-def fields_read(step: Step, value: relax.Expr, call: relax.Expr, lanes: int) -> Step | str:
+def fields_read(step: Step, value: relax.Expr, call: relax.Call, lanes: int) -> Step | str:
     """The step that reads the fields of the concat ``call`` along the channels, instead of the whole as ``value``.
 
     Its source, channels last, becomes ``src``, ``src1``, ``src2``, ...; all but the last have whole vectors of

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, tirx
 
+from ...graph.calls import op_name as op_name
 from .program import Scratch, View
 from .views import row_major
 
@@ -92,11 +93,6 @@ def view_dtype(dtype: str) -> str:
 
 def ints(values: Any) -> tuple[int, ...]:
     return tuple(int(value) for value in values)
-
-
-def op_name(call: Any) -> str:
-    """The operator of a call, like ``relax.add``; empty for calls of functions."""
-    return str(getattr(call.op, "name", "")) if isinstance(call.op, ir.Op) else ""
 
 
 def attrs_of(call: relax.Call) -> Any:

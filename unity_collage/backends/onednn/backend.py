@@ -43,4 +43,5 @@ ONEDNN = Backend(
     codegen=native_codegen("onednn", lower),
     limits_threads=True,
     merges=True,
+    version=1,
 )

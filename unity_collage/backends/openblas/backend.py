@@ -36,4 +36,5 @@ OPENBLAS = Backend(
     codegen=native_codegen("openblas", lower),
     limits_threads=True,
     merges=True,
+    version=1,
 )

@@ -28,4 +28,5 @@ TVM = Backend(
     why_unavailable=lambda: None,
     fingerprint=lambda: f"tvm {tvm.__version__}",
     limits_threads=True,
+    version=1,
 )

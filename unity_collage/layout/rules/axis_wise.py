@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from tvm import relax, tirx
 
+from ...graph.calls import op_name
+from ...graph.shapes import ints, tensor_type
 from ..axes import Layout, plain, without
 from ..block import Block
 from ..calls import axes_of, changed
@@ -42,7 +44,7 @@ def keeping(*names: str) -> Callable[[Block, relax.Call], Value | None]:
         args = [block.form(x, layout), *(block.operand(arg) for arg in call.args[1:])]
         new = changed(call, args, **attrs)
         if isinstance(call.ty, relax.TupleType):
-            return block.results(new, [layout, *(plain(field.ndim) for field in call.ty.fields[1:])])
+            return block.results(new, [layout, *(plain(tensor_type(ty).ndim) for ty in call.ty.fields[1:])])
         return block.result(new, layout)
 
     return rule
@@ -71,7 +73,7 @@ def reduction(block: Block, call: relax.Call) -> Value | None:
     x, layout = found
     axes = axes_of(call.attrs.axis, x.rank)
     # argmax over all axes counts in the order of the original layout.
-    if axes is None and call.op.name in ("relax.argmax", "relax.argmin"):
+    if axes is None and op_name(call) in ("relax.argmax", "relax.argmin"):
         return None
     mapped = {} if axes is None else {"axis": _mapped(call, "axis", layout)}
     new = changed(call, [block.form(x, layout)], **mapped)
@@ -82,11 +84,12 @@ def reduction(block: Block, call: relax.Call) -> Value | None:
 def strided_slice(block: Block, call: relax.Call) -> Value | None:
     """A slice, whose axes are an operand."""
     found = _followed(block, call)
-    if found is None or not isinstance(call.args[1], relax.Tuple):
+    named = call.args[1]
+    axes = ints(named.fields) if isinstance(named, relax.Tuple) else None
+    if found is None or axes is None:
         return None
     x, layout = found
-    axes = axes_of([int(axis) for axis in call.args[1].fields], x.rank) or []
-    positions = relax.Tuple([tirx.IntImm("int64", layout.index(axis)) for axis in axes])
+    positions = relax.Tuple([tirx.IntImm("int64", layout.index(axis % x.rank)) for axis in axes])
     return block.result(changed(call, [block.form(x, layout), positions, *call.args[2:]]), layout)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
 
+from ...graph.calls import op_name
+from ...graph.shapes import ints, tensor_type
 from ..axes import channels_last, kernel_last, plain
 from ..block import Block
 from ..calls import changed
@@ -60,11 +62,12 @@ def _window(block: Block, call: relax.Call, x: Tensor) -> Value | None:
     attrs, last, extents = call.attrs, x.native[-1], x.extents
     if x.is_plain or extents is None or attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW":
         return None
-    if not _slides_along(attrs, last - 2) or x.native[0] != 0 or not _is_static(extents[1:]):
+    known = ints(extents[1:])
+    if not _slides_along(attrs, last - 2) or x.native[0] != 0 or known is None:
         return None
-    rows = tirx.IntImm("int64", prod(int(extents[axis]) for axis in x.native[1:-1]))
+    rows = tirx.IntImm("int64", prod(known[axis - 1] for axis in x.native[1:-1]))
     flat = block.reshape(block.form(x, x.native), [extents[0], rows, extents[last]], f"{x.name}_rows")
-    pool1d = relax.op.nn.avg_pool1d if call.op.name.endswith("avg_pool3d") else relax.op.nn.max_pool1d
+    pool1d = relax.op.nn.avg_pool1d if op_name(call).endswith("avg_pool3d") else relax.op.nn.max_pool1d
     spatial = last - 2
     pooled = block.emit(
         pool1d(
@@ -78,11 +81,14 @@ def _window(block: Block, call: relax.Call, x: Tensor) -> Value | None:
         ),
         f"{block.var.name}_rows",
     )
-    out = block.var.ty.shape.values
-    return block.adopt(block.reshape(pooled, [out[axis] for axis in x.native], block.var.name), x.native)
+    out = tensor_type(block.var).shape
+    assert isinstance(out, relax.ShapeExpr)
+    return block.adopt(
+        block.reshape(pooled, [out.values[axis] for axis in x.native], block.var.name), x.native
+    )
 
 
-def _slides_along(attrs: relax.Attrs, spatial: int) -> bool:
+def _slides_along(attrs: ir.Attrs, spatial: int) -> bool:
     """Whether a pool has no window, stride or padding but along one spatial axis."""
     others = [axis for axis in range(3) if axis != spatial]
     return spatial >= 0 and all(
@@ -90,10 +96,6 @@ def _slides_along(attrs: relax.Attrs, spatial: int) -> bool:
         and attrs.padding[axis] == attrs.padding[axis + 3] == 0
         for axis in others
     )
-
-
-def _is_static(extents: list[tirx.PrimExpr]) -> bool:
-    return all(isinstance(extent, tirx.IntImm) for extent in extents)
 
 
 def resize(block: Block, call: relax.Call) -> Value | None:

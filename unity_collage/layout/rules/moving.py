@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tvm import relax
 
+from ...graph.shapes import tensor_type
 from ..axes import permuted, plain, through_reshape
 from ..block import Block
 from ..calls import axes_of
@@ -16,10 +17,10 @@ from ..values import Tensor, Value, dim_of
 
 def reshape(block: Block, call: relax.Call) -> Value | None:
     """Any operator that gives the same elements in the same order another shape."""
-    x, out = block.tensor(call.args[0]), block.var.ty
-    if x is None or x.is_plain or x.dims is None or not isinstance(out.shape, relax.ShapeExpr):
+    x, out = block.tensor(call.args[0]), tensor_type(block.var).shape
+    if x is None or x.is_plain or x.dims is None or not isinstance(out, relax.ShapeExpr):
         return None
-    extents = list(out.shape.values)
+    extents = list(out.values)
     found = through_reshape(x.native, x.dims, [dim_of(extent) for extent in extents])
     if found is None:
         return None
@@ -40,7 +41,7 @@ def permute_dims(block: Block, call: relax.Call) -> Value | None:
     forms = {permuted(layout, axes): expr for layout, expr in x.forms.items()}
     views = {permuted(layout, axes): expr for layout, expr in x.views.items()}
     if not x.is_plain:
-        return Tensor(block.var.ty, forms, views, block.var.name)
+        return Tensor(tensor_type(block.var), forms, views, block.var.name)
     value = block.result(relax.op.permute_dims(block.operand(call.args[0]), axes), plain(x.rank))
     value.views = views | forms
     return value

@@ -47,9 +47,10 @@ def _aligns(tensor: Tensor, rank: int) -> bool:
 def broadcast_to(block: Block, call: relax.Call) -> Value | None:
     """``broadcast_to(x, shape)`` with the shape permuted like the operand."""
     x = block.tensor(call.args[0])
-    if x is None or not isinstance(call.args[1], relax.ShapeExpr):
+    target = call.args[1]
+    if x is None or not isinstance(target, relax.ShapeExpr):
         return None
-    extents = call.args[1].values
+    extents = target.values
     layout = block.cheapest([x], len(extents))
     if layout == plain(len(extents)) or not _aligns(x, len(extents)):
         return None

@@ -5,7 +5,7 @@ const functions = Object.keys(all);
 const at = (id) => document.getElementById(id);
 // In a backend's place: what needs no kernel.
 const VIEW = "view";
-let name, plan, bids, kernels;
+let name, plan, candidates, kernels;
 
 function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
@@ -27,7 +27,7 @@ function duration(seconds) {
 
 const percent = (part) => (part > 0 && part < 0.001 ? "<0.1%" : `${(part * 100).toFixed(1)}%`);
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-const price = (bid) => plan.prices[bid.price];
+const costOf = (bid) => plan.costs[bid.cost];
 const address = (kernel) => `#${encodeURIComponent(name)}:${encodeURIComponent(plan.bindings[kernel.outlet].name)}`;
 const short = (op) => op.split(".").pop();
 const color = (backend) => `var(--c${plan.backends.indexOf(backend) % 6})`;
@@ -36,18 +36,18 @@ const names = (indexes) => indexes.map((index) => plan.bindings[index].name).joi
 
 function open(chosen) {
   name = chosen;
-  plan = { kernels: [], bids: [], prices: [], declined: [], left_behind: [], bindings: [], ...all[chosen] };
-  bids = new Map(plan.bids.map((bid) => [bid.id, bid]));
+  plan = { kernels: [], candidates: [], costs: [], declined: [], left_behind: [], bindings: [], ...all[chosen] };
+  candidates = new Map(plan.candidates.map((bid) => [bid.id, bid]));
   kernels = plan.kernels.map((kernel, number) => {
-    const bid = bids.get(kernel.bid);
+    const bid = candidates.get(kernel.candidate);
     const hidden = new Set(bid.hidden || []);
     const outlet = [...bid.bindings].reverse().find((index) => !hidden.has(index));
-    const seconds = price(bid).seconds;
+    const seconds = costOf(bid).seconds;
     const text = [bid.label, bid.backend, kernel.function || "", ...bid.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
     const share = seconds / plan.proof.seconds;
     return { reads: [], rivals: [], ...kernel, number, bid, outlet, seconds, share, text: text.join(" ").toLowerCase() };
   });
-  plan.backends = [...new Set(plan.bids.map((bid) => bid.backend))].sort();
+  plan.backends = [...new Set(plan.candidates.map((bid) => bid.backend))].sort();
   at("backend").replaceChildren(el("option", { value: "" }, "all"), ...plan.backends.map((b) => el("option", { value: b }, b)));
   showHead();
   showProof();
@@ -56,10 +56,10 @@ function open(chosen) {
 }
 
 function showHead() {
-  const priced = plan.bids.filter((bid) => price(bid).seconds !== undefined).length;
+  const priced = plan.candidates.filter((bid) => costOf(bid).seconds !== undefined).length;
   const views = kernels.filter((k) => k.bid.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
-  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.bids.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
+  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
@@ -78,7 +78,7 @@ function groups() {
   const found = new Map();
   for (const kernel of kernels) {
     if ((backend && kernel.bid.backend !== backend) || !kernel.text.includes(wanted)) continue;
-    const key = equal ? kernel.bid.price : kernel.number;
+    const key = equal ? kernel.bid.cost : kernel.number;
     found.set(key, [...(found.get(key) || []), kernel]);
   }
   const seconds = (group) => group.reduce((sum, k) => sum + k.seconds, 0);
@@ -108,9 +108,9 @@ function showList() {
 const margin = (kernel) => (kernel.margin === undefined ? Infinity : kernel.margin);
 
 function nextBest(kernel) {
-  if (kernel.ties) return `tie with ${bids.get(kernel.ties[0][0]).backend}`;
+  if (kernel.ties) return `tie with ${candidates.get(kernel.ties[0][0]).backend}`;
   if (kernel.runner_up === undefined) return "none";
-  const bid = bids.get(kernel.runner_up);
+  const bid = candidates.get(kernel.runner_up);
   const least = kernel.exact === false ? ">" : "";
   const more = kernel.margin ? `+${least}${duration(kernel.margin)}` : least ? "" : "equal";
   return `${bid.backend}${bid.label === kernel.bid.label ? "" : ` ${bid.label}`} ${more}`;
@@ -141,7 +141,7 @@ function showKernel(kernel) {
     at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel: why it won, by how much, and what would change the choice."));
     return;
   }
-  const { bid } = kernel, own = price(bid), equal = kernels.filter((k) => k.bid.price === bid.price);
+  const { bid } = kernel, own = costOf(bid), equal = kernels.filter((k) => k.bid.cost === bid.cost);
   const readers = kernels.filter((k) => k.reads.includes(kernel.number));
   const alone = " What is said of prices is for this one alone.";
   at("right").replaceChildren(...[
@@ -177,10 +177,10 @@ function bindings(bid) {
 
 function rivals(kernel) {
   if (!kernel.rivals.length) return el("p", null, "Nothing: nobody else has a price for any of its bindings.");
-  const shown = [kernel.bid, ...kernel.rivals.slice(0, 40).map((id) => bids.get(id))];
-  const most = Math.max(...shown.map((bid) => price(bid).high || price(bid).seconds));
+  const shown = [kernel.bid, ...kernel.rivals.slice(0, 40).map((id) => candidates.get(id))];
+  const most = Math.max(...shown.map((bid) => costOf(bid).high || costOf(bid).seconds));
   const rows = shown.map((bid, number) => {
-    const cost = price(bid), low = cost.low || cost.seconds, high = cost.high || cost.seconds;
+    const cost = costOf(bid), low = cost.low || cost.seconds, high = cost.high || cost.seconds;
     const range = el("i", { style: `left:${(low / most) * 100}%;width:${((high - low) / most) * 100}%;background:${color(bid.backend)}` });
     const scale = el("div", { class: "range", title: `${duration(low)} to ${duration(high)}` }, range);
     const verdict = number ? `${bid.regret ? `+${duration(bid.regret)}: ` : ""}${bid.says}` : "chosen";
@@ -197,7 +197,7 @@ function never(bid) {
   const refused = plan.declined.filter((d) => touches(d.bindings));
   const found = [
     ...refused.map((d) => [d.backend, `declined (${d.condition || "predicate"}): ${d.reason}`, d.bindings.filter((i) => inside.has(i))]),
-    ...plan.bids.filter((b) => price(b).seconds === undefined && touches(b.bindings)).map((b) => [b.backend, `${b.label}, ${b.verdict}: ${price(b).reason}`, b.bindings]),
+    ...plan.candidates.filter((b) => costOf(b).seconds === undefined && touches(b.bindings)).map((b) => [b.backend, `${b.label}, ${b.verdict}: ${costOf(b).reason}`, b.bindings]),
   ];
   return found.length ? reasons(found) : el("p", { class: "quiet" }, "Nobody declined any of it.");
 }
@@ -237,9 +237,9 @@ function showRest() {
   at("left-behind").replaceChildren(el("ul", null, ...[...left].map(([why, indexes]) => el("li", null, `${why} (${indexes.length}) `, el("span", { class: "quiet" }, names(indexes.slice(0, 20)))))));
   at("declined-title").textContent = `${count(plan.declined.length, "reason")} why a backend declined`;
   at("declined").replaceChildren(reasons(plan.declined.map((d) => [d.backend, `${d.condition || "predicate"}: ${d.reason}`, d.bindings])));
-  const unpriced = plan.bids.filter((bid) => price(bid).seconds === undefined);
+  const unpriced = plan.candidates.filter((bid) => costOf(bid).seconds === undefined);
   at("unpriced-title").textContent = `${count(unpriced.length, "candidate")} without a price`;
-  at("unpriced").replaceChildren(reasons(unpriced.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${price(bid).reason}`, bid.bindings])));
+  at("unpriced").replaceChildren(reasons(unpriced.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${costOf(bid).reason}`, bid.bindings])));
 }
 
 at("controls").addEventListener("input", (event) => (event.target.id === "function" ? (location.hash = `${event.target.value}:`) : showList()));

@@ -1,6 +1,7 @@
-// Regions that GCC has compiled call libgomp by the names below. A library gets ours in their place, by its table of
-// imports: the dynamic linker has written the addresses there when it mapped the library, and nothing else of the process
-// changes. So one team serves all, with regions that cost a third of libgomp's.
+// OpenMP regions that GCC has compiled call the functions of libgomp that are listed below. The dynamic
+// linker has written their addresses to the library's table of imports when it mapped the library. We write
+// the addresses of our own functions there; nothing else in the process changes. One pool then serves all,
+// and a region costs a third of what it costs in libgomp.
 #include "base/adopt_openmp.h"
 
 #include <elf.h>
@@ -24,35 +25,38 @@
 namespace collage {
 namespace {
 
-int Asked(unsigned threads) { return threads == 0 ? NumThreads() : static_cast<int>(threads); }
+int RequestedThreads(unsigned threads) { return threads == 0 ? NumThreads() : static_cast<int>(threads); }
 
-void ParallelStart(Region region, void* data, unsigned threads) { BeginRegion(region, data, Asked(threads)); }
+void ParallelStart(Region region, void* data, unsigned threads) {
+  BeginRegion(region, data, RequestedThreads(threads));
+}
 
 void Parallel(Region region, void* data, unsigned threads, unsigned /*flags*/) {
-  BeginRegion(region, data, Asked(threads));
+  BeginRegion(region, data, RequestedThreads(threads));
   region(data);
   EndRegion();
 }
 
-// The share of a loop that is divided in advance: chunks dealt out in turn, or one contiguous part when chunk is 0.
+// A loop with a static schedule: thread i of n takes chunks i, i + n, i + 2n, ..., or one contiguous share
+// when chunk is 0.
 struct StaticLoop {
-  long start, step, count, chunk, dealt;
+  long start, step, count, chunk, chunks_taken;
 };
 thread_local StaticLoop loop;
 
 bool LoopStaticNext(long* begin, long* end) {
-  const TeamPlace place = CurrentPlace();
+  const TeamRank rank = CurrentRank();
   long first, last;
   if (loop.chunk == 0) {
-    const long share = loop.count / place.size, rest = loop.count % place.size;
-    first = share * place.index + (place.index < rest ? place.index : rest);
-    last = loop.dealt == 0 ? first + share + (place.index < rest ? 1 : 0) : first;
+    const long share = loop.count / rank.size, rest = loop.count % rank.size;
+    first = share * rank.index + (rank.index < rest ? rank.index : rest);
+    last = loop.chunks_taken == 0 ? first + share + (rank.index < rest ? 1 : 0) : first;
   } else {
-    first = (loop.dealt * place.size + place.index) * loop.chunk;
+    first = (loop.chunks_taken * rank.size + rank.index) * loop.chunk;
     last = first + loop.chunk < loop.count ? first + loop.chunk : loop.count;
   }
   if (first >= last) return false;
-  ++loop.dealt;
+  ++loop.chunks_taken;
   *begin = loop.start + first * loop.step;
   *end = loop.start + last * loop.step;
   return true;
@@ -67,8 +71,8 @@ bool LoopStaticStart(long start, long end, long step, long chunk, long* from, lo
 void LoopEndNowait() {}
 
 int MaxThreads() { return NumThreads(); }
-int TeamSize() { return CurrentPlace().size; }
-int ThreadIndex() { return CurrentPlace().index; }
+int TeamSize() { return CurrentRank().size; }
+int ThreadIndex() { return CurrentRank().index; }
 int InParallel() { return InParallelRegion() ? 1 : 0; }
 
 template <typename Function>
@@ -81,7 +85,7 @@ const std::unordered_map<std::string_view, void*>& Replacements() {
       {"GOMP_parallel", Address(Parallel)},
       {"GOMP_parallel_start", Address(ParallelStart)},
       {"GOMP_parallel_end", Address(EndRegion)},
-      {"GOMP_barrier", Address(MeetTeam)},
+      {"GOMP_barrier", Address(WaitAtBarrier)},
       {"GOMP_loop_static_start", Address(LoopStaticStart)},
       {"GOMP_loop_static_next", Address(LoopStaticNext)},
       {"GOMP_loop_end_nowait", Address(LoopEndNowait)},
@@ -101,23 +105,23 @@ bool IsOfOpenMP(std::string_view name) {
   return false;
 }
 
-// What the dynamic linker knows of one mapped library.
+// One mapped library, as the dynamic linker lists it.
 struct Mapped {
   std::string path;
   ElfW(Addr) base = 0;
   const ElfW(Dyn) * dynamic = nullptr;
-  ElfW(Addr) sealed_begin = 0, sealed_end = 0;  // read-only once the imports are written
+  ElfW(Addr) relro_begin = 0, relro_end = 0;  // read-only once the imports are written
 };
 
 Mapped Describe(const dl_phdr_info& info) {
   Mapped mapped{info.dlpi_name, info.dlpi_addr};
   for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    const ElfW(Phdr) & header = info.dlpi_phdr[i];
     const ElfW(Addr) begin = info.dlpi_addr + header.p_vaddr;
     if (header.p_type == PT_DYNAMIC) mapped.dynamic = reinterpret_cast<const ElfW(Dyn)*>(begin);
     if (header.p_type == PT_GNU_RELRO) {
-      mapped.sealed_begin = begin;
-      mapped.sealed_end = begin + header.p_memsz;
+      mapped.relro_begin = begin;
+      mapped.relro_end = begin + header.p_memsz;
     }
   }
   return mapped;
@@ -126,7 +130,7 @@ Mapped Describe(const dl_phdr_info& info) {
 bool Contains(const dl_phdr_info& info, const void* address) {
   const auto wanted = reinterpret_cast<ElfW(Addr)>(address);
   for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    const ElfW(Phdr) & header = info.dlpi_phdr[i];
     const ElfW(Addr) begin = info.dlpi_addr + header.p_vaddr;
     if (header.p_type == PT_LOAD && wanted >= begin && wanted < begin + header.p_memsz) return true;
   }
@@ -148,7 +152,7 @@ std::optional<Mapped> FindLibrary(const Predicate& is_wanted) {
   return query.second;
 }
 
-// The tables of one library's dynamic section; the linker keeps their addresses with the base added or without.
+// The tables of one library's dynamic section. Some linkers add the base to their addresses.
 class Imports {
  public:
   explicit Imports(const Mapped& mapped) : base_(mapped.base) {
@@ -157,7 +161,7 @@ class Imports {
     }
   }
 
-  // Calls visit(name, slot) for each place where the address of an imported symbol is kept.
+  // Calls visit(name, slot) for each slot that holds the address of an imported symbol.
   template <typename Visit>
   void ForEach(const Visit& visit) const {
     ForEachIn(DT_JMPREL, DT_PLTRELSZ, visit);
@@ -190,34 +194,36 @@ class Imports {
   std::unordered_map<ElfW(Sxword), ElfW(Addr)> entries_;
 };
 
-// Makes the page of a sealed slot writable while it is written.
+// Makes the page of a read-only slot writable while it is written.
 void Write(const Mapped& mapped, void** slot, void* address) {
   if (*slot == address) return;
   const auto at = reinterpret_cast<ElfW(Addr)>(slot);
   const ElfW(Addr) page = at & ~static_cast<ElfW(Addr)>(getpagesize() - 1);
-  const bool sealed = at >= mapped.sealed_begin && at < mapped.sealed_end;
+  const bool in_relro = at >= mapped.relro_begin && at < mapped.relro_end;
   const auto protect = [&](int access) {
     if (mprotect(reinterpret_cast<void*>(page), getpagesize(), access) != 0) {
       TVM_FFI_THROW(RuntimeError) << mapped.path << ": its imports cannot be changed";
     }
   };
-  if (sealed) protect(PROT_READ | PROT_WRITE);
+  if (in_relro) protect(PROT_READ | PROT_WRITE);
   *slot = address;
-  if (sealed) protect(PROT_READ);
+  if (in_relro) protect(PROT_READ);
 }
 
 void Adopt(const Mapped& mapped) {
   std::vector<std::pair<void**, void*>> changes;
-  Imports(mapped).ForEach([&](std::string_view name, void** slot) {
-    if (!IsOfOpenMP(name)) return;
-    const auto found = Replacements().find(name);
-    if (found == Replacements().end()) {
-      TVM_FFI_THROW(RuntimeError) << mapped.path << " needs " << name
-                                  << " of OpenMP, which the one thread pool does not have: use a build for GNU "
-                                     "OpenMP whose loops are divided in advance, or one without threads";
-    }
-    changes.emplace_back(slot, found->second);
-  });
+  Imports(mapped).ForEach(
+      [&](std::string_view name, void** slot) {
+        if (!IsOfOpenMP(name)) return;
+        const auto found = Replacements().find(name);
+        if (found == Replacements().end()) {
+          TVM_FFI_THROW(RuntimeError)
+              << mapped.path << " needs " << name
+              << " of OpenMP, which the one thread pool does not have: use a build for GNU "
+                 "OpenMP whose loops have static schedules, or one without threads";
+        }
+        changes.emplace_back(slot, found->second);
+      });
   for (const auto& [slot, replacement] : changes) Write(mapped, slot, replacement);
 }
 

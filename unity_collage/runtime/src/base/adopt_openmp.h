@@ -3,8 +3,8 @@
 
 namespace collage {
 
-// Lets the OpenMP regions of the library that `address` lies in run on the pool. Throws, and changes nothing, when the
-// library needs something of OpenMP that the pool does not have. To be called before the library runs anything.
+// Lets the OpenMP regions of the library that `address` lies in run on the pool. Throws, and changes nothing,
+// when the library needs a part of OpenMP that the pool does not have. Call it before the library runs.
 void AdoptOpenMP(const void* address);
 
 }  // namespace collage

@@ -11,7 +11,7 @@ void PreferLargePages(const AlignedBuffer& buffer) {
   constexpr uintptr_t kPage = 4096;
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(buffer.data()) + kPage - 1) / kPage * kPage;
   const uintptr_t end = reinterpret_cast<uintptr_t>(buffer.data() + buffer.nbytes()) / kPage * kPage;
-  // Advice only: a system that cannot follow it says so, and nothing is lost.
+  // Advice only: the result is ignored, since a system may not support it.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }

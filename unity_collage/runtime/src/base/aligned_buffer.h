@@ -31,7 +31,7 @@ class AlignedBuffer {
   size_t nbytes_ = 0;
 };
 
-// Asks for large pages: what is read from end to end then needs fewer look-ups of addresses.
+// Asks for large pages: memory that is read from end to end then causes fewer TLB misses.
 void PreferLargePages(const AlignedBuffer& buffer);
 
 }  // namespace collage

@@ -1,4 +1,4 @@
-// The tensors of a call, checked against what the program was made for.
+// Checks the tensors of a call against the program's buffers.
 #pragma once
 
 #include <tvm/ffi/function.h>

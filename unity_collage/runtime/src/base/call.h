@@ -1,4 +1,4 @@
-// A function with its arguments, ready to be called without any conversion.
+// A function with its arguments, converted in advance, so that a timed call converts nothing.
 #pragma once
 
 #include <tvm/ffi/container/array.h>

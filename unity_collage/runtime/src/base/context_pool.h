@@ -1,4 +1,4 @@
-// A free list of execution states, so that one function can run on several threads at once.
+// A free list of execution contexts, so that one function can run on several threads at once.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class ContextPool {
     std::unique_ptr<Context> context_;
   };
 
-  // Takes a context that nobody uses, or one from make() when all are in use.
+  // Takes a free context, or one from make() when all are in use.
   template <typename Make>
   Lease Take(const Make& make) {
     {
@@ -35,7 +35,7 @@ class ContextPool {
         free_.pop_back();
         return Lease(this, std::move(context));
       }
-      // Room for every context there is: to give one back must not allocate.
+      // Reserves room for every context, so that returning one does not allocate.
       free_.reserve(++made_);
     }
     return Lease(this, make());

@@ -8,7 +8,7 @@
 
 namespace collage {
 
-// Throws for a name that no backend can mean.
+// Throws when the name is not that of a known type.
 DLDataType ParseDType(const std::string& name);
 
 std::string DTypeName(DLDataType dtype);

@@ -1,4 +1,4 @@
-// Says where an error happened.
+// Adds to an error where it happened.
 #pragma once
 
 #include <tvm/ffi/error.h>

@@ -1,4 +1,4 @@
-// What a backend makes of a program.
+// What a backend compiles a program to.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Executable {
 struct Backend {
   // The module kind, for example "collage.onednn".
   std::string kind;
-  // Makes a program ready for the current number of threads; `constants` outlives the result.
+  // Compiles a program for the current number of threads; `constants` outlives the result.
   std::unique_ptr<Executable> (*compile)(const Program& program, const std::byte* constants);
 };
 

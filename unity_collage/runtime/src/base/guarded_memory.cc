@@ -1,4 +1,4 @@
-// Tensors between pages that nobody may touch: a kernel that runs over an end of one is seen doing it.
+// Tensors between inaccessible guard pages: a kernel that leaves its tensor causes a fault.
 #include <signal.h>
 #include <sys/mman.h>
 #include <tvm/ffi/container/tensor.h>
@@ -23,18 +23,18 @@ using tvm::ffi::Tensor;
 
 constexpr size_t kRegions = 1024;
 constexpr std::byte kRedZone{0xA5};
-// As a float it is no number, so an element that a kernel forgets to write is one.
-constexpr int kUnwritten = 0xFF;
+// Floats of these bytes are NaN, so an element that a kernel does not write shows.
+constexpr int kPoison = 0xFF;
 
 size_t PageBytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
-// So far from either end of a tensor every touch is seen; what nobody touches costs addresses only.
+// Every access within this distance of a tensor is detected. Guard pages take address space, but no memory.
 size_t GuardBytes() { return 16 * PageBytes(); }
 
-// Guard pages, whole pages with the data at one end of them, guard pages.
+// Guard pages, then whole pages with the data at one end, then guard pages.
 struct Region {
   std::atomic<std::byte*> begin{nullptr};
   size_t length = 0;
@@ -45,7 +45,7 @@ struct Region {
   size_t pages_length() const { return length - 2 * GuardBytes(); }
 };
 
-// The signal handler searches it, so it neither grows nor moves.
+// The signal handler searches this array, so it neither grows nor moves.
 std::array<Region, kRegions> regions;
 std::mutex regions_mutex;
 
@@ -77,7 +77,7 @@ void Map(Region* region, size_t nbytes, bool at_end) {
   }
   std::byte* data = at_end ? pages + (room - RoundUp(nbytes)) : pages;
   std::fill(pages, data, kRedZone);
-  std::memset(data, kUnwritten, nbytes);
+  std::memset(data, kPoison, nbytes);
   std::fill(data + nbytes, pages + room, kRedZone);
   region->data = data;
   region->nbytes = nbytes;
@@ -116,7 +116,7 @@ void ProtectTensor(Tensor tensor) {
   mprotect(region->pages(), region->pages_length(), PROT_READ);
 }
 
-// Whether the bytes between the tensor and the guard pages are as they were.
+// Whether the bytes between the tensor and the guard pages are unchanged.
 bool IntactRedZone(Tensor tensor) {
   Region* region = Guarded(tensor);
   const std::byte *first = region->pages(), *last = first + region->pages_length();
@@ -126,15 +126,15 @@ bool IntactRedZone(Tensor tensor) {
   return intact(first, region->data) && intact(region->data + region->nbytes, last);
 }
 
-// What the process says before it ends, to whom.
-struct LastWords {
+// What is written to `file` before the process ends.
+struct FaultMessages {
   int file = -1;
   std::string wrote_outside, read_outside, wrote_input;
 };
 
-LastWords& Words() {
-  static LastWords* words = new LastWords;  // lives as long as a signal can come
-  return *words;
+FaultMessages& Messages() {
+  static FaultMessages* messages = new FaultMessages;  // never destroyed, since a signal may come at any time
+  return *messages;
 }
 
 struct sigaction previous_action;
@@ -149,28 +149,28 @@ bool IsWrite(const void* context) {
 #endif
 }
 
-const std::string& WordsFor(const Region& region, const void* address, bool write) {
+const std::string& MessageFor(const Region& region, const void* address, bool write) {
   const bool inside = address >= region.pages() && address < region.pages() + region.pages_length();
-  if (inside) return Words().wrote_input;
-  return write ? Words().wrote_outside : Words().read_outside;
+  if (inside) return Messages().wrote_input;
+  return write ? Messages().wrote_outside : Messages().read_outside;
 }
 
-// A fault in a guard page ends the process with the words for it; any other takes its ordinary course.
+// A fault in guarded memory writes its message and ends the process. Other faults go to the previous handler.
 void OnFault(int signal, siginfo_t* info, void* context) {
   const Region* region = RegionOf(info->si_addr);
   if (region == nullptr) {
     sigaction(signal, &previous_action, nullptr);
     return;
   }
-  const std::string& text = WordsFor(*region, info->si_addr, IsWrite(context));
-  const ssize_t written = write(Words().file, text.data(), text.size());
+  const std::string& text = MessageFor(*region, info->si_addr, IsWrite(context));
+  const ssize_t written = write(Messages().file, text.data(), text.size());
   _exit(written < 0 ? 2 : 1);
 }
 
-// Writes the words to `file` when guarded memory is touched where it must not be, and ends the process.
+// From now on a forbidden access to guarded memory writes one of the messages to `file` and ends the process.
 void WatchGuards(int64_t file, tvm::ffi::String wrote_outside, tvm::ffi::String read_outside,
                  tvm::ffi::String wrote_input) {
-  Words() = LastWords{static_cast<int>(file), wrote_outside, read_outside, wrote_input};
+  Messages() = FaultMessages{static_cast<int>(file), wrote_outside, read_outside, wrote_input};
   struct sigaction action = {};
   action.sa_sigaction = OnFault;
   action.sa_flags = SA_SIGINFO;

@@ -15,7 +15,8 @@ using tvm::ffi::Array;
 // P(B = k) for B ~ Bin(n, p).
 double BinomialMass(int64_t n, int64_t k, double p) {
   const double choices = std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
-  return std::exp(choices + static_cast<double>(k) * std::log(p) + static_cast<double>(n - k) * std::log1p(-p));
+  return std::exp(choices + static_cast<double>(k) * std::log(p) +
+                  static_cast<double>(n - k) * std::log1p(-p));
 }
 
 // The largest rank l >= 1 with P(B < l) <= tail, or 1.
@@ -49,13 +50,11 @@ Interval PercentileInterval(std::vector<double> samples, double percentile, doub
   std::sort(samples.begin(), samples.end());
   const int64_t n = static_cast<int64_t>(samples.size());
   const double p = percentile / 100, tail = (1 - confidence) / 2;
-  // P(Bin(n, p) >= u) = P(Bin(n, 1 - p) < n - u + 1): the upper rank is the lower one seen from the other end.
+  // P(Bin(n, p) >= u) = P(Bin(n, 1 - p) < n - u + 1): the upper rank is the lower one, from the other end.
   const int64_t low = LowerRank(n, p, tail), high = n + 1 - LowerRank(n, 1 - p, tail);
   return Interval{samples[low - 1], Interpolated(samples, p), samples[high - 1]};
 }
 
-TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef().def("collage.runtime.interval", IntervalOf);
-}
+TVM_FFI_STATIC_INIT_BLOCK() { tvm::ffi::reflection::GlobalDef().def("collage.runtime.interval", IntervalOf); }
 
 }  // namespace collage

@@ -1,4 +1,4 @@
-// A percentile of samples and the interval that the true one lies in.
+// A percentile of samples and its confidence interval.
 #pragma once
 
 #include <vector>
@@ -15,10 +15,10 @@ struct Interval {
 };
 
 // The interval between two order statistics. The number B of n samples below the p-quantile q is binomial,
-// B ~ Bin(n, p), and q < x_(l) means B < l, q > x_(u) means B >= u, whatever the samples' distribution: l is the
-// largest rank with P(B < l) <= (1 - confidence) / 2, u the smallest with P(B >= u) <= (1 - confidence) / 2
-// (Hahn and Meeker, Statistical Intervals, 1991, section 5.2). Where samples are too few for such a rank, the
-// interval ends at the extreme sample. `samples` is not empty, 0 < percentile < 100.
+// B ~ Bin(n, p), and q < x_(l) means B < l, q > x_(u) means B >= u, whatever the samples' distribution: l is
+// the largest rank with P(B < l) <= (1 - confidence) / 2, u the smallest with P(B >= u) <= (1 - confidence) /
+// 2 (Hahn and Meeker, Statistical Intervals, 1991, section 5.2). Where samples are too few for such a rank,
+// the interval ends at the extreme sample. `samples` is not empty, 0 < percentile < 100.
 Interval PercentileInterval(std::vector<double> samples, double percentile, double confidence);
 
 }  // namespace collage

@@ -1,8 +1,8 @@
-// The timing loop: calls a function many times and returns the seconds of each run.
+// The timing loop for one function: calls it many times and returns the seconds of each run.
 #include <tvm/ffi/reflection/registry.h>
 
+#include "base/cache_state.h"
 #include "base/call.h"
-#include "base/neighbours.h"
 #include "base/pool.h"
 
 namespace collage {
@@ -18,7 +18,7 @@ Array<double> Measure(Function function, Array<Any> args, Array<Tensor> warm, do
                       int64_t min_runs, int64_t max_runs, double min_seconds, int64_t calls_per_run,
                       int64_t evict_bytes) {
   Call call(std::move(function), args);
-  Neighbours neighbours(evict_bytes);
+  CacheState caches(evict_bytes);
   const Clock::time_point begin = Clock::now();
   do call.Run();
   while (SecondsSince(begin) < warmup_seconds);
@@ -26,8 +26,8 @@ Array<double> Measure(Function function, Array<Any> args, Array<Tensor> warm, do
   double total = 0;
   while (static_cast<int64_t>(seconds.size()) < max_runs &&
          (static_cast<int64_t>(seconds.size()) < min_runs || total < min_seconds)) {
-    neighbours.Evict();
-    Neighbours::Write(warm);
+    caches.Evict();
+    CacheState::WriteFromAllCores(warm);
     const double elapsed = call.Seconds(calls_per_run);
     seconds.push_back(elapsed / static_cast<double>(calls_per_run));
     total += elapsed;

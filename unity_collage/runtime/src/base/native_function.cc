@@ -15,7 +15,7 @@ NativeFunction::NativeFunction(const Backend* backend, Program program,
                               << " arguments, not " << program_.arguments.size();
   }
   const ThreadLimit limit(program_.threads);
-  Prepare(NumThreads());
+  CompileFor(NumThreads());
 }
 
 void NativeFunction::Call(tvm::ffi::PackedArgs args) {
@@ -32,21 +32,21 @@ std::string NativeFunction::Implementations() {
 
 Executable* NativeFunction::ForCurrentThreads() {
   const int threads = NumThreads();
-  const Ready* ready = last_used_.load(std::memory_order_acquire);
-  if (ready->threads != threads) ready = Prepare(threads);
-  return ready->executable.get();
+  const Compiled* compiled = last_used_.load(std::memory_order_acquire);
+  if (compiled->threads != threads) compiled = CompileFor(threads);
+  return compiled->executable.get();
 }
 
-const NativeFunction::Ready* NativeFunction::Prepare(int threads) {
+const NativeFunction::Compiled* NativeFunction::CompileFor(int threads) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Ready* found = nullptr;
-  for (const auto& ready : ready_) {
-    if (ready->threads == threads) found = ready.get();
+  const Compiled* found = nullptr;
+  for (const auto& compiled : compiled_) {
+    if (compiled->threads == threads) found = compiled.get();
   }
   if (found == nullptr) {
-    ready_.push_back(
-        std::make_unique<const Ready>(Ready{threads, backend_->compile(program_, constants_->data())}));
-    found = ready_.back().get();
+    compiled_.push_back(
+        std::make_unique<const Compiled>(Compiled{threads, backend_->compile(program_, constants_->data())}));
+    found = compiled_.back().get();
   }
   last_used_.store(found, std::memory_order_release);
   return found;

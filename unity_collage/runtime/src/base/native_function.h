@@ -1,4 +1,4 @@
-// One program as a callable: checks the arguments, then runs what the backend made of it.
+// One program as a callable: checks the arguments, then runs what the backend has compiled.
 #pragma once
 
 #include <tvm/ffi/function.h>
@@ -17,7 +17,7 @@ namespace collage {
 
 class NativeFunction {
  public:
-  // Compiles at once, so that a program which the library refuses fails here, with the reason.
+  // Compiles at once, so that a program that the library refuses fails here, with the reason.
   NativeFunction(const Backend* backend, Program program, std::shared_ptr<const AlignedBuffer> constants);
 
   void Call(tvm::ffi::PackedArgs args);
@@ -25,21 +25,21 @@ class NativeFunction {
   const std::string& name() const { return program_.name; }
 
  private:
-  // Libraries split work by the number of threads when a primitive is made, so each number has its own.
-  struct Ready {
+  // The program for one number of threads: libraries divide the work when a primitive is made.
+  struct Compiled {
     int threads;
     std::unique_ptr<Executable> executable;
   };
 
   Executable* ForCurrentThreads();
-  const Ready* Prepare(int threads);
+  const Compiled* CompileFor(int threads);
 
   const Backend* backend_;
   const Program program_;
   const std::shared_ptr<const AlignedBuffer> constants_;
-  std::atomic<const Ready*> last_used_{nullptr};
+  std::atomic<const Compiled*> last_used_{nullptr};
   std::mutex mutex_;
-  std::vector<std::unique_ptr<const Ready>> ready_;
+  std::vector<std::unique_ptr<const Compiled>> compiled_;
 };
 
 }  // namespace collage

@@ -20,7 +20,7 @@ class NativeModule final : public tvm::ffi::ModuleObj {
  public:
   NativeModule(const Backend* backend, std::string json, const char* blob, size_t blob_nbytes)
       : backend_(backend), json_(std::move(json)), blob_(std::make_shared<AlignedBuffer>(blob_nbytes)) {
-    // The blob is kept as it came, for SaveToBytes and for constants that need no packing.
+    // The blob is kept unchanged, for SaveToBytes and for constants that need no packing.
     if (blob_nbytes != 0) std::memcpy(blob_->data(), blob, blob_nbytes);
     for (Program& program : ParsePrograms(json_, static_cast<int64_t>(blob_nbytes))) {
       auto function = std::make_shared<NativeFunction>(backend_, std::move(program), blob_);
@@ -36,7 +36,7 @@ class NativeModule final : public tvm::ffi::ModuleObj {
   tvm::ffi::Optional<Function> GetFunction(const String& name) final {
     const auto found = functions_.find(name);
     if (found == functions_.end()) return std::nullopt;
-    // The function owns its program and the blob: it may outlive the module.
+    // The function owns its program and shares the blob, so it may outlive the module.
     return Function::FromPacked(
         [function = found->second](tvm::ffi::PackedArgs args, tvm::ffi::Any* /*result*/) {
           function->Call(args);

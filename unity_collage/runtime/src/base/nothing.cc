@@ -1,4 +1,4 @@
-// A kernel that does nothing: what is left of the time of its call is the launch.
+// A kernel that does nothing: the time of its call is the cost of a launch.
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 

@@ -1,4 +1,4 @@
-// Which OpenMP runtimes are mapped into the process: more than one means pools that fight for the cores.
+// Lists the OpenMP runtimes that are mapped into the process: the thread pools of two compete for the cores.
 #include <link.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/reflection/registry.h>

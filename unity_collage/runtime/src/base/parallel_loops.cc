@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/pool.h"
-#include "base/shares.h"
+#include "base/work_stealing.h"
 
 namespace collage {
 namespace {
@@ -32,10 +32,11 @@ struct ParallelGroup {
 };
 using ParallelLambda = int (*)(int task, ParallelGroup* group, void* data);
 
-// What is known of a loop that was launched before.
-class KnownLoop {
+// How long a loop takes, and whether its tasks use a barrier: decides into how many tasks it is cut.
+class LoopProfile {
  public:
-  void Become(ParallelLambda loop) {
+  // Forgets what was recorded of another loop.
+  void BindTo(ParallelLambda loop) {
     if (loop_.load(std::memory_order_relaxed) == loop) return;
     loop_.store(loop, std::memory_order_relaxed);
     best_.store(Clock::duration::max(), std::memory_order_relaxed);
@@ -45,24 +46,24 @@ class KnownLoop {
 
   bool IsTimed() const { return timed_.load(std::memory_order_relaxed) >= kTimedRuns; }
 
-  void Time(Clock::duration run) {
+  void Record(Clock::duration run) {
     if (run < best_.load(std::memory_order_relaxed)) best_.store(run, std::memory_order_relaxed);
     timed_.fetch_add(1, std::memory_order_relaxed);
   }
 
   void NoteBarrier() { has_barrier_.store(true, std::memory_order_relaxed); }
 
-  // Into how many pieces the share of each thread is cut. Tasks that meet need a thread each.
-  int Pieces() const {
-    const bool is_long = IsTimed() && best_.load(std::memory_order_relaxed) >= kLong;
-    return is_long && !has_barrier_.load(std::memory_order_relaxed) ? kPieces : 1;
+  // Into how many tasks the share of each thread is cut. Tasks that wait for each other need a thread each.
+  int TasksPerThread() const {
+    const bool is_long = IsTimed() && best_.load(std::memory_order_relaxed) >= kLongLoop;
+    return is_long && !has_barrier_.load(std::memory_order_relaxed) ? kTasksPerThread : 1;
   }
 
  private:
   static constexpr int kTimedRuns = 3;
-  static constexpr int kPieces = 8;
-  // A piece costs some ten nanoseconds, the look at another thread's share a hundred: 1 % of this.
-  static constexpr Clock::duration kLong = std::chrono::microseconds(30);
+  static constexpr int kTasksPerThread = 8;
+  // A task costs about ten nanoseconds and an attempt to steal a hundred: 1 % of this.
+  static constexpr Clock::duration kLongLoop = std::chrono::microseconds(30);
 
   std::atomic<ParallelLambda> loop_{nullptr};
   std::atomic<Clock::duration> best_{Clock::duration::max()};
@@ -70,19 +71,20 @@ class KnownLoop {
   std::atomic<bool> has_barrier_{false};
 };
 
-// A loop that shares its entry with another is timed anew whenever they alternate: slower, not wrong.
-KnownLoop& Known(ParallelLambda loop) {
-  static std::array<KnownLoop, 4096> known;
+// The entry of a hash table without chains. Two loops that share an entry are timed again whenever they
+// alternate, which is slower but not wrong.
+LoopProfile& ProfileOf(ParallelLambda loop) {
+  static std::array<LoopProfile, 4096> profiles;
   const auto address = reinterpret_cast<uintptr_t>(loop);
-  KnownLoop& entry = known[(address >> 4 ^ address >> 16) % known.size()];
-  entry.Become(loop);
+  LoopProfile& entry = profiles[(address >> 4 ^ address >> 16) % profiles.size()];
+  entry.BindTo(loop);
   return entry;
 }
 
-// Where all tasks of a group wait for each other; reusable, because the round counts up.
+// Where all tasks of a group wait for each other. It is reusable: each use is a round of its own.
 class Barrier {
  public:
-  explicit Barrier(KnownLoop* loop) : loop_(loop) {}
+  explicit Barrier(LoopProfile* loop) : loop_(loop) {}
 
   // False when a task failed and will therefore never arrive.
   bool Wait(int tasks) {
@@ -92,9 +94,9 @@ class Barrier {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
     }
-    Patience patience;
+    Backoff backoff;
     while (round_.load(std::memory_order_acquire) == round && !broken_.load(std::memory_order_relaxed)) {
-      patience.Wait();
+      backoff.Wait();
     }
     return !broken_.load(std::memory_order_relaxed);
   }
@@ -102,16 +104,16 @@ class Barrier {
   void Break() { broken_.store(true, std::memory_order_relaxed); }
 
  private:
-  KnownLoop* loop_;
+  LoopProfile* loop_;
   std::atomic<int> arrived_{0};
   std::atomic<int> round_{0};
   std::atomic<bool> broken_{false};
 };
 
-// The first error of any task. Errors are kept per thread by TVM, so a worker's must be carried over.
+// The first error of any task. TVM keeps errors per thread, so a worker's error is passed to the caller.
 class FirstError {
  public:
-  void Take(Error error) {
+  void Record(Error error) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!error_.has_value()) error_ = std::move(error);
   }
@@ -127,21 +129,22 @@ class FirstError {
   std::optional<Error> error_;
 };
 
-// One launch: what its tasks run and share.
+// One launch of a loop: what its tasks run and share.
 class Launch {
  public:
-  Launch(ParallelLambda lambda, void* data, KnownLoop* loop) : lambda_(lambda), data_(data), barrier_(loop) {}
+  Launch(ParallelLambda lambda, void* data, LoopProfile* loop)
+      : lambda_(lambda), data_(data), barrier_(loop) {}
 
   // Every team-th task, beginning with `first`.
-  void RunEach(int first, int team, int tasks) {
-    // Only when each task has a thread of its own can they meet at a barrier.
+  void RunStrided(int first, int team, int tasks) {
+    // Tasks can wait for each other only when each has a thread of its own.
     ParallelGroup group{tasks == team ? &barrier_ : nullptr, tasks};
     for (int task = first; task < tasks; task += team) RunTask(task, &group);
   }
 
-  void RunPieces(int threads, int pieces) {
-    ParallelGroup group{nullptr, threads * pieces};
-    ParallelPieces(group.num_task, threads, [&](int piece, TeamPlace) { RunTask(piece, &group); });
+  void RunStealing(int threads, int tasks_per_thread) {
+    ParallelGroup group{nullptr, threads * tasks_per_thread};
+    ParallelTasks(group.num_task, threads, [&](int task, TeamRank) { RunTask(task, &group); });
   }
 
   int Finish() const { return errors_.Raise(); }
@@ -150,11 +153,11 @@ class Launch {
   void RunTask(int task, ParallelGroup* group) {
     try {
       if (lambda_(task, group, data_) == 0) return;
-      errors_.Take(tvm::ffi::details::MoveFromSafeCallRaised());
+      errors_.Record(tvm::ffi::details::MoveFromSafeCallRaised());
     } catch (const Error& error) {
-      errors_.Take(error);
+      errors_.Record(error);
     } catch (const std::exception& error) {
-      errors_.Take(Error("InternalError", error.what(), ""));
+      errors_.Record(Error("InternalError", error.what(), ""));
     }
     barrier_.Break();
   }
@@ -165,26 +168,28 @@ class Launch {
   FirstError errors_;
 };
 
+// Runs a loop of `tasks` tasks; 0 leaves the number to the pool, which makes one for each thread, or several
+// of a long loop.
 int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
   const int threads = InParallelRegion() ? 1 : tasks == 0 ? NumThreads() : std::min(tasks, NumThreads());
-  KnownLoop& known = Known(lambda);
-  Launch launch(lambda, data, &known);
-  const int pieces = tasks == 0 && threads > 1 ? known.Pieces() : 1;
-  if (pieces > 1) {
-    launch.RunPieces(threads, pieces);
+  LoopProfile& profile = ProfileOf(lambda);
+  Launch launch(lambda, data, &profile);
+  const int tasks_per_thread = tasks == 0 && threads > 1 ? profile.TasksPerThread() : 1;
+  if (tasks_per_thread > 1) {
+    launch.RunStealing(threads, tasks_per_thread);
     return launch.Finish();
   }
   const auto run = [&] {
-    // No number of tasks is one a thread.
-    OnTeam(threads, [&](TeamPlace place) { launch.RunEach(place.index, place.size, tasks == 0 ? threads : tasks); });
+    OnTeam(threads,
+           [&](TeamRank rank) { launch.RunStrided(rank.index, rank.size, tasks == 0 ? threads : tasks); });
   };
-  if (known.IsTimed()) {
+  if (profile.IsTimed()) {
     run();
     return launch.Finish();
   }
   const Clock::time_point begin = Clock::now();
   run();
-  known.Time(Clock::now() - begin);
+  profile.Record(Clock::now() - begin);
   return launch.Finish();
 }
 

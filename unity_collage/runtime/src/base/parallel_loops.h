@@ -5,8 +5,8 @@ namespace collage {
 
 // Makes this library the one that runs the parallel loops of every TVM library loaded from now on.
 //
-// TVM's runtime registers its own pool while it is loaded and the last registration wins, so this is called
-// when this library is loaded and again whenever a module is made: the import order then does not matter.
+// TVM's runtime registers its own pool while it is loaded, and the last registration wins. So this is called
+// when this library is loaded, and again whenever a module is made: the import order then does not matter.
 void ClaimParallelLoops();
 
 // Whether a TVM library loaded now would run its parallel loops here.

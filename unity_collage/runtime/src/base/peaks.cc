@@ -1,5 +1,5 @@
-// The most that one thread can compute, read and write in a second: the best of many trials, each of them so short
-// that some are not interrupted whatever else runs on the machine.
+// The highest rates at which one thread can compute, read and write: the best of many trials, which are so
+// short that some of them are not interrupted whatever else runs on the machine.
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// About 20 us: a thousand reads of the clock, a hundredth of what a scheduler gives at a time.
+// About 20 us: a thousand times as long as reading the clock, and a hundredth of a scheduler's time slice.
 constexpr int64_t kTrialRounds = 20'000;
 constexpr int64_t kTrialBytes = 1 << 20;
 
@@ -22,7 +22,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The highest rate that `trial` reaches until `seconds` are over; it returns how much it did. `prepare` is not timed.
+// The highest rate of `trial` in about `seconds`; a trial returns its amount of work. `prepare` is not timed.
 template <typename Prepare, typename Trial>
 double BestRate(double seconds, const Prepare& prepare, const Trial& trial) {
   const Clock::time_point begin = Clock::now();
@@ -36,7 +36,7 @@ double BestRate(double seconds, const Prepare& prepare, const Trial& trial) {
   return best;
 }
 
-// Zeros, a whole number of blocks, which a loop goes over part by part, round and round.
+// A buffer of zeros, a whole number of blocks, that a loop passes over in parts, again and again.
 class Ring {
  public:
   explicit Ring(int64_t nbytes)
@@ -44,7 +44,7 @@ class Ring {
     std::memset(buffer_.data(), 0, buffer_.nbytes());
   }
 
-  // The next `nbytes` or a little more; returns how many.
+  // Runs loop(data, part) over the next `nbytes` or a little more; returns how many bytes that were.
   template <typename Loop>
   int64_t Run(int64_t nbytes, const Loop& loop) {
     int64_t done = 0;
@@ -71,20 +71,21 @@ double PeakFlops(double seconds) {
   return BestRate(seconds, kNothing, [] { return BestVectorLoops().multiply_add(kTrialRounds); });
 }
 
-// Bytes a second out of a buffer of `nbytes`, which is read again and again.
+// Bytes per second when a buffer of `nbytes` is read again and again.
 double PeakRead(int64_t nbytes, double seconds) {
   Ring ring(nbytes);
   return BestRate(seconds, kNothing, [&] { return ring.Run(kTrialBytes, BestVectorLoops().read); });
 }
 
-// Bytes a second out of a buffer of `nbytes`, which is read once after `evict_bytes` of other memory were written.
+// Bytes per second when a buffer of `nbytes` is read once, after `evict_bytes` of other memory were written.
 double PeakReadEvicted(int64_t nbytes, int64_t evict_bytes, double seconds) {
   Ring data(nbytes), other(evict_bytes);
-  return BestRate(seconds, [&] { other.Run(other.nbytes(), BestVectorLoops().write); },
-                  [&] { return data.Run(data.nbytes(), BestVectorLoops().read); });
+  return BestRate(
+      seconds, [&] { other.Run(other.nbytes(), BestVectorLoops().write); },
+      [&] { return data.Run(data.nbytes(), BestVectorLoops().read); });
 }
 
-// Bytes a second into a buffer of `nbytes`, which is written again and again.
+// Bytes per second when a buffer of `nbytes` is written again and again.
 double PeakWrite(int64_t nbytes, double seconds) {
   Ring ring(nbytes);
   return BestRate(seconds, kNothing, [&] { return ring.Run(kTrialBytes, BestVectorLoops().write); });

@@ -18,7 +18,7 @@ int UsableCores() {
 }
 
 int FirstNumThreads() {
-  const char* wanted = std::getenv("OMP_NUM_THREADS");  // a list of numbers, one a level of nesting
+  const char* wanted = std::getenv("OMP_NUM_THREADS");  // a list, one number for each level of nesting
   const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
   return threads >= 1 ? threads : UsableCores();
 }
@@ -38,11 +38,11 @@ int NumThreads() {
   return limit == kNoLimit ? wanted : std::min(limit, wanted);
 }
 
-ThreadLimit::ThreadLimit(int threads) : around_(limit) {
+ThreadLimit::ThreadLimit(int threads) : outer_limit_(limit) {
   if (threads != kNoLimit && (limit == kNoLimit || threads < limit)) limit = threads;
 }
 
-ThreadLimit::~ThreadLimit() { limit = around_; }
+ThreadLimit::~ThreadLimit() { limit = outer_limit_; }
 
 void SetNumThreads(int n) {
   if (n < 1) TVM_FFI_THROW(ValueError) << "the number of threads must be at least 1, not " << n;
@@ -50,7 +50,7 @@ void SetNumThreads(int n) {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  Wanted();  // asked while the library is loaded, before anybody changes the environment or the affinity
+  Wanted();  // reads the environment and the affinity while the library is loaded, before they may change
   tvm::ffi::reflection::GlobalDef()
       .def("collage.runtime.num_threads", NumThreads)
       .def("collage.runtime.set_num_threads", SetNumThreads);

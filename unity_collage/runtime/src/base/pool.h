@@ -1,4 +1,4 @@
-// The one thread pool: a team of workers that TVM's loops, our kernels and the libraries' OpenMP regions share.
+// The one thread pool, shared by TVM's loops, our kernels and the libraries' OpenMP regions.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace collage {
 
-// Threads that a parallel region may use; at first OMP_NUM_THREADS, or the cores that this process may use. No more than
-// the calling thread's innermost ThreadLimit says.
+// Threads that a parallel region may use. The first value is OMP_NUM_THREADS, or the number of cores that
+// this process may use. The calling thread's innermost ThreadLimit lowers it.
 int NumThreads();
 
-// What the calling thread begins while this lives has so many threads at most; 0 is no limit.
+// While this object lives, regions that the calling thread begins use at most so many threads; 0 is no limit.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);
@@ -19,35 +19,36 @@ class ThreadLimit {
   ~ThreadLimit();
 
  private:
-  const int around_;
+  const int outer_limit_;
 };
 
 // Takes effect at the next call of any kernel, from whatever thread; throws when n < 1.
 void SetNumThreads(int n);
 
-// Where the calling thread stands in the parallel region that it runs; {0, 1} outside of all.
-struct TeamPlace {
+// The calling thread's index in its parallel region, and the region's number of threads; {0, 1} outside.
+struct TeamRank {
   int index = 0;
   int size = 1;
 };
-TeamPlace CurrentPlace();
+TeamRank CurrentRank();
 
-// Whether the caller already runs inside a parallel region, where everything is serial.
+// Whether the caller runs inside a parallel region. Regions that begin there are serial.
 bool InParallelRegion();
 
 // What every thread of a region calls.
 using Region = void (*)(void* data);
 
-// A region in two halves, as compilers call it: the workers begin at once, the caller runs `region` itself in between.
-// One region runs at a time: a caller waits until another thread's has ended. Inside a region, a team of one.
+// A region in two halves, as compilers call it: the workers begin at once, and the caller runs `region`
+// itself between the two calls. One region runs at a time: a caller waits until another thread's region has
+// ended. Inside a region, the team is the calling thread alone.
 void BeginRegion(Region region, void* data, int threads);
 void EndRegion();
 
-// Waits until all threads of the current region are here.
-void MeetTeam();
+// Waits until all threads of the current region have called this.
+void WaitAtBarrier();
 
-// What a thread does while it waits for others of its region: spins, then also lets other threads run.
-class Patience {
+// How a thread waits for others of its region: it spins, and after a while it also yields its core.
+class Backoff {
  public:
   void Wait();
 
@@ -55,14 +56,14 @@ class Patience {
   int waited_ = 0;
 };
 
-// Calls body(place) on `threads` threads; serial inside a parallel region.
+// Calls body(rank) on `threads` threads; serial inside a parallel region.
 template <typename Body>
 void OnTeam(int threads, const Body& body) {
   if (threads <= 1 || InParallelRegion()) {
-    body(TeamPlace{});
+    body(TeamRank{});
     return;
   }
-  const Region region = [](void* data) { (*static_cast<const Body*>(data))(CurrentPlace()); };
+  const Region region = [](void* data) { (*static_cast<const Body*>(data))(CurrentRank()); };
   void* data = const_cast<Body*>(&body);
   BeginRegion(region, data, threads);
   region(data);
@@ -72,10 +73,10 @@ void OnTeam(int threads, const Body& body) {
 // Calls body(i) for 0 <= i < n, a contiguous share on each of at most `threads` threads.
 template <typename Body>
 void ParallelFor(int64_t n, int threads, const Body& body) {
-  OnTeam(static_cast<int>(std::min<int64_t>(threads, n)), [&](TeamPlace place) {
-    const int64_t share = n / place.size, rest = n % place.size;
-    const int64_t begin = share * place.index + std::min<int64_t>(place.index, rest);
-    const int64_t end = begin + share + (place.index < rest ? 1 : 0);
+  OnTeam(static_cast<int>(std::min<int64_t>(threads, n)), [&](TeamRank rank) {
+    const int64_t share = n / rank.size, rest = n % rank.size;
+    const int64_t begin = share * rank.index + std::min<int64_t>(rank.index, rest);
+    const int64_t end = begin + share + (rank.index < rest ? 1 : 0);
     for (int64_t i = begin; i < end; ++i) body(i);
   });
 }

@@ -79,7 +79,7 @@ void ParseConstant(const Object& text, int64_t blob_nbytes, Program* program) {
   }
 }
 
-// A view outside its buffer would be a wild read or write inside a library.
+// A library would read or write outside of the buffer if a view did not lie inside it.
 void CheckBounds(Program* program, const View& view) {
   const Buffer* buffer = BufferAt(program, view.buffer);
   int64_t last = 0;
@@ -95,7 +95,7 @@ void CheckBounds(Program* program, const View& view) {
   }
 }
 
-// Results go to "dst" and what begins so, in BLAS's words to "c".
+// Results are arguments whose name begins with "dst", or "c" of BLAS.
 void CheckWritable(const std::string& name, const Buffer& buffer) {
   if (name.rfind("dst", 0) != 0 && name != "c") return;
   if (buffer.place == Place::kInput) TVM_FFI_THROW(ValueError) << "'" << name << "' is an input";

@@ -1,4 +1,4 @@
-// A native function as plain data; docs/runtime.md describes the text that it is read from.
+// A native function as plain data; docs/runtime.md describes its text form.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -12,7 +12,7 @@
 
 namespace collage {
 
-// Part of a buffer, seen with dims and strides (in elements) and an offset (in bytes).
+// Part of a buffer: dims and strides count elements, the offset counts bytes.
 struct View {
   int buffer;
   std::vector<int64_t> dims;
@@ -21,7 +21,7 @@ struct View {
   int64_t offset;
 };
 
-// The attributes of a step; a missing or mistyped one is an error that names it.
+// The attributes of a step. Reading one that is missing or has the wrong type throws an error that names it.
 class Attrs {
  public:
   Attrs() = default;
@@ -71,14 +71,14 @@ struct Program {
   // Buffer ids by position in the call: inputs, then outputs.
   std::vector<int> arguments;
   std::vector<Step> steps;
-  // Of the pool that run it at most; 0: all.
+  // At most so many threads of the pool run the program; 0 is no limit.
   int threads = 0;
 };
 
-// Reads {"programs": [...]} and checks that every id, view and constant is within its bounds.
+// Parses {"programs": [...]} and checks that every id, view and constant is within its bounds.
 std::vector<Program> ParsePrograms(const std::string& json, int64_t blob_nbytes);
 
-// Offset of each temporary in an arena by buffer id, and one entry more: the size of them all.
+// Offset of each temporary in an arena, by buffer id; the last entry is the size of the arena.
 std::vector<int64_t> PlaceTemporaries(const Program& program);
 
 // "step 2 (matmul)", for error texts.

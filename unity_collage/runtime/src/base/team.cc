@@ -1,4 +1,4 @@
-// The workers of the pool. A region costs two transfers of a cache line per worker: its call, and its word that it ended.
+// The workers of the pool. A region costs two transfers of a cache line per worker: for its call and end.
 #include <pthread.h>
 
 #include <atomic>
@@ -19,10 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two kernels of a program lie microseconds. A worker that was not called for longer frees its core.
+// Between two kernels of a program pass microseconds. A worker sleeps when no call comes for this long.
 constexpr std::chrono::milliseconds kSpin{1};
-constexpr std::chrono::milliseconds kSettled{1};  // a store is visible to all cores long before
-constexpr int kSpinsPerLook = 64;  // at the clock
+constexpr std::chrono::milliseconds kStoreDelay{1};  // a store is visible to all cores long before
+constexpr int kSpinsPerClockRead = 64;
 constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
 constexpr size_t kCacheLine = 64;
@@ -35,18 +35,22 @@ void Pause() {
 #endif
 }
 
-// Where the calling thread stands: the innermost of the regions that it is in, and those around it.
-struct Standing {
-  TeamPlace place;
+// The innermost region that the calling thread is in, and a list of the regions around it.
+struct RegionState {
+  TeamRank rank;
   bool in_region = false;
-  bool in_team = false;     // a region of several threads is around
-  bool leads_team = false;  // and this thread has called the others
-  const Standing* around = nullptr;
+  bool in_team = false;     // this region or one around it has several threads
+  bool leads_team = false;  // this thread began that region
+  const RegionState* outer = nullptr;
 };
-thread_local Standing standing;
+thread_local RegionState region_state;
 
-// Runs one share of each region, unless the caller was faster: a worker that sleeps, or whose core is taken by another
-// process, holds nobody up before it has begun.
+// A thread that runs one share of each region.
+//
+// The hand-over: the caller writes the region and raises called_, the worker claims that call, runs its share
+// and sets ended_ to the call. A worker may be asleep, or its core may run another process. The caller that
+// is done with its own share then claims the worker's share and runs it itself: a worker that has not begun
+// delays no region.
 class Worker {
  public:
   explicit Worker(int index) : index_(index), thread_([this] { Serve(); }) { thread_.detach(); }
@@ -59,23 +63,23 @@ class Worker {
     WakeIfAsleep();
   }
 
-  // For the caller, when its own share is done: until the worker's is done too, by whomever.
+  // The caller waits here, when its own share is done, until the worker's share is done too.
   void Finish() {
     const uint64_t call = called_.load(std::memory_order_relaxed);
-    Patience patience;
+    Backoff backoff;
     for (int spins = 0; ended_.load(std::memory_order_acquire) != call; ++spins) {
-      // Not at once: the line of the claim stays with a worker that is on its way.
+      // Not at once: a worker that is about to begin keeps the cache line of the claim.
       if (spins >= kSpinsBeforeClaim && claimed_.load(std::memory_order_relaxed) != call && Claim(call)) {
         Run(call);
         return;
       }
-      patience.Wait();
+      backoff.Wait();
     }
   }
 
  private:
-  // Without a fence between the call and this look, which would cost every region a transfer, a worker that falls asleep
-  // just now can be missed: it looks once more by itself.
+  // A fence between the call and this load would cost every region a transfer. Without one, a worker that
+  // falls asleep at this moment can be missed; WaitForCallAfter therefore checks for a call once more.
   void WakeIfAsleep() {
     if (!asleep_.load(std::memory_order_relaxed)) return;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -83,52 +87,53 @@ class Worker {
   }
 
   [[noreturn]] void Serve() {
-    for (uint64_t known = 0;;) {
-      known = AwaitCallAfter(known);
-      if (Claim(known)) Run(known);
+    for (uint64_t last_call = 0;;) {
+      last_call = WaitForCallAfter(last_call);
+      if (Claim(last_call)) Run(last_call);
     }
   }
 
-  // Each call is claimed once, and before the next one is made.
+  // True for one of the caller and the worker: each call is claimed once, and before the next one is made.
   bool Claim(uint64_t call) {
     uint64_t before = call - 1;
     return claimed_.compare_exchange_strong(before, call, std::memory_order_acq_rel);
   }
 
   void Run(uint64_t call) {
-    const Standing own = standing;
-    standing = {{index_, size_}, true, true};
+    const RegionState own = region_state;
+    region_state = {{index_, size_}, true, true};
     region_(data_);
-    standing = own;
+    region_state = own;
     ended_.store(call, std::memory_order_release);
   }
 
-  uint64_t AwaitCallAfter(uint64_t known) {
+  uint64_t WaitForCallAfter(uint64_t last_call) {
     const auto called = [&] { return called_.load(std::memory_order_acquire); };
     const Clock::time_point begin = Clock::now();
     do {
-      for (int i = 0; i < kSpinsPerLook; ++i) {
-        if (called() != known) return called();
+      for (int i = 0; i < kSpinsPerClockRead; ++i) {
+        if (called() != last_call) return called();
         Pause();
       }
     } while (Clock::now() - begin < kSpin);
-    const auto is_called = [&] { return called() != known; };
+    const auto is_called = [&] { return called() != last_call; };
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
-    // A caller that has just missed the flag does not come back: a region may wait for this worker by means of its own,
-    // as oneDNN's barriers do. So one more look when its call is visible for certain.
-    if (!wake_.wait_for(lock, kSettled, is_called)) wake_.wait(lock, is_called);
+    // A caller that has just missed the flag may never look again: it may wait for this worker inside the
+    // region, as oneDNN's barriers do. So the worker checks once more after a time in which the call has
+    // become visible.
+    if (!wake_.wait_for(lock, kStoreDelay, is_called)) wake_.wait(lock, is_called);
     asleep_.store(false);
     return called();
   }
 
   const int index_;
-  // Written by the caller, one line.
+  // One cache line, written by the caller.
   alignas(kCacheLine) std::atomic<uint64_t> called_{0};
   Region region_ = nullptr;
   void* data_ = nullptr;
   int size_ = 1;
-  // Written by the worker.
+  // Written by the thread that runs the share, mostly the worker.
   alignas(kCacheLine) std::atomic<uint64_t> ended_{0};
   alignas(kCacheLine) std::atomic<uint64_t> claimed_{0};
   alignas(kCacheLine) std::atomic<bool> asleep_{false};
@@ -137,8 +142,8 @@ class Worker {
   std::thread thread_;
 };
 
-// Where the threads of a region meet; reusable, because the round counts up.
-class Meeting {
+// Where the threads of a region wait for each other. It is reusable: each use is a round of its own.
+class Barrier {
  public:
   void Wait(int size) {
     const uint64_t round = round_.load(std::memory_order_acquire);
@@ -147,8 +152,8 @@ class Meeting {
       round_.store(round + 1, std::memory_order_release);
       return;
     }
-    Patience patience;
-    while (round_.load(std::memory_order_acquire) == round) patience.Wait();
+    Backoff backoff;
+    while (round_.load(std::memory_order_acquire) == round) backoff.Wait();
   }
 
  private:
@@ -159,31 +164,32 @@ class Meeting {
 class Team {
  public:
   void Begin(Region region, void* data, int size) {
-    leading_.lock();
+    region_mutex_.lock();
     size_ = size;
-    for (int index = static_cast<int>(workers_.size()) + 1; index < size; ++index) workers_.emplace_back(index);
+    for (int index = static_cast<int>(workers_.size()) + 1; index < size; ++index)
+      workers_.emplace_back(index);
     for (int i = 0; i < size - 1; ++i) workers_[i].Call(region, data, size);
   }
 
   void End() {
     for (int i = 0; i < size_ - 1; ++i) workers_[i].Finish();
-    leading_.unlock();
+    region_mutex_.unlock();
   }
 
-  Meeting& meeting() { return meeting_; }
+  Barrier& barrier() { return barrier_; }
 
  private:
-  std::mutex leading_;
+  std::mutex region_mutex_;
   int size_ = 1;
-  std::deque<Worker> workers_;  // never moved: their threads know where they are
-  Meeting meeting_;
+  std::deque<Worker> workers_;  // a deque, since the threads of the workers hold their addresses
+  Barrier barrier_;
 };
 
-// A child process has none of its parent's threads: it begins with a team of its own. Never destroyed, as the workers
-// may outlive the library's static objects.
+// A forked process has none of its parent's threads, so it begins with a new team. A team is never destroyed:
+// its workers may outlive the library's static objects.
 std::atomic<Team*> team{nullptr};
 
-Team& TheTeam() {
+Team& GlobalTeam() {
   static const bool made = [] {
     team.store(new Team);
     pthread_atfork(nullptr, nullptr, [] { team.store(new Team); });
@@ -195,29 +201,29 @@ Team& TheTeam() {
 
 }  // namespace
 
-TeamPlace CurrentPlace() { return standing.place; }
+TeamRank CurrentRank() { return region_state.rank; }
 
-bool InParallelRegion() { return standing.in_team; }
+bool InParallelRegion() { return region_state.in_team; }
 
 void BeginRegion(Region region, void* data, int threads) {
-  const Standing* around = standing.in_region ? new Standing(standing) : nullptr;
-  const bool leads = threads > 1 && !standing.in_team;
-  standing = {{0, leads ? threads : 1}, true, leads || standing.in_team, leads, around};
-  if (leads) TheTeam().Begin(region, data, threads);
+  const RegionState* outer = region_state.in_region ? new RegionState(region_state) : nullptr;
+  const bool leads = threads > 1 && !region_state.in_team;
+  region_state = {{0, leads ? threads : 1}, true, leads || region_state.in_team, leads, outer};
+  if (leads) GlobalTeam().Begin(region, data, threads);
 }
 
 void EndRegion() {
-  if (standing.leads_team) TheTeam().End();
-  const Standing* around = standing.around;
-  standing = around == nullptr ? Standing() : *around;
-  delete around;
+  if (region_state.leads_team) GlobalTeam().End();
+  const RegionState* outer = region_state.outer;
+  region_state = outer == nullptr ? RegionState() : *outer;
+  delete outer;
 }
 
-void MeetTeam() {
-  if (standing.place.size > 1) TheTeam().meeting().Wait(standing.place.size);
+void WaitAtBarrier() {
+  if (region_state.rank.size > 1) GlobalTeam().barrier().Wait(region_state.rank.size);
 }
 
-void Patience::Wait() {
+void Backoff::Wait() {
   Pause();
   if (++waited_ >= kSpinsBeforeYield) std::this_thread::yield();
 }

@@ -11,14 +11,14 @@
 namespace collage {
 namespace {
 
-// Keeps the compiler from dropping a loop whose result nobody reads.
+// Keeps the compiler from removing a loop whose result is not used.
 template <typename T>
-void Use(const T& value) {
+void DoNotOptimize(const T& value) {
   asm volatile("" : : "m"(value) : "memory");
 }
 
-// Enough chains to hide the latency of a multiply-add on two units; they begin with different numbers, since a
-// compiler makes one of equal chains.
+// Enough dependency chains to hide the latency of a multiply-add on two units. They begin with different
+// numbers, since a compiler merges equal chains.
 constexpr int kChains = 12;
 constexpr int kLanes = 4;
 
@@ -28,7 +28,7 @@ int64_t MultiplyAddPlain(int64_t rounds) {
   for (int64_t i = 0; i < rounds; ++i) {
     for (float& sum : sums) sum = std::fma(sum, 0.5F, 1.0F);
   }
-  Use(sums);
+  DoNotOptimize(sums);
   return rounds * kChains * kLanes * 2;
 }
 
@@ -38,12 +38,12 @@ void ReadPlain(const float* data, int64_t nbytes) {
   for (const float* end = data + nbytes / static_cast<int64_t>(sizeof(float)); data < end; data += kStep) {
     for (int64_t i = 0; i < kStep; ++i) sums[i] += data[i];
   }
-  Use(sums);
+  DoNotOptimize(sums);
 }
 
 void WritePlain(float* data, int64_t nbytes) {
   for (float* end = data + nbytes / static_cast<int64_t>(sizeof(float)); data < end; ++data) *data = 1.0F;
-  Use(data);
+  DoNotOptimize(data);
 }
 
 constexpr VectorLoops kPlain = {MultiplyAddPlain, ReadPlain, WritePlain};
@@ -57,7 +57,7 @@ __attribute__((target("avx2,fma"))) int64_t MultiplyAdd256(int64_t rounds) {
 #pragma GCC unroll 12
     for (int chain = 0; chain < kChains; ++chain) sums[chain] = _mm256_fmadd_ps(sums[chain], half, one);
   }
-  Use(sums);
+  DoNotOptimize(sums);
   return rounds * kChains * 8 * 2;
 }
 
@@ -70,7 +70,7 @@ __attribute__((target("avx2,fma"))) void Read256(const float* data, int64_t nbyt
     }
   }
   for (const __m256i& sum : sums) seen = _mm256_or_si256(seen, sum);
-  Use(seen);
+  DoNotOptimize(seen);
 }
 
 __attribute__((target("avx2,fma"))) void Write256(float* data, int64_t nbytes) {
@@ -79,7 +79,7 @@ __attribute__((target("avx2,fma"))) void Write256(float* data, int64_t nbytes) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) _mm256_store_ps(data + 8 * i, one);
   }
-  Use(data);
+  DoNotOptimize(data);
 }
 
 __attribute__((target("avx512f"))) int64_t MultiplyAdd512(int64_t rounds) {
@@ -90,7 +90,7 @@ __attribute__((target("avx512f"))) int64_t MultiplyAdd512(int64_t rounds) {
 #pragma GCC unroll 12
     for (int chain = 0; chain < kChains; ++chain) sums[chain] = _mm512_fmadd_ps(sums[chain], half, one);
   }
-  Use(sums);
+  DoNotOptimize(sums);
   return rounds * kChains * 16 * 2;
 }
 
@@ -101,7 +101,7 @@ __attribute__((target("avx512f"))) void Read512(const float* data, int64_t nbyte
     for (int i = 0; i < 8; ++i) sums[i] = _mm512_or_si512(sums[i], _mm512_load_si512(data + 16 * i));
   }
   for (const __m512i& sum : sums) seen = _mm512_or_si512(seen, sum);
-  Use(seen);
+  DoNotOptimize(seen);
 }
 
 __attribute__((target("avx512f"))) void Write512(float* data, int64_t nbytes) {
@@ -110,7 +110,7 @@ __attribute__((target("avx512f"))) void Write512(float* data, int64_t nbytes) {
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) _mm512_store_ps(data + 16 * i, one);
   }
-  Use(data);
+  DoNotOptimize(data);
 }
 
 constexpr VectorLoops k256 = {MultiplyAdd256, Read256, Write256};

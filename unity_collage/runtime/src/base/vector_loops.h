@@ -1,4 +1,4 @@
-// Loops that do nothing but keep the arithmetic units or the paths to memory busy, with the widest vectors there are.
+// Loops that saturate the arithmetic units or the memory, with the widest vectors of the processor.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace collage {
 
 struct VectorLoops {
-  // Runs so many rounds of independent float32 multiply-adds; returns the number of operations, two for each.
+  // Runs `rounds` rounds of independent float32 multiply-adds; returns twice their number.
   int64_t (*multiply_add)(int64_t rounds);
   // Reads every byte of an aligned range, a multiple of kBlock long.
   void (*read)(const float* data, int64_t nbytes);
@@ -16,7 +16,7 @@ struct VectorLoops {
   static constexpr int64_t kBlock = 512;
 };
 
-// Those for the widest vectors of this processor.
+// The loops for the widest vectors of this processor.
 const VectorLoops& BestVectorLoops();
 
 }  // namespace collage

@@ -7,16 +7,16 @@
 namespace collage {
 namespace {
 
-// What is free, the last used on top.
-struct Free {
+// Free buffers, the last used on top.
+struct FreeList {
   std::mutex mutex;
   std::vector<AlignedBuffer> buffers;
   size_t made = 0;
 };
 
-Free& TheFree() {
-  // Never destroyed: functions may be called until the process ends.
-  static Free* free = new Free;
+FreeList& GlobalFreeList() {
+  // Never destroyed, since functions may be called until the process ends.
+  static FreeList* free = new FreeList;
   return *free;
 }
 
@@ -25,18 +25,18 @@ Free& TheFree() {
 Workspace::Workspace(size_t nbytes) {
   if (nbytes == 0) return;
 #ifdef __SANITIZE_ADDRESS__
-  // Exactly as large, so that what is written behind its end is found.
+  // A buffer of exactly this size, so that the sanitizer finds accesses behind its end.
   buffer_ = AlignedBuffer(nbytes);
   return;
 #endif
-  Free& free = TheFree();
+  FreeList& free = GlobalFreeList();
   {
     std::lock_guard<std::mutex> lock(free.mutex);
     if (!free.buffers.empty()) {
       buffer_ = std::move(free.buffers.back());
       free.buffers.pop_back();
     } else {
-      // Room for every buffer there is: to give one back must not allocate.
+      // Reserves room for every buffer, so that returning one does not allocate.
       free.buffers.reserve(++free.made);
     }
   }
@@ -49,14 +49,14 @@ Workspace::Workspace(size_t nbytes) {
 Workspace::~Workspace() {
 #ifndef __SANITIZE_ADDRESS__
   if (buffer_.data() == nullptr) return;
-  Free& free = TheFree();
+  FreeList& free = GlobalFreeList();
   std::lock_guard<std::mutex> lock(free.mutex);
   free.buffers.push_back(std::move(buffer_));
 #endif
 }
 
 Workspace::Range Workspace::Next() {
-  Free& free = TheFree();
+  FreeList& free = GlobalFreeList();
   std::lock_guard<std::mutex> lock(free.mutex);
   if (free.buffers.empty()) return {nullptr, 0};
   return {free.buffers.back().data(), free.buffers.back().nbytes()};

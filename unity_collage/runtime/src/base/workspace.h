@@ -1,7 +1,7 @@
-// Memory for temporaries and scratch, lent for the time of one call.
+// Memory for temporaries and scratch during one call.
 //
-// All functions of the process share it: a kernel finds in the caches what the one before it has left there, and a
-// program needs as much as its largest kernel.
+// All functions of the process share it. So the memory that a kernel has just used is still in the caches for
+// the next kernel, and a program needs only as much as its largest kernel.
 #pragma once
 
 #include "base/aligned_buffer.h"
@@ -10,7 +10,7 @@ namespace collage {
 
 class Workspace {
  public:
-  // At least so many bytes, of any content. Allocates only if nothing as large is free.
+  // At least `nbytes` bytes, uninitialised. Allocates only if the last used free buffer is smaller.
   explicit Workspace(size_t nbytes);
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -22,7 +22,7 @@ class Workspace {
     std::byte* data;
     size_t nbytes;
   };
-  // What the next call will be lent, empty if nothing is free. Only while no function runs.
+  // The memory that the next call will get; empty if none is free. Call it only while no function runs.
   static Range Next();
 
  private:

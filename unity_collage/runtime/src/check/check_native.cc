@@ -1,4 +1,4 @@
-// The native part without Python, for a build with sanitizers: `make check-native`.
+// Exercises the native libraries without Python, for a build with sanitizers: `make check-native`.
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
@@ -50,25 +50,25 @@ void Call(const Function& function, Matrix* x, Matrix* result) {
   function(&from, &to);
 }
 
-// The number at row i, column j, as a backend reads a matrix.
-using Reading = std::function<double(const Matrix&, int64_t, int64_t)>;
+// The element at row i, column j, in the layout that a backend is told.
+using ElementReader = std::function<double(const Matrix&, int64_t, int64_t)>;
 
-double AsItLies(const Matrix& matrix, int64_t i, int64_t j) { return matrix.At(i, j); }
+double ReadElement(const Matrix& matrix, int64_t i, int64_t j) { return matrix.At(i, j); }
 
-// How a backend names and sees the product of two matrices.
+// The product of two matrices in a backend's terms.
 struct Product {
   std::string primitive, a, b, c;
-  // Dims and strides of c, of b, and of a or each of its fields.
+  // Dims and strides: of c, of b, and of a or each of its fields.
   std::string rows = R"("dims": [32, 32], "strides": [32, 1])", weights = rows, source = rows;
   std::string attrs = "{}";
-  // Of the first product, and how far the second may be off for that.
+  // The type of the first product, and the error that it may cause in the second.
   std::string between = "float32";
   double tolerance = 1e-3;
   int fields = 1;
-  Reading read_source = AsItLies, read_weights = AsItLies;
+  ElementReader read_source = ReadElement, read_weights = ReadElement;
 };
 
-// Images of one pixel: of filters of 3x3 only the middle counts, and that is a product.
+// Images of one pixel: only the middle of a 3x3 filter meets them, so the convolution is a product.
 Product OneByOne(const std::string& primitive, const std::string& attrs) {
   const std::string image = R"("dims": [32, 32, 1, 1], "strides": [32, 1, 32, 32])";
   Product product{primitive, "src", "weights", "dst", image};
@@ -78,40 +78,40 @@ Product OneByOne(const std::string& primitive, const std::string& attrs) {
   return product;
 }
 
-// The outputs of each half read half of the inputs, by the first 16 rows of the weights.
+// Two groups: each half of the outputs reads half of the inputs, with the first 16 rows of the weights.
 Product InTwoGroups(Product product) {
   product.weights = R"("dims": [32, 16, 3, 3], "strides": [1, 32, 0, 0])";
   product.read_weights = [](const Matrix& w, int64_t i, int64_t j) {
-    return i / 16 == j / 16 ? AsItLies(w, i % 16, j) : 0.0;
+    return i / 16 == j / 16 ? ReadElement(w, i % 16, j) : 0.0;
   };
   return product;
 }
 
-// The first half of the source's memory holds the first 16 channels of all images, the second half the
-// others.
+// Two fields: the first half of the source's memory holds the first 16 channels of all images, the second
+// half the others.
 Product OfTwoFields(Product product) {
   product.fields = 2;
   product.source = R"("dims": [32, 16, 1, 1], "strides": [16, 1, 16, 16])";
   product.read_source = [](const Matrix& x, int64_t i, int64_t j) {
     const int64_t place = j / 16 * kSize * 16 + i * 16 + j % 16;
-    return AsItLies(x, place / kSize, place % kSize);
+    return ReadElement(x, place / kSize, place % kSize);
   };
   return product;
 }
 
-// Volumes of two images, by filters that are three deep and the same at each tap: the sum of both images of a
-// volume is multiplied, for each of its results.
+// Volumes of two images, and filters that are three deep with equal taps: each result multiplies the sum of
+// both images of a volume.
 Product OfVolumes(Product product) {
   product.source = product.rows = R"("dims": [16, 32, 2, 1, 1], "strides": [64, 1, 32, 32, 32])";
   product.weights = R"("dims": [32, 32, 3, 3, 3], "strides": [1, 32, 0, 0, 0])";
   product.read_source = [](const Matrix& x, int64_t i, int64_t j) {
-    return AsItLies(x, i / 2 * 2, j) + AsItLies(x, i / 2 * 2 + 1, j);
+    return ReadElement(x, i / 2 * 2, j) + ReadElement(x, i / 2 * 2 + 1, j);
   };
   return product;
 }
 
-// `result` as a matrix, where `from` is read as the product reads its source.
-std::vector<double> Multiplied(const Product& product, const Reading& from, const Matrix& x,
+// x times w, where `from` reads the elements of x.
+std::vector<double> Multiplied(const Product& product, const ElementReader& from, const Matrix& x,
                                const Matrix& w) {
   std::vector<double> result(kSize * kSize);
   for (int64_t i = 0; i < kSize; ++i) {
@@ -140,7 +140,7 @@ std::string View(int buffer, const std::string& layout, const std::string& dtype
          ", \"offset\": " + std::to_string(offset) + R"(, "dtype": ")" + dtype + "\"}";
 }
 
-// input 0 -> temporary 2 -> output 3, each time multiplied by constant 1.
+// Input 0 -> temporary 2 -> output 3, multiplied by constant 1 in each step.
 std::string TwoProducts(const Product& product) {
   const auto type_of = [&](int buffer) { return buffer == 2 ? product.between : "float32"; };
   const auto nbytes_of = [&](int buffer) { return type_of(buffer) == "float32" ? 4096 : 2048; };
@@ -235,7 +235,7 @@ void CheckBackend(const std::string& kind, const Product& product) {
   CheckErrors(kind, product, module, w);
 }
 
-// A sequence of plain cells, in units of two threads: each reads what the other has just written.
+// A sequence of RNN cells on two threads: each reads in every step what the other has just written.
 void CheckRecurrent() {
   constexpr int64_t kSteps = 20, kBatch = 4, kHidden = 128, kState = kBatch * kHidden;
   std::vector<float> inputs(kSteps * kState), state(kState), result(kSteps * kState),
@@ -288,10 +288,10 @@ int main() {
              *steps = R"({"stride": 1, "padding_l": [1, 1]})",
              *groups = R"({"tile": 4, "groups": 2, "padding_l": [1, 1]})",
              *volumes = R"({"tile": 4, "padding_l": [1, 1, 1]})";
-  for (Product product : {OneByOne("winograd", tile), OneByOne("winograd", strides),
-                          OneByOne("grouped", steps), InTwoGroups(OneByOne("winograd", groups)),
-                          InTwoGroups(OneByOne("grouped", steps)), OfTwoFields(OneByOne("winograd", tile)),
-                          OfVolumes(OneByOne("winograd", volumes))}) {
+  for (Product product :
+       {OneByOne("winograd", tile), OneByOne("winograd", strides), OneByOne("grouped", steps),
+        InTwoGroups(OneByOne("winograd", groups)), InTwoGroups(OneByOne("grouped", steps)),
+        OfTwoFields(OneByOne("winograd", tile)), OfVolumes(OneByOne("winograd", volumes))}) {
     CheckBackend("collage.kernels", product);
     product.between = "bfloat16";
     product.tolerance = 1.0;

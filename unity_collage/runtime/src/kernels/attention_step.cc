@@ -1,22 +1,22 @@
-// A step "attention": finds the heads in the views and shares their rows among the threads.
+// A step "attention": finds the heads in the views and divides their rows among the threads.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "base/aligned_buffer.h"
-#include "base/shares.h"
+#include "base/work_stealing.h"
 #include "kernels/isa.h"
 #include "kernels/step.h"
 
 namespace collage::kernels {
 namespace {
 
-// The scores of a block of rows stay in the second cache, beside the keys and values that meet them.
+// The scores of a block of rows stay in the second-level cache, together with the keys and values in use.
 constexpr int64_t kScoresBytes = 64 << 10;
 
-// Rows of so many floats would share few sets of a cache.
-constexpr int64_t kSameSets = 256;
+// Rows whose distance is a multiple of so many floats would map to few sets of the cache.
+constexpr int64_t kConflictStride = 256;
 
 using Dims = std::vector<int64_t>;
 
@@ -47,19 +47,19 @@ class AttentionStep final : public PreparedStep {
   int threads_;
 };
 
-// The last two dims of a matrix for each head.
+// The last two dims are the matrix of one head.
 int64_t Rows(const View& view) { return view.dims[view.dims.size() - 2]; }
 int64_t Columns(const View& view) { return view.dims.back(); }
 int64_t RowStride(const View& view) { return view.strides[view.dims.size() - 2]; }
 
-bool HasNeighbours(const View& view) { return Columns(view) == 1 || view.strides.back() == 1; }
+bool HasContiguousRows(const View& view) { return Columns(view) == 1 || view.strides.back() == 1; }
 
 AttentionStep::AttentionStep(const Step& step, int threads)
-    : query_(NeedNumbers(step, "query")),
-      key_(NeedNumbers(step, "key")),
-      value_(NeedNumbers(step, "value")),
-      result_(NeedNumbers(step, "dst")) {
-  if (step.args.count("mask") != 0) mask_ = NeedNumbers(step, "mask");
+    : query_(FloatArgument(step, "query")),
+      key_(FloatArgument(step, "key")),
+      value_(FloatArgument(step, "value")),
+      result_(FloatArgument(step, "dst")) {
+  if (step.args.count("mask") != 0) mask_ = FloatArgument(step, "mask");
   if (!step.post_ops.empty()) TVM_FFI_THROW(ValueError) << "attention has no post-ops";
   CheckDims();
   CheckStrides();
@@ -68,17 +68,18 @@ AttentionStep::AttentionStep(const Step& step, int threads)
   kernels_ = kernels.attention;
   ReadShape(step.attrs.Float("scale"));
   const int64_t multiplications = heads_ * shape_.rows * shape_.keys * (shape_.size + shape_.value_size);
-  threads_ = multiplications < kWorthSharing ? 1 : threads;
+  threads_ = multiplications < kMinParallelWork ? 1 : threads;
 }
 
 void AttentionStep::CheckDims() const {
   const size_t rank = query_.dims.size();
-  if (rank < 2) TVM_FFI_THROW(ValueError) << "'query' has not two dims";
+  if (rank < 2) TVM_FFI_THROW(ValueError) << "'query' does not have two dims";
   const Dims batch(query_.dims.begin(), query_.dims.end() - 2);
   const auto check = [&](const char* name, const View& view, int64_t rows, int64_t columns) {
     Dims wanted = batch;
     wanted.insert(wanted.end(), {rows, columns});
-    if (view.dims != wanted) TVM_FFI_THROW(ValueError) << "the dims of '" << name << "' do not fit the others";
+    if (view.dims != wanted)
+      TVM_FFI_THROW(ValueError) << "the dims of '" << name << "' do not fit the others";
   };
   const int64_t rows = Rows(query_), keys = key_.dims.back();
   check("key", key_, Columns(query_), keys);
@@ -92,12 +93,12 @@ void AttentionStep::CheckDims() const {
 }
 
 void AttentionStep::CheckStrides() const {
-  if (!HasNeighbours(query_) || !HasNeighbours(value_) || !HasNeighbours(result_))
-    TVM_FFI_THROW(ValueError) << "the numbers of a query, a value or a result are not neighbours";
-  if (!HasNeighbours(key_) && Rows(key_) != 1 && RowStride(key_) != 1)
-    TVM_FFI_THROW(ValueError) << "neither keys nor their numbers are neighbours";
-  if (mask_.has_value() && !HasNeighbours(*mask_))
-    TVM_FFI_THROW(ValueError) << "the mask's numbers of a row are not neighbours";
+  if (!HasContiguousRows(query_) || !HasContiguousRows(value_) || !HasContiguousRows(result_))
+    TVM_FFI_THROW(ValueError) << "the elements of a query, a value or a result are not contiguous";
+  if (!HasContiguousRows(key_) && Rows(key_) != 1 && RowStride(key_) != 1)
+    TVM_FFI_THROW(ValueError) << "neither keys nor their elements are contiguous";
+  if (mask_.has_value() && !HasContiguousRows(*mask_))
+    TVM_FFI_THROW(ValueError) << "the rows of the mask are not contiguous";
 }
 
 void AttentionStep::ReadShape(float scale) {
@@ -115,7 +116,7 @@ void AttentionStep::ReadShape(float scale) {
   shape_.result_row = RowStride(result_);
   shape_.mask_row = mask_.has_value() ? RowStride(*mask_) : 0;
   shape_.scale = scale;
-  shape_.key_pitch = whole(keys) + (whole(keys) % kSameSets == 0 ? lanes : 0);
+  shape_.key_pitch = whole(keys) + (whole(keys) % kConflictStride == 0 ? lanes : 0);
   shape_.value_pitch = whole(shape_.value_size);
   shape_.key_block = Ceil(keys, Ceil(keys, fitting));
   heads_ = 1;
@@ -133,9 +134,9 @@ AttentionHead AttentionStep::Head(std::byte* const* buffers, int64_t head) const
       offset += left % view.dims[axis] * view.strides[axis];
       left /= view.dims[axis];
     }
-    return NumbersAt(view, buffers, offset);
+    return ElementsAt(view, buffers, offset);
   };
-  const Numbers none{nullptr, false};
+  const Elements none{nullptr, false};
   return {at(query_), at(key_), at(value_), mask_.has_value() ? at(*mask_) : none, at(result_)};
 }
 
@@ -154,10 +155,11 @@ void AttentionStep::Attend(std::byte* const* buffers, float* scratch, int64_t fr
 }
 
 void AttentionStep::Run(std::byte* const* buffers, std::byte* scratch) const {
-  // Whole heads, if there are enough: their keys and values are packed for each range.
+  // A range is of whole heads if there are enough of them, since keys and values are packed once for each
+  // range and head.
   const int64_t unit = heads_ >= 2 * threads_ ? blocks_ : 1;
-  ParallelRanges(heads_ * blocks_ / unit, threads_, [&](int64_t from, int64_t to, TeamPlace place) {
-    Attend(buffers, reinterpret_cast<float*>(scratch) + place.index * thread_floats_, from * unit, to * unit);
+  ParallelRanges(heads_ * blocks_ / unit, threads_, [&](int64_t from, int64_t to, TeamRank rank) {
+    Attend(buffers, reinterpret_cast<float*>(scratch) + rank.index * thread_floats_, from * unit, to * unit);
   });
 }
 

@@ -17,13 +17,11 @@ namespace {
 
 class KernelProgram final : public Executable {
  public:
-  KernelProgram(const Program& program, const std::byte* constants)
-      : program_(program) {
+  KernelProgram(const Program& program, const std::byte* constants) : program_(program) {
     size_t scratch = 0;
     for (size_t i = 0; i < program.steps.size(); ++i) {
-      steps_.push_back(Within(program.name + ", " + StepName(program, i), [&] {
-        return MakeStep(program, program.steps[i], constants, NumThreads());
-      }));
+      steps_.push_back(Within(program.name + ", " + StepName(program, i),
+                              [&] { return MakeStep(program, program.steps[i], constants, NumThreads()); }));
       scratch = std::max(scratch, steps_.back()->ScratchBytes());
     }
     buffers_.emplace(program, constants, scratch);
@@ -63,7 +61,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   RegisterBackend(backend);
   tvm::ffi::reflection::GlobalDef()
       .def("collage.kernels.isas", Isas)
-      // What decides how fast the kernels are, for the key of a measured price.
+      // What decides how fast the kernels are, for the fingerprint of a measured cost.
       .def("collage.kernels.describe",
            [] { return tvm::ffi::String("kernels for " + RunnableIsas().front()); });
 }

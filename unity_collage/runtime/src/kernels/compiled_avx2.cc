@@ -6,10 +6,6 @@
 
 namespace collage::kernels {
 
-constexpr Kernels kAvx2 = {"avx2",
-                           kWinograd,
-                           {kLanes, GroupedRows},
-                           Attention::Kernels(),
-                           RecurrentSteps()};
+constexpr Kernels kAvx2 = {"avx2", kWinograd, {kLanes, GroupedRows}, Attention::Kernels(), RecurrentSteps()};
 
 }  // namespace collage::kernels

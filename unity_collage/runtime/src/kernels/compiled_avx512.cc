@@ -6,10 +6,7 @@
 
 namespace collage::kernels {
 
-constexpr Kernels kAvx512 = {"avx512",
-                             kWinograd,
-                             {kLanes, GroupedRows},
-                             Attention::Kernels(),
-                             RecurrentSteps()};
+constexpr Kernels kAvx512 = {
+    "avx512", kWinograd, {kLanes, GroupedRows}, Attention::Kernels(), RecurrentSteps()};
 
 }  // namespace collage::kernels

@@ -6,10 +6,7 @@
 
 namespace collage::kernels {
 
-constexpr Kernels kPlain = {"plain",
-                            kWinograd,
-                            {kLanes, GroupedRows},
-                            Attention::Kernels(),
-                            RecurrentSteps()};
+constexpr Kernels kPlain = {
+    "plain", kWinograd, {kLanes, GroupedRows}, Attention::Kernels(), RecurrentSteps()};
 
 }  // namespace collage::kernels

@@ -11,7 +11,7 @@
 namespace collage::kernels {
 namespace {
 
-// Numbers from one pixel of N, C, H, W to the next: the channels, or more in a slice of a wider tensor.
+// Elements from one pixel of N, C, H, W to the next: the channels, or more in a slice of a wider tensor.
 int64_t PixelOf(const View& view) {
   if (view.dims.size() != 4) return 0;
   const int64_t width = view.dims[3], height = view.dims[2];
@@ -22,21 +22,22 @@ int64_t PixelOf(const View& view) {
 
 int64_t DepthOf(const View& view) { return view.dims.size() == 5 ? view.dims[2] : 1; }
 
-// N, C, D, H, W as the N * D images that it is made of; other views as they are.
+// A view N, C, D, H, W as N * D images; other views unchanged.
 View AsImages(const std::string& name, const View& view) {
   if (view.dims.size() != 5) return view;
   const std::vector<int64_t>&dims = view.dims, &strides = view.strides;
   if (dims[0] != 1 && dims[2] != 1 && strides[0] != dims[2] * strides[2])
-    TVM_FFI_THROW(ValueError) << "the volumes of '" << name << "' do not lie one behind the other";
+    TVM_FFI_THROW(ValueError) << "the volumes of '" << name << "' are not contiguous";
   View images = view;
   images.dims = {dims[0] * dims[2], dims[1], dims[3], dims[4]};
   images.strides = {dims[2] != 1 ? strides[2] : strides[0], strides[1], strides[3], strides[4]};
   return images;
 }
 
-// Checks that dims N, C, H, W lie as N, H, W, C without gaps but between the pixels, which are `pixel` apart.
+// Checks that a view N, C, H, W is laid out as N, H, W, C. Pixels are `pixel` elements apart; there are no
+// other gaps.
 void CheckImages(const std::string& name, const View& view, int64_t pixel) {
-  if (view.dims.size() != 4) TVM_FFI_THROW(ValueError) << "'" << name << "' has not four dims";
+  if (view.dims.size() != 4) TVM_FFI_THROW(ValueError) << "'" << name << "' does not have four dims";
   if (pixel < view.dims[1]) TVM_FFI_THROW(ValueError) << "the pixels of '" << name << "' overlap";
   int64_t stride = 1;
   for (const int axis : {1, 3, 2, 0}) {
@@ -47,13 +48,13 @@ void CheckImages(const std::string& name, const View& view, int64_t pixel) {
   }
 }
 
-// The arguments "src", "src1", ...: images that differ in their channels only.
+// The arguments "src", "src1", ..., as images.
 std::vector<View> FieldsOf(const Step& step) {
   std::vector<View> fields;
   for (std::string name = "src"; fields.empty() || step.args.count(name) != 0;) {
-    const View& given = NeedNumbers(step, name);
-    if (DepthOf(given) != DepthOf(NeedNumbers(step, "src")))
-      TVM_FFI_THROW(ValueError) << "the fields of the source are not of one depth";
+    const View& given = FloatArgument(step, name);
+    if (DepthOf(given) != DepthOf(FloatArgument(step, "src")))
+      TVM_FFI_THROW(ValueError) << "the fields of the source have different depths";
     const View view = AsImages(name, given);
     CheckImages(name, view, view.dims.size() == 4 ? view.dims[1] : 0);
     fields.push_back(view);
@@ -63,16 +64,17 @@ std::vector<View> FieldsOf(const Step& step) {
   return fields;
 }
 
-View Whole(const std::vector<View>& fields) {
-  View whole = fields[0];
+// The concatenation of the fields along the channels; only its dims are used.
+View Joined(const std::vector<View>& fields) {
+  View joined = fields[0];
   for (size_t i = 1; i < fields.size(); ++i) {
     for (const int axis : {0, 2, 3}) {
-      if (fields[i].dims[axis] != whole.dims[axis])
-        TVM_FFI_THROW(ValueError) << "the fields of the source are not of one size";
+      if (fields[i].dims[axis] != joined.dims[axis])
+        TVM_FFI_THROW(ValueError) << "the fields of the source have different sizes";
     }
-    whole.dims[1] += fields[i].dims[1];
+    joined.dims[1] += fields[i].dims[1];
   }
-  return whole;
+  return joined;
 }
 
 PostOpCode CodeOf(const PostOp& post_op) {
@@ -94,20 +96,20 @@ PostOpCode CodeOf(const PostOp& post_op) {
 
 Convolution::Convolution(const Program& program, const Step& step, const std::byte* constants, int threads)
     : fields_(FieldsOf(step)),
-      source_(Whole(fields_)),
-      result_(AsImages("dst", NeedNumbers(step, "dst"))),
-      weights_view_(NeedNumbers(step, "weights")),
+      source_(Joined(fields_)),
+      result_(AsImages("dst", FloatArgument(step, "dst"))),
+      weights_view_(FloatArgument(step, "weights")),
       result_pixel_(PixelOf(result_)),
-      beside_(step, threads) {
+      sibling_copies_(step, threads) {
   CheckImages("dst", result_, result_pixel_);
   const std::vector<int64_t> padding = step.attrs.Ints("padding_l"), &filters = weights_view_.dims;
   const size_t spatial = filters.size() - 2, rank = filters.size();
   if ((spatial != 2 && spatial != 3) || padding.size() != spatial)
-    TVM_FFI_THROW(ValueError) << "'padding_l' has not a number for each of two or three axes";
+    TVM_FFI_THROW(ValueError) << "'padding_l' does not have a number for each of two or three axes";
   pad_top_ = padding[spatial - 2];
   pad_left_ = padding[spatial - 1];
   if (spatial == 3) {
-    depth_ = {DepthOf(NeedNumbers(step, "src")), DepthOf(NeedNumbers(step, "dst")),
+    depth_ = {DepthOf(FloatArgument(step, "src")), DepthOf(FloatArgument(step, "dst")),
               step.attrs.IntOr("depth_stride", 1)};
     depth_taps_ = filters[2];
     pad_front_ = padding[0];
@@ -119,7 +121,7 @@ Convolution::Convolution(const Program& program, const Step& step, const std::by
     TVM_FFI_THROW(ValueError) << "more than " << kMaxFields << " fields and taps along the depth";
   taps_ = filters[rank - 1];
   const Buffer& buffer = program.buffers[weights_view_.buffer];
-  if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is no constant";
+  if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "'weights' is not a constant";
   ReadFilters(buffer, constants);
   ReadBias(step);
   ReadPostOps(step);
@@ -145,7 +147,7 @@ void Convolution::ReadFilters(const Buffer& buffer, const std::byte* constants) 
 
 void Convolution::ReadBias(const Step& step) {
   if (step.args.count("bias") == 0) return;
-  bias_ = NeedFloats(step, "bias");
+  bias_ = Float32Argument(step, "bias");
   const int64_t channels = result_.dims[1];
   if (bias_->dims != std::vector<int64_t>{channels} || (channels > 1 && bias_->strides[0] != 1))
     TVM_FFI_THROW(ValueError) << "'bias' is not one number for each channel";
@@ -158,10 +160,11 @@ void Convolution::ReadPostOps(const Step& step) {
     post_ops_.push_back(CodeOf(post_op));
     operands_.push_back(post_op.arg.value_or(result_));
     if (!post_op.arg.has_value()) continue;
-    CheckNumbers("operand", *post_op.arg);
+    CheckFloatType("operand", *post_op.arg);
     const View operand = AsImages("operand", *post_op.arg);
     CheckImages("operand", operand, result_pixel_);
-    if (operand.dims != result_.dims) TVM_FFI_THROW(ValueError) << "an operand has not the result's dims";
+    if (operand.dims != result_.dims)
+      TVM_FFI_THROW(ValueError) << "an operand does not have the result's dims";
   }
 }
 
@@ -170,17 +173,17 @@ void Convolution::Run(std::byte* const* buffers, std::byte* scratch) const {
   call.field_count = 0;
   for (int64_t tap = 0; tap < depth_taps_; ++tap) {
     for (const View& field : fields_)
-      call.fields[call.field_count++] = {NumbersAt(field, buffers), field.dims[1], tap - pad_front_};
+      call.fields[call.field_count++] = {ElementsAt(field, buffers), field.dims[1], tap - pad_front_};
   }
-  call.result = NumbersAt(result_, buffers);
+  call.result = ElementsAt(result_, buffers);
   for (size_t i = 0; i < post_ops_.size(); ++i) {
     call.post_ops[i] = post_ops_[i];
-    call.post_ops[i].operand = NumbersAt(operands_[i], buffers);
+    call.post_ops[i].operand = ElementsAt(operands_[i], buffers);
   }
-  call.finish = {bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr, call.post_ops,
-                 static_cast<int64_t>(post_ops_.size())};
+  call.epilogue = {bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr, call.post_ops,
+                   static_cast<int64_t>(post_ops_.size())};
   Compute(call, reinterpret_cast<float*>(scratch));
-  beside_.Run(buffers);
+  sibling_copies_.Run(buffers);
 }
 
 AlignedBuffer Zeros(int64_t count) {

@@ -1,4 +1,4 @@
-// What our convolutions have in common: a source and a result, and what is done before a result is stored.
+// What our convolutions have in common: their source, weights and result, and the epilogue.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,21 @@
 
 #include "base/aligned_buffer.h"
 #include "base/program.h"
-#include "kernels/beside.h"
-#include "kernels/finish.h"
+#include "kernels/epilogue.h"
+#include "kernels/sibling_copies.h"
 #include "kernels/step.h"
 
 namespace collage::kernels {
 
 constexpr size_t kMaxPostOps = 8, kMaxFields = 8;
 
-// Addresses of one run.
+// The addresses of one run.
 struct Call {
   SourceField fields[kMaxFields];
   int64_t field_count;
-  Numbers result;
+  Elements result;
   PostOpCode post_ops[kMaxPostOps];
-  Finish finish;
+  Epilogue epilogue;
 };
 
 class Convolution : public PreparedStep {
@@ -30,23 +30,23 @@ class Convolution : public PreparedStep {
   void Run(std::byte* const* buffers, std::byte* scratch) const final;
 
  protected:
-  // Checks the views of a step whose weights are constants, O, I, taps, taps, or O, I, taps along the depth,
-  // taps, taps; volumes are then seen as the images that they are made of.
+  // Checks the views of a step. Its weights are a constant with dims O, I, taps, taps, or, of volumes, O, I,
+  // taps along the depth, taps, taps. A volume is then a number of images.
   Convolution(const Program& program, const Step& step, const std::byte* constants, int threads);
 
   virtual void Compute(const Call& call, float* scratch) const = 0;
 
-  // What the source is joined of along the channels, "src", "src1", ...: one field for most.
+  // The arguments "src", "src1", ...: the source is their concatenation along the channels. Most have one.
   std::vector<View> fields_;
-  // Its dims are those of all fields together.
+  // The source's dims are those of the concatenation.
   View source_, result_, weights_view_;
-  // Where the view of the weights begins.
+  // The first element of the weights' view.
   const float* filters_;
   int64_t taps_, pad_top_, pad_left_;
-  // Along the depth of volumes.
+  // Taps and padding along the depth of volumes.
   int64_t depth_taps_ = 1, pad_front_ = 0;
   Depth depth_;
-  // Numbers from one pixel of the result to the next.
+  // Elements from one pixel of the result to the next.
   int64_t result_pixel_;
 
  private:
@@ -56,10 +56,10 @@ class Convolution : public PreparedStep {
 
   std::optional<View> bias_;
   std::vector<PostOpCode> post_ops_;
-  // By post-op; only those with an operand are read.
+  // The operand of each post-op; the result's view for a post-op without one.
   std::vector<View> operands_;
-  Beside beside_;
-  // Filters that were given as bfloat16.
+  SiblingCopies sibling_copies_;
+  // The filters as float32, if the weights are bfloat16.
   std::vector<float> widened_;
 };
 

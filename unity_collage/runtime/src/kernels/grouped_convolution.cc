@@ -1,16 +1,16 @@
-// A step "grouped": packs its weights and shares its rows and channels among the threads.
+// A step "grouped": packs its weights and divides its rows and channels among the threads.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
 
-#include "base/shares.h"
+#include "base/work_stealing.h"
 #include "kernels/convolution.h"
 #include "kernels/isa.h"
 
 namespace collage::kernels {
 namespace {
 
-// Weights of so many channels are read again for each row: they stay in the first cache.
+// The weights of a chunk of channels are read again for each row, so they should stay in the L1 cache.
 constexpr int64_t kChunkBytes = 24 << 10;
 
 class GroupedConvolution final : public Convolution {
@@ -46,15 +46,16 @@ GroupedConvolution::GroupedConvolution(const Program& program, const Step& step,
   const std::vector<int64_t>&source = source_.dims, &result = result_.dims;
   isa_ = kernels.isa;
   lanes_ = kernels.grouped.lanes;
-  shape_ = {source[2], source[3], source[1], result[2],
-            result[3], pad_top_,  pad_left_, weights_view_.dims[1], result_pixel_};
+  shape_ = {source[2],    source[3], source[1], result[2],
+            result[3],    pad_top_,  pad_left_, weights_view_.dims[1],
+            result_pixel_};
   CheckShape();
   rows_ = kernels.grouped.rows(shape_.group, stride_);
   vectors_ = shape_.channels / lanes_;
   const int64_t floats = 9 * shape_.group * lanes_;
   const int64_t fitting = std::max<int64_t>(1, kChunkBytes / (floats * static_cast<int64_t>(sizeof(float))));
   chunk_ = Ceil(vectors_, Ceil(vectors_, fitting));
-  threads_ = result[0] * result[2] * result[3] * vectors_ * floats < kWorthSharing ? 1 : threads;
+  threads_ = result[0] * result[2] * result[3] * vectors_ * floats < kMinParallelWork ? 1 : threads;
   PackWeights();
   zeros_ = Zeros(shape_.channels);
 }
@@ -63,7 +64,7 @@ void GroupedConvolution::CheckShape() const {
   const int64_t group = shape_.group;
   if (result_.dims[1] != shape_.channels || shape_.channels % 16 != 0 || shape_.channels % group != 0)
     TVM_FFI_THROW(ValueError)
-        << "the channels are not as many as results, in vectors of 16 and in whole groups";
+        << "source and result do not have equal numbers of channels, in vectors of 16 and in whole groups";
   if (group != 2 && group != 4 && group != 8 && group % 16 != 0)
     TVM_FFI_THROW(ValueError) << "there are groups of 2, 4, 8 and multiples of 16 channels, not of " << group;
   if (weights_view_.dims.size() != 4) TVM_FFI_THROW(ValueError) << "grouped filters are of images";
@@ -84,15 +85,16 @@ void GroupedConvolution::PackWeights() {
   }
 }
 
-// Rows are counted through all chunks of channels.
+// A range of work counts rows through all chunks of channels: a thread does all rows of a chunk before the
+// next chunk.
 void GroupedConvolution::Compute(const Call& call, float* /*scratch*/) const {
   const int64_t rows = result_.dims[0] * shape_.out_height, all = rows * Ceil(vectors_, chunk_);
   const float* weights = reinterpret_cast<const float*>(weights_.data());
   const float* zeros = reinterpret_cast<const float*>(zeros_.data());
-  ParallelRanges(all, threads_, [&](int64_t at, int64_t end, TeamPlace) {
+  ParallelRanges(all, threads_, [&](int64_t at, int64_t end, TeamRank) {
     while (at < end) {
       const int64_t first = at / rows * chunk_, row = at % rows, last = std::min(rows, row + end - at);
-      rows_(shape_, call.fields[0].numbers, weights, zeros, call.finish, call.result, row, last, first,
+      rows_(shape_, call.fields[0].elements, weights, zeros, call.epilogue, call.result, row, last, first,
             std::min(vectors_, first + chunk_));
       at += last - row;
     }

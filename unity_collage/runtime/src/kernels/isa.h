@@ -1,4 +1,4 @@
-// The kernels by instruction set; which of them this processor runs is asked at run time.
+// The kernels of each instruction set; at run time the best set of this processor is chosen.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace collage::kernels {
 
-// All that is compiled for one instruction set.
+// All kernels for one instruction set.
 struct Kernels {
   const char* isa;
   WinogradAlgorithms winograd;
@@ -24,11 +24,11 @@ extern const Kernels kPlain;
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
 
-// Names of the instruction sets that there are kernels for and this processor has, the best first.
+// Names of the instruction sets that have kernels here and that this processor supports, the best first.
 std::vector<std::string> RunnableIsas();
 
-// The kernels for instruction set `isa`, or for the best one for ""; throws when this processor does not run
-// them.
+// The kernels for instruction set `isa`, or for the best one if `isa` is empty; throws when this processor
+// does not support it.
 const Kernels& FindKernels(const std::string& isa);
 
 }  // namespace collage::kernels

@@ -1,5 +1,6 @@
-// A step "recurrent": a whole sequence of cells. Each thread keeps its units of the hidden numbers, whose
-// weights stay in its cache, or its rows of a large batch, and meets the others once a step.
+// A step "recurrent": a whole sequence of cells. Each thread has the same units of the hidden state in every
+// step, so that their weights stay in its cache, and the threads wait for each other after each step. In a
+// large batch a thread has rows instead, and waits for none.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
@@ -15,23 +16,24 @@
 namespace collage::kernels {
 namespace {
 
-// Rows that make a share of the batch worth having.
-constexpr int kRowsAThread = 3;
+// So many rows for each thread make it worth dividing the batch.
+constexpr int kMinRowsPerThread = 3;
 
-// Weights of so many bytes stay in the second cache of a thread that has all of them.
-constexpr int64_t kNearBytes = 256 << 10;
+// Weights of up to so many bytes stay in the second-level cache of a thread that reads all of them.
+constexpr int64_t kMaxWeightBytes = 256 << 10;
 
-// How far a thread is; the others wait for it.
+// How many phases a thread has completed. A cache line for each thread makes a cheap barrier: two lines cross
+// between two cores, where a parallel region costs more.
 struct alignas(kAlignment) Progress {
   std::atomic<int64_t> done{0};
 };
 
-// Says how far this thread is, and waits until all others are there.
-void Meet(Progress* team, TeamPlace place, int64_t done) {
-  team[place.index].done.store(done, std::memory_order_release);
-  for (int i = 0; i < place.size; ++i) {
-    Patience patience;
-    while (team[i].done.load(std::memory_order_acquire) < done) patience.Wait();
+// Publishes that this thread has completed `done` phases, and waits until all others have.
+void WaitForAll(Progress* progress, TeamRank rank, int64_t done) {
+  progress[rank.index].done.store(done, std::memory_order_release);
+  for (int i = 0; i < rank.size; ++i) {
+    Backoff backoff;
+    while (progress[i].done.load(std::memory_order_acquire) < done) backoff.Wait();
   }
 }
 
@@ -50,7 +52,7 @@ Activation ActivationOf(const std::string& name) {
   TVM_FFI_UNREACHABLE();
 }
 
-// A cell as the kernels do it: its gates from `first` of those of the operator.
+// A part of a cell that one kernel computes: its gates are those of the operator from `first` on.
 struct Phase {
   Cell cell;
   int first;
@@ -71,14 +73,14 @@ class RecurrentStep final : public PreparedStep {
   void Run(std::byte* const* buffers, std::byte* scratch) const final;
 
  private:
-  // Of one call.
+  // The addresses of one call.
   struct Call {
-    const float *inputs, *state, *memory, *bias;
+    const float *inputs, *state, *cell_state, *bias;
     float* result;
-    // Beside each other in the scratch: what the cell keeps, and the state as a GRU resets it.
-    float *kept, *reset;
-    // Null where nobody waits.
-    Progress* team;
+    // Scratch: CellStep::carry, and the state of a GRU after its reset.
+    float *carry, *reset;
+    // Null if the threads do not wait for each other.
+    Progress* progress;
   };
 
   int64_t UnitWidth() const { return int64_t{UnitVectors(phases_[0].cell)} * kernels_.lanes; }
@@ -86,16 +88,16 @@ class RecurrentStep final : public PreparedStep {
   size_t StateBytes() const { return RoundUp(batch_ * hidden_ * sizeof(float)); }
   void CheckShapes(const View& weights) const;
   void AddPhase(Cell cell, int first, const float* weights, const View& view);
-  void RunPart(const Call& call, TeamPlace place) const;
-  CellStep At(const Call& call, const Phase& phase, int64_t turn) const;
+  void RunPart(const Call& call, TeamRank rank) const;
+  CellStep At(const Call& call, const Phase& phase, int64_t time) const;
 
   std::string cell_, isa_;
   RecurrentKernels kernels_;
   View inputs_, state_, result_;
-  std::optional<View> memory_, bias_;
+  std::optional<View> cell_state_, bias_;
   int64_t steps_, batch_, hidden_;
-  bool reverse_, keeps_memory_;
-  // Whether a thread has rows of the batch, and waits for nobody.
+  bool reverse_, returns_cell_state_;
+  // Whether each thread has rows of the batch; otherwise it has units of the hidden state.
   bool by_rows_;
   int threads_;
   Activation functions_[3] = {};
@@ -105,25 +107,25 @@ class RecurrentStep final : public PreparedStep {
 RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std::byte* constants,
                              int threads)
     : cell_(step.attrs.Text("cell")),
-      inputs_(NeedFloats(step, "src")),
-      state_(NeedFloats(step, "state")),
-      result_(NeedFloats(step, "dst")),
+      inputs_(Float32Argument(step, "src")),
+      state_(Float32Argument(step, "state")),
+      result_(Float32Argument(step, "dst")),
       reverse_(step.attrs.Int("reverse") != 0) {
   const Kernels& kernels = FindKernels(step.attrs.TextOr("isa", ""));
   isa_ = kernels.isa;
   kernels_ = kernels.recurrent;
-  const View& weights = NeedFloats(step, "weights");
-  if (cell_ == "lstm") memory_ = NeedFloats(step, "memory");
-  if (step.args.count("bias") != 0) bias_ = NeedFloats(step, "bias");
+  const View& weights = Float32Argument(step, "weights");
+  if (cell_ == "lstm") cell_state_ = Float32Argument(step, "memory");
+  if (step.args.count("bias") != 0) bias_ = Float32Argument(step, "bias");
   CheckShapes(weights);
   steps_ = inputs_.dims[0];
   batch_ = inputs_.dims[1];
   hidden_ = state_.dims[1];
-  keeps_memory_ = result_.dims[0] > steps_;
+  returns_cell_state_ = result_.dims[0] > steps_;
   const char* const names[] = {"f", "g", "h"};
   for (int i = 0; i < 3; ++i) functions_[i] = ActivationOf(step.attrs.TextOr(names[i], "tanh"));
   const Buffer& buffer = program.buffers[weights.buffer];
-  if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "the weights are no constant";
+  if (buffer.place != Place::kConstant) TVM_FFI_THROW(ValueError) << "the weights are not a constant";
   const float* data = reinterpret_cast<const float*>(constants + buffer.where + weights.offset);
   if (cell_ == "lstm") {
     AddPhase(Cell::kLstm, 0, data, weights);
@@ -135,12 +137,12 @@ RecurrentStep::RecurrentStep(const Program& program, const Step& step, const std
     AddPhase(Cell::kGruGates, 0, data, weights);
     AddPhase(Cell::kGruState, 2, data, weights);
   }
-  by_rows_ = batch_ >= int64_t{kRowsAThread} * threads &&
-             hidden_ * weights.dims[1] * static_cast<int64_t>(sizeof(float)) <= kNearBytes;
-  // Nobody waits for a thread that has little to do or nothing.
-  const int64_t worth = std::max<int64_t>(1, 2 * batch_ * hidden_ * weights.dims[1] / kWorthSharing);
+  by_rows_ = batch_ >= int64_t{kMinRowsPerThread} * threads &&
+             hidden_ * weights.dims[1] * static_cast<int64_t>(sizeof(float)) <= kMaxWeightBytes;
+  // No more threads than have enough work: the others would wait for a thread with little or none.
+  const int64_t worth = std::max<int64_t>(1, 2 * batch_ * hidden_ * weights.dims[1] / kMinParallelWork);
   threads_ =
-      static_cast<int>(std::min({int64_t{threads}, worth, by_rows_ ? batch_ / kRowsAThread : Units()}));
+      static_cast<int>(std::min({int64_t{threads}, worth, by_rows_ ? batch_ / kMinRowsPerThread : Units()}));
 }
 
 void RecurrentStep::CheckShapes(const View& weights) const {
@@ -158,7 +160,7 @@ void RecurrentStep::CheckShapes(const View& weights) const {
             fits(state_, {source[1], hidden[1]}) &&
             weights.dims == std::vector<int64_t>{hidden[1], gates * hidden[1]} &&
             fits(result_, {rows, source[1], hidden[1]}) &&
-            (!memory_.has_value() || fits(*memory_, {source[1], hidden[1]})) &&
+            (!cell_state_.has_value() || fits(*cell_state_, {source[1], hidden[1]})) &&
             (!bias_.has_value() || fits(*bias_, {hidden[1]}));
   }
   if (!right)
@@ -184,13 +186,13 @@ void RecurrentStep::AddPhase(Cell cell, int first, const float* weights, const V
   phases_.push_back(std::move(phase));
 }
 
-CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t turn) const {
-  const int64_t row = reverse_ ? steps_ - 1 - turn : turn, before = reverse_ ? row + 1 : row - 1;
+CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t time) const {
+  const int64_t row = reverse_ ? steps_ - 1 - time : time, before = reverse_ ? row + 1 : row - 1;
   CellStep step{};
   step.hidden = hidden_;
   step.weights = reinterpret_cast<const float*>(phase.weights.data());
-  step.state = turn == 0 ? call.state : call.result + before * result_.strides[0];
-  step.state_row = turn == 0 ? state_.strides[0] : result_.strides[1];
+  step.state = time == 0 ? call.state : call.result + before * result_.strides[0];
+  step.state_row = time == 0 ? state_.strides[0] : result_.strides[1];
   step.inputs = call.inputs + row * inputs_.strides[0] + phase.first * hidden_;
   step.inputs_row = inputs_.strides[1];
   step.factor = step.state;
@@ -204,51 +206,51 @@ CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t turn) c
     step.factor = call.reset;
     step.factor_row = hidden_;
   }
-  step.memory = call.kept;
+  step.carry = call.carry;
   step.bias = call.bias;
   std::copy(functions_, functions_ + 3, step.functions);
   return step;
 }
 
-void RecurrentStep::RunPart(const Call& call, TeamPlace place) const {
+void RecurrentStep::RunPart(const Call& call, TeamRank rank) const {
   const int64_t width = UnitWidth();
   const Range all_rows{0, batch_}, all_units{0, Units()};
-  const Range rows = by_rows_ ? Part(batch_, place.index, place.size) : all_rows;
-  const Range units = by_rows_ ? all_units : Part(all_units.to, place.index, place.size);
+  const Range rows = by_rows_ ? Part(batch_, rank.index, rank.size) : all_rows;
+  const Range units = by_rows_ ? all_units : Part(all_units.to, rank.index, rank.size);
   const Range own{units.from * width, std::min(units.to * width, hidden_)};
-  const auto copy_memory = [&](const float* from, int64_t from_row, float* to, int64_t to_row) {
+  const auto copy_cell_state = [&](const float* from, int64_t from_row, float* to, int64_t to_row) {
     for (int64_t row = rows.from; row < rows.to; ++row)
       std::copy(from + row * from_row + own.from, from + row * from_row + own.to,
                 to + row * to_row + own.from);
   };
-  if (memory_.has_value() && own.from < own.to)
-    copy_memory(call.memory, memory_->strides[0], call.kept, hidden_);
+  if (cell_state_.has_value() && own.from < own.to)
+    copy_cell_state(call.cell_state, cell_state_->strides[0], call.carry, hidden_);
   int64_t done = 0;
-  for (int64_t turn = 0; turn < steps_; ++turn) {
+  for (int64_t time = 0; time < steps_; ++time) {
     for (const Phase& phase : phases_) {
-      kernels_.steps[static_cast<int>(phase.cell)](At(call, phase, turn), rows.from, rows.to, units.from,
+      kernels_.steps[static_cast<int>(phase.cell)](At(call, phase, time), rows.from, rows.to, units.from,
                                                    units.to);
-      if (call.team != nullptr) Meet(call.team, place, ++done);
+      if (call.progress != nullptr) WaitForAll(call.progress, rank, ++done);
     }
   }
-  if (keeps_memory_ && own.from < own.to)
-    copy_memory(call.kept, hidden_, call.result + steps_ * result_.strides[0], result_.strides[1]);
+  if (returns_cell_state_ && own.from < own.to)
+    copy_cell_state(call.carry, hidden_, call.result + steps_ * result_.strides[0], result_.strides[1]);
 }
 
 void RecurrentStep::Run(std::byte* const* buffers, std::byte* scratch) const {
   Call call{};
   call.inputs = FloatsAt(inputs_, buffers);
   call.state = FloatsAt(state_, buffers);
-  call.memory = memory_.has_value() ? FloatsAt(*memory_, buffers) : nullptr;
+  call.cell_state = cell_state_.has_value() ? FloatsAt(*cell_state_, buffers) : nullptr;
   call.bias = bias_.has_value() ? FloatsAt(*bias_, buffers) : nullptr;
   call.result = FloatsAt(result_, buffers);
-  call.kept = reinterpret_cast<float*>(scratch);
+  call.carry = reinterpret_cast<float*>(scratch);
   call.reset = reinterpret_cast<float*>(scratch + StateBytes());
   if (threads_ > 1 && !by_rows_ && !InParallelRegion()) {
-    call.team = reinterpret_cast<Progress*>(scratch + 2 * StateBytes());
-    for (int i = 0; i < threads_; ++i) new (call.team + i) Progress;
+    call.progress = reinterpret_cast<Progress*>(scratch + 2 * StateBytes());
+    for (int i = 0; i < threads_; ++i) new (call.progress + i) Progress;
   }
-  OnTeam(threads_, [&](TeamPlace place) { RunPart(call, place); });
+  OnTeam(threads_, [&](TeamRank rank) { RunPart(call, rank); });
 }
 
 }  // namespace

@@ -1,23 +1,22 @@
-// One step of a recurrent cell: products of the state with packed weights, then the cell's functions, in one
-// kernel.
+// One step of a recurrent cell: products of the state with packed weights, then the cell's functions.
 //
-// A unit is as many hidden numbers as stay in registers with all their gates. Weights lie unit by unit, and
-// in it number by number of the state, so each thread reads its own from end to end: they, not arithmetic,
-// are the time a step takes.
+// A unit is a number of hidden elements that fits into registers with all its gates. Weights are packed unit
+// by unit, and inside a unit in the order of the state's elements, so a thread reads the weights of its units
+// from end to end. Reading them, not arithmetic, decides how long a step takes.
 #pragma once
 
 #include <cstdint>
 
 namespace collage::kernels {
 
-// ONNX's names: LSTM and RNN; a GRU that resets behind its product, and the two halves of one that resets
-// before it: its gates, then its new state.
+// LSTM, RNN and GRU as ONNX defines them. kGru resets the state after its product. A GRU that resets before
+// the product is computed in two phases: its gates, then its new state.
 enum class Cell { kLstm, kRnn, kGru, kGruGates, kGruState };
 constexpr int kCells = 5;
 
 enum class Activation { kRelu, kSigmoid, kSoftsign, kTanh };
 
-// Products that a hidden number needs.
+// Products for each hidden element.
 constexpr int GatesOf(Cell cell) {
   switch (cell) {
     case Cell::kLstm:
@@ -31,28 +30,28 @@ constexpr int GatesOf(Cell cell) {
   }
 }
 
-// Vectors that a unit is wide: with few gates more, for sums that do not wait for each other.
+// Vectors of a unit: more if there are few gates, for enough independent sums.
 constexpr int UnitVectors(Cell cell) { return GatesOf(cell) > 2 ? 2 : 4; }
 
-// Everything of one step, from its first row; rows are so many floats apart.
+// The tensors of one step; *_row is the distance of rows in floats.
 struct CellStep {
   int64_t hidden;
-  // Packed: [units][of the state][gates][vectors of a unit][lanes], zeros where there is no hidden number.
+  // Packed as [units][hidden][gates][vectors of a unit][lanes], with zeros behind the last hidden element.
   const float* weights;
-  // What is multiplied by them.
+  // The left factor of the products: the state, or the state after the reset.
   const float* factor;
   int64_t factor_row;
-  // The first gate that this kernel makes; one gate is `hidden` floats behind the other.
+  // The inputs' part of the gates, from the first gate of this kernel; gates are `hidden` floats apart.
   const float* inputs;
   int64_t inputs_row;
   const float* state;
   int64_t state_row;
   float* result;
   int64_t result_row;
-  // LSTM: its memory, changed in place. kGruGates writes how much of the state is kept here, and the state,
-  // reset, as the result; kGruState reads it.
-  float* memory;
-  // Of the new state, behind its product; null for none.
+  // The cell state of an LSTM, updated in place. kGruGates writes its update gate here, for kGruState, and
+  // the state after the reset to `result`.
+  float* carry;
+  // Added to the product of a GRU's new state; null for none.
   const float* bias;
   Activation functions[3];
 };
@@ -60,7 +59,7 @@ struct CellStep {
 struct RecurrentKernels {
   int lanes;
 
-  // Rows [row, last_row) of the units [unit, last_unit).
+  // Computes rows [row, last_row) of the units [unit, last_unit).
   using Step = void (*)(const CellStep& step, int64_t row, int64_t last_row, int64_t unit, int64_t last_unit);
   Step steps[kCells];
 };

@@ -32,28 +32,28 @@ const View& Need(const Step& step, const std::string& name) {
 }
 
 bool IsFloat32(const View& view) { return view.dtype.code == kDLFloat && view.dtype.bits == 32; }
-bool IsNarrow(const View& view) { return view.dtype.code == kDLBfloat && view.dtype.bits == 16; }
+bool IsBfloat16(const View& view) { return view.dtype.code == kDLBfloat && view.dtype.bits == 16; }
 
 }  // namespace
 
-void CheckNumbers(const std::string& name, const View& view) {
-  CheckType(name, view, "float32 and bfloat16", IsFloat32(view) || IsNarrow(view));
+void CheckFloatType(const std::string& name, const View& view) {
+  CheckType(name, view, "float32 and bfloat16", IsFloat32(view) || IsBfloat16(view));
 }
 
-const View& NeedNumbers(const Step& step, const std::string& name) {
+const View& FloatArgument(const Step& step, const std::string& name) {
   const View& view = Need(step, name);
-  CheckNumbers(name, view);
+  CheckFloatType(name, view);
   return view;
 }
 
-const View& NeedFloats(const Step& step, const std::string& name) {
+const View& Float32Argument(const Step& step, const std::string& name) {
   const View& view = Need(step, name);
   CheckType(name, view, "float32", IsFloat32(view));
   return view;
 }
 
-Numbers NumbersAt(const View& view, std::byte* const* buffers, int64_t index) {
-  return {buffers[view.buffer] + view.offset + index * ItemSize(view.dtype), IsNarrow(view)};
+Elements ElementsAt(const View& view, std::byte* const* buffers, int64_t index) {
+  return {buffers[view.buffer] + view.offset + index * ItemSize(view.dtype), IsBfloat16(view)};
 }
 
 float* FloatsAt(const View& view, std::byte* const* buffers) {

@@ -1,16 +1,16 @@
-// A step of a program of our kernels, ready to run.
+// A step of a program, prepared for our kernels.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "base/program.h"
-#include "kernels/numbers.h"
+#include "kernels/elements.h"
 
 namespace collage::kernels {
 
 // Steps with fewer multiplications than this take less time than waking a second thread.
-constexpr int64_t kWorthSharing = 1 << 16;
+constexpr int64_t kMinParallelWork = 1 << 16;
 
 inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -18,7 +18,7 @@ class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
 
-  // What one run needs for itself.
+  // The scratch that one run needs.
   virtual size_t ScratchBytes() const = 0;
 
   // For example "winograd 4x4 avx512, 14 blocks of 14 tiles".
@@ -28,7 +28,7 @@ class PreparedStep {
   virtual void Run(std::byte* const* buffers, std::byte* scratch) const = 0;
 };
 
-// A step of any primitive that there is; weights are packed for its kernels here.
+// Prepares a step of any primitive: checks it, and packs its weights.
 std::unique_ptr<PreparedStep> MakeStep(const Program& program, const Step& step, const std::byte* constants,
                                        int threads);
 
@@ -41,15 +41,15 @@ std::unique_ptr<PreparedStep> MakeRecurrent(const Program& program, const Step& 
                                             const std::byte* constants, int threads);
 
 // The view of an argument; throws when it is missing or neither float32 nor bfloat16.
-const View& NeedNumbers(const Step& step, const std::string& name);
+const View& FloatArgument(const Step& step, const std::string& name);
 
-void CheckNumbers(const std::string& name, const View& view);
+void CheckFloatType(const std::string& name, const View& view);
 
-// The same for what is float32 only.
-const View& NeedFloats(const Step& step, const std::string& name);
+// The view of an argument; throws when it is missing or not float32.
+const View& Float32Argument(const Step& step, const std::string& name);
 
-// Number `index` of a view in this call, counted in memory.
-Numbers NumbersAt(const View& view, std::byte* const* buffers, int64_t index = 0);
+// Element `index` of a view in this call, counted in memory, not along its dims.
+Elements ElementsAt(const View& view, std::byte* const* buffers, int64_t index = 0);
 float* FloatsAt(const View& view, std::byte* const* buffers);
 
 }  // namespace collage::kernels

@@ -1,7 +1,7 @@
 // Attention with the vectors of the including file; see attention.h.
 //
-// Scores are made transposed, [keys][rows of a block]: maxima and sums then run from vector to vector, and both
-// products read their left factor as neighbouring numbers.
+// Scores are computed transposed, as [keys][rows of a block]. So maxima and sums run from vector to vector,
+// and both products read contiguous elements of their left factor.
 #pragma once
 
 #include "kernels/attention.h"
@@ -10,11 +10,12 @@
 namespace collage::kernels {
 namespace {
 
-using Square = Vector[kLanes];
+using SquareTile = Vector[kLanes];
 
-// Exchanges the off-diagonal quarters of each square of 2 * kHalf vectors, down to single numbers.
+// Transposes a square: exchanges the off-diagonal quarters of each square of 2 * kHalf vectors, down to
+// single elements.
 template <int kHalf>
-inline void TransposeSteps(Square& rows) {
+inline void TransposeSteps(SquareTile& rows) {
   if constexpr (kHalf > 0) {
     Bits upper, lower;
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -32,25 +33,25 @@ inline void TransposeSteps(Square& rows) {
   }
 }
 
-// The square at `from`, of which `rows` and `cols` exist, with rows and columns exchanged; the rest is zero.
-template <typename Number>
-inline void LoadTransposed(const Number* from, int64_t row, int64_t rows, int64_t cols, Square& square) {
+// Loads and transposes the square at `from`, of which `rows` rows and `cols` columns exist; the rest is zero.
+template <typename Element>
+inline void LoadTransposed(const Element* from, int64_t row, int64_t rows, int64_t cols, SquareTile& square) {
   if (rows >= kLanes && cols >= kLanes) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) square[i] = Load(from + i * row);
   } else {
-    for (int i = 0; i < kLanes; ++i) square[i] = i < rows ? LoadSome(from + i * row, cols) : Vector{};
+    for (int i = 0; i < kLanes; ++i) square[i] = i < rows ? LoadPartial(from + i * row, cols) : Vector{};
   }
   TransposeSteps<kLanes / 2>(square);
 }
 
-// to[j][i] = from[i][j] * factor; rows of `to` are filled up with zeros to a whole vector.
-template <typename Number>
-inline void Transpose(const Number* from, int64_t from_row, int64_t rows, int64_t cols, float factor,
+// to[j][i] = from[i][j] * factor; rows of `to` are padded with zeros to whole vectors.
+template <typename Element>
+inline void Transpose(const Element* from, int64_t from_row, int64_t rows, int64_t cols, float factor,
                       float* to, int64_t to_row) {
   for (int64_t i = 0; i < rows; i += kLanes) {
     for (int64_t j = 0; j < cols; j += kLanes) {
-      Square square;
+      SquareTile square;
       LoadTransposed(from + i * from_row + j, from_row, rows - i, cols - j, square);
 #pragma GCC unroll 16
       for (int k = 0; k < kLanes; ++k) {
@@ -60,26 +61,27 @@ inline void Transpose(const Number* from, int64_t from_row, int64_t rows, int64_
   }
 }
 
-// to[i] = from[i], filled up with zeros to whole vectors.
-template <typename Number>
-inline void CopyRows(const Number* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
+// to[i] = from[i]; rows of `to` are padded with zeros to whole vectors.
+template <typename Element>
+inline void CopyRows(const Element* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
                      int64_t to_row) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; j += kLanes)
-      Store(to + i * to_row + j, LoadSome(from + i * from_row + j, cols - j));
+      Store(to + i * to_row + j, LoadPartial(from + i * from_row + j, cols - j));
   }
 }
 
-// e^x for x up to 0, as Exp makes it; nothing at all where a float has no such number: -infinity masks a key.
+// e^x for x <= 0, as Exp computes it, but exactly zero where it is too small for a float: -infinity masks
+// keys.
 inline Vector ExpOrZero(Vector x) {
   constexpr float kRounder = 12582912.0F;
   const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
   const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
-  Vector sum = Every(1.0F / 5040);
+  Vector sum = Broadcast(1.0F / 5040);
   for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
     sum = sum * rest + term;
   const Bits bits = reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23);
-  return x < Every(-87.0F) ? Vector{} : reinterpret_cast<Vector>(bits);
+  return x < Broadcast(-87.0F) ? Vector{} : reinterpret_cast<Vector>(bits);
 }
 
 struct Attention {
@@ -104,7 +106,7 @@ struct Attention {
       for (int j = 0; j < kVectors; ++j) y[j] = Load(right + j * kLanes);
 #pragma GCC unroll 14
       for (int i = 0; i < kTileRows; ++i) {
-        const Vector x = Every(left[i]);
+        const Vector x = Broadcast(left[i]);
 #pragma GCC unroll 2
         for (int j = 0; j < kVectors; ++j) sums[i][j] += x * y[j];
       }
@@ -138,7 +140,7 @@ struct Attention {
     return kTiles[rows - 1];
   }
 
-  // The same product for any number of rows, in tiles that are as even as it allows.
+  // The same product for any number of rows, in tiles as equal as possible.
   template <int kVectors>
   static void Product(int64_t rows, int64_t depth, const float* left, int64_t left_row, const float* right,
                       int64_t right_row, const float* factors, float* to, int64_t to_row) {
@@ -150,14 +152,14 @@ struct Attention {
     }
   }
 
-  template <typename Number>
-  static void AddMask(const Number* mask, int64_t mask_row, int64_t rows, int64_t keys, int64_t width,
+  template <typename Element>
+  static void AddMask(const Element* mask, int64_t mask_row, int64_t rows, int64_t keys, int64_t width,
                       float* scores) {
     for (int64_t key = 0; key < keys; key += kLanes) {
       for (int64_t i = 0; i < rows; i += kLanes) {
-        Square square;
+        SquareTile square;
         LoadTransposed(mask + i * mask_row + key, mask_row, rows - i, keys - key, square);
-        for (int64_t k = 0; k < Least(kLanes, keys - key); ++k) {
+        for (int64_t k = 0; k < Min(kLanes, keys - key); ++k) {
           float* at = scores + (key + k) * width + i;
           Store(at, Load(at) + square[k]);
         }
@@ -165,40 +167,40 @@ struct Attention {
     }
   }
 
-  static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-  static Vector Most(Vector a, Vector b) { return a > b ? a : b; }
+  static int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+  static Vector Max(Vector a, Vector b) { return a > b ? a : b; }
 
-  static Vector Top(const float* scores, int64_t keys, int64_t width) {
+  static Vector Maximum(const float* scores, int64_t keys, int64_t width) {
     constexpr int kChains = 4;
-    Vector tops[kChains];
-    for (Vector& top : tops) top = Load(scores);
+    Vector maxima[kChains];
+    for (Vector& maximum : maxima) maximum = Load(scores);
     int64_t key = 0;
     for (; key + kChains <= keys; key += kChains) {
-      for (int k = 0; k < kChains; ++k) tops[k] = Most(tops[k], Load(scores + (key + k) * width));
+      for (int k = 0; k < kChains; ++k) maxima[k] = Max(maxima[k], Load(scores + (key + k) * width));
     }
-    for (; key < keys; ++key) tops[0] = Most(tops[0], Load(scores + key * width));
-    return Most(Most(tops[0], tops[1]), Most(tops[2], tops[3]));
+    for (; key < keys; ++key) maxima[0] = Max(maxima[0], Load(scores + key * width));
+    return Max(Max(maxima[0], maxima[1]), Max(maxima[2], maxima[3]));
   }
 
-  // Maximum, sum and the factor for earlier results of the rows of a block.
+  // Of each row of a block: the maximum and sum so far, and the factor that scales earlier results.
   struct Rows {
-    float tops[kBlock], sums[kBlock], factors[kBlock];
+    float maxima[kBlock], sums[kBlock], factors[kBlock];
   };
 
-  // Scores to e^(score - top), one vector of rows.
+  // Replaces scores by e^(score - maximum), for one vector of rows.
   static void Exponentials(float* scores, int64_t keys, int64_t width, bool first, int64_t at, Rows& rows) {
-    const Vector infinity = Every(__builtin_inff());
-    Vector top = Top(scores, keys, width), sum{};
+    const Vector infinity = Broadcast(__builtin_inff());
+    Vector maximum = Maximum(scores, keys, width), sum{};
     if (!first) {
-      const Vector before = Load(rows.tops + at);
-      top = Most(top, before);
-      const Vector factor = before == top ? Every(1.0F) : ExpOrZero(before - top);
+      const Vector before = Load(rows.maxima + at);
+      maximum = Max(maximum, before);
+      const Vector factor = before == maximum ? Broadcast(1.0F) : ExpOrZero(before - maximum);
       Store(rows.factors + at, factor);
       sum = Load(rows.sums + at) * factor;
     }
-    Store(rows.tops + at, top);
-    // A row whose keys are all masked so far has no difference to subtract.
-    const Vector base = top == -infinity ? Vector{} : top;
+    Store(rows.maxima + at, maximum);
+    // A row whose keys are all masked so far has the maximum -infinity, and subtracting that would be NaN.
+    const Vector base = maximum == -infinity ? Vector{} : maximum;
     for (int64_t key = 0; key < keys; ++key) {
       const Vector e = ExpOrZero(Load(scores + key * width) - base);
       Store(scores + key * width, e);
@@ -217,36 +219,38 @@ struct Attention {
     Rows rows;
     head.result.As([&](const auto* to) {
       for (int64_t i = row; i < last; ++i) {
-        for (int64_t c = 0; c < shape.value_size; c += 16) __builtin_prefetch(to + i * shape.result_row + c, 1);
+        for (int64_t c = 0; c < shape.value_size; c += 16)
+          __builtin_prefetch(to + i * shape.result_row + c, 1);
       }
     });
     head.query.As([&](const auto* from) {
-      Transpose(from + row * shape.query_row, shape.query_row, count, shape.size, shape.scale, queries, kWidth);
+      Transpose(from + row * shape.query_row, shape.query_row, count, shape.size, shape.scale, queries,
+                kWidth);
     });
     for (int64_t key = 0; key < shape.keys; key += shape.key_block) {
-      const int64_t some = Least(shape.key_block, shape.keys - key);
-      Product<kVectors>(some, shape.size, keys + key, shape.key_pitch, queries, kWidth, nullptr, scores,
+      const int64_t block_keys = Min(shape.key_block, shape.keys - key);
+      Product<kVectors>(block_keys, shape.size, keys + key, shape.key_pitch, queries, kWidth, nullptr, scores,
                         kWidth);
       if (head.mask.data != nullptr) {
         head.mask.As([&](const auto* mask) {
-          AddMask(mask + row * shape.mask_row + key, shape.mask_row, count, some, kWidth, scores);
+          AddMask(mask + row * shape.mask_row + key, shape.mask_row, count, block_keys, kWidth, scores);
         });
       }
       for (int64_t j = 0; j < kVectors; ++j)
-        Exponentials(scores + j * kLanes, some, kWidth, key == 0, j * kLanes, rows);
+        Exponentials(scores + j * kLanes, block_keys, kWidth, key == 0, j * kLanes, rows);
       const float *factors = key == 0 ? nullptr : rows.factors, *from = values + key * columns;
       int64_t c = 0;
       for (; c + 2 * kLanes <= columns; c += 2 * kLanes)
-        Product<2>(count, some, scores, kWidth, from + c, columns, factors, results + c, columns);
+        Product<2>(count, block_keys, scores, kWidth, from + c, columns, factors, results + c, columns);
       if (c < columns)
-        Product<1>(count, some, scores, kWidth, from + c, columns, factors, results + c, columns);
+        Product<1>(count, block_keys, scores, kWidth, from + c, columns, factors, results + c, columns);
     }
     head.result.As([&](auto* to) {
       for (int64_t i = 0; i < count; ++i) {
         const float factor = 1.0F / rows.sums[i];
         for (int64_t c = 0; c < shape.value_size; c += kLanes)
-          StoreSome(to + (row + i) * shape.result_row + c, Load(results + i * columns + c) * factor,
-                    shape.value_size - c);
+          StorePartial(to + (row + i) * shape.result_row + c, Load(results + i * columns + c) * factor,
+                       shape.value_size - c);
       }
     });
   }

@@ -4,35 +4,35 @@
 #include <type_traits>
 
 #include "kernels/grouped.h"
-#include "kernels/vector_finish.h"
+#include "kernels/vector_epilogue.h"
 
 namespace collage::kernels {
 namespace {
 
-// Each lane gets number `from` of its group of kGroup lanes.
+// Broadcasts element `from` of each group of kGroup lanes to the lanes of the group.
 template <int kGroup>
-inline Vector SpreadInGroups(Vector x, int from) {
+inline Vector BroadcastInGroups(Vector x, int from) {
   Bits lanes;
   for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane / kGroup * kGroup + from;
   return __builtin_shuffle(x, lanes);
 }
 
-// kGroup is the number of channels in a group if several groups fit a vector, else 0; the source holds Number.
-template <int kGroup, int kStride, typename Number>
+// kGroup: channels in a group if several groups fit a vector, else 0. Element: the type of the source.
+template <int kGroup, int kStride, typename Element>
 struct Grouped {
-  // Results that are made together: as many sums as there are registers for.
-  static constexpr int kFew = 7, kMany = kLanes == 16 ? 14 : 7;
+  // Results of a row that are computed together: as many sums as there are registers for.
+  static constexpr int kNarrowTile = 7, kWideTile = kLanes == 16 ? 14 : 7;
 
-  // Pixels of the source, as addresses; of zeros where the window reaches over the border.
+  // The addresses of the source's pixels for some results of a row; beyond the border, of zeros.
   template <int kPixels>
   struct Window {
     static constexpr int kColumns = (kPixels - 1) * kStride + 3;
-    const Number* pixels[3][kColumns];
+    const Element* pixels[3][kColumns];
 
-    Window(const GroupedShape& shape, const Number* image, const Number* zeros, int64_t top, int64_t left) {
+    Window(const GroupedShape& shape, const Element* image, const Element* zeros, int64_t top, int64_t left) {
       for (int64_t i = 0; i < 3; ++i) {
         const int64_t y = top + i;
-        const Number* row = image + y * shape.width * shape.channels;
+        const Element* row = image + y * shape.width * shape.channels;
         const bool inside = y >= 0 && y < shape.height;
         for (int64_t j = 0; j < kColumns; ++j) {
           const int64_t x = left + j;
@@ -42,18 +42,18 @@ struct Grouped {
     }
   };
 
-  // Adds the products of input channel `input` of each group, for one row of the filters.
+  // Adds the products of input channel `input` of each group and one row of the filters.
   template <int kPixels>
-  static inline void AddProducts(const Number* const (&pixels)[Window<kPixels>::kColumns], int64_t channel,
+  static inline void AddProducts(const Element* const (&pixels)[Window<kPixels>::kColumns], int64_t channel,
                                  int input, const float* weights, Vector (&sums)[kPixels]) {
     const Vector w[3] = {Load(weights), Load(weights + kLanes), Load(weights + 2 * kLanes)};
 #pragma GCC unroll 32
     for (int column = 0; column < Window<kPixels>::kColumns; ++column) {
       Vector x;
       if constexpr (kGroup == 0) {
-        x = Spread(pixels[column] + channel + input);
+        x = LoadBroadcast(pixels[column] + channel + input);
       } else {
-        x = SpreadInGroups<kGroup>(Load(pixels[column] + channel), input);
+        x = BroadcastInGroups<kGroup>(Load(pixels[column] + channel), input);
       }
 #pragma GCC unroll 3
       for (int tap = 0; tap < 3; ++tap) {
@@ -75,7 +75,7 @@ struct Grouped {
         for (int input = 0; input < shape.group; ++input, weights += 3 * kLanes)
           AddProducts<kPixels>(window.pixels[row], first, input, weights, sums);
       } else {
-        // Written out, the permutations are constants.
+        // Unrolled, so that the permutations are constants.
 #pragma GCC unroll 8
         for (int input = 0; input < kGroup; ++input, weights += 3 * kLanes)
           AddProducts<kPixels>(window.pixels[row], channel, input, weights, sums);
@@ -84,49 +84,49 @@ struct Grouped {
   }
 
   template <int kPixels>
-  static void Pixels(const GroupedShape& shape, const Number* source, const float* weights,
-                     const Number* zeros, const Finish& finish, const Numbers& result, int64_t row,
+  static void Pixels(const GroupedShape& shape, const Element* source, const float* weights,
+                     const Element* zeros, const Epilogue& epilogue, const Elements& result, int64_t row,
                      int64_t column, int64_t from, int64_t to) {
-    const Number* image = source + row / shape.out_height * shape.height * shape.width * shape.channels;
+    const Element* image = source + row / shape.out_height * shape.height * shape.width * shape.channels;
     const int64_t top = row % shape.out_height * kStride - shape.pad_top,
                   left = column * kStride - shape.pad_left;
     const Window<kPixels> window(shape, image, zeros, top, left);
     for (int64_t v = from; v < to; ++v) {
       Vector sums[kPixels] = {};
       Convolve(window, shape, v, weights, sums);
-      const Place place{(row * shape.out_width + column) * shape.result_pixel + v * kLanes,
-                        0,
-                        shape.result_pixel,
-                        1,
-                        Least(kPixels, shape.out_width - column),
-                        kLanes};
-      FinishAndStore<kPixels, kPixels>(finish, place, v * kLanes, sums, result);
+      const ResultRegion region{(row * shape.out_width + column) * shape.result_pixel + v * kLanes,
+                                0,
+                                shape.result_pixel,
+                                1,
+                                Min(kPixels, shape.out_width - column),
+                                kLanes};
+      StoreWithEpilogue<kPixels, kPixels>(epilogue, region, v * kLanes, sums, result);
     }
   }
 
-  static void Rows(const GroupedShape& shape, const Number* source, const float* weights, const Number* zeros,
-                   const Finish& finish, const Numbers& result, int64_t row, int64_t last_row, int64_t from,
-                   int64_t to) {
+  static void Rows(const GroupedShape& shape, const Element* source, const float* weights,
+                   const Element* zeros, const Epilogue& epilogue, const Elements& result, int64_t row,
+                   int64_t last_row, int64_t from, int64_t to) {
     for (; row < last_row; ++row) {
       for (int64_t column = 0; column < shape.out_width;) {
-        const bool many = shape.out_width - column > kFew;
-        (many ? Pixels<kMany> : Pixels<kFew>)(shape, source, weights, zeros, finish, result, row, column,
-                                              from, to);
-        column += many ? kMany : kFew;
+        const bool wide = shape.out_width - column > kNarrowTile;
+        (wide ? Pixels<kWideTile> : Pixels<kNarrowTile>)(shape, source, weights, zeros, epilogue, result, row,
+                                                         column, from, to);
+        column += wide ? kWideTile : kNarrowTile;
       }
     }
   }
 };
 
 template <int kGroup, int kStride>
-inline void RowsOfAny(const GroupedShape& shape, const Numbers& source, const float* weights,
-                      const float* zeros, const Finish& finish, const Numbers& result, int64_t row,
+inline void RowsOfAny(const GroupedShape& shape, const Elements& source, const float* weights,
+                      const float* zeros, const Epilogue& epilogue, const Elements& result, int64_t row,
                       int64_t last_row, int64_t from, int64_t to) {
-  const auto run = [&](auto* numbers) {
-    using Number = std::remove_pointer_t<decltype(numbers)>;
-    // All bits of a zero are zero in either type.
-    Grouped<kGroup, kStride, Number>::Rows(shape, numbers, weights, reinterpret_cast<const Number*>(zeros),
-                                           finish, result, row, last_row, from, to);
+  const auto run = [&](auto* elements) {
+    using Element = std::remove_pointer_t<decltype(elements)>;
+    // All bits of a zero are zero in both types.
+    Grouped<kGroup, kStride, Element>::Rows(shape, elements, weights, reinterpret_cast<const Element*>(zeros),
+                                            epilogue, result, row, last_row, from, to);
   };
   source.As(run);
 }

@@ -6,7 +6,9 @@
 namespace collage::kernels {
 namespace {
 
-// The transforms of one row or column: of a patch, and of a patch of products.
+// The transforms along one axis (Lavin and Gray 2015): Source multiplies a row or column of a patch by B^T,
+// Result one of the products by A^T, with common terms computed once. F(m, r) interpolates at infinity and at
+// the first of the points 0, 1, -1, 2 and -2.
 template <int kTile, int kTaps, int kStride>
 struct Transform;
 
@@ -77,8 +79,8 @@ struct Transform<4, 2, 1> {
   }
 };
 
-// Every second result: numbers of even places meet the outer taps, as a filter of two, those between them the
-// middle one.
+// A stride of 2: elements of even index meet the outer taps, as F(kTile, 2); those of odd index meet the
+// middle tap and are added to the results.
 template <int kTile>
 struct Transform<kTile, 3, 2> {
   using Even = Transform<kTile, 2, 1>;
@@ -98,13 +100,12 @@ struct Transform<kTile, 3, 2> {
   }
 };
 
-// The points of a patch in the order in which they are multiplied: those that meet the same filter are
-// neighbours.
+// The order in which the points of a patch are multiplied: points with the same filter follow each other.
 template <int kEdge, int kAxisFilters>
-struct Order {
+struct PointOrder {
   int point[kEdge * kEdge] = {}, filter[kEdge * kEdge] = {};
 
-  constexpr Order() {
+  constexpr PointOrder() {
     int at = 0;
     for (int f = 0; f < kAxisFilters * kAxisFilters; ++f) {
       for (int p = 0; p < kEdge * kEdge; ++p) {

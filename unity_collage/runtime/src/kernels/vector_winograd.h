@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "kernels/vector_finish.h"
+#include "kernels/vector_epilogue.h"
 #include "kernels/vector_transforms.h"
 #include "kernels/winograd.h"
 
@@ -12,20 +12,21 @@ namespace {
 
 // A register tile is up to kRows tiles by kVectors vectors of output channels, or twice the tiles by one.
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
-// Weights between those that are multiplied and those that are fetched: 16 KiB.
-constexpr int kAhead = 4096;
+// Weights are prefetched so many floats (16 KiB) ahead.
+constexpr int kPrefetchDistance = 4096;
 constexpr int kRows = kLanes == 16 ? 14 : 6;
 
-// Where a tile of the result begins.
-struct Corner {
+// The first pixel of a tile of the result.
+struct TileOrigin {
   int64_t image, y, x;
 };
 
-inline Corner CornerOf(const WinogradShape& shape, int64_t tile, int64_t edge) {
+inline TileOrigin OriginOf(const WinogradShape& shape, int64_t tile, int64_t edge) {
   const int64_t row = tile / shape.tile_cols;
   return {row / shape.tile_rows, row % shape.tile_rows * edge, tile % shape.tile_cols * edge};
 }
 
+// to = rows * weights for kTileRows rows and kWide vectors of outputs; all sums stay in registers.
 template <int kTileRows, int kWide>
 void RegisterTile(const float* rows, int64_t stride, const float* weights, int64_t depth, float* to,
                   int64_t next_row, int64_t next_vector) {
@@ -34,12 +35,12 @@ void RegisterTile(const float* rows, int64_t stride, const float* weights, int64
     const float* row = weights + c * kWide * kLanes;
     Vector w[kWide];
 #pragma GCC unroll 2
-    for (int j = 0; j < kWide; ++j) __builtin_prefetch(row + kAhead + j * kLanes);
+    for (int j = 0; j < kWide; ++j) __builtin_prefetch(row + kPrefetchDistance + j * kLanes);
 #pragma GCC unroll 2
     for (int j = 0; j < kWide; ++j) w[j] = Load(row + j * kLanes);
 #pragma GCC unroll 28
     for (int i = 0; i < kTileRows; ++i) {
-      const Vector x = Every(rows[i * stride + c]);
+      const Vector x = Broadcast(rows[i * stride + c]);
 #pragma GCC unroll 2
       for (int j = 0; j < kWide; ++j) sums[i][j] += x * w[j];
     }
@@ -53,7 +54,7 @@ void RegisterTile(const float* rows, int64_t stride, const float* weights, int64
 
 using RegisterTileOf = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t);
 
-// Register tiles by their number of rows.
+// The function for a number of rows.
 template <int kWide, int... kBefore>
 RegisterTileOf RegisterTileFor(int64_t rows, std::integer_sequence<int, kBefore...> /*all*/) {
   static constexpr RegisterTileOf kTiles[] = {RegisterTile<kBefore + 1, kWide>...};
@@ -66,18 +67,18 @@ struct Winograd {
   static constexpr int kEdge = (kTile - 1) * kStride + kTaps, kPoints = kEdge * kEdge;
   static constexpr int kAxisFilters = AxisFilters(kTile, kTaps, kStride);
   static constexpr int kFilters = kAxisFilters * kAxisFilters;
-  static constexpr Order<kEdge, kAxisFilters> kOrder{};
+  static constexpr PointOrder<kEdge, kAxisFilters> kOrder{};
 
-  // Addresses of the pixels of a patch, of zeros where it reaches over the border.
-  template <typename Number>
-  static void Pixels(const WinogradShape& shape, int64_t tile, const Number* source, int64_t channels,
-                     int64_t shift, const Number* zeros, const Number* (&pixels)[kPoints]) {
-    const Corner corner = CornerOf(shape, tile, kTile);
+  // The addresses of the pixels of a patch; pixels beyond the border are addresses of zeros.
+  template <typename Element>
+  static void Pixels(const WinogradShape& shape, int64_t tile, const Element* source, int64_t channels,
+                     int64_t shift, const Element* zeros, const Element* (&pixels)[kPoints]) {
+    const TileOrigin origin = OriginOf(shape, tile, kTile);
     const Depth& depth = shape.depth;
-    const int64_t z = corner.image % depth.result * depth.stride + shift;
-    const int64_t image = corner.image / depth.result * depth.source + z;
+    const int64_t z = origin.image % depth.result * depth.stride + shift;
+    const int64_t image = origin.image / depth.result * depth.source + z;
     const bool deep = z >= 0 && z < depth.source;
-    const int64_t top = corner.y * kStride - shape.pad_top, left = corner.x * kStride - shape.pad_left;
+    const int64_t top = origin.y * kStride - shape.pad_top, left = origin.x * kStride - shape.pad_left;
     for (int64_t i = 0; i < kEdge; ++i) {
       for (int64_t j = 0; j < kEdge; ++j) {
         const int64_t y = top + i, x = left + j;
@@ -88,13 +89,14 @@ struct Winograd {
     }
   }
 
-  template <typename Number>
-  static inline void TransformPatch(const Number* const (&pixels)[kPoints], int64_t channel, int64_t count,
+  // Transforms one vector of channels of a patch, first its columns, then its rows.
+  template <typename Element>
+  static inline void TransformPatch(const Element* const (&pixels)[kPoints], int64_t channel, int64_t count,
                                     float* to, int64_t point) {
     Vector half[kPoints];
     for (int j = 0; j < kEdge; ++j) {
       Vector d[kEdge], t[kEdge];
-      for (int i = 0; i < kEdge; ++i) d[i] = LoadSome(pixels[i * kEdge + j] + channel, count);
+      for (int i = 0; i < kEdge; ++i) d[i] = LoadPartial(pixels[i * kEdge + j] + channel, count);
       Axis::Source(d, t);
       for (int i = 0; i < kEdge; ++i) half[i * kEdge + j] = t[i];
     }
@@ -111,45 +113,46 @@ struct Winograd {
     int64_t first = 0;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t channels = fields[i].channels, vectors = (channels + kLanes - 1) / kLanes;
-      const int64_t begin = from > first ? from - first : 0, end = Least(to - first, vectors);
-      fields[i].numbers.As([&](const auto* numbers) {
-        // All bits of a zero are zero in either type.
-        const auto* none = reinterpret_cast<decltype(numbers)>(zeros);
-        if (begin < end) TransformField(shape, block, numbers, fields[i], none, first * kLanes, begin, end);
+      const int64_t begin = from > first ? from - first : 0, end = Min(to - first, vectors);
+      fields[i].elements.As([&](const auto* elements) {
+        // All bits of a zero are zero in both types.
+        const auto* padding = reinterpret_cast<decltype(elements)>(zeros);
+        if (begin < end)
+          TransformField(shape, block, elements, fields[i], padding, first * kLanes, begin, end);
       });
       first += vectors;
     }
   }
 
-  // Vectors [from, to) of a field whose first channel is number `first` of the source.
-  template <typename Number>
-  static void TransformField(const WinogradShape& shape, const TileBlock& block, const Number* source,
-                             const SourceField& field, const Number* zeros, int64_t first, int64_t from,
+  // Transforms vectors [from, to) of a field whose first channel is channel `first` of the source.
+  template <typename Element>
+  static void TransformField(const WinogradShape& shape, const TileBlock& block, const Element* source,
+                             const SourceField& field, const Element* zeros, int64_t first, int64_t from,
                              int64_t to) {
-    const int64_t channels = field.channels, whole = Least(to, channels / kLanes);
+    const int64_t channels = field.channels, whole = Min(to, channels / kLanes);
     for (int64_t tile = 0; tile < block.count; ++tile) {
-      const Number* pixels[kPoints];
+      const Element* pixels[kPoints];
       Pixels(shape, block.first + tile, source, channels, field.shift, zeros, pixels);
       float* row = block.patches + tile * block.row + first - block.channel;
       for (int64_t v = from; v < whole; ++v)
         TransformPatch(pixels, v * kLanes, kLanes, row + v * kLanes, block.point);
-      for (int64_t c = (from > whole ? from : whole) * kLanes; c < Least(to * kLanes, channels); c += kLanes)
+      for (int64_t c = (from > whole ? from : whole) * kLanes; c < Min(to * kLanes, channels); c += kLanes)
         TransformPatch(pixels, c, channels - c, row + c, block.point);
     }
   }
 
-  // Number `unit` of the products: of which point and which panel of outputs, and which panel of weights it
-  // is.
+  // One product: its point, its panel of outputs, and the index of its panel of packed weights.
   struct Product {
     int64_t point, panel, weights;
   };
 
+  // Product `unit` in the order of WinogradKernels::multiply.
   static Product ProductOf(int64_t unit, int64_t panels, bool by_panels) {
     if (by_panels) {
       const int64_t at = unit % kPoints, panel = unit / kPoints;
       return {kOrder.point[at], panel, panel * kFilters + kOrder.filter[at]};
     }
-    // All points of a filter with one panel, then with the next.
+    // All points of a filter with the first panel, then with the next.
     const int64_t filter = kOrder.filter[unit / panels];
     int64_t first = unit / panels, count = 1;
     while (first > 0 && kOrder.filter[first - 1] == filter) --first;
@@ -164,15 +167,16 @@ struct Winograd {
                           : MultiplyBy<1>(shape, block, weights, from, to);
   }
 
-  // With panels of kWide vectors.
+  // Computes products with panels of kWide vectors, in register tiles as equal as possible.
   template <int kWide>
   static void MultiplyBy(const WinogradShape& shape, const TileBlock& block, const float* weights,
                          int64_t from, int64_t to) {
     constexpr int64_t kOutputs = kWide * kLanes;
     const int64_t panels = (shape.out_channels + kOutputs - 1) / kOutputs;
     const int64_t depth = shape.channels / shape.groups, outputs = shape.out_channels / shape.groups;
-    constexpr int kMost = kRows * kVectors / kWide;
-    const int64_t steps = (block.count + kMost - 1) / kMost, next_vector = block.count * kPoints * kLanes;
+    constexpr int kMaxTileRows = kRows * kVectors / kWide;
+    const int64_t steps = (block.count + kMaxTileRows - 1) / kMaxTileRows,
+                  next_vector = block.count * kPoints * kLanes;
     for (int64_t unit = from; unit < to; ++unit) {
       const Product product = ProductOf(unit, panels, shape.groups > 1);
       const int64_t point = product.point, panel = product.panel, group = panel * kOutputs / outputs;
@@ -180,13 +184,15 @@ struct Winograd {
       float* products = block.products + (panel * kWide - block.vector) * next_vector + point * kLanes;
       for (int64_t step = 0; step < steps; ++step) {
         const int64_t begin = step * block.count / steps, end = (step + 1) * block.count / steps;
-        const auto tile = RegisterTileFor<kWide>(end - begin, std::make_integer_sequence<int, kMost>());
+        const auto tile =
+            RegisterTileFor<kWide>(end - begin, std::make_integer_sequence<int, kMaxTileRows>());
         tile(patches + begin * block.row, block.row, weights + product.weights * depth * kOutputs, depth,
              products + begin * kPoints * kLanes, kPoints * kLanes, next_vector);
       }
     }
   }
 
+  // Transforms the products of a patch to a tile of the result, first columns, then rows.
   static inline void TransformProducts(const float* products, Vector (&pixels)[kTile * kTile]) {
     Vector half[kTile * kEdge];
     for (int j = 0; j < kEdge; ++j) {
@@ -203,21 +209,21 @@ struct Winograd {
     }
   }
 
-  static void TransformResult(const WinogradShape& shape, const TileBlock& block, const Finish& finish,
-                              const Numbers& result, int64_t from, int64_t to) {
+  static void TransformResult(const WinogradShape& shape, const TileBlock& block, const Epilogue& epilogue,
+                              const Elements& result, int64_t from, int64_t to) {
     for (int64_t tile = 0; tile < block.count; ++tile) {
-      const Corner corner = CornerOf(shape, block.first + tile, kTile);
+      const TileOrigin origin = OriginOf(shape, block.first + tile, kTile);
       const int64_t pixel = shape.result_pixel, row = shape.out_width * pixel;
-      const int64_t at = (corner.image * shape.out_height + corner.y) * row + corner.x * pixel;
-      const int64_t rows = Least(kTile, shape.out_height - corner.y);
-      const int64_t cols = Least(kTile, shape.out_width - corner.x);
+      const int64_t at = (origin.image * shape.out_height + origin.y) * row + origin.x * pixel;
+      const int64_t rows = Min(kTile, shape.out_height - origin.y);
+      const int64_t cols = Min(kTile, shape.out_width - origin.x);
       for (int64_t v = from; v < to; ++v) {
         const int64_t channel = v * kLanes;
-        const Place place{at + channel, row, pixel, rows, cols, shape.out_channels - channel};
+        const ResultRegion region{at + channel, row, pixel, rows, cols, shape.out_channels - channel};
         Vector pixels[kTile * kTile];
         TransformProducts(block.products + ((v - block.vector) * block.count + tile) * kPoints * kLanes,
                           pixels);
-        FinishAndStore<kTile * kTile, kTile>(finish, place, channel, pixels, result);
+        StoreWithEpilogue<kTile * kTile, kTile>(epilogue, region, channel, pixels, result);
       }
     }
   }

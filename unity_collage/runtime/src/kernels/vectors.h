@@ -1,7 +1,7 @@
-// Vectors of floats, as wide as the instruction set that the including file is compiled for.
+// Vectors of floats, as wide as those of the instruction set that the including file is compiled for.
 //
-// Everything here and in vector_winograd.h has internal linkage, and nothing of the standard library is
-// called: no function compiled for one processor can then be linked in place of the same function for
+// Everything here and in the other vector_*.h has internal linkage and calls nothing of the standard library.
+// So the linker cannot replace a function that is compiled for one instruction set by the same function for
 // another.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "kernels/numbers.h"
+#include "kernels/elements.h"
 
 namespace collage::kernels {
 namespace {
@@ -27,39 +27,42 @@ constexpr int kLanes = 4;
 
 using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Bits = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
-// A vector at the address of any float.
-using Loose = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+// A vector at any address of a float.
+using UnalignedVector =
+    float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
 
 using Halves = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
-using LooseHalves =
+using UnalignedHalves =
     uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(sizeof(uint16_t)), may_alias));
 
-inline Vector Load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
-inline void Store(float* to, Vector value) { *reinterpret_cast<Loose*>(to) = value; }
-inline Vector Every(float value) { return value - Vector{}; }
+inline Vector Load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
+inline void Store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }
+inline Vector Broadcast(float value) { return value - Vector{}; }
 
-inline Vector Widened(Halves halves) {
+inline Vector ToFloat32(Halves halves) {
   return reinterpret_cast<Vector>(__builtin_convertvector(halves, Bits) << 16);
 }
 
-// To the nearest bfloat16, of two that are as near to the one with an even last bit; NaN stays NaN.
-inline Halves Narrowed(Vector value) {
+// Rounds to the nearest bfloat16, ties to even. NaN stays NaN.
+inline Halves ToBfloat16(Vector value) {
   const Bits bits = reinterpret_cast<Bits>(value), last = (bits >> 16) & 1;
   const Bits rounded = value == value ? bits + 0x7FFF + last : bits | 0x400000;
   return __builtin_convertvector(rounded >> 16, Halves);
 }
 
-inline Vector Load(const Bfloat16* from) { return Widened(*reinterpret_cast<const LooseHalves*>(from)); }
-inline void Store(Bfloat16* to, Vector value) { *reinterpret_cast<LooseHalves*>(to) = Narrowed(value); }
+inline Vector Load(const Bfloat16* from) {
+  return ToFloat32(*reinterpret_cast<const UnalignedHalves*>(from));
+}
+inline void Store(Bfloat16* to, Vector value) { *reinterpret_cast<UnalignedHalves*>(to) = ToBfloat16(value); }
 
-// One number in every lane.
-inline Vector Spread(const float* from) { return Every(*from); }
-inline Vector Spread(const Bfloat16* from) {
+// One element in every lane.
+inline Vector LoadBroadcast(const float* from) { return Broadcast(*from); }
+inline Vector LoadBroadcast(const Bfloat16* from) {
   return reinterpret_cast<Vector>(Bits{} + (static_cast<int32_t>(from->bits) << 16));
 }
 
-// The first `count` of a vector; the rest is zero.
-inline Vector LoadSome(const float* from, int64_t count) {
+// Loads `count` elements; the other lanes are zero. All of a vector if `count` is larger.
+inline Vector LoadPartial(const float* from, int64_t count) {
   if (count >= kLanes) return Load(from);
 #if defined(__AVX512F__)
   return reinterpret_cast<Vector>(_mm512_maskz_loadu_ps((1U << count) - 1, from));
@@ -70,7 +73,7 @@ inline Vector LoadSome(const float* from, int64_t count) {
 #endif
 }
 
-inline Vector LoadSome(const Bfloat16* from, int64_t count) {
+inline Vector LoadPartial(const Bfloat16* from, int64_t count) {
   if (count >= kLanes) return Load(from);
   Halves halves{};
 #if defined(__AVX512BW__)
@@ -78,12 +81,12 @@ inline Vector LoadSome(const Bfloat16* from, int64_t count) {
 #else
   for (int64_t i = 0; i < count; ++i) halves[i] = from[i].bits;
 #endif
-  return Widened(halves);
+  return ToFloat32(halves);
 }
 
-inline void StoreSome(Bfloat16* to, Vector value, int64_t count) {
+inline void StorePartial(Bfloat16* to, Vector value, int64_t count) {
   if (count >= kLanes) return Store(to, value);
-  const Halves halves = Narrowed(value);
+  const Halves halves = ToBfloat16(value);
 #if defined(__AVX512BW__)
   _mm256_mask_storeu_epi16(to, (1U << count) - 1, reinterpret_cast<__m256i>(halves));
 #else
@@ -91,7 +94,7 @@ inline void StoreSome(Bfloat16* to, Vector value, int64_t count) {
 #endif
 }
 
-inline void StoreSome(float* to, Vector value, int64_t count) {
+inline void StorePartial(float* to, Vector value, int64_t count) {
   if (count >= kLanes) return Store(to, value);
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(to, (1U << count) - 1, reinterpret_cast<__m512>(value));
@@ -100,27 +103,28 @@ inline void StoreSome(float* to, Vector value, int64_t count) {
 #endif
 }
 
-// NaN stays NaN: the instructions give their second operand then. Of comparisons a compiler makes two for each.
+// NaN stays NaN: these instructions return their second operand if one is NaN. A compiler makes two
+// instructions of each comparison, hence the intrinsics.
 inline Vector Clip(Vector x, float low, float high) {
 #if defined(__AVX512F__)
-  // The plain forms pass on an undefined vector, of which GCC 12 warns.
+  // The forms without a mask use an undefined vector, about which GCC 12 warns.
   const __m512 raised = _mm512_maskz_max_ps(0xFFFF, _mm512_set1_ps(low), x);
   return reinterpret_cast<Vector>(_mm512_maskz_min_ps(0xFFFF, _mm512_set1_ps(high), raised));
 #elif defined(__AVX2__)
   return reinterpret_cast<Vector>(_mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), x)));
 #else
-  const Vector raised = x < Every(low) ? Every(low) : x;
-  return raised > Every(high) ? Every(high) : raised;
+  const Vector raised = x < Broadcast(low) ? Broadcast(low) : x;
+  return raised > Broadcast(high) ? Broadcast(high) : raised;
 #endif
 }
 
-// e^x as 2^n times the Taylor polynomial of what is left, which is within ln 2 / 2 of zero.
+// e^x = 2^n e^r with n = round(x / ln 2). |r| <= ln 2 / 2 gets a Taylor polynomial.
 inline Vector Exp(Vector x) {
   x = Clip(x, -87.0F, 88.0F);
-  constexpr float kRounder = 12582912.0F;  // added, it leaves an integer in the last bits
+  constexpr float kRounder = 12582912.0F;  // adding it rounds to an integer, which is then in the last bits
   const Vector shifted = x * 1.44269504F + kRounder, n = shifted - kRounder;
   const Vector rest = x - n * 0.693359375F + n * 2.12194440e-4F;
-  Vector sum = Every(1.0F / 5040);
+  Vector sum = Broadcast(1.0F / 5040);
   for (const float term : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F, 1.0F, 1.0F})
     sum = sum * rest + term;
   return reinterpret_cast<Vector>(reinterpret_cast<Bits>(sum) + (reinterpret_cast<Bits>(shifted) << 23));

@@ -1,25 +1,26 @@
-// A step "winograd": how its work is shared among the threads.
+// A step "winograd": packs its weights and divides its work among the threads.
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
 
-#include "base/shares.h"
+#include "base/work_stealing.h"
 #include "kernels/isa.h"
 #include "kernels/winograd_weights.h"
 
 namespace collage::kernels {
 namespace {
 
-// Tiles of a block: of one thread, few enough that its patches and products stay near the core, and enough
-// that weights which come from memory are worth their way; of all threads, so many that it seldom takes two.
+// Tiles of a block. A block of one thread is small enough that its patches and products stay in the cache of
+// its core, and large enough to use weights that come from memory many times. A block of all threads is so
+// large that one is mostly enough.
 constexpr int64_t kBlock = 28, kSharedBlock = 112;
-// With more points than these half as many.
+// Blocks of algorithms with more points than this are half as large.
 constexpr int64_t kManyPoints = 36;
-// Channels of several groups that one thread does at a time, so that patches and products stay near the core.
+// A thread computes so many channels of several groups at a time, so that patches stay in its cache.
 constexpr int64_t kChunk = 64;
-// An odd number of vectors of results up to this is done vector by vector: in pairs one more would be
-// computed.
-constexpr int64_t kNarrow = 3;
+// An odd number of vectors of results up to this is computed vector by vector: pairs would compute one vector
+// too many.
+constexpr int64_t kMaxOddVectors = 3;
 constexpr int64_t kLine = kAlignment / sizeof(float);
 
 const float* Floats(const AlignedBuffer& buffer) { return reinterpret_cast<const float*>(buffer.data()); }
@@ -42,13 +43,13 @@ class WinogradConvolution final : public Convolution {
 
  protected:
   void Compute(const Call& call, float* scratch) const final {
-    share_phases_ ? RunPhases(call, scratch) : RunBlocks(call, scratch);
+    divide_phases_ ? RunPhases(call, scratch) : RunBlocks(call, scratch);
   }
 
  private:
   void CheckShape() const;
-  void ShareWork(int threads);
-  int64_t HeldOf(int64_t channels) const;
+  void DivideWork(int threads);
+  int64_t ChannelsPerChunk(int64_t channels) const;
   TileBlock BlockAt(int64_t begin, int64_t end, int64_t group, float* scratch) const;
   void RunBlocks(const Call& call, float* scratch) const;
   void RunPhases(const Call& call, float* scratch) const;
@@ -56,12 +57,12 @@ class WinogradConvolution final : public Convolution {
   const std::string isa_;
   const WinogradKernels& kernels_;
   WinogradShape shape_;
-  int64_t tiles_, panels_, blocks_, largest_;
-  // Of how many runs of groups one block is done after the other.
+  int64_t tiles_, panels_, blocks_, max_block_tiles_;
+  // The groups are divided into so many chunks; a task is one block of tiles in one chunk.
   int64_t chunks_ = 1;
   int threads_;
-  // Whether the threads share each phase of a block, or the blocks.
-  bool share_phases_;
+  // Whether the threads divide each phase of a block among them; otherwise each takes whole blocks.
+  bool divide_phases_;
   AlignedBuffer weights_, zeros_;
 };
 
@@ -87,9 +88,9 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
             result_pixel_};
   CheckShape();
   const int64_t vectors = Ceil(shape_.out_channels / shape_.groups, kernels_.lanes);
-  if (vectors % 2 != 0 && (shape_.groups > 1 || vectors <= kNarrow)) shape_.panel = kernels_.lanes;
+  if (vectors % 2 != 0 && (shape_.groups > 1 || vectors <= kMaxOddVectors)) shape_.panel = kernels_.lanes;
   panels_ = Ceil(shape_.out_channels, shape_.panel);
-  ShareWork(threads);
+  DivideWork(threads);
   weights_ =
       PackWinogradWeights(filters_, weights_view_, kernels_, shape_.panel, shape_.groups > 1, threads_);
   zeros_ = Zeros(shape_.channels + kernels_.lanes);
@@ -98,47 +99,48 @@ WinogradConvolution::WinogradConvolution(const Program& program, const Step& ste
 void WinogradConvolution::CheckShape() const {
   const int64_t groups = shape_.groups, lanes = kernels_.lanes;
   if (groups < 1 || weights_view_.dims[1] * groups != source_.dims[1])
-    TVM_FFI_THROW(ValueError) << "the filters have not the source's channels";
+    TVM_FFI_THROW(ValueError) << "the filters do not have the source's channels";
   for (size_t i = 0; i + (depth_taps_ == 1 ? 1 : 0) < fields_.size(); ++i) {
     if (fields_[i].dims[1] % lanes != 0)
-      TVM_FFI_THROW(ValueError) << "field " << i << " of the source has not whole vectors of channels";
+      TVM_FFI_THROW(ValueError) << "field " << i << " of the source does not have whole vectors of channels";
   }
   if (groups == 1) return;
   if (fields_.size() != 1 || depth_taps_ != 1)
     TVM_FFI_THROW(ValueError) << "filters of several groups read one field of one image";
   if (shape_.channels % (groups * lanes) != 0 || shape_.out_channels % (groups * lanes) != 0)
-    TVM_FFI_THROW(ValueError) << "the groups have not whole vectors of channels";
+    TVM_FFI_THROW(ValueError) << "the groups do not have whole vectors of channels";
 }
 
-// Threads that take whole blocks each read all weights; threads that share a block each read a part of them,
-// but the patches and products then travel between cores, which is worth it if the weights are more than
-// twice as many.
-void WinogradConvolution::ShareWork(int threads) {
+// Threads that take whole blocks all read all weights. Threads that divide the phases of a block each read a
+// part of the weights, but the patches and products are then exchanged between cores. This pays if the
+// weights that would be read again are more than twice as much as what is exchanged.
+void WinogradConvolution::DivideWork(int threads) {
   tiles_ = result_.dims[0] * shape_.tile_rows * shape_.tile_cols;
   const int64_t weights = shape_.channels * shape_.out_channels / shape_.groups;
-  threads_ = tiles_ * kernels_.points() * weights < kWorthSharing ? 1 : threads;
+  threads_ = tiles_ * kernels_.points() * weights < kMinParallelWork ? 1 : threads;
   const int64_t exchanged = tiles_ * (shape_.channels + shape_.out_channels) * kernels_.points();
-  share_phases_ = shape_.groups == 1 && weights * kernels_.filters() * (threads_ - 1) > 2 * exchanged;
-  const int64_t block = share_phases_ ? kSharedBlock : kBlock;
+  divide_phases_ = shape_.groups == 1 && weights * kernels_.filters() * (threads_ - 1) > 2 * exchanged;
+  const int64_t block = divide_phases_ ? kSharedBlock : kBlock;
   blocks_ = Ceil(tiles_, kernels_.points() > kManyPoints ? block / 2 : block);
   if (shape_.groups > 1) {
     const int64_t wider = std::max(shape_.channels, shape_.out_channels);
     chunks_ = std::min(shape_.groups, Ceil(Ceil(wider, kChunk), threads_) * threads_);
   }
-  if (!share_phases_ && chunks_ % threads_ != 0)
+  if (!divide_phases_ && chunks_ % threads_ != 0)
     blocks_ = std::min(tiles_, Ceil(blocks_, threads_) * threads_);
-  largest_ = Ceil(tiles_, blocks_);
+  max_block_tiles_ = Ceil(tiles_, blocks_);
 }
 
-// Channels of the groups that are done together.
-int64_t WinogradConvolution::HeldOf(int64_t channels) const {
+// `channels` of all groups, reduced to those of one chunk.
+int64_t WinogradConvolution::ChannelsPerChunk(int64_t channels) const {
   return channels / shape_.groups * Ceil(shape_.groups, chunks_);
 }
 
 TileBlock WinogradConvolution::BlockAt(int64_t begin, int64_t end, int64_t group, float* scratch) const {
-  // An odd number of cache lines between rows, and between points: those at powers of two share cache sets.
-  const int64_t row = (Ceil(HeldOf(shape_.channels), kLine) | 1) * kLine;
-  const int64_t point = (largest_ * row / kLine | 1) * kLine;
+  // Rows, and points, are an odd number of cache lines apart: distances of powers of two would map to few
+  // cache sets.
+  const int64_t row = (Ceil(ChannelsPerChunk(shape_.channels), kLine) | 1) * kLine;
+  const int64_t point = (max_block_tiles_ * row / kLine | 1) * kLine;
   return {begin,
           end - begin,
           group * (shape_.channels / shape_.groups),
@@ -150,52 +152,52 @@ TileBlock WinogradConvolution::BlockAt(int64_t begin, int64_t end, int64_t group
 }
 
 size_t WinogradConvolution::ScratchBytes() const {
-  const TileBlock block = BlockAt(0, largest_, 0, nullptr);
-  const int64_t outputs = Ceil(HeldOf(shape_.out_channels), shape_.panel) * shape_.panel;
-  const int64_t products = largest_ * kernels_.points() * outputs;
+  const TileBlock block = BlockAt(0, max_block_tiles_, 0, nullptr);
+  const int64_t outputs = Ceil(ChannelsPerChunk(shape_.out_channels), shape_.panel) * shape_.panel;
+  const int64_t products = max_block_tiles_ * kernels_.points() * outputs;
   const size_t nbytes = RoundUp((kernels_.points() * block.point + products) * sizeof(float));
-  return share_phases_ ? nbytes : nbytes * threads_;
+  return divide_phases_ ? nbytes : nbytes * threads_;
 }
 
-// A piece is a block of tiles and some of the groups; those with the same groups, and so weights, are
-// neighbours.
+// A task is a block of tiles in a chunk of groups. Tasks of one chunk, which read the same weights, follow
+// each other.
 void WinogradConvolution::RunBlocks(const Call& call, float* scratch) const {
   const int64_t each = static_cast<int64_t>(ScratchBytes() / sizeof(float)) / threads_;
   const float* weights = Floats(weights_);
   const float* zeros = Floats(zeros_);
-  ParallelPieces(static_cast<int>(blocks_ * chunks_), threads_, [&](int64_t piece, TeamPlace place) {
-    const int64_t i = piece % blocks_, chunk = piece / blocks_;
+  ParallelTasks(static_cast<int>(blocks_ * chunks_), threads_, [&](int64_t task, TeamRank rank) {
+    const int64_t i = task % blocks_, chunk = task / blocks_;
     const int64_t group = shape_.groups * chunk / chunks_, last = shape_.groups * (chunk + 1) / chunks_;
-    const auto until = [&](int64_t channels, int64_t width) {
+    const auto end_of = [&](int64_t channels, int64_t width) {
       return Ceil(channels / shape_.groups * last, width);
     };
     const TileBlock block =
-        BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, group, scratch + place.index * each);
+        BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, group, scratch + rank.index * each);
     kernels_.transform_source(shape_, block, call.fields, call.field_count, zeros,
-                              block.channel / kernels_.lanes, until(shape_.channels, kernels_.lanes));
+                              block.channel / kernels_.lanes, end_of(shape_.channels, kernels_.lanes));
     kernels_.multiply(shape_, block, weights,
                       block.vector * kernels_.lanes / shape_.panel * kernels_.points(),
-                      until(shape_.out_channels, shape_.panel) * kernels_.points());
-    kernels_.transform_result(shape_, block, call.finish, call.result, block.vector,
-                              until(shape_.out_channels, kernels_.lanes));
+                      end_of(shape_.out_channels, shape_.panel) * kernels_.points());
+    kernels_.transform_result(shape_, block, call.epilogue, call.result, block.vector,
+                              end_of(shape_.out_channels, kernels_.lanes));
   });
 }
 
 void WinogradConvolution::RunPhases(const Call& call, float* scratch) const {
   const float* weights = Floats(weights_);
   const float* zeros = Floats(zeros_);
-  const auto share = [&](int64_t count, const auto& phase) {
-    ParallelRanges(count, threads_, [&](int64_t from, int64_t to, TeamPlace) { phase(from, to); });
+  const auto divide = [&](int64_t count, const auto& phase) {
+    ParallelRanges(count, threads_, [&](int64_t from, int64_t to, TeamRank) { phase(from, to); });
   };
   for (int64_t i = 0; i < blocks_; ++i) {
     const TileBlock block = BlockAt(tiles_ * i / blocks_, tiles_ * (i + 1) / blocks_, 0, scratch);
-    share(Ceil(shape_.channels, kernels_.lanes), [&](int64_t from, int64_t to) {
+    divide(Ceil(shape_.channels, kernels_.lanes), [&](int64_t from, int64_t to) {
       kernels_.transform_source(shape_, block, call.fields, call.field_count, zeros, from, to);
     });
-    share(kernels_.points() * panels_,
-          [&](int64_t from, int64_t to) { kernels_.multiply(shape_, block, weights, from, to); });
-    share(Ceil(shape_.out_channels, kernels_.lanes), [&](int64_t from, int64_t to) {
-      kernels_.transform_result(shape_, block, call.finish, call.result, from, to);
+    divide(kernels_.points() * panels_,
+           [&](int64_t from, int64_t to) { kernels_.multiply(shape_, block, weights, from, to); });
+    divide(Ceil(shape_.out_channels, kernels_.lanes), [&](int64_t from, int64_t to) {
+      kernels_.transform_result(shape_, block, call.epilogue, call.result, from, to);
     });
   }
 }
@@ -205,8 +207,8 @@ std::string WinogradConvolution::Description() const {
   const std::string groups = shape_.groups > 1 ? ", " + std::to_string(shape_.groups) + " groups" : "";
   const std::string taps = std::to_string(kernels_.taps), stride = kernels_.stride == 1 ? "" : ", stride 2";
   return "winograd " + edge + "x" + edge + " of " + taps + "x" + taps + stride + " " + isa_ + groups + ", " +
-         std::to_string(blocks_ * chunks_) + " blocks of " + std::to_string(largest_) + " tiles" +
-         (share_phases_ ? ", each by all threads" : "");
+         std::to_string(blocks_ * chunks_) + " blocks of " + std::to_string(max_block_tiles_) + " tiles" +
+         (divide_phases_ ? ", each by all threads" : "");
 }
 
 }  // namespace

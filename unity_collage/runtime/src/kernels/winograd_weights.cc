@@ -7,15 +7,17 @@
 namespace collage::kernels {
 namespace {
 
-// G of the algorithms: U = G g G^T.
+// The matrix G of an algorithm, which transforms a filter g to G g G^T. F(m, r) computes m results of r taps.
 using Matrix = std::vector<std::vector<double>>;
 
-Matrix OfTwoTaps(int tile) {
+// F(tile, 2).
+Matrix TwoTapMatrix(int tile) {
   if (tile == 2) return {{1, 0}, {1, 1}, {0, 1}};
   return {{1. / 2, 0}, {-1. / 2, -1. / 2}, {-1. / 6, 1. / 6}, {1. / 6, 1. / 3}, {0, 1}};
 }
 
-Matrix OfThreeTaps(int tile) {
+// F(tile, 3).
+Matrix ThreeTapMatrix(int tile) {
   if (tile == 2) return {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
   return {{1. / 4, 0, 0},
           {-1. / 6, -1. / 6, -1. / 6},
@@ -25,20 +27,20 @@ Matrix OfThreeTaps(int tile) {
           {0, 0, 1}};
 }
 
-// The outer taps as two, then the middle one.
-Matrix OfEveryOtherPlace(int tile) {
+// Three taps with a stride of 2: F(tile, 2) of the outer taps, then the middle tap.
+Matrix StrideTwoMatrix(int tile) {
   Matrix rows;
-  for (const std::vector<double>& outer : OfTwoTaps(tile)) rows.push_back({outer[0], 0, outer[1]});
+  for (const std::vector<double>& outer : TwoTapMatrix(tile)) rows.push_back({outer[0], 0, outer[1]});
   rows.push_back({0, 1, 0});
   return rows;
 }
 
 Matrix MatrixOf(const WinogradKernels& kernels) {
-  if (kernels.stride == 2) return OfEveryOtherPlace(kernels.tile);
-  return kernels.taps == 2 ? OfTwoTaps(kernels.tile) : OfThreeTaps(kernels.tile);
+  if (kernels.stride == 2) return StrideTwoMatrix(kernels.tile);
+  return kernels.taps == 2 ? TwoTapMatrix(kernels.tile) : ThreeTapMatrix(kernels.tile);
 }
 
-// Calls write(number, value) for the transform of a filter whose numbers are at(i, j).
+// Transforms the filter with elements at(i, j), and calls write(index, value) for each result.
 template <typename At, typename Write>
 void TransformFilter(const Matrix& g, const At& at, const Write& write) {
   const int rows = static_cast<int>(g.size()), taps = static_cast<int>(g.front().size());
@@ -55,10 +57,10 @@ void TransformFilter(const Matrix& g, const At& at, const Write& write) {
   }
 }
 
-// Each tap along the depth has channels of its own, one tap's behind the other's.
+// The channels of all taps along the depth, those of the first tap first.
 int64_t ChannelsOf(const View& view) { return view.dims[1] * (view.dims.size() == 5 ? view.dims[2] : 1); }
 
-int64_t AddressOf(const View& view, int64_t channel) {
+int64_t ChannelOffset(const View& view, int64_t channel) {
   const int64_t tap = channel / view.dims[1];
   return channel % view.dims[1] * view.strides[1] + (tap == 0 ? 0 : tap * view.strides[2]);
 }
@@ -72,12 +74,12 @@ void PackPanel(const float* weights, const View& view, const WinogradKernels& ke
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t k = 0; k < width; ++k) {
       const int64_t out = panel * width + k;
-      const float* filter = weights + out * view.strides[0] + AddressOf(view, c);
+      const float* filter = weights + out * view.strides[0] + ChannelOffset(view, c);
       TransformFilter(
           matrix, [&](int i, int j) { return out < outputs ? filter[i * down + j * right] : 0.0F; },
-          [&](int64_t number, float value) {
-            const int64_t unit = by_panels ? panel * kernels.filters() + number : number * panels + panel;
-            packed[(unit * channels + c) * width + k] = value;
+          [&](int64_t index, float value) {
+            const int64_t block = by_panels ? panel * kernels.filters() + index : index * panels + panel;
+            packed[(block * channels + c) * width + k] = value;
           });
     }
   }

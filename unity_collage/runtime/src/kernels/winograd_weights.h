@@ -1,4 +1,4 @@
-// Weights as the kernels of Winograd convolutions read them.
+// Transforms and packs the weights of Winograd convolutions.
 #pragma once
 
 #include "kernels/convolution.h"
@@ -6,9 +6,10 @@
 
 namespace collage::kernels {
 
-// Filters O, I of a group, taps, taps, transformed, as [filters][panels][I][panel] with so many outputs in a
-// `panel`, zeros behind the last output; of several groups as [panels][filters][I][panel]. Of filters O, I,
-// taps along the depth, taps, taps I is the channels of all taps along the depth, one tap's behind the other's.
+// Transforms filters O, I, taps, taps (I of one group) and packs them as [filters][panels][I][panel], or,
+// `by_panels`, as [panels][filters][I][panel]. A panel has `panel` outputs; zeros follow the last output. Of
+// filters O, I, taps along the depth, taps, taps, I counts the channels of all taps along the depth, those of
+// the first tap first.
 AlignedBuffer PackWinogradWeights(const float* filters, const View& view, const WinogradKernels& kernels,
                                   int64_t panel, bool by_panels, int threads);
 

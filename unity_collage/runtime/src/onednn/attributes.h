@@ -9,10 +9,10 @@
 
 namespace collage::onednn {
 
-// Attribute with the step's post-ops and a scratchpad that the caller provides.
+// The attribute with the step's post-ops and a scratchpad that the caller provides.
 PrimitiveAttr MakeAttribute(const std::vector<PostOp>& post_ops);
 
-// The operands of binary post-ops with the argument id that each has at execution.
+// The operands of binary post-ops, each with its argument id at execution.
 std::vector<std::pair<int, View>> PostOpArguments(const std::vector<PostOp>& post_ops);
 
 }  // namespace collage::onednn

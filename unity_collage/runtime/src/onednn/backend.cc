@@ -59,7 +59,7 @@ class OneDnnProgram final : public Executable {
   ContextPool<Context> contexts_;
 };
 
-// Before the library runs anything.
+// Lets the library's parallel regions run on the pool; called before the library runs anything.
 void PutOnPool() {
   static const bool done = (AdoptOpenMP(reinterpret_cast<const void*>(&dnnl_version)), true);
   static_cast<void>(done);
@@ -70,7 +70,7 @@ std::unique_ptr<Executable> Compile(const Program& program, const std::byte* con
   return std::make_unique<OneDnnProgram>(program, constants);
 }
 
-// What decides how fast the library is, for the key of a measured price.
+// What decides how fast the library is, for the fingerprint of a measured cost.
 tvm::ffi::String DescribeLibrary() {
   PutOnPool();
   const dnnl_version_t* version = dnnl_version();

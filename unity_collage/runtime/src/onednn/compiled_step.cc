@@ -15,7 +15,7 @@ bool IsPacked(const Program& program, const Step& step, const std::string& name,
 Descs DescribeArguments(const Program& program, const Step& step) {
   Descs descs;
   for (const auto& [name, view] : step.args) {
-    descs.Add(name, IsPacked(program, step, name, view) ? FreeDesc(view) : StridedDesc(view));
+    descs.Add(name, IsPacked(program, step, name, view) ? AnyFormatDesc(view) : StridedDesc(view));
   }
   return descs;
 }

@@ -11,11 +11,12 @@ namespace collage::onednn {
 
 class Context {
  public:
-  // `temporaries` says where they are in the workspace; behind them is the scratchpad that all steps share in turn.
+  // `temporaries` are the offsets of temporaries in the workspace. Behind them is the scratchpad, which one
+  // step after the other uses.
   Context(const Program& program, const std::vector<CompiledStep>& steps, const std::byte* constants,
           const std::vector<int64_t>& temporaries);
 
-  // Points the handles of arguments at this call's tensors, those of temporaries and scratchpad into its workspace.
+  // Sets the addresses of this call: arguments are in its tensors, the rest in its workspace.
   void Bind(std::byte* const* arguments, std::byte* workspace);
 
   dnnl_status_t Execute(size_t step, const CompiledStep& compiled);
@@ -34,7 +35,7 @@ class Context {
   Stream stream_;
   std::vector<Memory> memories_;
   std::vector<std::vector<dnnl_exec_arg_t>> step_args_;
-  // By position in the call, and last what is in the workspace.
+  // By position in the call; the last entry is for the workspace.
   std::vector<std::vector<Binding>> bindings_;
   std::vector<std::byte*> bound_;
 };

@@ -124,7 +124,7 @@ MemoryDesc StridedDesc(const View& view) {
   return MemoryDesc(desc);
 }
 
-MemoryDesc FreeDesc(const View& view) {
+MemoryDesc AnyFormatDesc(const View& view) {
   dnnl_dims_t dims;
   FillDims(view.dims, dims);
   dnnl_memory_desc_t desc = nullptr;

@@ -1,4 +1,4 @@
-// Programs' words in oneDNN's terms: dtypes, algorithms, argument ids, memory descriptors.
+// Translates the terms of programs to oneDNN's: dtypes, algorithms, argument ids, memory descriptors.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ dnnl_alg_kind_t Algorithm(const std::string& kind, const std::string& name);
 // DNNL_ARG_* of an argument's name.
 int ArgumentId(const std::string& primitive, const std::string& name);
 
-// The view as it lies in memory.
+// The view with its own strides.
 MemoryDesc StridedDesc(const View& view);
 
-// The view's dims in whatever format the primitive likes best.
-MemoryDesc FreeDesc(const View& view);
+// The view's dims, with the format left to the primitive.
+MemoryDesc AnyFormatDesc(const View& view);
 
 }  // namespace collage::onednn

@@ -8,7 +8,7 @@
 
 namespace collage::onednn {
 
-// Throws with the library's own word for `status` unless it is success.
+// Throws with the library's text for `status` unless it is success.
 void Check(dnnl_status_t status);
 
 const char* StatusText(dnnl_status_t status);

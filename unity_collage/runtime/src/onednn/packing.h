@@ -1,4 +1,4 @@
-// Constant weights in the layout that a primitive chose for them.
+// Constant weights in the layout that a primitive has chosen for them.
 #pragma once
 
 #include "base/aligned_buffer.h"
@@ -6,7 +6,7 @@
 
 namespace collage::onednn {
 
-// Reorders the weights at `plain_data` from `plain` to `packed`; an empty buffer when they already lie so.
+// Reorders the weights at `plain_data` from `plain` to `packed`; empty when the layouts are equal.
 AlignedBuffer PackWeights(const_dnnl_memory_desc_t plain, const std::byte* plain_data,
                           const_dnnl_memory_desc_t packed);
 

@@ -30,7 +30,7 @@ size_t SpatialDims(const Request& r) {
   return dims - 2;
 }
 
-// Spatial attributes of a window: one number a spatial dim.
+// Attributes of a window: each has one number for each spatial dim.
 struct Window {
   explicit Window(const Request& r)
       : strides(r.step.attrs.Ints("strides")),

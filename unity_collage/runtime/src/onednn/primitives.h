@@ -1,4 +1,4 @@
-// From a step to oneDNN's primitive descriptor, by a table with one row a primitive.
+// From a step to oneDNN's primitive descriptor, by a table with a row for each primitive.
 #pragma once
 
 #include <map>

@@ -53,13 +53,13 @@ std::unique_ptr<Executable> Compile(const Program& program, const std::byte* con
   return std::make_unique<OpenBlasProgram>(program, constants);
 }
 
-// What decides how fast the library is, for the key of a measured price.
+// What decides how fast the library is, for the fingerprint of a measured cost.
 tvm::ffi::String DescribeLibrary() {
   return std::string(scipy_openblas_get_config()) + ", kernels of " + scipy_openblas_get_corename();
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  // Work is shared by the one pool, each piece on one thread of OpenBLAS.
+  // The one pool divides the work; OpenBLAS runs each task on one thread.
   scipy_openblas_set_num_threads(1);
   static const Backend backend{"collage.openblas", Compile};
   RegisterBackend(backend);

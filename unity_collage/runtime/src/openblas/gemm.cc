@@ -6,15 +6,15 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "base/shares.h"
+#include "base/work_stealing.h"
 
 namespace collage::openblas {
 namespace {
 
 // Products with fewer multiplications than this take less time than waking a second thread. A vector product
-// waits for memory, so it is worth sharing earlier.
-constexpr int64_t kSharedMatrixProduct = 1 << 16;
-constexpr int64_t kSharedVectorProduct = 1 << 15;
+// is bound by memory, so a smaller one is worth dividing.
+constexpr int64_t kMinParallelMatrixWork = 1 << 16;
+constexpr int64_t kMinParallelVectorWork = 1 << 15;
 
 // Blocks are multiples of the register tile of the kernels.
 constexpr int64_t kBlock = 16;
@@ -29,14 +29,14 @@ const View& Need(const Step& step, const std::string& name) {
   return found->second;
 }
 
-// Bias seen with as many dims as c.
-View AsWideAs(const View& bias, size_t rank) {
-  View wide = bias;
-  while (wide.dims.size() < rank) {
-    wide.dims.insert(wide.dims.begin(), 1);
-    wide.strides.insert(wide.strides.begin(), 0);
+// The bias with leading dims of 1, so that it has as many dims as c.
+View WithRank(const View& bias, size_t rank) {
+  View expanded = bias;
+  while (expanded.dims.size() < rank) {
+    expanded.dims.insert(expanded.dims.begin(), 1);
+    expanded.strides.insert(expanded.strides.begin(), 0);
   }
-  return wide;
+  return expanded;
 }
 
 int64_t BroadcastStride(int64_t dim, int64_t stride, int64_t wanted) {
@@ -46,13 +46,13 @@ int64_t BroadcastStride(int64_t dim, int64_t stride, int64_t wanted) {
 
 CBLAS_TRANSPOSE Transposed(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-// How many pieces to cut each product of a batch into.
-int64_t Pieces(int64_t batch, int threads) {
+// Into how many blocks each product of a batch is cut: into one when the batch alone keeps all threads busy.
+int64_t BlocksPerProduct(int64_t batch, int threads) {
   return batch % threads == 0 || batch >= 4 * threads ? 1 : threads;
 }
 
-int64_t BlockSize(int64_t length, int64_t pieces) {
-  const int64_t even = (length + pieces - 1) / pieces;
+int64_t BlockSize(int64_t length, int64_t blocks) {
+  const int64_t even = (length + blocks - 1) / blocks;
   return std::min(length, (even + kBlock - 1) / kBlock * kBlock);
 }
 
@@ -69,7 +69,7 @@ Gemm::Gemm(const Step& step, int threads)
       beta_(step.attrs.FloatOr("beta", 0)) {
   if (step.args.count("bias") != 0) {
     const size_t rank = c_view_.dims.size();
-    bias_view_ = AsWideAs(Need(step, "bias"), rank);
+    bias_view_ = WithRank(Need(step, "bias"), rank);
     if (bias_view_->dims.size() > rank) TVM_FFI_THROW(ValueError) << "'bias' has more dims than 'c'";
     bias_row_stride_ = BroadcastStride(bias_view_->dims[rank - 2], bias_view_->strides[rank - 2], c_.rows);
     bias_col_stride_ = BroadcastStride(bias_view_->dims[rank - 1], bias_view_->strides[rank - 1], c_.cols);
@@ -95,10 +95,10 @@ void Gemm::MakeTasks(int threads) {
       bias_view_.has_value() ? BatchOffsets("bias", *bias_view_, batch) : std::vector<int64_t>(c.size(), 0);
   const int64_t count = static_cast<int64_t>(c.size());
   const int64_t products = count * c_.rows * c_.cols * a_.cols;
-  threads_ = products < (IsVectorProduct() ? kSharedVectorProduct : kSharedMatrixProduct) ? 1 : threads;
-  const int64_t pieces = Pieces(count, threads_);
-  const int64_t rows = c_.rows > c_.cols ? BlockSize(c_.rows, pieces) : c_.rows;
-  const int64_t cols = c_.rows > c_.cols ? c_.cols : BlockSize(c_.cols, pieces);
+  threads_ = products < (IsVectorProduct() ? kMinParallelVectorWork : kMinParallelMatrixWork) ? 1 : threads;
+  const int64_t blocks = BlocksPerProduct(count, threads_);
+  const int64_t rows = c_.rows > c_.cols ? BlockSize(c_.rows, blocks) : c_.rows;
+  const int64_t cols = c_.rows > c_.cols ? c_.cols : BlockSize(c_.cols, blocks);
   for (int64_t n = 0; n < count; ++n) {
     for (int64_t i = 0; i < c_.rows; i += rows) {
       for (int64_t j = 0; j < c_.cols; j += cols) {
@@ -112,8 +112,8 @@ void Gemm::MakeTasks(int threads) {
 }
 
 void Gemm::RunTasks(const Operands& operands) const {
-  ParallelPieces(static_cast<int>(tasks_.size()), threads_,
-                 [&](int task, TeamPlace) { RunTask(tasks_[task], operands); });
+  ParallelTasks(static_cast<int>(tasks_.size()), threads_,
+                [&](int task, TeamRank) { RunTask(tasks_[task], operands); });
 }
 
 void Gemm::RunTask(const Task& task, const Operands& operands) const {

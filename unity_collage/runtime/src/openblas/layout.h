@@ -13,7 +13,7 @@ namespace collage::openblas {
 struct Matrix {
   int64_t rows, cols;
   int64_t row_stride, col_stride;
-  // How BLAS is told: row-major with a leading dimension, perhaps of the transposed matrix.
+  // For BLAS: row-major with a leading dimension, of the transposed matrix where `transposed` is set.
   bool transposed;
   int leading;
 };

@@ -1,0 +1,3 @@
+from tvm_ffi import Object
+
+class GlobalInfo(Object): ...

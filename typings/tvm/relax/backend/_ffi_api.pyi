@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def RemovePatterns(names: Sequence[str]) -> None: ...

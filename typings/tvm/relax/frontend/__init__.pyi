@@ -1,0 +1,1 @@
+from . import onnx as onnx

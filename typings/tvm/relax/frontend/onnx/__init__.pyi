@@ -1,0 +1,1 @@
+from .onnx_frontend import from_onnx as from_onnx

@@ -1,0 +1,3 @@
+import tvm_ffi
+
+class Device(tvm_ffi.Device): ...

@@ -1,0 +1,3 @@
+from tvm.relax.script import parser as relax
+
+__all__ = ["relax"]

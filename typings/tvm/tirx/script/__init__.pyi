@@ -1,0 +1,17 @@
+"""The words of tensor programs in TVMScript: they are parsed and never run, so that their types tell nothing."""
+
+from typing import Any
+
+axis: Any
+Buffer: Any
+alloc_buffer: Any
+cast: Any
+float32: Any
+func_attr: Any
+grid: Any
+if_then_else: Any
+sblock: Any
+
+def prim_func(
+    func: Any = None, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = False
+) -> Any: ...

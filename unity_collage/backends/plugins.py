@@ -1,0 +1,207 @@
+"""Backends of other packages: the values that their entry points name, and what is wrong with those that have none."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distributions, entry_points
+from typing import Any, BinaryIO, TextIO
+
+from ..errors import first_line
+from .base import Backend
+
+ENTRY_POINT_GROUP = "unity_collage.backends"
+"""Third parties name a Backend value here."""
+
+_LOGGER = logging.getLogger(__name__)
+
+_STDOUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """What came of one entry point."""
+
+    name: str
+    """Of the entry point; of the package, where that has none that can be read."""
+    origin: str
+    """The entry point's ``module:name``."""
+    backend: Backend | None
+    problem: str = ""
+    """Why there is no backend, or what importing it did besides; empty where all is well."""
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """One for each entry point, by name. Whatever is wrong with one is its ``problem``, and in the log.
+
+    Only Ctrl-C ends it. What an import prints on standard output goes to standard error, so that the output of a
+    command stays what it is, and the working directory is the one from before.
+    """
+    points, unreadable = _entry_points()
+    found = [*unreadable, *(_loaded(point) for point in points)]
+    for plugin in found:
+        if plugin.problem:
+            state = "is left out" if plugin.backend is None else "misbehaves"
+            _LOGGER.warning("backend %s of %s %s: %s", plugin.name, plugin.origin, state, plugin.problem)
+    return tuple(sorted(found, key=lambda plugin: plugin.name))
+
+
+def _entry_points() -> tuple[list[EntryPoint], list[Plugin]]:
+    """Those of our group; and packages whose list of entry points, for whatever group, cannot be read."""
+    try:
+        return list(entry_points(group=ENTRY_POINT_GROUP)), []
+    except Exception:  # one broken package breaks the list of all: ask each
+        pass
+    points: list[EntryPoint] = []
+    broken: list[Plugin] = []
+    seen: set[str] = set()
+    for package in distributions():
+        name = str(package.metadata["Name"])
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            points += [point for point in package.entry_points if point.group == ENTRY_POINT_GROUP]
+        except Exception as error:
+            reason = f"its entry_points.txt cannot be read: {described(error)}"
+            broken.append(Plugin(name, f"the package {name}", None, reason))
+    return points, broken
+
+
+def _loaded(point: EntryPoint) -> Plugin:
+    with _side_effects() as effects:
+        found = _value(point)
+    if isinstance(found, str):
+        return Plugin(point.name, point.value, None, "; ".join([found, *effects]))
+    return Plugin(point.name, point.value, found, "; ".join(effects))
+
+
+def _value(point: EntryPoint) -> Backend | str:
+    """The backend, or why there is none."""
+    if EntryPoint.pattern.match(point.value) is None:
+        return f"{point.value!r} is not of the form module:name"
+    try:
+        value = point.load()
+    except KeyboardInterrupt:
+        raise
+    except (
+        BaseException
+    ) as error:  # SystemExit too: whatever their code does, it is their backend that is missing
+        return f"importing it failed: {described(error)}"
+    return why_not_backend(value) or value
+
+
+def why_not_backend(value: object) -> str | None:
+    """Why what an entry point names cannot be used as a backend."""
+    if not isinstance(value, Backend):
+        return f"it is a {type(value).__name__}, not a Backend"
+    if not isinstance(value.name, str) or not value.name:
+        return f"its name is {value.name!r}, not a text"
+    return None
+
+
+def described(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
+    line = first_line(error)
+    kind = type(error).__name__
+    return kind if line == kind else f"{kind}: {line}"
+
+
+@contextmanager
+def _side_effects() -> Iterator[list[str]]:
+    """Inside, foreign code is imported; afterwards the list says what that did, and it is undone."""
+    effects: list[str] = []
+    with _same_folder(effects), _no_output(effects):
+        yield effects
+
+
+@contextmanager
+def _same_folder(effects: list[str]) -> Iterator[None]:
+    try:
+        before = os.open(".", os.O_PATH)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not _is_here(before):
+            os.fchdir(before)
+            effects.append("importing it changed the working directory, which was changed back")
+        os.close(before)
+
+
+def _is_here(folder: int) -> bool:
+    """Whether the open ``folder`` is the working directory."""
+    try:
+        return os.path.samestat(os.fstat(folder), os.stat("."))  # noqa: PTH116
+    except OSError:
+        return False
+
+
+@contextmanager
+def _no_output(effects: list[str]) -> Iterator[None]:
+    """What is written on standard output, by Python, C or a child process, goes to standard error."""
+    with tempfile.TemporaryFile() as output:
+        with _descriptor_to(output), _python_to(output):
+            yield
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if text:
+        effects.append("importing it printed on standard output")
+        print(text, end="", file=sys.stderr)
+
+
+@contextmanager
+def _descriptor_to(output: BinaryIO) -> Iterator[None]:
+    """Inside, file descriptor 1 is ``output``."""
+    try:
+        before = os.dup(_STDOUT)
+    except OSError:  # it is closed: nothing can be written
+        yield
+        return
+    _flush_c()
+    os.dup2(output.fileno(), _STDOUT)
+    try:
+        yield
+    finally:
+        _flush_c()
+        os.dup2(before, _STDOUT)
+        os.close(before)
+
+
+def _flush_c() -> None:
+    ctypes.CDLL(None).fflush(None)
+
+
+class _Switch:
+    """A file that is one and then another: whoever keeps it, a logging handler say, writes to where it points."""
+
+    def __init__(self, file: TextIO):
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+@contextmanager
+def _python_to(output: BinaryIO) -> Iterator[None]:
+    """Inside, ``sys.stdout`` is ``output``: in a notebook it is not file descriptor 1."""
+    before = sys.stdout
+    if before is None:
+        yield
+        return
+    before.flush()
+    with os.fdopen(os.dup(output.fileno()), "w", encoding="utf-8", errors="replace") as text:
+        switch: Any = _Switch(text)
+        sys.stdout = switch
+        try:
+            yield
+        finally:
+            sys.stdout = switch.file = before

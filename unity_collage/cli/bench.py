@@ -1,0 +1,48 @@
+"""``unity-collage bench``: compile a model and time it, against other runtimes if asked."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..frontend.models import read_onnx
+from ..profile.peers.bench import timed_in_turns
+from ..profile.peers.runtimes import OURS, PEERS
+from ..profile.rounds import speedup
+from ..report import bench_table, cost_remark
+from .compile import compiled, tell_accuracy
+from .options import add_options, positive
+
+
+def add_command(commands: Any) -> None:
+    """Add ``bench`` to ``commands``."""
+    command = commands.add_parser("bench", help="compile a model and time it, against others if asked")
+    add_options(command)
+    command.add_argument(
+        "--against", nargs="+", choices=sorted(PEERS), default=[], help="time these runtimes too"
+    )
+    command.add_argument(
+        "--rounds",
+        type=positive,
+        metavar="N",
+        default=5,
+        help="rounds in which they run in turns (default: 5)",
+    )
+    command.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    model = read_onnx(Path(options.model))
+    program, console = compiled(options), Console()
+    medians = timed_in_turns(model, program, dict.fromkeys(options.against), options.rounds)
+    ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
+    console.print(bench_table(medians, OURS, ratios))
+    plan = (program.plan or {}).get("main")
+    remark = None if plan is None else cost_remark(plan, statistics.median(medians[OURS]))
+    if remark is not None:
+        console.print(remark, soft_wrap=True)
+    tell_accuracy(options, program, console)

@@ -1,0 +1,87 @@
+"""``unity-collage compile``: compile a model and show what became of it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..compiler import compile as compile_model
+from ..errors import CollageError
+from ..lowering.library_file import why_no_library
+from ..pipeline import FLOAT32
+from ..profile.accuracy import deviations
+from ..program import Program
+from ..report import comparison_table, plan_summary
+from ..report.writing import why_no_report, write_report
+from .options import add_options, cost_model_of, refinement_of
+from .progress import progress_bar
+
+
+def add_command(commands: Any) -> None:
+    """Add ``compile`` to ``commands``."""
+    command = commands.add_parser("compile", help="compile a model and show what became of it")
+    add_options(command)
+    command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
+    command.add_argument(
+        "--report", metavar="FILE", help="write the plan and why it is so, as .json or .html"
+    )
+    command.set_defaults(run=_compile)
+
+
+def _compile(options: argparse.Namespace) -> None:
+    """What is slow comes last: a path that cannot be written is told before anything is measured."""
+    _check("--output", options.output, why_no_library(options.output) if options.output else None)
+    _check("--report", options.report, why_no_report(options.report) if options.report else None)
+    program = compiled(options, explain=options.report is not None)
+    console = Console()
+    for name, plan in (program.plan or {}).items():
+        console.print(plan_summary(name, plan), "")
+        if plan.comparison is not None:
+            console.print(comparison_table(plan.comparison), "")
+    if options.output:  # before the program runs: it would have to be linked again
+        program.save(options.output)
+    tell_accuracy(options, program, console)
+    if options.report:
+        write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
+        console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
+    if options.output:
+        console.print(f"wrote {options.output}", soft_wrap=True, highlight=False)
+
+
+def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
+    """The program of the model that the options name."""
+    refine = refinement_of(options)
+    with progress_bar() as report:
+        return compile_model(
+            options.model,
+            backends=options.backends,
+            estimator=cost_model_of(options, report),
+            explain=explain,
+            allow_winograd=not options.no_winograd,
+            search_layouts=options.search_layouts,
+            tune_trials=options.tune or 0,
+            refine=refine,
+            precision=options.precision,
+            tell=lambda what: report(0, 0, what),
+        )
+
+
+def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:
+    """How far the numbers of a program in less than float32 are from those in float32, a line a result."""
+    if options.precision == FLOAT32:
+        return
+    try:
+        lines = [str(found) for found in deviations(program, options.model)]
+    except CollageError as error:
+        lines = [f"not known: {error}"]
+    for number, line in enumerate(lines):
+        result = f"result {number} " if len(lines) > 1 else ""
+        console.print(f"{options.precision} against float32, random inputs: {result}{line}", soft_wrap=True)
+
+
+def _check(option: str, path: str | None, reason: str | None) -> None:
+    if reason is not None:
+        raise CollageError(f"{option} {path} cannot be written: {reason}")

@@ -1,0 +1,55 @@
+"""TVM's own fusion for what no library has taken, then a schedule for every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from ..annotations import THREADS, threads_of
+from ..schedule import scheduled_module
+from ..schedule.tuned import with_tuned_schedules
+from .pack_weights import packed
+from .sorts_and_scans import dispatched
+
+
+def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = True) -> IRModule:
+    """``mod`` with kernels of TVM in place of private functions with ``Primitive`` and of loose operators.
+
+    Such a function becomes exactly one kernel, which keeps its ``collage.threads``; loose operators are fused by
+    TVM. The kernels get the schedules of ``collage.schedules``, else ours; without ``schedule`` they keep TVM's naive
+    loops, for another scheduler or tuner. With ``pack``, constant weights are stored in the order in which the
+    scheduled kernels read them. Calls into libraries and ``external_mods`` stay.
+    """
+    with target:
+        kernels = _legalized(mod)
+    if not schedule:
+        return kernels
+    tuned = with_tuned_schedules(kernels)
+    return scheduled_module(packed(tuned, target) if pack else tuned, target)
+
+
+def _legalized(mod: IRModule) -> IRModule:
+    """``mod`` with kernels as TVM makes them, for the target in scope; views (reshape) stay views."""
+    limits = {gvar.name_hint: threads_of(func) for gvar, func in mod.functions_items()}
+    passes = [
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.RewriteDataflowReshape(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    return _limited(tvm.transform.Sequential(passes)(dispatched(mod)), limits)
+
+
+def _limited(mod: IRModule, limits: Mapping[str, int | None]) -> IRModule:
+    """``mod`` whose kernels have the threads of the functions that they were made of: FuseTIR forgets them."""
+    functions = {
+        gvar: func if (threads := limits.get(gvar.name_hint)) is None else func.with_attr(THREADS, threads)
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -1,0 +1,150 @@
+"""Constants that a kernel reads in panels, stored in panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+from tvm.relax.expr import _update_type
+from tvm.target import Target
+
+from ..schedule import faults, weights
+from ..schedule.machine import Machine
+from ..schedule.panels import Panels
+from ..schedule.stage import nodes
+
+Node = Any
+Plan = dict[int, Panels]
+"""The panels of a kernel's arguments by their position."""
+
+
+def packed(mod: IRModule, target: Target) -> IRModule:
+    """``mod`` with constant operands of products and convolutions in the order in which kernels for ``target`` read
+    them.
+
+    A kernel that is called with a variable in place of the weights, or from outside, stays as it is.
+    """
+    kernels = packed_kernels(mod, Machine.of(target))
+    constants = _Constants()
+    functions = {gvar: _calling(func, kernels, constants) for gvar, func in mod.functions_items()}
+    for gvar, kernel in kernels.items():
+        del functions[gvar]
+        functions[kernel.name] = kernel.func
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKernel:
+    """A kernel over panels, under a name of its own type, and the panels of its arguments by position."""
+
+    name: ir.GlobalVar
+    func: tirx.PrimFunc
+    panels: Mapping[int, Panels]
+
+
+def packed_kernels(mod: IRModule, machine: Machine) -> dict[ir.GlobalVar, PackedKernel]:
+    """The kernels to pack, by their name in ``mod``."""
+    calls = [call for func in mod.functions.values() for call in call_sites(func)]
+    elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
+    found: dict[ir.GlobalVar, PackedKernel] = {}
+    for gvar, func in mod.functions_items():
+        sites = [list(call.args[1]) for call in calls if call.args[0].same_as(gvar)]
+        if sites and gvar not in elsewhere and why_not_changed(func) is None:
+            kernel = _packed_or_logged(gvar.name_hint, func, sites, machine.running(func))
+            if kernel is not None:
+                found[gvar] = kernel
+    return found
+
+
+def _packed_or_logged(
+    name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], machine: Machine
+) -> PackedKernel | None:
+    """The kernel over panels; None where none pays off, or where our own code fails on it."""
+    try:
+        plan = _plan(func, sites, machine)
+        return _packed_kernel(name, func, plan) if plan else None
+    except Exception as error:
+        faults.logged(f"{name} keeps its weights as they are", error)
+        return None
+
+
+def _packed_kernel(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel:
+    kernel = weights.packed(func, {func.params[i]: panels for i, panels in plan.items()})
+    gvar = ir.GlobalVar(name)
+    _update_type(gvar, kernel.ty)
+    return PackedKernel(gvar, kernel, plan)
+
+
+def why_not_changed(func: ir.BaseFunc) -> str | None:
+    """Why a function keeps its parameters, or None when it is a kernel of ours alone, to be scheduled yet."""
+    if not isinstance(func, tirx.PrimFunc):
+        return "it is not a kernel"
+    attrs = func.attrs or {}
+    if "global_symbol" in attrs:
+        return "it can be called from outside"
+    return "it is scheduled" if attrs.get("tirx.is_scheduled", False) else None
+
+
+def call_sites(func: ir.BaseFunc) -> list[Node]:
+    """The calls of kernels in a Relax function."""
+    if not isinstance(func, relax.Function):
+        return []
+    return [call for call in nodes(func, relax.Call) if _calls_kernel(call)]
+
+
+def _calls_kernel(call: Node) -> bool:
+    return isinstance(call.op, ir.Op) and call.op.name == "relax.call_tir"
+
+
+def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
+    """Functions that ``func`` mentions other than to call them as kernels."""
+    bare = tvm_ffi.structural_map(
+        func, (relax.Call, lambda call: call.args[1] if _calls_kernel(call) else call)
+    )
+    return nodes(bare, ir.GlobalVar)
+
+
+def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], machine: Machine) -> Plan:
+    always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
+    chosen = weights.choose(func, [func.params[i] for i in always], machine) if always else {}
+    return {i: chosen[func.params[i]] for i in always if func.params[i] in chosen}
+
+
+def _is_constant(arg: Node) -> bool:
+    return isinstance(arg, ir.GenericConst)
+
+
+class _Constants:
+    """Packed constants, each made once."""
+
+    def __init__(self) -> None:
+        self._packed: dict[tuple[Node, Panels], Node] = {}
+
+    def packed(self, constant: Node, panels: Panels) -> Node:
+        key = (constant, panels)
+        if key not in self._packed:
+            self._packed[key] = relax.const(panels.pack(constant.value.numpy()))
+        return self._packed[key]
+
+
+def _calling(
+    func: ir.BaseFunc, packed: Mapping[ir.GlobalVar, PackedKernel], constants: _Constants
+) -> ir.BaseFunc:
+    """``func`` with its calls of packed kernels over packed constants."""
+    if not isinstance(func, relax.Function):
+        return func
+
+    def site(call: Node) -> Node:
+        kernel = packed.get(call.args[0]) if _calls_kernel(call) else None
+        if kernel is None:
+            return call
+        args = list(call.args[1])
+        for i, panels in kernel.panels.items():
+            args[i] = constants.packed(args[i], panels)
+        return relax.Call(call.op, [kernel.name, relax.Tuple(args)], call.attrs, call.ty_args, ret_ty=call.ty)
+
+    return tvm_ffi.structural_map(func, (relax.Call, site))

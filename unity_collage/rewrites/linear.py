@@ -1,0 +1,116 @@
+"""Reading convolutions and products with constant weights, whose output channels belong to slices of the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from .constants import constant
+from .scope import Call, Expr, Scope, dtype_of, is_float
+from .windows import CONVOLUTIONS
+
+_TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
+VIEWS = ("relax.reshape", "relax.permute_dims")
+LINEAR_OPS = (*CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
+"""Operators whose output channels belong to slices of their right operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A convolution or product with constant weights."""
+
+    call: Call
+    weights: np.ndarray
+    axis: int
+    """Of the channels in the output."""
+    rank: int
+    """Of the output."""
+    channels: int
+
+    def with_weights(self, weights: np.ndarray) -> Expr:
+        """The same call on other weights."""
+        args = [self.call.args[0], constant(weights.astype(self.weights.dtype))]
+        return relax.Call(self.call.op, args, self.call.attrs, self.call.ty_args)
+
+    def scaled(self, scale: np.ndarray) -> Expr:
+        """The same call with output channel ``c`` multiplied by ``scale[c]``."""
+        wide = np.promote_types(self.weights.dtype, np.float32)
+        return self.with_weights(self.weights * _along_weights(self, scale).astype(wide))
+
+    def bias_shape(self) -> tuple[int, ...]:
+        """Of a bias in normal form."""
+        if self.call.op.name == "relax.matmul":
+            return (self.channels,)
+        return tuple(self.channels if axis == self.axis else 1 for axis in range(self.rank))
+
+
+def linear_of(call: Call | None, scope: Scope) -> Linear | None:
+    """``call`` as a :class:`Linear` if it is one, in one floating point type."""
+    if call is None or call.op.name not in LINEAR_OPS or why_not_linear(call, scope) is not None:
+        return None
+    weights, rank = scope.array(call.args[1]), call.ty.ndim
+    if call.op.name == "relax.matmul":
+        return Linear(call, weights, rank - 1, rank, weights.shape[-1])
+    layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)
+    groups = int(call.attrs.groups) if call.op.name in _TRANSPOSED else 1
+    return Linear(call, weights, layout.index("C"), rank, weights.shape[kernel.index("O")] * groups)
+
+
+def why_not_linear(call: Call, scope: Scope) -> str | None:
+    """Why the output channels of one of ``LINEAR_OPS`` are not slices of known weights, or None."""
+    weights, name = scope.array(call.args[1]), call.op.name.removeprefix("relax.")
+    if weights is None:
+        return f"the weights of {name}, {scope.title(call.args[1])}, are not constant"
+    if not is_float(call) or dtype_of(call) != dtype_of(call.args[1]):
+        return f"{name} makes {dtype_of(call)} with weights of {dtype_of(call.args[1])}, not one floating point type"
+    if name == "matmul":
+        vector = weights.ndim < 2 or call.args[0].ty.ndim < 2 or call.ty.ndim < 2
+        return "an operand of matmul is a vector, not a matrix" if vector else None
+    layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)
+    if not layout.isalpha() or not kernel.isalpha():
+        return f"{name} has the layouts {layout} and {kernel}, which are blocked"
+    return None
+
+
+def is_of_two_tensors(call: Call, scope: Scope) -> bool:
+    """Whether ``call`` is a product of two values that are computed, such as queries and keys."""
+    return call.op.name == "relax.matmul" and scope.array(call.args[1]) is None
+
+
+def is_of_product(expr: Expr, scope: Scope, *ops: str) -> bool:
+    """Whether ``expr`` is one of ``ops``, by default any of ``LINEAR_OPS``, or views and sums of one."""
+    wanted = ops or LINEAR_OPS
+    while (call := scope.call(expr, *VIEWS, "relax.add", *wanted)) is not None:
+        if call.op.name in wanted:
+            return True
+        expr = call.args[0]
+    return False
+
+
+def _along_weights(linear: Linear, scale: np.ndarray) -> np.ndarray:
+    """One factor per output channel, shaped to broadcast against the weights."""
+    attrs = linear.call.attrs
+    if linear.call.op.name == "relax.matmul":
+        return scale
+    layout = str(attrs.kernel_layout)
+    if linear.call.op.name in CONVOLUTIONS:
+        return scale.reshape([-1 if letter == "O" else 1 for letter in layout])
+    groups = int(attrs.groups)
+    inputs = linear.weights.shape[layout.index("I")]
+    table = np.repeat(scale.reshape(groups, -1), inputs // groups, axis=0)
+    table = table if layout.index("I") < layout.index("O") else table.T
+    letters = iter(table.shape)
+    return table.reshape([next(letters) if letter in "IO" else 1 for letter in layout])
+
+
+def per_channel(array: np.ndarray, linear: Linear) -> np.ndarray | None:
+    """``array``, which broadcasts against the output, as one value per channel; None if it varies otherwise."""
+    if array.ndim > linear.rank:
+        return None
+    shape = (1,) * (linear.rank - array.ndim) + array.shape
+    varies = [axis for axis, size in enumerate(shape) if size != 1]
+    if varies not in ([], [linear.axis]):
+        return None
+    return np.broadcast_to(array.reshape(-1), (linear.channels,))

@@ -1,0 +1,44 @@
+"""Names: every variable of a function's blocks gets one of its own, so that a name means one binding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm import relax
+
+from .bindings import substituted
+from .scope import Node
+
+
+def with_own_names(func: relax.Function) -> relax.Function:
+    """``func`` with the names that its script shows: a number behind those that an earlier variable has already."""
+    whole: Node = func
+    fresh = dict(_renamed(whole))
+    if not fresh:
+        return func
+    reading = substituted(whole, fresh)
+    blocks = [type(block)([_rebound(b, fresh) for b in block.bindings]) for block in reading.body.blocks]
+    body = relax.SeqExpr(blocks, reading.body.body)
+    new = relax.Function(whole.params, body, whole.ret_ty, whole.is_pure, whole.attrs, whole.span)
+    return relax.BlockBuilder().normalize(new)
+
+
+def _renamed(func: Node) -> Iterator[tuple[relax.Var, relax.Var]]:
+    taken = {param.name for param in func.params}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            var = binding.var
+            name, count = var.name, 0
+            while name in taken:
+                count += 1
+                name = f"{var.name}_{count}"
+            taken.add(name)
+            if name != var.name:
+                yield var, type(var)(name, var.ty)
+
+
+def _rebound(binding: relax.Binding, fresh: dict[relax.Var, relax.Var]) -> relax.Binding:
+    var = fresh.get(binding.var, binding.var)
+    if isinstance(binding, relax.MatchCast):
+        return relax.MatchCast(var, binding.value, binding.ty)
+    return relax.VarBinding(var, binding.value)

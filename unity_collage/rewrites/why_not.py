@@ -1,0 +1,49 @@
+"""WhyNot: what a rule answers where it found the beginning of its form, but not all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """A near miss. Where a binding is not of the form at all, a rule answers None instead."""
+
+    reason: str
+    """The operator, what was found there and what is needed, in one clause."""
+    matched: int = 1
+    """How many operators of the form were found. Of two near misses, the one with more is nearer."""
+
+
+def is_no(answer: Any) -> bool:
+    """Whether a rule or a part of one found nothing to put in place: None or a WhyNot."""
+    return answer is None or isinstance(answer, WhyNot)
+
+
+def first_of(answers: Iterable[T | WhyNot | None]) -> T | WhyNot | None:
+    """The first answer that is an expression; without one the nearest miss; None if there is not even that.
+
+    The rest is not asked for once there is one.
+    """
+    nearest: WhyNot | None = None
+    for answer in answers:
+        if isinstance(answer, WhyNot):
+            if nearest is None or answer.matched > nearest.matched:
+                nearest = answer
+        elif answer is not None:
+            return answer
+    return nearest
+
+
+def number_text(value: float) -> str:
+    """A number as reasons show it: six digits."""
+    return f"{float(value):.6g}"
+
+
+def shape_text(shape: Iterable[object] | None) -> str:
+    """``(2, 3)``, or that the shape is not known."""
+    return "unknown" if shape is None else f"({', '.join(map(str, shape))})"

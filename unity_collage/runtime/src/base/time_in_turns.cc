@@ -1,0 +1,205 @@
+// Times kernels that compute the same in turns: a round runs each of them, so that drift of the machine
+// affects all alike.
+#include <tvm/ffi/reflection/registry.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/cache_state.h"
+#include "base/call.h"
+#include "base/interval.h"
+#include "base/pool.h"
+
+namespace collage {
+namespace {
+
+using tvm::ffi::Any;
+using tvm::ffi::Array;
+using tvm::ffi::Function;
+using tvm::ffi::Tensor;
+
+constexpr double kWindowSeconds = 0.0005;
+constexpr size_t kWindowRuns = 9;
+constexpr double kImprovement = 0.98;
+constexpr size_t kRunsPerTurn = 3;
+// So many runs may exceed the budget by so many times: one run says nothing about noise.
+constexpr size_t kMinRuns = 3;
+constexpr double kMinRunsFactor = 10;
+
+struct Limits {
+  double percentile, confidence, tolerance;
+  size_t min_runs, max_runs;
+  double max_seconds, max_warmup_seconds;
+};
+
+// The median of one window of runs: one long run, or several short ones.
+double WindowMedian(Call* call) {
+  std::vector<double> seconds;
+  const Clock::time_point begin = Clock::now();
+  do seconds.push_back(call->Seconds());
+  while (seconds.size() < kWindowRuns && SecondsSince(begin) < kWindowSeconds);
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+// Runs until a window is no faster than the best before it.
+void WarmUp(Call* call, double max_seconds) {
+  const Clock::time_point begin = Clock::now();
+  double best = std::numeric_limits<double>::infinity();
+  while (true) {
+    const double median = WindowMedian(call);
+    if (median > kImprovement * best || SecondsSince(begin) > max_seconds) return;
+    best = median;
+  }
+}
+
+class Runner {
+ public:
+  Runner(Function function, const Array<Any>& args, Array<Tensor> warm)
+      : call_(std::move(function), args), warm_(std::move(warm)) {}
+
+  void WarmUp(double max_seconds) { collage::WarmUp(&call_, max_seconds); }
+
+  // One run. `preparation` is the time in seconds that was spent on the caches for it.
+  void Run(double preparation) {
+    const Clock::time_point begin = Clock::now();
+    CacheState::WriteFromAllCores(warm_);
+    seconds_.push_back(call_.Seconds());
+    spent_ += SecondsSince(begin) + preparation;
+  }
+
+  // Several runs in a row, each after its own eviction. The first follows a run of another runner and does
+  // not count.
+  void TakeTurn(CacheState* caches, const Limits& limits) {
+    RunEvicted(caches);
+    seconds_.pop_back();
+    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !IsOverBudget(limits)); ++i) RunEvicted(caches);
+  }
+
+  void Estimate(const Limits& limits) {
+    interval_ = PercentileInterval(seconds_, limits.percentile, limits.confidence);
+  }
+
+  bool IsOverBudget(const Limits& limits) const {
+    const double allowed = limits.max_seconds * (seconds_.size() < kMinRuns ? kMinRunsFactor : 1);
+    return seconds_.size() >= limits.max_runs || spent_ >= allowed;
+  }
+
+  bool active = true;
+
+  size_t runs() const { return seconds_.size(); }
+  const Interval& interval() const { return interval_; }
+  const std::vector<double>& seconds() const { return seconds_; }
+
+ private:
+  void RunEvicted(CacheState* caches) {
+    const Clock::time_point begin = Clock::now();
+    caches->Evict();
+    Run(SecondsSince(begin));
+  }
+
+  Call call_;
+  Array<Tensor> warm_;
+  std::vector<double> seconds_;
+  double spent_ = 0;
+  Interval interval_{0, 0, 0};
+};
+
+class Comparison {
+ public:
+  Comparison(std::vector<Runner> runners, const Limits& limits, int64_t evict_bytes, bool evict_each_run)
+      : runners_(std::move(runners)),
+        limits_(limits),
+        caches_(evict_bytes),
+        evict_each_run_(evict_each_run) {}
+
+  void Run() {
+    for (Runner& runner : runners_) runner.WarmUp(limits_.max_warmup_seconds);
+    for (size_t round = 1; Active() > 0; ++round) {
+      RunRound(round % 2 == 0);
+      Eliminate(round);
+    }
+  }
+
+  const std::vector<Runner>& runners() const { return runners_; }
+
+ private:
+  size_t Active() const {
+    return std::count_if(runners_.begin(), runners_.end(),
+                         [](const Runner& runner) { return runner.active; });
+  }
+
+  // One eviction serves a whole round: memory that only one kernel uses was last used a round ago.
+  void RunRound(bool backwards) {
+    const Clock::time_point begin = Clock::now();
+    if (!evict_each_run_) caches_.Evict();
+    const double share = SecondsSince(begin) / static_cast<double>(Active());
+    for (size_t i = 0; i < runners_.size(); ++i) {
+      Runner& runner = runners_[backwards ? runners_.size() - 1 - i : i];
+      if (!runner.active) continue;
+      if (evict_each_run_) {
+        runner.TakeTurn(&caches_, limits_);
+      } else {
+        runner.Run(share);
+      }
+    }
+  }
+
+  // Stops runners whose budget is used or whose interval lies above the fastest one's, and all of them once
+  // the others' intervals are narrow enough.
+  void Eliminate(size_t round) {
+    for (Runner& runner : runners_) {
+      if (runner.active) runner.Estimate(limits_);
+      if (runner.IsOverBudget(limits_)) runner.active = false;
+    }
+    if (round * (evict_each_run_ ? kRunsPerTurn : 1) < limits_.min_runs) return;
+    const double bound = BestUpperBound();
+    bool decided = true;
+    for (Runner& runner : runners_) {
+      if (runner.interval().low > bound) runner.active = false;  // certainly slower than the fastest
+      decided = decided && (!runner.active || runner.interval().Error() <= limits_.tolerance);
+    }
+    if (!decided) return;
+    for (Runner& runner : runners_) runner.active = false;
+  }
+
+  // The upper end of the interval of the fastest runner.
+  double BestUpperBound() const {
+    const auto fastest = std::min_element(runners_.begin(), runners_.end(), [](const auto& a, const auto& b) {
+      return a.interval().estimate < b.interval().estimate;
+    });
+    return fastest->interval().high;
+  }
+
+  std::vector<Runner> runners_;
+  Limits limits_;
+  CacheState caches_;
+  bool evict_each_run_;
+};
+
+// The seconds of each run of each function. Every function runs at least once.
+Array<Array<double>> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
+                                 double percentile, double confidence, double tolerance, int64_t min_runs,
+                                 int64_t max_runs, double max_seconds, double max_warmup_seconds,
+                                 int64_t evict_bytes, bool evict_each_run) {
+  const Limits limits{
+      percentile,  confidence,        tolerance, static_cast<size_t>(min_runs), static_cast<size_t>(max_runs),
+      max_seconds, max_warmup_seconds};
+  std::vector<Runner> runners;
+  for (size_t i = 0; i < functions.size(); ++i) runners.emplace_back(functions[i], args[i], warm[i]);
+  Comparison comparison(std::move(runners), limits, evict_bytes, evict_each_run);
+  comparison.Run();
+  Array<Array<double>> seconds;
+  for (const Runner& runner : comparison.runners()) {
+    seconds.push_back(Array<double>(runner.seconds().begin(), runner.seconds().end()));
+  }
+  return seconds;
+}
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  tvm::ffi::reflection::GlobalDef().def("collage.runtime.time_in_turns", TimeInTurns);
+}
+
+}  // namespace
+}  // namespace collage
