@@ -24,7 +24,7 @@ from unity_collage.frontend.models import import_model
 from unity_collage.graph import DataflowGraph
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import EstimateCosts
-from unity_collage.pipeline import annotating
+from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
@@ -77,7 +77,7 @@ def eager(name: str, model: MeasuredCost) -> Eager:
     """Everything of ``main`` in the zoo's model ``name`` measured."""
     mod: IRModule = import_model(models.load(name))[0]
     with host_target():
-        for step in (*annotating(), EstimateCosts(model)):
+        for step in (*Pipeline(model=model).until_candidates(), EstimateCosts(model)):
             mod = step(mod)
         func = mod["main"]
         assert isinstance(func, relax.Function)

@@ -66,8 +66,8 @@ class Pipeline:
         """From an imported model to a module that ``relax.build`` turns into a program; run them under a target."""
         return [*self.until_costs(), self.search(), *self.after_search()]
 
-    def until_costs(self) -> list[tvm.transform.Pass]:
-        """As far as every candidate has a cost, or the reason why it has none; if ``lazy``, the search asks for costs."""
+    def until_candidates(self) -> list[tvm.transform.Pass]:
+        """The passes before any cost is asked for: after them every candidate is known."""
         annotate = AnnotateCandidates(backends=self.backends, specs=self.specs, without=self.without)
         return [
             Prepare(),
@@ -77,8 +77,11 @@ class Pipeline:
             *narrowing(self.precision),
             annotate,
             *([OfferLayouts(), annotate] if self.layouts else []),
-            *(self._lazy_costs() if self.lazy else self._costs()),
         ]
+
+    def until_costs(self) -> list[tvm.transform.Pass]:
+        """As far as every candidate has a cost, or the reason why it has none; if ``lazy``, the search asks for costs."""
+        return [*self.until_candidates(), *(self._lazy_costs() if self.lazy else self._costs())]
 
     def search(self) -> tvm.transform.Pass:
         """The search for the cheapest plan; it measures what kernels would cost as one."""

@@ -11,6 +11,9 @@ from tvm import relax, tirx
 from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 2})
+"""This machine, for kernels that run."""
+WIDE = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4", "num-cores": 2})
+"""A machine with vectors of 64 bytes, for kernels that are looked at."""
 LOWERING = (
     relax.transform.LegalizeOps(),
     relax.transform.AnnotateTIROpPattern(),
@@ -44,16 +47,21 @@ def _function(builder, name, build, shapes, dtypes, attrs):
         return builder.emit_func_output(out)
 
 
-def scheduled(build: Callable[..., relax.Expr], *shapes: tuple, one_kernel: bool = False) -> str:
+def scheduled(
+    build: Callable[..., relax.Expr],
+    *shapes: tuple,
+    one_kernel: bool = False,
+    target: tvm.target.Target = WIDE,
+) -> str:
     """The scheduled kernels of ``build`` over float32 tensors, as text."""
-    mod = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes), one_kernel))
+    mod = ScheduleCPU(target)(module(build, shapes, ["float32"] * len(shapes), one_kernel))
     return "\n".join(func.script() for func in mod.functions.values() if isinstance(func, tirx.PrimFunc))
 
 
-def run(mod: tvm.IRModule, *arrays: np.ndarray) -> list[np.ndarray]:
+def run(mod: tvm.IRModule, *arrays: np.ndarray, target: tvm.target.Target = TARGET) -> list[np.ndarray]:
     """The outputs of ``main`` on ``arrays``, after scheduling."""
-    with TARGET:
-        executable = relax.build(ScheduleCPU()(mod), TARGET)
+    with target:
+        executable = relax.build(ScheduleCPU()(mod), target)
     out = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, arrays))
     return [out.numpy()] if isinstance(out, tvm.runtime.Tensor) else [each.numpy() for each in out]
 
@@ -64,11 +72,12 @@ def check(
     *arrays: np.ndarray,
     one_kernel: bool = False,
     rtol: float = 2e-5,
+    target: tvm.target.Target = TARGET,
 ) -> None:
     """The scheduled kernels compute what ``reference`` does, to ``rtol`` of the largest value."""
     shapes, dtypes = [array.shape for array in arrays], [str(array.dtype) for array in arrays]
     expected = reference(*arrays)
-    outputs = run(module(build, shapes, dtypes, one_kernel), *arrays)
+    outputs = run(module(build, shapes, dtypes, one_kernel), *arrays, target=target)
     for out, value in zip(outputs, expected if isinstance(expected, tuple) else (expected,), strict=True):
         assert out.shape == value.shape
         scale = max(float(np.abs(value.astype("float64")).max(initial=0)), 1.0)

@@ -14,7 +14,7 @@ from tvm.ir import IRModule
 
 from unity_collage.annotations import CANDIDATES, PLAN
 from unity_collage.cost.model import CostModel, Workload
-from unity_collage.pipeline import annotating, collage
+from unity_collage.pipeline import Pipeline, collage
 from unity_collage.plan.candidate import VIEW
 from unity_collage.plan.costs import Cost
 
@@ -56,7 +56,7 @@ def test_nothing_is_offered_unless_it_is_asked_for() -> None:
 
     def views(**options: bool) -> int:
         with TARGET:
-            mod: IRModule = tvm.transform.Sequential(annotating(("tvm",), **options))(before)
+            mod: IRModule = tvm.transform.Sequential(Pipeline(("tvm",), **options).until_candidates())(before)
         return sum(candidate.backend == VIEW for candidate in CANDIDATES.read(mod["main"]))
 
     assert views() == 0 < views(layouts=True)

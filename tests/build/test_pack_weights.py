@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import tvm
-from schedule_checks import LOWERING, TARGET, floats, padded, windows
+from schedule_checks import LOWERING, TARGET, WIDE, floats, padded, windows
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.relax import op
@@ -70,20 +70,22 @@ def assert_layer(mod: IRModule, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> 
 
 def test_the_constant_and_the_buffer_are_panels_and_the_bias_is_not() -> None:
     w, b = floats(784, 240), floats(240)
-    after = PackWeights(TARGET)(module(layer, (1, 784), [w, b]))
+    before = module(layer, (1, 784), [w, b])
+    after = PackWeights(WIDE)(before)
     assert constants(after) == [[None, (2, 784, 128), (240,)]]
     assert [int(extent) for extent in after["kernel"].params[1].shape] == [2, 784, 128]
     packed = calls(after)[0].args[1][1].value.numpy()
     np.testing.assert_array_equal(packed, np.stack([w[:, :128], w[:, 112:]]))
-    assert_layer(after, floats(1, 784), w, b)
+    assert_layer(PackWeights(TARGET)(before), floats(1, 784), w, b)
 
 
 def test_two_narrow_panels_are_read_side_by_side() -> None:
     w, b = floats(784, 256), floats(256)
-    after = PackWeights(TARGET)(module(layer, (1, 784), [w, b]))
+    before = module(layer, (1, 784), [w, b])
+    after = PackWeights(WIDE)(before)
     assert constants(after) == [[None, (8, 784, 32), (256,)]]
-    assert_layer(after, floats(1, 784), w, b)
-    kernel = ScheduleCPU(TARGET)(after)["kernel"].script()
+    assert_layer(PackWeights(TARGET)(before), floats(1, 784), w, b)
+    kernel = ScheduleCPU(WIDE)(after)["kernel"].script()
     assert re.search(r"for v_k in range\(T.int64\(784\)\):\n +for \w+ in T.unroll\(T.int64\(2\)\)", kernel)
 
 
@@ -92,19 +94,19 @@ def test_two_narrow_panels_are_read_side_by_side() -> None:
 )
 def test_the_next_panel_of_large_weights_is_fetched_ahead(rows: int, columns: int, ahead: bool) -> None:
     w, b = floats(784, columns), floats(columns)
-    after = PackWeights(TARGET)(module(layer, (rows, 784), [w, b]))
-    assert ("llvm.prefetch" in ScheduleCPU(TARGET)(after)["kernel"].script()) == ahead
-    assert_layer(after, floats(rows, 784), w, b)
+    before = module(layer, (rows, 784), [w, b])
+    assert ("llvm.prefetch" in ScheduleCPU(WIDE)(PackWeights(WIDE)(before))["kernel"].script()) == ahead
+    assert_layer(PackWeights(TARGET)(before), floats(rows, 784), w, b)
 
 
 @pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
 @pytest.mark.parametrize("rows", [1, 5, 33])
 def test_products_of_odd_sizes_are_the_same_numbers(rows: int, columns: int) -> None:
     w, b = floats(200, columns), floats(columns)
-    after = PackWeights(TARGET)(module(layer, (rows, 200), [w, b]))
-    (_, shape, _) = constants(after)[0]
+    before = module(layer, (rows, 200), [w, b])
+    (_, shape, _) = constants(PackWeights(WIDE)(before))[0]
     assert (len(shape) == 3) == (columns >= 100)
-    assert_layer(after, floats(rows, 200), w, b)
+    assert_layer(PackWeights(TARGET)(before), floats(rows, 200), w, b)
 
 
 def test_the_last_panel_overlaps_its_neighbour() -> None:
@@ -207,7 +209,7 @@ def twice(**values: np.ndarray) -> IRModule:
 def test_two_calls_of_one_kernel_each_get_their_constant() -> None:
     v, w, x = floats(64, 512), floats(64, 512, seed=1), floats(1, 64)
     after = PackWeights(TARGET)(twice(v=v, w=w))
-    assert constants(after) == [[None, (16, 64, 32)]] * 2
+    assert constants(PackWeights(WIDE)(twice(v=v, w=w))) == [[None, (16, 64, 32)]] * 2
     machine = relax.VirtualMachine(relax.build(ScheduleCPU(TARGET)(after), TARGET), tvm.cpu())
     for out, right in zip(machine["main"](tvm.runtime.tensor(x)), (x @ v, x @ w), strict=True):
         np.testing.assert_allclose(out.numpy(), right, rtol=1e-4, atol=1e-4)
@@ -223,7 +225,7 @@ def test_a_constant_that_two_calls_share_is_packed_once() -> None:
     w = before["main"].params[1]
     (shared,) = (arg for arg in calls(before)[0].args[1] if isinstance(arg, ir.GenericConst))
     main = before["main"].bind_params({w: shared})
-    after = PackWeights(TARGET)(
+    after = PackWeights(WIDE)(
         IRModule({**dict(before.functions_items()), before.get_global_var("main"): main})
     )
     first, second = (call.args[1][1] for call in calls(after))
@@ -245,7 +247,7 @@ def test_scheduled_kernels_are_left_alone_so_a_second_run_changes_nothing() -> N
 def test_fuse_remaining_packs_and_reads_panels_from_end_to_end() -> None:
     w, b = floats(784, 256), floats(256)
     before = module(layer, (1, 784), [w, b])
-    with TARGET:
+    with WIDE:
         packed, plain = FuseRemaining()(before), FuseRemaining(pack=False)(before)
     assert constants(packed) == [[None, (8, 784, 32), (256,)]]
     assert constants(plain) == [[None, (784, 256), (256,)]]

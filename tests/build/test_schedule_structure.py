@@ -11,8 +11,7 @@ from tvm.script import ir as I
 from tvm.script import tirx as T
 
 from unity_collage.passes.schedule_cpu import ScheduleCPU
-from unity_collage.schedule import schedule, tiling
-from unity_collage.schedule.machine import Machine
+from unity_collage.schedule import schedule
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
@@ -96,21 +95,13 @@ def test_factors_of_rows_stay_where_they_are():
     assert "sblock_alloc_buffer((T.int64(64), T.int64(64)))" in text
 
 
-def test_sums_of_a_tile_are_small_enough_for_registers():
-    text, machine = scheduled(op.matmul, (197, 384), (384, 1536)), Machine.of(TARGET)
-    sizes = [int(size) for size in re.findall(r"acc\w* = T.sblock_alloc_buffer\(\((?:T.int64\()?(\d+)", text)]
-    assert machine.registers // 2 <= sum(sizes) // machine.lanes("float32") < machine.registers
-    assert max(sizes) * 4 < tiling.STACK_BYTES
-
-
 def test_few_rows_are_read_at_a_time_where_they_share_lines_of_the_innermost_cache():
     def height(inner: int) -> int:
         text = scheduled(op.matmul, (196, inner), (inner, 256))
         return max(int(rows) for rows in re.findall(r"T.unroll\(T.int64\((\d+)\)\)", text))
 
     assert height(1024) <= 8
-    if Machine.of(TARGET).registers >= 32:
-        assert height(1000) > 8
+    assert height(1000) > 8
 
 
 def test_a_core_writes_whole_rows_unless_it_would_read_a_heavy_operand_again_for_each():

@@ -52,7 +52,8 @@ def why_outdated(library: str, now: Entry, then: Entry | None) -> str | None:
     if then is None:
         return f"collage_{library} is not in {TABLE.name}: run `{COMMAND}`"
     if now["version"] != then["version"]:
-        return f"collage_{library} has version {now['version']}, and {TABLE.name} has {then['version']}: run `{COMMAND}`"
+        versions = f"version {now['version']}, and {TABLE.name} has {then['version']}"
+        return f"collage_{library} has {versions}: run `{COMMAND}`"
     return (
         f"the sources of collage_{library} changed, and its version did not: raise kVersion in "
         f"{version_file(library).relative_to(ROOT)} if the library computes or performs differently, then run "

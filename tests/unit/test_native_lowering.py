@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
-from unity_collage.backends import onednn
+from unity_collage.backends import onednn, openblas
 from unity_collage.backends.native.lowering import NotLowerable
 
 
@@ -157,3 +157,9 @@ def test_a_call_of_no_operator_is_named():
 
     with pytest.raises(NotLowerable, match="call_dps_packed"):
         onednn.lower([Module["main"]], ["f"])
+
+
+def test_a_field_that_no_step_can_copy_is_named():
+    func = function(lambda x: op.split(x, 2)[1], (4, 4))
+    with pytest.raises(NotLowerable, match="f: a field must be copied"):
+        openblas.lower([func], ["f"])

@@ -73,6 +73,11 @@ def batch_norm(x: relax.Expr, training: bool) -> relax.Expr:
 
 ACTIVATIONS = [
     (GELU_FORM, lambda x: gelu(x, half=0.4999), "the factor behind erf is 0.4999, not 0.5"),
+    (
+        GELU_FORM,
+        lambda x: op.multiply(x, op.add(erf_of(x), ONE)),
+        "there is no factor behind erf, and 0.5 is needed",
+    ),
     (GELU_FORM, lambda x: gelu(x, one=1.01), "1.01 is added to 1 * erf, not 1"),
     (GELU_FORM, lambda x: gelu(x, one=0.0), "erf) is not in a sum with a number other than 0"),
     (GELU_FORM, lambda x: gelu(x, root=1.5), "erf is applied to 0.666667 x, not to 0.707107 x"),

@@ -121,7 +121,7 @@ class Block:
     # Which layout to compute in
 
     def cheapest(self, tensors: Sequence[Tensor], rank: int) -> Layout:
-        """The layout for an operator that has no wish of its own: where the fewest elements move.
+        """The layout for an operator that can compute in any: where the fewest elements move.
 
         Candidates are the layouts that its operands have. A tie goes to one that is not plain, since an
         image operator is near; with nothing but plain operands the answer is plain.
@@ -129,10 +129,10 @@ class Block:
         varying = [tensor for tensor in tensors if not tensor.is_constant and not tensor.is_single]
         candidates = [padded(form, rank) for tensor in varying for form in tensor.forms]
 
-        def price(layout: Layout) -> tuple[int, bool]:
+        def cost(layout: Layout) -> tuple[int, bool]:
             return sum(self._moved(tensor, layout) for tensor in varying), layout == plain(rank)
 
-        return min(candidates or [plain(rank)], key=price)
+        return min(candidates or [plain(rank)], key=cost)
 
     def _moved(self, tensor: Tensor, layout: Layout) -> int:
         own = unpadded(layout, tensor.rank)

@@ -1,10 +1,17 @@
-"""The forward translation of a function: each binding by its operator's rule, else in the plain layout."""
+"""The forward translation of a function: each binding by its operator's rule, else in the plain layout.
+
+Why an operator did not follow its operands into another layout is added to ``collage.unrecognised``.
+"""
 
 from __future__ import annotations
 
 from tvm import relax
 from tvm.relax import Expr
 
+from ..annotations import UNRECOGNISED
+from ..graph.calls import op_name
+from ..plan.unrecognised import Unrecognised
+from ..rewrites.why_not import WhyNot
 from .axes import plain
 from .block import Block, all_same
 from .rules import ANCHORS, RULES
@@ -15,37 +22,44 @@ def translated(func: relax.Function) -> relax.Function:
     """The function with its image operators in channels-last form, or itself when it has none."""
     if not any(_is_anchor(binding) for block in func.body.blocks for binding in block.bindings):
         return func
-    blocks = [_translated_block(block) for block in func.body.blocks]
+    kept: list[Unrecognised] = []
+    blocks = [_translated_block(block, kept) for block in func.body.blocks]
     body = relax.SeqExpr(blocks, func.body.body)
-    func = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
-    return relax.analysis.remove_all_unused(func)
+    made = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    made = relax.analysis.remove_all_unused(made)
+    if not kept:
+        return made
+    return UNRECOGNISED.write(made, (*(UNRECOGNISED.read(func) if UNRECOGNISED.on(func) else ()), *kept))
 
 
 def _is_anchor(binding: relax.Binding) -> bool:
     return getattr(getattr(getattr(binding, "value", None), "op", None), "name", "") in ANCHORS
 
 
-def _translated_block(block: relax.BindingBlock) -> relax.BindingBlock:
-    """Only dataflow blocks are rewritten: outside of them order matters."""
+def _translated_block(block: relax.BindingBlock, kept: list[Unrecognised]) -> relax.BindingBlock:
+    """Only dataflow blocks are rewritten: outside of them order matters. What stays for a reason goes to ``kept``."""
     if not isinstance(block, relax.DataflowBlock):
         return block
     state = Block()
     for binding in block.bindings:
         before = len(state.bindings)
         state.var = binding.var
-        state.values[binding.var] = _value_of(state, binding)
+        state.values[binding.var] = _value_of(state, binding, kept)
         if not isinstance(binding.var, relax.DataflowVar):
             _give_out(state, binding.var, before)
     return relax.DataflowBlock(state.bindings)
 
 
-def _value_of(state: Block, binding: relax.Binding) -> Value:
+def _value_of(state: Block, binding: relax.Binding, kept: list[Unrecognised]) -> Value:
     value = binding.value
     if isinstance(binding, relax.MatchCast):
         return state.keep(relax.MatchCast(binding.var, state.operand(value), binding.ty))
     if isinstance(value, relax.Call):
         rule = RULES.get(getattr(value.op, "name", ""))
         moved = rule(state, value) if rule else None
+        if isinstance(moved, WhyNot):
+            kept.append(Unrecognised("channels_last", binding.var.name, op_name(value), moved.reason))
+            moved = None
         return moved or state.keep(_with_value(binding, _plain_call(state, value)))
     if isinstance(value, relax.TupleGetItem):
         return _projected(state, binding, state.value(value))

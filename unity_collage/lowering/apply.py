@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN
+from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, UNRECOGNISED
 from ..backends.registry import get, register_codegens
 from ..errors import NoPlan
 from ..graph import DataflowGraph, Signatures, outside_vars
@@ -92,7 +92,7 @@ def applied(
     backends = dict.fromkeys(candidate.backend for candidate in chosen if candidate.backend != VIEW)
     register_codegens(map(get, backends))
     result = outline(graph, groups)
-    for annotation in (CANDIDATES, COSTS, DECLINED):
+    for annotation in (CANDIDATES, COSTS, DECLINED, UNRECOGNISED):
         result = result.without_attr(annotation.name)
     return result, groups, outlined
 

@@ -1,7 +1,8 @@
 """ChannelsLast: compute images as (N, spatial..., C), the layout in which the libraries are fastest.
 
 Reads    the operators; constants and batch norm are best folded before, by Prepare.
-Writes   ``permute_dims`` where a value enters or leaves channels-last form, for the costs to see.
+Writes   ``permute_dims`` where a value enters or leaves channels-last form, for the costs to see; adds to
+         ``collage.unrecognised`` why an operator does not follow its operands, for explanations.
 Keeps    the types of every function, and every function that :func:`why_left_alone` names a reason for.
 """
 

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN
+from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN, UNRECOGNISED
 from ..backends.merging import merged_candidates
 from ..backends.registry import known
 from ..cost.asking import workloads
@@ -106,6 +106,7 @@ class SearchPartition:
                 functions,
                 ties,
                 declined,
+                UNRECOGNISED.read(func) if UNRECOGNISED.on(func) else (),
             )
             result = EXPLANATION.write(result, explanation)
         plan = plan_of(

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cached_property
 
 from .costs import Cost
+from .unrecognised import NearMiss
 
 
 class Verdict(str, Enum):
@@ -151,6 +152,8 @@ class Explanation:
     declined: tuple[DeclinedGroup, ...] = ()
     left_behind: tuple[int, ...] = field(default=())
     """Bindings in no kernel: views that cost nothing, and operators that TVM compiles as they are."""
+    near_misses: tuple[NearMiss, ...] = ()
+    """Where a rewrite rule found the beginning of its form, but left it."""
 
     @cached_property
     def by_id(self) -> dict[int, ExplainedCandidate]:

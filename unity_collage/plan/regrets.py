@@ -24,6 +24,8 @@ from .explanation import (
     Verdict,
 )
 from .names import binding_names
+from .near_misses import near_misses_of
+from .unrecognised import Unrecognised
 
 ROUNDING = 1e-9
 """Two plans whose costs differ by no more than this part are equally cheap: sums in another order differ so much."""
@@ -40,6 +42,7 @@ def explanation_of(
     functions: Sequence[str] = (),
     ties: Mapping[int, tuple[tuple[int, ...], ...]] | None = None,
     declined: Sequence[DeclinedBinding] = (),
+    unrecognised: Sequence[Unrecognised] = (),
 ) -> Explanation:
     """Why ``solution`` is what it is. ``functions`` are the names of the chosen kernels' functions, in their order.
 
@@ -61,6 +64,7 @@ def explanation_of(
         costs=prices,
         declined=tuple(grouped(declined)),
         left_behind=tuple(members(solution.left_behind)),
+        near_misses=near_misses_of(graph, unrecognised),
     )
 
 

@@ -16,3 +16,13 @@ class Unrecognised:
     reason: str
     matched: int = 1
     """How many operators of the form were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """The same in the function that was partitioned."""
+
+    rule: str
+    reason: str
+    bindings: tuple[int, ...]
+    """The binding that the rule left, then those of the chain that it is in."""

@@ -1,4 +1,4 @@
-"""Why this kernel, why not that one: the answer for one binding, in five lines."""
+"""Why this kernel, why not that one: the answer for one binding, in five or six lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterabl
 
     ``name`` is a binding, a kernel's function, or an operator or kernel label that occurs once, if need be with the
     function before it: ``main:lv3``. ``meanings`` are names that may be meant where there is no such one, the best
-    first. Raises CollageError with one line that says which names are closest.
+    first. Raises CollageError with one line that says which names are closest. A sixth line says why a rewrite rule
+    left the binding or its chain, if one looked at them.
     """
     place, is_own = find(explanations, name, meanings)
     explanation = explanations[place.function]
@@ -31,6 +32,7 @@ def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterabl
         f"Why not: {_rivals(explanation, bids)}.",
         f"Never in: {_never(explanation, bids, place.index)}.",
         f"Proof: {proof_text(explanation)}.",
+        *_not_rewritten(explanation, place.index),
     ]
 
 
@@ -75,6 +77,17 @@ def _never(explanation: Explanation, bids: Iterable[ExplainedCandidate], index: 
         if index in refusal.bindings
     ]
     return _first(list(dict.fromkeys(texts)), "nobody declined it, and no bid is without a price")
+
+
+def _not_rewritten(explanation: Explanation, index: int) -> list[str]:
+    """Which rewrite rules looked at a binding and why they left it, then those that looked at others of its chain."""
+    near = [miss for miss in explanation.near_misses if index in miss.bindings]
+    near.sort(key=lambda miss: miss.bindings[0] != index)
+    texts = []
+    for miss in near:
+        at = "it" if miss.bindings[0] == index else explanation.bindings[miss.bindings[0]].name
+        texts.append(f"{miss.rule} looked at {at}: {miss.reason}")
+    return [f"Not rewritten: {_first(texts, '')}."] if texts else []
 
 
 def _first(texts: Sequence[str], none: str) -> str:

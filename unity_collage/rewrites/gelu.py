@@ -51,6 +51,8 @@ def _of_parts(call: Expr, coefficient: float, x: Expr, bracket: Expr, scope: Sco
     number, name = made
     factor = coefficient * number
     if not close(factor, 0.5, call):
+        if factor == 1:
+            return WhyNot(f"there is no factor behind {_SHORT[name]}, and 0.5 is needed", 4)
         return WhyNot(f"the factor behind {_SHORT[name]} is {number_text(factor)}, not 0.5", 5)
     if not is_float(call):
         return WhyNot(f"the product is {dtype_of(call)}, not a floating point type", 5)

@@ -20,7 +20,6 @@ from . import build
 from .machine import Machine
 from .stage import Buffer, Expr, Iter, Stage, Var
 
-
 SIDE = 16
 """Of a tile: as many elements of 4 bytes as a cache line has."""
 _ELEMENT_BITS = 32

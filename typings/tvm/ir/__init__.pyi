@@ -1,35 +1,15 @@
 """Nodes that every dialect shares."""
 
 from . import _ffi_api as _ffi_api
+from . import expr as expr
 from . import instrument as instrument
 from . import prim as prim
 from . import transform as transform
-from .attrs import Attrs as Attrs
-from .attrs import DictAttrs as DictAttrs
-from .attrs import make_node as make_node
-from .base import Node as Node
-from .base import Span as Span
-from .base import load_json as load_json
-from .base import save_json as save_json
-from .expr import Call as Call
-from .expr import Constant as Constant
-from .expr import Expr as Expr
-from .expr import ExprWithOp as ExprWithOp
-from .expr import GenericConst as GenericConst
-from .expr import GlobalVar as GlobalVar
-from .expr import Range as Range
-from .expr import StringImm as StringImm
-from .expr import TensorLoad as TensorLoad
-from .expr import TensorRegion as TensorRegion
-from .expr import Tuple as Tuple
-from .expr import TupleGetItem as TupleGetItem
-from .expr import Var as Var
-from .expr import is_prim_expr as is_prim_expr
-from .function import BaseFunc as BaseFunc
-from .global_info import GlobalInfo as GlobalInfo
-from .module import IRModule as IRModule
-from .op import Op as Op
-from .op import register_op_attr as register_op_attr
-from .type import PrimType as PrimType
-from .type import TupleType as TupleType
-from .type import Type as Type
+from .attrs import *
+from .base import *
+from .expr import *
+from .function import *
+from .global_info import *
+from .module import *
+from .op import *
+from .type import *

@@ -13,35 +13,12 @@ from . import op as op
 from . import script as script
 from . import transform as transform
 from . import utils as utils
-from .block_builder import BlockBuilder as BlockBuilder
-from .expr import Binding as Binding
-from .expr import BindingBlock as BindingBlock
-from .expr import DataflowBlock as DataflowBlock
-from .expr import DataflowVar as DataflowVar
-from .expr import Expr as Expr
-from .expr import ExternFunc as ExternFunc
-from .expr import Function as Function
-from .expr import GlobalVar as GlobalVar
-from .expr import If as If
-from .expr import MatchCast as MatchCast
-from .expr import SeqExpr as SeqExpr
-from .expr import ShapeExpr as ShapeExpr
-from .expr import Tuple as Tuple
-from .expr import TupleGetItem as TupleGetItem
-from .expr import Var as Var
-from .expr import VarBinding as VarBinding
-from .expr import const as const
+from .block_builder import *
+from .expr import *
 from .expr_functor import PyExprMutator as PyExprMutator
-from .global_info import VDevice as VDevice
+from .global_info import *
 from .op import call_dps_packed as call_dps_packed
 from .op import call_pure_packed as call_pure_packed
 from .op import call_tir as call_tir
-from .type import AnyType as AnyType
-from .type import FuncType as FuncType
-from .type import ObjectType as ObjectType
-from .type import ShapeType as ShapeType
-from .type import TensorType as TensorType
-from .type import TupleType as TupleType
-from .type import Type as Type
-from .vm_build import VMExecutable as VMExecutable
-from .vm_build import build as build
+from .type import *
+from .vm_build import *

@@ -12,7 +12,6 @@ from ._tensor import empty as empty
 from ._tensor import tensor as tensor
 from .device import Device as Device
 from .executable import Executable as Executable
-from .module import BenchmarkResult as BenchmarkResult
 from .module import Module as Module
 from .module import load_module as load_module
 from .script_printer import Scriptable as Scriptable

@@ -4,16 +4,6 @@ from typing import Any
 
 import tvm_ffi
 
-class BenchmarkResult:
-    """Seconds."""
-
-    results: Sequence[float]
-    mean: float
-    std: float
-    median: float
-    min: float
-    max: float
-
 class Module(tvm_ffi.Module):
     def export_library(
         self,

@@ -1,7 +1,8 @@
 """How each operator is translated: a table from operator name to the rule of its family.
 
 A rule takes the block being rewritten and the original call. It binds the call in another layout and
-returns the value, or returns None: then the call stays as it is and has its operands in the plain layout.
+returns the value. Otherwise the call stays as it is and has its operands in the plain layout: None says that
+they are in it anyway, a WhyNot why the call cannot follow them into another.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Callable
 
 from tvm import relax
 
+from ...rewrites.why_not import WhyNot
 from ..block import Block
 from ..values import Value
 from . import axis_wise, image, joining, moving, pointwise
 
-Rule = Callable[[Block, relax.Call], Value | None]
+Rule = Callable[[Block, relax.Call], Value | WhyNot | None]
 
 RULES: dict[str, Rule] = {
     f"relax.{name}": rule

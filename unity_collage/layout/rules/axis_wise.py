@@ -12,6 +12,7 @@ from tvm import relax, tirx
 
 from ...graph.calls import op_name
 from ...graph.shapes import ints, tensor_type
+from ...rewrites.why_not import WhyNot
 from ..axes import Layout, plain, without
 from ..block import Block
 from ..calls import axes_of, changed
@@ -27,20 +28,22 @@ def _followed(block: Block, call: relax.Call) -> tuple[Tensor, Layout] | None:
     return None if layout == plain(x.rank) else (x, layout)
 
 
-def keeping(*names: str) -> Callable[[Block, relax.Call], Value | None]:
+def keeping(*names: str) -> Callable[[Block, relax.Call], Value | WhyNot | None]:
     """The rule of operators that keep the shape and name their axes in the attributes ``names``.
 
     Further operands (scales, shifts, slopes) are vectors along the one axis, and further results too.
     """
 
-    def rule(block: Block, call: relax.Call) -> Value | None:
+    def rule(block: Block, call: relax.Call) -> Value | WhyNot | None:
         found = _followed(block, call)
         if found is None:
             return None
         x, layout = found
         attrs = {name: _mapped(call, name, layout) for name in names}
-        if None in attrs.values() or (len(call.args) > 1 and not _is_vector(block, call.args[1])):
-            return None
+        if None in attrs.values():
+            return WhyNot(f"{op_name(call)} does not name its axes")
+        if len(call.args) > 1 and not _is_vector(block, call.args[1]):
+            return WhyNot(f"the second operand of {op_name(call)} is not a vector along one axis")
         args = [block.form(x, layout), *(block.operand(arg) for arg in call.args[1:])]
         new = changed(call, args, **attrs)
         if isinstance(call.ty, relax.TupleType):
@@ -65,29 +68,30 @@ def _is_vector(block: Block, arg: relax.Expr) -> bool:
     return operand is not None and operand.rank == 1
 
 
-def reduction(block: Block, call: relax.Call) -> Value | None:
+def reduction(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """A reduction; without ``keepdims`` the axes that are left keep their order in the layout."""
     found = _followed(block, call)
     if found is None:
         return None
     x, layout = found
     axes = axes_of(call.attrs.axis, x.rank)
-    # argmax over all axes counts in the order of the original layout.
     if axes is None and op_name(call) in ("relax.argmax", "relax.argmin"):
-        return None
+        return WhyNot(f"{op_name(call)} over all axes counts in the order of the original layout")
     mapped = {} if axes is None else {"axis": _mapped(call, "axis", layout)}
     new = changed(call, [block.form(x, layout)], **mapped)
     gone = range(x.rank) if axes is None else axes
     return block.result(new, layout if call.attrs.keepdims else without(layout, gone))
 
 
-def strided_slice(block: Block, call: relax.Call) -> Value | None:
+def strided_slice(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """A slice, whose axes are an operand."""
     found = _followed(block, call)
     named = call.args[1]
     axes = ints(named.fields) if isinstance(named, relax.Tuple) else None
-    if found is None or axes is None:
+    if found is None:
         return None
+    if axes is None:
+        return WhyNot("the axes of strided_slice are not numbers that are written in the program")
     x, layout = found
     positions = relax.Tuple([tirx.IntImm("int64", layout.index(axis % x.rank)) for axis in axes])
     return block.result(changed(call, [block.form(x, layout), positions, *call.args[2:]]), layout)

@@ -14,6 +14,7 @@ from tvm import ir, relax, tirx
 
 from ...graph.calls import op_name
 from ...graph.shapes import ints, tensor_type
+from ...rewrites.why_not import WhyNot, shape_text
 from ..axes import channels_last, kernel_last, plain
 from ..block import Block
 from ..calls import changed
@@ -23,30 +24,37 @@ _DATA = {"NCW": "NWC", "NCHW": "NHWC", "NCDHW": "NDHWC"}
 _KERNEL = {"OIW": "WIO", "OIHW": "HWIO", "OIDHW": "DHWIO"}
 
 
-def convolution(block: Block, call: relax.Call) -> Value | None:
-    """A convolution, its weights permuted with it; a weight that is no constant is permuted at run time."""
+def convolution(block: Block, call: relax.Call) -> Value | WhyNot | None:
+    """A convolution, its weights permuted with it; a weight that is not a constant is permuted at run time."""
     x, w = (block.tensor(arg) for arg in call.args)
     attrs = call.attrs
     data, kernel = _DATA.get(attrs.data_layout), _KERNEL.get(attrs.kernel_layout)
-    if x is None or w is None or not data or not kernel or attrs.out_layout != attrs.data_layout:
+    if x is None or w is None or attrs.data_layout in _DATA.values():
         return None
+    if not data or not kernel or attrs.out_layout != attrs.data_layout:
+        layouts = f"{attrs.data_layout}, {attrs.kernel_layout} and {attrs.out_layout}"
+        return WhyNot(f"a convolution has the layouts {layouts}, not channels first")
     layout = channels_last(x.rank)
     args = block.form(x, layout), block.form(w, kernel_last(w.rank))
     return block.result(changed(call, args, data_layout=data, out_layout=data, kernel_layout=kernel), layout)
 
 
-def pool(block: Block, call: relax.Call) -> Value | None:
+def pool(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """A pool, adaptive ones too."""
     x = block.tensor(call.args[0])
     data = _DATA.get(call.attrs.layout)
-    if x is None or not data or call.attrs.out_layout != call.attrs.layout:
+    if x is None or call.attrs.layout in _DATA.values():
         return None
+    if not data or call.attrs.out_layout != call.attrs.layout:
+        return WhyNot(
+            f"a pool has the layouts {call.attrs.layout} and {call.attrs.out_layout}, not channels first"
+        )
     layout = channels_last(x.rank)
     call = changed(call, [block.form(x, layout)], layout=data, out_layout=data)
     return block.result(call, layout)
 
 
-def pool3d(block: Block, call: relax.Call) -> Value | None:
+def pool3d(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """A pool, or a window that slides along one axis of an image, as in local response normalisation."""
     x = block.tensor(call.args[0])
     if x is None or not x.is_unit(1):
@@ -54,17 +62,25 @@ def pool3d(block: Block, call: relax.Call) -> Value | None:
     return _window(block, call, x)
 
 
-def _window(block: Block, call: relax.Call, x: Tensor) -> Value | None:
+def _window(block: Block, call: relax.Call, x: Tensor) -> Value | WhyNot | None:
     """Before: ``avg_pool3d(x[N, 1, C, H, W], [5, 1, 1])``, where x is held with C last.
 
     After: ``reshape -> avg_pool1d(x[N, H*W, C], [5]) -> reshape``.
     """
     attrs, last, extents = call.attrs, x.native[-1], x.extents
-    if x.is_plain or extents is None or attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW":
+    if x.is_plain:
         return None
-    known = ints(extents[1:])
-    if not _slides_along(attrs, last - 2) or x.native[0] != 0 or known is None:
-        return None
+    known = None if extents is None else ints(extents[1:])
+    if extents is None or known is None:
+        return WhyNot("the shape of a pool of 3 spatial axes is not known")
+    if attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW" or x.native[0] != 0:
+        return WhyNot(
+            f"a pool of 3 spatial axes has the layouts {attrs.layout} and {attrs.out_layout}, not NCDHW"
+        )
+    if not _slides_along(attrs, last - 2):
+        return WhyNot(
+            f"a pool with windows of {shape_text(attrs.pool_size)} slides along more than the channels"
+        )
     rows = tirx.IntImm("int64", prod(known[axis - 1] for axis in x.native[1:-1]))
     flat = block.reshape(block.form(x, x.native), [extents[0], rows, extents[last]], f"{x.name}_rows")
     pool1d = relax.op.nn.avg_pool1d if op_name(call).endswith("avg_pool3d") else relax.op.nn.max_pool1d
@@ -98,14 +114,14 @@ def _slides_along(attrs: ir.Attrs, spatial: int) -> bool:
     )
 
 
-def resize(block: Block, call: relax.Call) -> Value | None:
+def resize(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """A resize follows its operand. A region of interest lists axes by layout, so with one it stays."""
     x = block.tensor(call.args[0])
     data = _DATA.get(call.attrs.layout)
-    if x is None or not data or any(float(bound) for bound in call.attrs.roi):
+    if x is None or not data or block.cheapest([x], x.rank) == plain(x.rank):
         return None
-    if block.cheapest([x], x.rank) == plain(x.rank):
-        return None
+    if any(float(bound) for bound in call.attrs.roi):
+        return WhyNot("a resize has a region of interest, which lists axes by the layout")
     layout = channels_last(x.rank)
     return block.result(changed(call, [block.form(x, layout), call.args[1]], layout=data), layout)
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 from tvm import relax
 
 from ...graph.shapes import tensor_type
+from ...rewrites.why_not import WhyNot, shape_text
 from ..axes import permuted, plain, through_reshape
 from ..block import Block
 from ..calls import axes_of
 from ..values import Tensor, Value, dim_of
 
 
-def reshape(block: Block, call: relax.Call) -> Value | None:
+def reshape(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """Any operator that gives the same elements in the same order another shape."""
     x, out = block.tensor(call.args[0]), tensor_type(block.var).shape
-    if x is None or x.is_plain or x.dims is None or not isinstance(out, relax.ShapeExpr):
+    if x is None or x.is_plain:
         return None
+    if x.dims is None or not isinstance(out, relax.ShapeExpr):
+        return WhyNot("the shape of a reshape or of its operand is not known")
     extents = list(out.values)
     found = through_reshape(x.native, x.dims, [dim_of(extent) for extent in extents])
     if found is None:
-        return None
+        shapes = f"{shape_text(x.extents)} to {shape_text(extents)}"
+        return WhyNot(f"it is not known which axes a reshape from {shapes} joins or splits")
     before, after = found
     shape = [extents[axis] for axis in after]
     return block.adopt(block.reshape(block.form(x, before), shape, block.var.name), after)
@@ -47,11 +51,13 @@ def permute_dims(block: Block, call: relax.Call) -> Value | None:
     return value
 
 
-def shape_of(block: Block, call: relax.Call) -> Value | None:
+def shape_of(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """The shape is known from the type, so it asks for no data in the original layout."""
     x = block.tensor(call.args[0])
-    if x is None or x.is_plain or not isinstance(x.type.shape, relax.ShapeExpr):
+    if x is None or x.is_plain:
         return None
+    if not isinstance(x.type.shape, relax.ShapeExpr):
+        return WhyNot("the type of the operand of shape_of does not say its shape")
     expr = block.emit(relax.ShapeExpr(x.type.shape.values), block.var.name)
     return block.opaque(expr)
 

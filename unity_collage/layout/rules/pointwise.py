@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tvm import relax
 
+from ...rewrites.why_not import WhyNot
 from ..axes import plain
 from ..block import Block
 from ..calls import changed
@@ -22,14 +23,19 @@ greater greater_equal left_shift less less_equal log_add_exp logical_and logical
 minimum mod multiply not_equal power right_shift subtract where"""
 
 
-def elementwise(block: Block, call: relax.Call) -> Value | None:
+_UNALIGNED = "an operand has fewer axes than the result, and its shape is not known"
+
+
+def elementwise(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """Any number of tensors that broadcast against each other; other operands stay."""
     operands = [block.tensor(arg) for arg in call.args]
     tensors = [operand for operand in operands if operand is not None]
     rank = max((tensor.rank for tensor in tensors), default=0)
     layout = block.cheapest(tensors, rank)
-    if layout == plain(rank) or not all(_aligns(tensor, rank) for tensor in tensors):
+    if layout == plain(rank):
         return None
+    if not all(_aligns(tensor, rank) for tensor in tensors):
+        return WhyNot(_UNALIGNED)
     args = [
         arg if operand is None else block.aligned(operand, layout)
         for arg, operand in zip(call.args, operands, strict=True)
@@ -44,7 +50,7 @@ def _aligns(tensor: Tensor, rank: int) -> bool:
     return tensor.rank == rank or tensor.extents is not None
 
 
-def broadcast_to(block: Block, call: relax.Call) -> Value | None:
+def broadcast_to(block: Block, call: relax.Call) -> Value | WhyNot | None:
     """``broadcast_to(x, shape)`` with the shape permuted like the operand."""
     x = block.tensor(call.args[0])
     target = call.args[1]
@@ -52,8 +58,10 @@ def broadcast_to(block: Block, call: relax.Call) -> Value | None:
         return None
     extents = target.values
     layout = block.cheapest([x], len(extents))
-    if layout == plain(len(extents)) or not _aligns(x, len(extents)):
+    if layout == plain(len(extents)):
         return None
+    if not _aligns(x, len(extents)):
+        return WhyNot(_UNALIGNED)
     shape = relax.ShapeExpr([extents[axis] for axis in layout])
     return block.result(changed(call, [block.aligned(x, layout), shape]), layout)
 

@@ -1,4 +1,4 @@
 """The operators under the name that programs in TVMScript call them by."""
 
 from ..expr import const as const
-from ..op import *  # noqa: F403  it has all of them
+from ..op import *
