@@ -2,7 +2,19 @@
 PYTHON ?= python
 NATIVE_BUILD ?= build/check-native
 
-.PHONY: check-native format-native
+VENV ?= .venv-test
+
+.PHONY: check check-native format-native
+
+# What a change has to pass: the tests as in the README, then lint, types and the import contract, in the environment
+# that the tests made.
+check:
+	bash scripts/test.sh
+	$(VENV)/bin/pip install --quiet '.[dev]'
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+	$(VENV)/bin/lint-imports
 
 # Build the native part with AddressSanitizer and UndefinedBehaviorSanitizer and run its check program.
 check-native:

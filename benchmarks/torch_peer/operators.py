@@ -13,8 +13,7 @@ from functools import reduce
 import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 
-from . import torch_shapes as shapes
-from . import torch_windows as windows
+from . import shapes, windows
 from .call import Call, Value
 
 Operator = Callable[..., Value]

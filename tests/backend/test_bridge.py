@@ -15,6 +15,7 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage.backends import registry
 from unity_collage.lowering.build import EXTERNAL_MODS
+from unity_collage.lowering.offload import CONSTANTS
 from unity_collage.passes import (
     AnnotateCandidates,
     EstimateCosts,
@@ -22,7 +23,6 @@ from unity_collage.passes import (
     OffloadBYOC,
     SearchPartition,
 )
-from unity_collage.passes.offload_byoc import CONSTANTS
 from unity_collage.rules import OpPredicate
 from unity_collage.specs import PartitionSpec
 from unity_collage.testing.fixed_cost import FixedCost

@@ -20,8 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage.cli.main import main as cli
-from unity_collage.profile import peers as bench
+from unity_collage.cli import bench
+from unity_collage.cli import main as cli
+from unity_collage.profile.peers.bench import timed_in_turns
 from unity_collage.report import bench_table, cost_remark, duration, plan_summary
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
@@ -77,7 +78,7 @@ def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path:
 def test_bench_shows_both_runtimes(
     run: Run, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli.bench, "race", partial(bench.race, round_seconds=0.01))
+    monkeypatch.setattr(bench, "timed_in_turns", partial(timed_in_turns, round_seconds=0.01))
     model = saved(tmp_path / "m.onnx", PRODUCT)
     code, out, err = run("bench", model, "--against", "onnxruntime", "--rounds", 2, "--database", prices)
     assert (code, err) == (0, [])

@@ -11,10 +11,10 @@ import tomllib
 import tvm
 from tvm.ir import IRModule
 from tvm.script import relax as R
-from unity_collage.cli.main.main import main
 
 import unity_collage as uc
 from unity_collage.backends.registry import ENTRY_POINT_GROUP, known
+from unity_collage.cli.main import main
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError
 from unity_collage.pipeline import collage

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage.cli.main import main as cli
+from unity_collage.cli import main as cli
 from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase, Kind, Quarantined
 from unity_collage.errors import MissingCost

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage.cli.main import main as cli
+from unity_collage.cli import main as cli
 from unity_collage.frontend.onnx_names import meanings
 from unity_collage.plan.encoding import decode
 

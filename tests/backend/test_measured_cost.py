@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from unity_collage.measure.client import WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+
+Made = Callable[[str, float], WorkerClient]
 
 QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0, max_seconds=60.0)
 
@@ -45,11 +49,11 @@ def test_every_candidate_gets_a_price_once_and_then_comes_from_the_database(tmp_
         mod = AnnotateCandidates(("onednn", "openblas", "tvm"))(layer())
         first = COSTS.read(EstimateCosts(model)(mod)["main"])
         again = COSTS.read(EstimateCosts(model)(mod)["main"])
-    assert {key.split(":")[0] for key in first.prices} == {"onednn", "openblas", "tvm"}
-    assert all(cost.seconds is not None and cost.runs == 3 for cost in first.prices.values())
-    assert all(0 < cost.low <= cost.seconds <= cost.high for cost in first.prices.values())
-    assert {cost.origin for cost in again.prices.values()} == {"database"}
-    assert sum(bool(label) for label in asked) == len({key.split(":")[1] for key in first.prices})
+    assert {key.split(":")[0] for key in first.by_key} == {"onednn", "openblas", "tvm"}
+    assert all(cost.seconds is not None and cost.runs == 3 for cost in first.by_key.values())
+    assert all(0 < cost.low <= cost.seconds <= cost.high for cost in first.by_key.values())
+    assert {cost.origin for cost in again.by_key.values()} == {"database"}
+    assert sum(bool(label) for label in asked) == len({key.split(":")[1] for key in first.by_key})
     assert first.launch_seconds == again.launch_seconds > 0
     assert not database.quarantine_entries()
 
@@ -60,20 +64,20 @@ def test_what_is_timed_together_is_kept_as_one_answer(tmp_path) -> None:
         func = AnnotateCandidates(("onednn", "tvm"))(layer())["main"]
         asked = list({workload.key: workload for workload in workloads(func, model).values()}.values())
         model.costs(asked)
-        found, again = model.together(asked), model.together(asked[::-1])
+        found, again = model.confirmed(asked), model.confirmed(asked[::-1])
     assert set(found) == {workload.key for workload in asked}
     assert all(0 < cost.low <= cost.seconds <= cost.high and cost.runs >= 5 for cost in found.values())
     assert {key: cost.seconds for key, cost in again.items()} == {key: c.seconds for key, c in found.items()}
     assert {cost.origin for cost in again.values()} == {"database"}
     with uc.host_target(), MeasuredCost(database, method=QUICK, locked=True) as locked:
-        assert locked.together(asked) == again
-        assert locked.together(asked[1:]) == {}
+        assert locked.confirmed(asked) == again
+        assert locked.confirmed(asked[1:]) == {}
 
 
 def test_another_worker_builds_what_it_times_together(tmp_path) -> None:
     with uc.host_target(), MeasuredCost(uc.CostDatabase(tmp_path / "costs.sqlite"), method=QUICK) as model:
         func = AnnotateCandidates(("onednn", "tvm"))(layer())["main"]
-        found = model.together(list(workloads(func, model).values()))
+        found = model.confirmed(list(workloads(func, model).values()))
     assert found
     assert all(cost.seconds > 0 for cost in found.values())
 
@@ -117,16 +121,24 @@ def runtime_runner() -> runtime.Runner:
 
 
 def test_a_worker_answers_again_after_a_broken_question(worker: WorkerClient) -> None:
-    assert "KeyError" in worker.ask({"ask": "price"})["reason"]
+    assert "KeyError" in worker.ask({"ask": "cost"})["reason"]
     assert worker.ask({"ask": "environment"})["threads"] == runtime.num_threads()
 
 
-def asked(code: str, timeout_seconds: float = 300.0) -> Refusal:
-    """What becomes of a candidate whose worker runs ``code`` while the kernel runs."""
-    with WorkerClient(1, QUICK, timeout_seconds, command=("-c", _PRELUDE + code)) as client:
-        answer = client.race({"ask": "price"}, {"kernel": {}})["kernel"]
-    assert isinstance(answer, Refusal)
-    return answer
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """A client whose worker runs some code in place of ours."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made: list[WorkerClient] = []
+
+    def of(code: str, timeout_seconds: float) -> WorkerClient:
+        (tmp_path / "typed_worker.py").write_text(code)
+        made.append(WorkerClient(1, QUICK, timeout_seconds, module="typed_worker"))
+        return made[-1]
+
+    yield of
+    for each in made:
+        each.close()
 
 
 _PRELUDE = """
@@ -151,15 +163,18 @@ say(stage="running", key="kernel")
         ("os._exit(0)", Kind.EXITED, "it ended the process with exit code 0"),
     ],
 )
-def test_the_end_of_the_worker_is_a_reason(code: str, kind: Kind, reason: str) -> None:
-    refusal = asked(code)
+def test_the_end_of_the_worker_is_a_reason(client: Made, code: str, kind: Kind, reason: str) -> None:
+    refusal = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
+    assert isinstance(refusal, Refusal)
     assert refusal.kind == kind and reason in refusal.reason and refusal.lasting
 
 
 @pytest.mark.parametrize(
     ("stage", "kind"), [("running", Kind.HANG), ("building", None)], ids=["a hang", "a slow compiler"]
 )
-def test_silence_is_a_reason_and_a_slow_compiler_may_be_a_busy_machine(stage: str, kind: Kind | None) -> None:
+def test_silence_is_a_reason_and_a_slow_compiler_may_be_a_busy_machine(
+    client: Made, stage: str, kind: Kind | None
+) -> None:
     """The stage is said together with the greeting, so that it is there however busy the machine is."""
     code = f"""
 import json, socket, sys, time
@@ -168,19 +183,17 @@ said = [dict(ready=True), dict(stage={stage!r}, key="kernel")]
 c.sendall(b"".join(json.dumps(message).encode() + b"\\n" for message in said))
 time.sleep(3600)
 """
-    with WorkerClient(1, QUICK, 0.5, command=("-c", code)) as client:
-        answer = client.race({"ask": "price"}, {"kernel": {}})["kernel"]
+    answer = client(code, 0.5).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
     assert answer == Refusal(f"no answer within 0.5 s while {stage}", kind, lasting=kind is not None)
 
 
-def test_a_worker_that_cannot_start_says_why() -> None:
-    with WorkerClient(1, QUICK, 300.0, command=("-c", "import no_such_thing")) as client:
-        answer = client.race({"ask": "price"}, {"kernel": {}})["kernel"]
+def test_a_worker_that_cannot_start_says_why(client: Made) -> None:
+    answer = client("import no_such_thing", 300.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
     assert isinstance(answer, Refusal) and not answer.lasting
     assert "No module named 'no_such_thing'" in answer.reason
 
 
-def test_who_of_several_ends_the_race_is_found_out() -> None:
+def test_the_one_of_several_that_ends_the_worker_is_found_out(client: Made) -> None:
     code = """
 while True:
     say(stage="timing", key=None)
@@ -192,7 +205,8 @@ while True:
     if not line: break
 """
     prelude = _PRELUDE.replace('r.readline()\nsay(stage="running", key="kernel")', "line = r.readline()")
-    with WorkerClient(1, QUICK, 300.0, command=("-c", prelude + code)) as client:
-        answers = client.race({"ask": "price"}, {"good": {}, "bad": {}, "fair": {}})
+    answers = client(prelude + code, 300.0).compare(
+        {"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}}
+    )
     assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == Kind.EXITED
     assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)

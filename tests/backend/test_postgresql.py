@@ -15,7 +15,7 @@ import pytest
 from postgresql_server import REQUIRED, server, why_unavailable
 from sqlalchemy import make_url
 
-from unity_collage.cli.main import main as cli
+from unity_collage.cli import main as cli
 from unity_collage.database.costs import CostDatabase, Kind, Quarantined
 from unity_collage.database.exchange import contents, from_lines, merge, to_lines
 from unity_collage.database.prune import Prune, doomed, remove

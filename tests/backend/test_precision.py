@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage.cli.main import main as cli
+from unity_collage.cli import main as cli
 from unity_collage.errors import CollageError
 from unity_collage.profile.accuracy import deviation, deviations
 

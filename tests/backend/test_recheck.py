@@ -18,9 +18,8 @@ import unity_collage as uc
 from unity_collage.backends.onednn import lowering
 from unity_collage.cost.model import Workload
 from unity_collage.errors import CollageError
-from unity_collage.feedback import recheck as second_look
+from unity_collage.feedback import corrections, recheck
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.passes import correct_costs
 from unity_collage.plan.costs import Cost
 
 
@@ -93,8 +92,8 @@ def test_what_was_found_is_known_the_next_time(
     def never(*_: object) -> None:
         raise AssertionError("there was no need to measure")
 
-    monkeypatch.setattr(second_look, "Contest", never)
-    monkeypatch.setattr(correct_costs, "Contest", never)
+    monkeypatch.setattr(recheck, "ProgramWorker", never)
+    monkeypatch.setattr(corrections, "ProgramWorker", never)
     again = compiled(mended[0], locked=True)
     assert again.plan == mended[1].plan
 
@@ -105,17 +104,17 @@ def test_a_program_that_cannot_be_timed_is_what_the_prices_say(
     def failing(*_: object) -> None:
         raise CollageError("the process crashed: SIGSEGV")
 
-    monkeypatch.setattr(correct_costs, "Contest", failing)
+    monkeypatch.setattr(corrections, "ProgramWorker", failing)
     with pytest.warns(
         UserWarning, match="not compared with the running program: the process crashed: SIGSEGV"
     ):
         program = compiled(tmp_path / "costs.sqlite")
     assert backends_of(program) == {"openblas"}
-    assert "measured_seconds" in program.plan["main"]
+    assert program.plan["main"].measured_seconds is not None
 
 
 def test_an_honest_price_builds_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correct_costs, "Contest", None)
+    monkeypatch.setattr(corrections, "ProgramWorker", None)
     program = uc.compile(products(), backends=["onednn"], database=tmp_path / "costs.sqlite")
     assert program.plan["main"].measured_seconds > 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,17 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
-from unity_collage.feedback.race import STOCK
-from unity_collage.profile.ticks import InsertTicks, ticked_kernels
 
 import unity_collage as uc
 from unity_collage.errors import CollageError, MissingCost
-from unity_collage.feedback import Refinement, loop, maker
+from unity_collage.feedback import Refinement, refine
+from unity_collage.feedback.builder import ProgramBuilder
+from unity_collage.feedback.comparison import STOCK
 from unity_collage.lowering.build import build, link, lower
 from unity_collage.measure.measured import MeasuredCost
+from unity_collage.plan.comparison import ProgramComparison
+from unity_collage.plan.encoding import decode, encode
+from unity_collage.profile.instrument import called_kernels, instrumented
 from unity_collage.profile.programs import ProgramWorker
 from unity_collage.testing import graphs
 
@@ -35,13 +39,13 @@ def test_the_result_is_the_winner_and_its_numbers_are_right(tmp_path) -> None:
     x = np.random.default_rng(0).standard_normal(graphs.SHAPE, dtype=np.float32)
     top = np.maximum(x, 0)
     np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
-    report = program.plan["main"].refinement
-    names = [entry["name"] for entry in report["programs"]]
+    report = program.plan["main"].comparison
+    names = [entry.name for entry in report.programs]
     assert {"collage", STOCK} <= set(names)
-    assert all(entry.get("seconds", 0) > 0 or entry["reason"] for entry in report["programs"])
-    assert report["winner"] in names
-    assert json.loads(json.dumps(report)) == report
-    assert "racing" in told
+    assert all((entry.seconds or 0) > 0 or entry.reason for entry in report.programs)
+    assert report.winner in names
+    assert decode(ProgramComparison, json.loads(json.dumps(encode(report)))) == report
+    assert "timing whole programs in turns" in told
 
 
 def test_a_module_of_unknown_shapes_cannot_be_timed_as_a_whole(tmp_path) -> None:
@@ -56,27 +60,27 @@ def test_a_module_of_unknown_shapes_cannot_be_timed_as_a_whole(tmp_path) -> None
         uc.compile(IRModule({"main": main}), database=tmp_path / "costs.sqlite", refine=QUICK)
 
 
-def test_there_is_a_tick_behind_each_kernel() -> None:
+def test_the_clock_is_read_behind_each_kernel() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)
     lowered = lower(_module(), target)
-    kernels = ticked_kernels(lowered["main"])
+    kernels = called_kernels(lowered["main"])
     assert len(kernels) >= 1
-    with ProgramWorker([x], threads=1) as contest:
-        assert contest.enter("ticking", link(InsertTicks()(lowered), target)) is None
-        seconds = contest.ticks("ticking", len(kernels), rounds=5)
+    with ProgramWorker([x], threads=1) as worker:
+        assert worker.add("instrumented", link(instrumented(lowered), target)) is None
+        seconds = worker.kernel_seconds("instrumented", len(kernels), rounds=5)
     assert len(seconds) == len(kernels) and all(value > 0 for value in seconds)
 
 
-def test_a_program_that_crashes_is_out_and_the_others_go_on() -> None:
+def test_a_program_that_crashes_is_dropped_and_the_others_go_on() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)
-    with ProgramWorker([x], threads=1) as contest:
-        assert contest.enter("good", build(_module(), target)) is None
-        reason = contest.enter("crash", build(_crashing(), target))
+    with ProgramWorker([x], threads=1) as worker:
+        assert worker.add("good", build(_module(), target)) is None
+        reason = worker.add("crash", build(_crashing(), target))
         assert reason is not None and "SIGABRT" in reason
-        contest.leave("crash")  # it was never in
-        medians = contest.race(["good"], rounds=2, round_seconds=0.001)
+        worker.remove("crash")  # it was never in
+        medians = worker.timed_in_turns(["good"], rounds=2, round_seconds=0.001)
     assert len(medians["good"]) == 2
 
 
@@ -108,51 +112,51 @@ def patient(database: Path, locked: bool = False) -> MeasuredCost:
     return MeasuredCost(uc.CostDatabase(database), timeout_seconds=600.0, locked=locked)
 
 
-def test_a_second_compile_does_not_race_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_compile_does_not_compare_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "costs.sqlite"
-    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"].refinement
-    monkeypatch.setattr(loop, "Contest", lambda *_: pytest.fail("raced again"))
+    first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"].comparison
+    monkeypatch.setattr(refine, "ProgramWorker", lambda *_: pytest.fail("compared again"))
     program = uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
-    assert program.plan["main"].refinement == {**first, "origin": "database"}
+    assert program.plan["main"].comparison == replace(first, origin="database")
     x = np.random.default_rng(0).standard_normal(graphs.SHAPE, dtype=np.float32)
     np.testing.assert_allclose(
         program(x).numpy(), np.exp(np.maximum(x, 0)) + np.tanh(np.maximum(x, 0)), rtol=1e-5
     )
 
 
-def test_another_race_of_a_locked_database_is_an_error(tmp_path) -> None:
+def test_another_comparison_of_a_locked_database_is_an_error(tmp_path) -> None:
     database = tmp_path / "costs.sqlite"
     uc.compile(_module(), estimator=patient(database))
     with pytest.raises(
-        MissingCost, match=r"no race of these programs is in .*costs.sqlite, and it is locked"
+        MissingCost, match=r"no comparison of these programs is in .*costs.sqlite, and it is locked"
     ):
         uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
 
 
-def test_stock_tvm_that_cannot_be_built_is_out_with_its_reason(
+def test_stock_tvm_that_cannot_be_built_is_dropped_with_its_reason(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maker.Maker, "stock", _refuse)
-    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"].refinement
-    reasons = {entry["name"]: entry.get("reason", "") for entry in report["programs"]}
+    monkeypatch.setattr(ProgramBuilder, "stock", _refuse)
+    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"].comparison
+    reasons = {entry.name: entry.reason for entry in report.programs}
     assert reasons[STOCK] == "it cannot be built: ValueError: no such instruction"
-    assert report["winner"] != STOCK and reasons[report["winner"]] == ""
+    assert report.winner != STOCK and reasons[report.winner] == ""
 
 
 def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maker.Maker, "planned", _refuse)
+    monkeypatch.setattr(ProgramBuilder, "chosen", _refuse)
     program = uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
-    report = program.plan["main"].refinement
-    assert report["winner"] == STOCK
-    assert "no such instruction" in report["programs"][0]["reason"]
+    report = program.plan["main"].comparison
+    assert report.winner == STOCK
+    assert "no such instruction" in report.programs[0].reason
     assert program(np.zeros(graphs.SHAPE, np.float32)).numpy().shape == graphs.SHAPE
 
 
 def test_when_no_program_runs_all_reasons_are_told(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("planned", "stock"):
-        monkeypatch.setattr(maker.Maker, name, _refuse)
+    for name in ("chosen", "stock"):
+        monkeypatch.setattr(ProgramBuilder, name, _refuse)
     with pytest.raises(
         CollageError, match=r"no program runs: collage: it cannot be built: .*stock tvm: it cannot"
     ):
@@ -163,11 +167,12 @@ def _refuse(*_: object) -> None:
     raise ValueError("line one\nno such instruction")
 
 
-def test_on_a_spent_budget_nothing_is_learned_but_the_race_is_run(tmp_path) -> None:
+def test_on_a_spent_budget_nothing_is_learned_but_the_programs_are_timed(tmp_path) -> None:
     told: list[str] = []
     program = uc.compile(
         _module(), database=tmp_path / "c.sqlite", refine=QUICK, budget_seconds=1e-9, tell=told.append
     )
-    report = program.plan["main"].refinement
-    assert report["iterations"] == [] and not any("timing" in what for what in told) and "racing" in told
-    assert report["winner"] in {entry["name"] for entry in report["programs"] if "seconds" in entry}
+    report = program.plan["main"].comparison
+    assert report.iterations == () and not any("timing the kernels" in what for what in told)
+    assert "timing whole programs in turns" in told
+    assert report.winner in {entry.name for entry in report.programs if entry.seconds is not None}

@@ -11,12 +11,12 @@ import pytest
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
-from unity_collage.lowering.branches.trial import Tried, tried
 
 import unity_collage as uc
 from unity_collage.errors import CollageError
+from unity_collage.feedback import branches as trials
+from unity_collage.feedback.branches import Tried, tried
 from unity_collage.lowering.branches import Calls, Stage, Step
-from unity_collage.lowering.branches import trial as trials
 from unity_collage.passes import schedule_branches
 
 SHAPE = (1, 14, 14, 32)
@@ -112,7 +112,7 @@ def test_a_real_trial_names_an_order_of_all_steps_or_leaves_the_program(
     np.testing.assert_array_equal(numbers_of(program), expected)
     steps = [number for stage in outcome.stages for lane in stage for number in lane]
     assert sorted(steps) == list(range(len(steps)))
-    assert ("branches" in program.plan["main"]) == bool(outcome.stages)
+    assert (program.plan["main"].branches is not None) == bool(outcome.stages)
     if outcome.stages:
         assert outcome.side_by_side < outcome.split
 
@@ -129,7 +129,7 @@ def test_what_was_found_is_used_without_another_trial(
 
     for program in (first, again):
         figures = program.plan["main"].branches
-        assert figures["stages"] == 1 and figures["seconds"] == 1e-3
+        assert figures.stages == 1 and figures.seconds == 1e-3
         assert "side by side (stages: 1)" in program.plan["main"].remarks[-1]
         np.testing.assert_array_equal(numbers_of(program), expected)
 
@@ -141,14 +141,14 @@ def test_a_locked_database_without_a_trial_leaves_the_program(
 
     plan = compiled(database, locked=True).plan["main"]
 
-    assert "branches" not in plan
+    assert plan.branches is None
     assert plan.remarks[-1] == "branches side by side were not tried: nothing may be measured"
 
 
 def test_with_a_budget_nothing_is_tried(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_branches, "tried", _never)
 
-    assert "branches" not in compiled(database, budget_seconds=60.0).plan["main"]
+    assert compiled(database, budget_seconds=60.0).plan["main"].branches is None
 
 
 def test_a_trial_that_fails_says_why_and_is_made_again(
@@ -168,7 +168,7 @@ def test_stages_that_compute_something_else_are_refused(
 ) -> None:
     """As a kernel would that keeps something between its calls."""
     monkeypatch.setattr(trials, "stages_of", lambda steps, _: _first_of_each(steps))
-    monkeypatch.setattr(trials.Contest, "error", lambda *_: 0.5)
+    monkeypatch.setattr(trials.ProgramWorker, "error", lambda *_: 0.5)
 
     remark = compiled(database).plan["main"].remarks[-1]
 

@@ -14,18 +14,18 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.script import relax as R
-from unity_collage.measure.tuning.pricing import TunedCost, tuning_folder, with_schedule
 
 import unity_collage as uc
 from unity_collage.annotations import COSTS, SCHEDULES, plain
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
-from unity_collage.cost.model import Workload
+from unity_collage.cost.model import Capability, TunedCost, Workload
 from unity_collage.errors import CollageError, MissingCost
 from unity_collage.measure.inputs import random_inputs
 from unity_collage.measure.kernels import build_kernel, unscheduled_kernel
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.tuning import meta_schedule
+from unity_collage.measure.tuning.costs import tuning_folder, with_schedule
 from unity_collage.measure.tuning.records import Tuned, TuningRecords
 from unity_collage.measure.tuning.tuner import Tuner
 from unity_collage.passes import (
@@ -81,7 +81,9 @@ def kernels(mod: IRModule) -> list[tirx.PrimFunc]:
 
 
 class Tunes(FixedCost):
-    """Prices typed by hand; a tuned kernel is as fast as ``seconds["tuned"]`` says."""
+    """Costs typed by hand; a tuned kernel is as fast as ``seconds["tuned"]`` says."""
+
+    capabilities = frozenset({Capability.TUNE})
 
     def __init__(self, bounds: Mapping[str, float], **seconds: float):
         super().__init__(seconds)
@@ -99,7 +101,7 @@ class Tunes(FixedCost):
         assert trials == 4
         yield self
 
-    def price(self, question: Workload) -> TunedCost | None:
+    def tuned(self, question: Workload) -> TunedCost | None:
         self.asked.append(question.label)
         kernel = unscheduled_kernel(question.func, uc.host_target())
         name, trace = kernel_name(kernel), by_hand(kernel)
@@ -167,7 +169,7 @@ def test_only_what_could_still_win_is_tuned(bound: float, tuned: list[str]) -> N
 
 
 def test_other_models_cannot_tune() -> None:
-    with pytest.raises(CollageError, match="FixedCost cannot price what is tuned"):
+    with pytest.raises(CollageError, match="kernels are not tuned: FixedCost cannot have kernels tuned"):
         tuned_module(FixedCost(), "tvm")
 
 
@@ -255,10 +257,10 @@ def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
     question, target = product(), uc.host_target()
     with target, MeasuredCost(database, method=QUICK) as model:
         with model.tuning(4) as tuning:
-            tuning.price(question)
+            tuning.tuned(question)
             first = len(database)
-            tuning.price(question)
-        prices = {price.key: price for price in database.costs()}
+            tuning.tuned(question)
+        prices = {price.key: price for price in database.prices()}
     assert len(prices) == first == 2, "ours and the tuned one, timed against each other, once"
     assert all(price.seconds for price in prices.values()), [price.reason for price in prices.values()]
     (variant,) = prices.keys() - {question.key}
@@ -269,7 +271,7 @@ def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
 
     locked = MeasuredCost(database, method=QUICK, locked=True)
     with target, locked.tuning(4) as tuning:
-        tuning.price(question)
+        tuning.tuned(question)
     empty = MeasuredCost(database, method=QUICK, locked=True, tuning_folder=tmp_path / "none")
     with target, empty.tuning(4) as tuning, pytest.raises(MissingCost, match="matmul has not been tuned"):
-        tuning.price(question)
+        tuning.tuned(question)

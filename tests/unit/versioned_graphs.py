@@ -99,6 +99,11 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "any rows": lambda: module(op.exp, (_rows(), 33)),
     "transpose": lambda: module(lambda x: op.permute_dims(x, [1, 0]), (67, 130)),
     "functions": lambda: module(_functions, (40, 33)),
+    "concat of many": lambda: module(lambda *x: op.concat(x, axis=1), *[(4, 5 + i) for i in range(8)]),
+    "concat of more": lambda: module(lambda *x: op.concat(x, axis=1), *[(4, 5)] * 42),
+    "quotients of rows": lambda: module(
+        lambda x, a, b: op.add(op.divide(a, b), x), (64, 20), (64, 1), (64, 1)
+    ),
     "pad": lambda: module(lambda x: op.nn.pad(x, [0, 0, 1, 2]), (40, 33)),
     "take": lambda: loose(lambda x, i: op.take(x, i, axis=0), (50, 33), (7,), dtypes=["float32", "int64"]),
     "softmax": lambda: module(op.nn.softmax, (64, 300)),
@@ -114,6 +119,12 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "largest index": lambda: module(lambda x: op.argmax(x, axis=1), (64, 300)),
     "product": lambda: module(op.matmul, (197, 384), (384, 512)),
     "product of transposed": lambda: module(lambda x, w: op.matmul(x, op.permute_dims(w)), (40, 200), (300, 200)),
+    "product of large transposed": lambda: module(
+        lambda x, w: op.matmul(x, op.permute_dims(w)), (40, 3000), (3000, 3000)
+    ),
+    "product of long rows that are computed": lambda: module(
+        lambda x, s, w: op.matmul(op.exp(op.multiply(x, s)), w), (512, 4096), (512, 1), (4096, 64)
+    ),
     "product of what is computed": lambda: module(
         lambda x, s, w: op.matmul(op.exp(op.multiply(x, s)), w), (64, 64), (64, 1), (64, 64)
     ),
@@ -125,7 +136,7 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
         lambda x, s, w: op.nn.conv2d(op.multiply(x, s), w, **NHWC), (1, 14, 14, 40), (1, 1, 1, 40), (1, 1, 40, 32)
     ),
     "depthwise": lambda: module(
-        lambda x, w: op.nn.conv2d(x, w, groups=32, padding=(1, 1), **NHWC), (1, 14, 14, 32), (3, 3, 1, 32)
+        lambda x, w: op.nn.conv2d(x, w, groups=32, padding=(2, 2), **NHWC), (1, 14, 14, 32), (5, 5, 1, 32)
     ),
     "channels first": lambda: module(lambda x, w: op.nn.conv2d(x, w), (1, 8, 14, 14), (16, 8, 3, 3)),
     "pooling": lambda: module(lambda x: op.nn.max_pool2d(x, (2, 2), (2, 2), layout="NHWC"), (1, 28, 28, 64)),

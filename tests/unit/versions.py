@@ -139,8 +139,8 @@ def why_not_recorded(subject: Subject, recorded: Mapping[str, Any]) -> str | Non
     if subject.version > version or (subject.version == version and not changed):
         return None
     return (
-        f"{subject.name} of version {version} were recorded otherwise for: {', '.join(changed) or 'none'}. If that is on "
-        f"purpose, set {subject.constant} to {version + 1}, so that costs that were measured before are not used, and "
+        f"{subject.name} of version {version} were recorded otherwise for: {', '.join(changed) or 'none'}. If that is "
+        f"on purpose, set {subject.constant} to {version + 1}, so that costs measured before are not used, and "
         f"run `{COMMAND}`. If it is not, the last change is wrong."
     )
 

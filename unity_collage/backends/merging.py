@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
-from ..plan.candidate import Candidate, Composite, VIEW
+from ..plan.candidate import VIEW, Candidate, Composite
 from .registry import get
 
 MOST_PARTS = 8

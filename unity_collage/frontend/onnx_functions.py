@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, inliner, numpy_helper
-from tvm.relax.frontend.onnx import onnx_frontend
+
+from ..tvm_private import onnx_converters
 
 _HANDLED = frozenset({"Constant", "If"})
 """Operators that the importer has beside its table of converters."""
@@ -23,7 +24,7 @@ def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if model.functions:
         model = inliner.inline_local_functions(model)
-    known = _HANDLED | onnx_frontend._get_convert_map().keys()
+    known = _HANDLED | onnx_converters().keys()
     lacking = {(node.domain, node.op_type) for node in model.graph.node} - {
         (domain, op) for domain in ("", "ai.onnx") for op in known
     }

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
@@ -21,6 +20,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from .. import operators
 from ..errors import ModelError, first_line
 from ..operators.recurrent import ACTIVATIONS
+from ..tvm_private import with_onnx_converters
 from .onnx_nodes import Nodes
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
@@ -50,13 +50,9 @@ def with_recurrent_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @contextmanager
 def converters() -> Iterator[None]:
-    """While TVM's importer knows the nodes of :func:`with_recurrent_operators`.
-
-    It has no hook for operators of others; the function that is replaced is its table of operators (TVM 0.27).
-    """
-    known = onnx_frontend._get_convert_map()
+    """Inside, TVM's importer knows the nodes of :func:`with_recurrent_operators`."""
     ours = {cell: _converter(getattr(operators, cell)) for cell in operators.CELLS}
-    with mock.patch.object(onnx_frontend, "_get_convert_map", lambda: known | ours):
+    with with_onnx_converters(ours):
         yield
 
 

@@ -105,7 +105,7 @@ class Block:
         return next((form for form in existing if same_order(form, layout, tensor.is_unit)), None)
 
     def aligned(self, tensor: Tensor, layout: Layout) -> Expr:
-        """An operand of a broadcast whose result has ``layout``."""
+        """An operand of a broadcast to a result in ``layout``."""
         rank = len(layout)
         own = unpadded(layout, tensor.rank)
         if tensor.is_single and tensor.rank < rank:
@@ -168,7 +168,7 @@ class Block:
         return var
 
     def result(self, expr: Expr, layout: Layout) -> Tensor:
-        """Bind the translated call of the current binding, whose result has ``layout``."""
+        """Bind the translated call of the current binding, which returns its result in ``layout``."""
         return self.adopt(self.emit(expr, self.var.name), layout)
 
     def adopt(self, expr: Expr, layout: Layout) -> Tensor:

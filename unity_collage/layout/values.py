@@ -23,7 +23,7 @@ class Tensor:
     """Its type in the original program."""
     forms: dict[Layout, Expr]
     views: dict[Layout, Expr] = field(default_factory=dict)
-    """Further forms that exist, but are no reason to compute in their layout."""
+    """Further forms that exist, but do not count as a reason to compute in their layout."""
     name: str = "t"
 
     @property

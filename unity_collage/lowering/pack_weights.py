@@ -9,13 +9,13 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
-from tvm.relax.expr import _update_type
 from tvm.target import Target
 
 from ..schedule import faults, weights
 from ..schedule.machine import Machine
 from ..schedule.panels import Panels
 from ..schedule.stage import nodes
+from ..tvm_private import give_type
 
 Node = Any
 Plan = dict[int, Panels]
@@ -75,7 +75,7 @@ def _packed_or_logged(
 def _packed_kernel(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel:
     kernel = weights.packed(func, {func.params[i]: panels for i, panels in plan.items()})
     gvar = ir.GlobalVar(name)
-    _update_type(gvar, kernel.ty)
+    give_type(gvar, kernel.ty)
     return PackedKernel(gvar, kernel, plan)
 
 

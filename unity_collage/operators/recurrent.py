@@ -17,6 +17,7 @@ from tvm import ir, relax, tirx
 from tvm.relax import script as relax_script
 from tvm.script.parser import relax as relax_parser
 
+from ..tvm_private import register_operator
 from .recurrent_tir import attrs_of, kernel, tensor_type
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Softsign", "Tanh")
@@ -160,7 +161,7 @@ def register() -> None:
         return
     for cell, kind in CELLS.items():
         name = _PREFIX + cell
-        ir._ffi_api.RegisterOp(name, f"a whole sequence of {cell} cells: {', '.join(kind.operands)}")
+        register_operator(name, f"a whole sequence of {cell} cells: {', '.join(kind.operands)}")
         ir.register_op_attr(name, "FInferType", _type)
         ir.register_op_attr(name, "FLegalize", _legalized)
         ir.register_op_attr(name, "FPurity", True)

@@ -19,7 +19,7 @@ from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
 from ..index_set import EMPTY, IndexSet
-from ..plan.candidate import Candidate, Composite, DeclinedBinding, VIEW
+from ..plan.candidate import VIEW, Candidate, Composite, DeclinedBinding
 from ..rules import Declined, Found, TakenBack
 from ..specs import PartitionSpec, gathered
 from ..target import current_target

@@ -14,7 +14,7 @@ _STEPS = 8
 
 
 def near_misses_of(graph: DataflowGraph, found: Iterable[Unrecognised]) -> tuple[NearMiss, ...]:
-    """Those of ``found`` whose binding is still there, by name and operator, with the chain that it is in."""
+    """Those of ``found`` with a binding that is still there, by name and operator, and the chain that it is in."""
     by_name = {node.var.name: node for node in graph.nodes}
     times = Counter(node.var.name for node in graph.nodes)
     placed = [

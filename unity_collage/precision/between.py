@@ -23,7 +23,7 @@ class Uses:
     """When a variable is bound."""
 
     def stays_wide(self, var: relax.Var) -> bool:
-        """Whether nobody stores ``var``: it is not between products, or its only reader can have it in a register.
+        """Whether no kernel stores ``var``: it is not between products, or its only reader can have it in a register.
 
         Of the operands of one reader, one can: the last, since the others are there before.
         """

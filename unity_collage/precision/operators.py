@@ -44,7 +44,7 @@ SELECTING = frozenset({"nn.relu"})
 
 
 def role_of(value: Expr) -> Role:
-    """The role of a binding's value; whatever is no call of an operator is WIDE."""
+    """The role of a binding's value; whatever is not a call of an operator is WIDE."""
     name = name_of(value)
     if name in _PRODUCTS:
         return Role.PRODUCT

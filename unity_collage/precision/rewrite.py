@@ -24,7 +24,7 @@ def rewritten(func: relax.Function, dtype: str) -> relax.Function:
 
 
 def why_not_product(value: Expr) -> str | None:
-    """Why a binding's value is no product that can be narrowed, or None."""
+    """Why a binding's value is not a product that can be narrowed, or None."""
     if not isinstance(value, relax.Call) or role_of(value) is not Role.PRODUCT:
         return "not a product"
     if not is_float32(value) or not all(map(is_float32, value.args)):
@@ -124,7 +124,7 @@ class _Block:
     # What is wide
 
     def _wide(self, expr: Expr) -> Expr:
-        """An operand in float32: as it was computed if nobody stores it, else widened for this reader alone."""
+        """An operand in float32: as it was computed if no kernel stores it, else widened for this reader alone."""
         if isinstance(expr, relax.Tuple):
             fields = [self._wide(field) for field in expr.fields]
             same = all(new.same_as(old) for new, old in zip(fields, expr.fields, strict=True))

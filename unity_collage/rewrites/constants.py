@@ -35,7 +35,7 @@ _BROADCASTING = (
     "relax.subtract",
     "relax.where",
 )
-"""Operators whose result does not change when an operand of no dimensions gets one."""
+"""Operators with a result that stays the same when an operand of no dimensions gets one."""
 
 
 def constant(array: np.ndarray, dtype: str | None = None) -> Expr:

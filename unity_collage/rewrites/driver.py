@@ -28,7 +28,7 @@ def rewrite_function(
 ) -> relax.Function:
     """``func`` with ``rules`` applied in every dataflow block until nothing changes; ``func`` stays as it is.
 
-    Blocks that are no dataflow blocks stay, and only learn the new names of what they read.
+    Other blocks than dataflow blocks stay, and only learn the new names of what they read.
     ``mod`` is where rules look up the PrimFuncs that ``func`` calls.
     """
     at = rules_by_op(rules)
@@ -182,7 +182,7 @@ class _BlockRewriter:
 
 
 def _checked(leaf: Expr, expected: Node | None, applied: list[str]) -> Expr:
-    """``leaf``, whose type must not have been changed by the rules ``applied``."""
+    """``leaf``, checked for its type, which the rules ``applied`` must not have changed."""
     if expected is not None and applied and not expected.is_base_of(leaf.ty):
         raise RewriteError(f"{' and '.join(applied)} turned a value of type {expected} into {leaf.ty}")
     return leaf

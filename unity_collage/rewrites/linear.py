@@ -1,4 +1,4 @@
-"""Reading convolutions and products with constant weights, whose output channels belong to slices of the weights."""
+"""Reading convolutions and products with constant weights: their output channels belong to slices of the weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .windows import CONVOLUTIONS
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
 VIEWS = ("relax.reshape", "relax.permute_dims")
 LINEAR_OPS = (*CONVOLUTIONS, *_TRANSPOSED, "relax.matmul")
-"""Operators whose output channels belong to slices of their right operand."""
+"""Operators with output channels that belong to slices of their right operand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def _merged(base: Branch, other: Branch) -> Expr | WhyNot | None:
 
 
 def _why_shared(call: Call, left: Branch, right: Branch, scope: Scope) -> WhyNot | None:
-    """Why one of two branches of different sources is not a convolution of the other's source: others read it too."""
+    """Why one of two branches of different sources is not a convolution of the other's: something else reads it too."""
     for branch, other in ((left, right), (right, left)):
         convolution = scope.call(branch.source, *CONVOLUTIONS)
         if branch.linear is None and convolution is not None and convolution.args[0].same_as(other.source):
@@ -89,7 +89,7 @@ def _branch(expr: Expr, scope: Scope) -> Branch:
 
 
 def _weights_of(base: Linear, other: Branch) -> np.ndarray | str:
-    """What ``other`` adds to the weights of ``base``, whose windows hold those of ``other``; or why they do not."""
+    """What ``other`` adds to the weights of ``base``, if the windows of ``base`` hold its own; else why they do not."""
     if other.linear is None:
         one = [1] * (base.rank - 2)
         weights, widths = _diagonal(base, other.factor), _widths(base, one, [0] * len(one), one)
@@ -148,7 +148,7 @@ def _diagonal(base: Linear, factor: np.ndarray) -> np.ndarray | str:
 
 
 def _bias(linear: Linear, *shifts: np.ndarray | None) -> Expr | str | None:
-    """The constant that adds all ``shifts``, None if there are none, or why there is no such bias."""
+    """The constant that adds all ``shifts``, None if there are none, or why they are not one bias."""
     known = [per_channel(shift, linear) for shift in shifts if shift is not None]
     if any(shift is None for shift in known):
         return "a summand differs from pixel to pixel"

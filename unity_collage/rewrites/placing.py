@@ -31,7 +31,7 @@ _POINTWISE = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An axis of an image whose pixels were computed in ``count`` patches of ``stride``."""
+    """An axis of an image: its pixels were computed in ``count`` patches of ``stride``."""
 
     count: int
     stride: int
@@ -97,7 +97,7 @@ def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr]:
 
 
 def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | str:
-    """What ``call``, of an image, reads besides ``part``, whose last axis is a number of pixels' channels.
+    """What ``call``, of an image, reads besides ``part``. The last axis of ``part`` holds the channels of some pixels.
 
     Or why it cannot be applied to ``part``.
     """

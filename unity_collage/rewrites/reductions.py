@@ -54,7 +54,7 @@ def _global_mean(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     axes = spatial_axes(data_layout(call))
     if before is None or after is None or axes is None:
         unknown = "layout is blocked" if axes is None else "shape is not known"
-        return WhyNot(f"{call.op.name.removeprefix('relax.')} is of an image whose {unknown}")
+        return WhyNot(f"{call.op.name.removeprefix('relax.')} pools an image, and its {unknown}")
     if any(after[axis] != 1 for axis in axes):
         return None
     if call.attrs.layout != call.attrs.out_layout:

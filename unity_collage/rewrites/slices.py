@@ -136,7 +136,7 @@ def _pool_of_one(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     axes = spatial_axes(data_layout(call))
     if before is None or after is None or axes is None:
         unknown = "layout is blocked" if axes is None else "shape is not known"
-        return WhyNot(f"a pool of one element is of an image whose {unknown}")
+        return WhyNot(f"a pool of one element reads an image, and its {unknown}")
     if any(window(call, "padding")) or call.attrs.ceil_mode or call.attrs.layout != call.attrs.out_layout:
         return WhyNot("a pool of one element has padding, ceil_mode or another layout of its result")
     step = [1] * len(before)

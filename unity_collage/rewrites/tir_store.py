@@ -72,7 +72,7 @@ def _covers(loops: Sequence[Any], buffer: Any) -> bool:
 
 
 def loaded(expr: Any) -> Any:
-    """The parameter that an expression loads from, or None if it is no load."""
+    """The parameter that an expression loads from, or None if it is not a load."""
     return expr.source if isinstance(expr, ir.TensorLoad) else None
 
 

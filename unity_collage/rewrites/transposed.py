@@ -1,4 +1,4 @@
-"""transposed: a transposed convolution is a product or convolutions, whose pixels are then put in place.
+"""transposed: a transposed convolution is a product or convolutions, and their pixels are then put in place.
 
 A pixel of the result belongs to a phase: its place modulo the strides. The pixels of one phase are a convolution of the
 image by some taps of the window in reverse (Shi et al., "Is the deconvolution layer the same as a convolutional
@@ -27,7 +27,7 @@ _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 _CHANNELS_LAST = (("NWC", "WIO"), ("NHWC", "HWIO"), ("NDHWC", "DHWIO"))
 
 _LANES = 16
-"""Output channels are computed so many at a time."""
+"""Output channels are computed in groups of this size."""
 _KERNEL = 250_000
 """Multiplications that take as long as one kernel more, about: 1 us."""
 
@@ -121,7 +121,7 @@ class _Transposed:
         )
 
     def _stacked(self) -> Expr:
-        """One convolution that makes all phases of a pixel beside each other: (N, H, W, kh kw O)."""
+        """One convolution that makes all phases of a pixel side by side: (N, H, W, kh kw O)."""
         spatial, taps = len(self.axes), self._whole()
         split = [extent for axis in self.axes for extent in (axis.overlap, axis.stride)]
         order = [*range(0, 2 * spatial, 2), 2 * spatial, *range(1, 2 * spatial, 2), 2 * spatial + 1]
@@ -181,7 +181,7 @@ class _Transposed:
 
 
 def _expanded(call: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """conv2d_transpose(x, w) -> a product or convolutions, whose pixels are put in place."""
+    """conv2d_transpose(x, w) -> a product or convolutions, and their pixels put in place."""
     weights = scope.array(call.args[1])
     why = "its weights are not constant" if weights is None else why_not_expanded(call)
     if weights is None or why is not None:

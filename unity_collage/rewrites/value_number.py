@@ -10,13 +10,13 @@ from tvm_ffi import StructuralKey
 from .scope import Expr, is_constant, op_name
 
 _NOT_A_VALUE = ("relax.memory.", "relax.builtin.", "relax.vm.", "relax.ccl.")
-"""Operators whose result is a place, or depends on when they run."""
+"""Operators that return a place, or a value that depends on when they run."""
 
 _CALLS = ("relax.call_tir", "relax.call_tir_with_grad")
 """Of the operators that call something, those that promise to give the same result each time."""
 
 _SMALL = 64
-"""Constants of up to so many bytes are compared by content, larger ones by identity: weights are shared
+"""Constants of at most this many bytes are compared by content, larger ones by identity: weights are shared
 by the importer where they are equal, while each scalar is written anew."""
 
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import tvm
 from tvm import ir
-from tvm.relax.backend import _ffi_api as tables
 from tvm.relax.backend.pattern_registry import register_patterns
 from tvm.relax.transform import FusionPattern
 from tvm_ffi.registry import remove_global_func
 
 from ..backends.base import Codegen
 from ..backends.foreign.rules import Predicate
+from ..tvm_private import remove_patterns
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def foreign_backend(
     try:
         yield
     finally:
-        tables.RemovePatterns([pattern.name for pattern in patterns])
+        remove_patterns([pattern.name for pattern in patterns])
         for op in predicates or {}:
             ir.Op.get(op).reset_attr(f"target.{name}")
         if codegen is not None:

@@ -84,7 +84,7 @@ def reduction(block: Block, call: relax.Call) -> Value | WhyNot | None:
 
 
 def strided_slice(block: Block, call: relax.Call) -> Value | WhyNot | None:
-    """A slice, whose axes are an operand."""
+    """A slice: its axes are an operand."""
     found = _followed(block, call)
     named = call.args[1]
     axes = ints(named.fields) if isinstance(named, relax.Tuple) else None
@@ -98,7 +98,7 @@ def strided_slice(block: Block, call: relax.Call) -> Value | WhyNot | None:
 
 
 def pad(block: Block, call: relax.Call) -> Value | None:
-    """A pad, whose widths are a pair an axis."""
+    """A pad: its widths are a pair for each axis."""
     found = _followed(block, call)
     if found is None:
         return None

@@ -3,7 +3,7 @@
 Before: ``conv2d(x, w, data_layout="NCHW", kernel_layout="OIHW")``
 After:  ``conv2d(x_nhwc, w_hwio, data_layout="NHWC", kernel_layout="HWIO")``
 
-A transposed convolution is no member: TVM has no kernel for it but in NCHW.
+A transposed convolution is not among them: TVM has a kernel for it in NCHW only.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from typing import Any
 import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
-from tvm.relax.expr import _update_type
 from tvm.tirx.stmt import Stmt
 
 from ...backends.native.program import item_size
 from ...schedule.build import with_buffers
+from ...tvm_private import give_type
 from .calls import Calls
 from .scratch import Scratch
 from .stages import Lane, Stage
@@ -106,7 +106,7 @@ def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
     func: Any = tirx.PrimFunc([*taken, *buffers, *([memory] if scratch.nbytes else [])], body)
     func = func.with_attr(_ATTRS)
     gvar = ir.GlobalVar(name)
-    _update_type(gvar, func.ty)
+    give_type(gvar, func.ty)
     return _StageKernel(gvar, func, inputs, outputs, scratch.nbytes)
 
 

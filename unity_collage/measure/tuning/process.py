@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from ...annotations import plain
 from ...processes.child import Reply, serve
+from ...tvm_private import tuning_workload
 from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics
 
 _POPULATION, _PER_TRIAL = 512, 32
@@ -55,9 +56,7 @@ class _Tuner:
         return self._best(database, kernel, request["target"])
 
     def _best(self, database: Any, kernel: tirx.PrimFunc, target: str) -> Reply:
-        from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
-
-        workload = database.commit_workload(_normalize_mod(kernel))
+        workload = database.commit_workload(tuning_workload(kernel))
         for record in database.get_top_k(workload, len(database)):
             if str(record.target) == target:
                 trace = json.dumps(plain(record.trace.as_json()))

@@ -1,0 +1,64 @@
+"""The names that TVM calls private and we use are there, and only in the one file that lists them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import tvm
+from tvm import ir, relax, tirx
+from tvm.relax.backend.pattern_registry import get_pattern, register_patterns
+from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.transform import FusionPattern
+
+import unity_collage
+from unity_collage import tvm_private
+from unity_collage.testing import graphs
+
+PACKAGE = Path(unity_collage.__file__).parent
+
+
+def test_an_operator_can_be_registered() -> None:
+    tvm_private.register_operator("relax.collage.of_this_test", "nothing")
+    assert "relax.collage.of_this_test" in ir.Op.list_op_names()
+
+
+def test_a_global_variable_gets_a_type() -> None:
+    gvar = ir.GlobalVar("kernel")
+    tvm_private.give_type(gvar, relax.TupleType([]))
+    assert isinstance(gvar.ty, relax.TupleType)
+
+
+def test_a_kernel_is_a_workload_of_the_tuner() -> None:
+    legal = relax.transform.LegalizeOps()(tvm.IRModule({"main": graphs.chain()}))
+    kernel = next(func for func in legal.functions.values() if isinstance(func, tirx.PrimFunc))
+    (normal,) = tvm_private.tuning_workload(kernel).functions.values()
+    assert isinstance(normal, tirx.PrimFunc)
+
+
+def test_converters_are_listed_and_added_for_a_while() -> None:
+    assert "Relu" in tvm_private.onnx_converters()
+    with tvm_private.with_onnx_converters({"OfThisTest": object}):
+        assert "OfThisTest" in tvm_private.onnx_converters()
+    assert "OfThisTest" not in tvm_private.onnx_converters()
+
+
+def test_patterns_can_be_removed() -> None:
+    name = "of_this_test.relu"
+    register_patterns([FusionPattern(name, is_op("relax.nn.relu")(wildcard()))])
+    assert get_pattern(name) is not None
+    tvm_private.remove_patterns([name])
+    assert get_pattern(name) is None
+
+
+def test_no_other_file_reaches_for_them() -> None:
+    used = re.compile(
+        r"(?:\b(?:tvm|ir|relax|tirx|onnx_frontend)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)"
+    )
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if used.search(line) and not line.strip().startswith("#")
+    }
+    assert found == {"tvm_private.py"}

@@ -1,0 +1,132 @@
+"""What is made of fixed graphs changes only together with the version that costs are kept under."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+import pytest
+import versions
+from versions import Subject
+
+import unity_collage.schedule as schedule
+
+
+@pytest.mark.parametrize("subject", versions.subjects(), ids=lambda subject: subject.name)
+def test_a_change_raises_the_version(subject: Subject) -> None:
+    reason = versions.why_outdated(subject, versions.recorded().get(subject.name, {}))
+    assert reason is None, reason
+
+
+BEFORE = Subject("loops", 3, {"chain": "a", "softmax": "b"}, "LOOPS in loops.py")
+
+
+@pytest.mark.parametrize(
+    ("now", "outdated", "refused"),
+    [
+        (BEFORE, None, None),
+        (
+            replace(BEFORE, digests={"chain": "a", "softmax": "c"}),
+            "of version 3 were recorded otherwise for: softmax. If that is on purpose, set LOOPS in loops.py to 4",
+            "run `python tests/unit/versions.py`",
+        ),
+        (replace(BEFORE, version=4, digests={"chain": "a", "softmax": "c"}), "in another version: run", None),
+        (replace(BEFORE, version=4), "in another version: run `python tests/unit/versions.py`", None),
+        (replace(BEFORE, version=2), "of version 3 were recorded otherwise for: none", "to 4"),
+        (replace(BEFORE, digests={**BEFORE.digests, "new": "d"}), "in another version: run", None),
+        (replace(BEFORE, digests={"chain": "a"}), "in another version: run", None),
+    ],
+    ids=["same", "changed", "changed and raised", "raised alone", "lowered", "a new graph", "a graph less"],
+)  # fmt: skip
+def test_what_to_do(now: Subject, outdated: str | None, refused: str | None) -> None:
+    before = versions.entry(BEFORE)
+    for expected, said in (
+        (outdated, versions.why_outdated(now, before)),
+        (refused, versions.why_not_recorded(now, before)),
+    ):
+        assert said is None if expected is None else expected in (said or ""), said
+
+
+def test_the_command_does_not_overwrite_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(versions, "RECORDED", tmp_path / "versions.json")
+    monkeypatch.setattr(versions, "subjects", lambda: [BEFORE])
+    assert versions.record() == 0
+    assert versions.recorded() == {"loops": versions.entry(BEFORE)}
+    changed = replace(BEFORE, digests={"chain": "a", "softmax": "c"})
+    monkeypatch.setattr(versions, "subjects", lambda: [changed])
+    assert versions.record() == 1
+    assert "softmax" in capsys.readouterr().err
+    assert versions.recorded() == {"loops": versions.entry(BEFORE)}
+    monkeypatch.setattr(versions, "subjects", lambda: [replace(changed, version=4)])
+    assert versions.record() == 0
+    assert versions.recorded()["loops"]["version"] == 4
+
+
+ELSEWHERE = {"tuned.py", "faults.py"}
+"""Schedules of a tuner, and what becomes of exceptions."""
+NEVER = {"_as_written", "_quotient"}
+"""Loops that no rule takes, which TVM does not make; a maker of formulas, which is called while importing."""
+
+
+def test_the_graphs_reach_all_functions_of_the_schedules() -> None:
+    folder, called = Path(schedule.__file__).parent, set[tuple[str, str]]()
+
+    def watch(frame: FrameType, _event: str, _argument: object) -> None:
+        code = frame.f_code
+        if code.co_filename.startswith(str(folder)):
+            called.add((Path(code.co_filename).name, code.co_name))
+
+    sys.setprofile(watch)
+    try:
+        versions.schedule_digests()
+    finally:
+        sys.setprofile(None)
+    there = {
+        (path.name, name)
+        for path in folder.glob("*.py")
+        if path.name not in ELSEWHERE
+        for name in _functions(compile(path.read_text(), str(path), "exec"))
+    }
+    assert len(there) > 150
+    assert {pair for pair in there - called if pair[1] not in NEVER} == set()
+
+
+def _functions(code: CodeType) -> Iterator[str]:
+    """The names of the functions and methods of a module."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType) and not inner.co_name.startswith("<"):
+            if inner.co_flags & inspect.CO_OPTIMIZED:
+                yield inner.co_name
+            else:
+                yield from _functions(inner)
+
+
+CHANGES: list[tuple[str, str, object]] = [
+    ("injective", "PARALLEL_WORK", 1 << 30),
+    ("vectors", "_REGISTERS_A_TURN", 1),
+    ("weights", "_PANEL_REGISTERS", 2),
+    ("tiling", "STACK_BYTES", 1 << 8),
+    ("inline", "_CHEAP_REUSE", 100),
+    ("inline", "_WINDOW", 8),
+    ("packing", "_LEAST_REUSE", 1 << 30),
+    ("packing", "_MOST_ELEMENTS", 1 << 30),
+    ("segments", "_MAX_SEGMENTS", 5),
+    ("bands", "_MOST_BYTES", 1 << 12),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "value"), CHANGES, ids=[name for _, name, _ in CHANGES])
+def test_another_constant_is_another_digest(
+    monkeypatch: pytest.MonkeyPatch, module: str, name: str, value: object
+) -> None:
+    place: ModuleType = sys.modules[f"unity_collage.schedule.{module}"]
+    assert getattr(place, name) != value
+    monkeypatch.setattr(place, name, value)
+    changed = versions.subjects()[0]
+    assert versions.why_not_recorded(changed, versions.recorded()["schedules"]) is not None

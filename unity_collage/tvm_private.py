@@ -1,0 +1,54 @@
+"""What is used of TVM that TVM itself calls private, each with the reason.
+
+Nothing else in this package reaches for a name of TVM that begins with an underscore. tests/unit/test_tvm_private.py
+uses each, so that an upgrade of TVM that moves one says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest import mock
+
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+
+
+def register_operator(name: str, description: str) -> None:
+    """A new operator. TVM registers operators in C++; ``register_op_attr`` alone does not make one."""
+    ir._ffi_api.RegisterOp(name, description)
+
+
+def give_type(gvar: ir.GlobalVar, ty: ir.Type) -> None:
+    """The type of a global variable that no block builder has made: the public constructor takes none."""
+    relax.expr._update_type(gvar, ty)
+
+
+def tuning_workload(kernel: tirx.PrimFunc) -> IRModule:
+    """``kernel`` as MetaSchedule's database names it: only the tuner itself calls this, and records are found by it."""
+    from tvm.s_tir.meta_schedule.tune_context import _normalize_mod  # takes long to import
+
+    return cast(IRModule, _normalize_mod(kernel))
+
+
+def onnx_converters() -> Mapping[str, Any]:
+    """The converters of the ONNX importer by operator: there is no public list of what it takes."""
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    return onnx_frontend._get_convert_map()
+
+
+@contextmanager
+def with_onnx_converters(more: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, the ONNX importer has these converters too: ``from_onnx`` has no hook for operators of others."""
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    known = onnx_frontend._get_convert_map()
+    with mock.patch.object(onnx_frontend, "_get_convert_map", lambda: {**known, **more}):
+        yield
+
+
+def remove_patterns(names: Sequence[str]) -> None:
+    """Take patterns out of TVM's table: ``register_patterns`` has no public inverse."""
+    relax.backend._ffi_api.RemovePatterns(list(names))
