@@ -1,4 +1,4 @@
-"""How many candidates a lazy search has to measure: counts, and the plan against that of all prices.
+"""How many candidates a lazy search has to measure: counts, and the plan against that of all answers.
 
     python benchmarks/lazy.py [--database costs.sqlite] [MODEL ...]
 
@@ -28,7 +28,7 @@ from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
-from unity_collage.search.lazy import LazySearch, LazySolution, Price
+from unity_collage.search.lazy import LazySearch, LazySolution, Answer
 from unity_collage.target import host_target
 
 MODELS = ("mnist_mlp", "squeezenet", "mobilenetv2_100", "resnet50")
@@ -36,23 +36,23 @@ MODELS = ("mnist_mlp", "squeezenet", "mobilenetv2_100", "resnet50")
 
 @dataclass(frozen=True)
 class Eager:
-    """A function with all prices, and their bounds."""
+    """A function with all answers, and their bounds."""
 
     graph: DataflowGraph
     costs: Costs
     bounds: Mapping[str, float]
 
     @property
-    def truth(self) -> dict[str, Price]:
+    def truth(self) -> dict[str, Answer]:
         return {key: c.reason if c.seconds is None else c.seconds for key, c in self.costs.by_key.items()}
 
-    def problem(self, prices: Mapping[str, Price]) -> Problem:
-        known = {key: _cost(price) for key, price in prices.items()}
+    def problem(self, answers: Mapping[str, Answer]) -> Problem:
+        known = {key: _cost(answer) for key, answer in answers.items()}
         costs = Costs(known, self.costs.keys, self.costs.launch_seconds)
         return problem_of(self.graph, CANDIDATES.read(self.graph.func), costs)
 
     def lazy(self, assume_fusion_pays: bool) -> LazySolution:
-        def measure(keys: Sequence[str]) -> dict[str, Price]:
+        def measure(keys: Sequence[str]) -> dict[str, Answer]:
             return {key: self.truth[key] for key in keys}
 
         return LazySearch(
@@ -60,17 +60,17 @@ class Eager:
         ).run()
 
     def ratios(self) -> list[float]:
-        """Price over bound of each priced kernel."""
+        """Answer over bound of each priced kernel."""
         truth = self.truth
         return [
-            price / self.bounds[key]
-            for key, price in truth.items()
-            if not isinstance(price, str) and self.bounds[key]
+            answer / self.bounds[key]
+            for key, answer in truth.items()
+            if not isinstance(answer, str) and self.bounds[key]
         ]
 
 
-def _cost(price: Price) -> Cost:
-    return Cost(None, reason=price) if isinstance(price, str) else Cost(price)
+def _cost(answer: Answer) -> Cost:
+    return Cost(None, reason=answer) if isinstance(answer, str) else Cost(answer)
 
 
 def eager(name: str, model: MeasuredCost) -> Eager:
@@ -93,7 +93,7 @@ def row(name: str, found: Eager) -> str:
     for assumed in (False, True):
         lazy = found.lazy(assumed)
         more = lazy.solution.seconds / optimum - 1
-        cells.append(f"{len(lazy.prices):8d} {lazy.rounds:6d} {more:+8.2%} {lazy.solution.gap:6.1%}")
+        cells.append(f"{len(lazy.answers):8d} {lazy.rounds:6d} {more:+8.2%} {lazy.solution.gap:6.1%}")
     cells.append(f"{min(ratios):6.2f} {statistics.median(ratios):6.2f}")
     return " | ".join(cells)
 
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS)
     options = parser.parse_args()
     lazy = f"{'measured':>8s} {'rounds':>6s} {'plan':>8s} {'gap':>6s}"
-    sys.stdout.write(f"{'model':24s} candidates workloads | {lazy} | {lazy} | price/bound: least, median\n")
+    sys.stdout.write(f"{'model':24s} candidates workloads | {lazy} | {lazy} | answer/bound: least, median\n")
     sys.stdout.write(f"{'':46s} | {'proved':31s} | {'assuming that fusion pays':31s} |\n")
     with CostDatabase(options.database) as database:
         for name in options.models:

@@ -68,12 +68,12 @@ def _option(draw: st.DrawFn, frame: Problem, number: int, one_exit: bool) -> Opt
             if beside:
                 inside |= 1 << draw(st.sampled_from(beside))
     last = 1 << (inside.bit_length() - 1)
-    price = float(draw(st.integers(0, 6)))
+    charge = float(draw(st.integers(0, 6)))
     backend = draw(st.sampled_from(BACKENDS))
     hidden = EMPTY
     if frame.redundant and (one_exit or draw(st.booleans())):
         hidden = frame.outputs(Option(0, inside, 0.0)) & ~last
-    option = Option(number, inside, price, hidden, backend)
+    option = Option(number, inside, charge, hidden, backend)
     return option if not one_exit or frame.outputs(option) == last else None
 
 
@@ -127,8 +127,8 @@ class _Search:
             return
         option = self._options[position]
         if self._problem.redundant or not covered & option.inside:
-            price = option.seconds + self._problem.launch_seconds
-            self._choose(position + 1, (*chosen, option), spent + price, covered | option.inside)
+            charge = option.seconds + self._problem.launch_seconds
+            self._choose(position + 1, (*chosen, option), spent + charge, covered | option.inside)
         self._choose(position + 1, chosen, spent, covered)
 
 
@@ -143,7 +143,7 @@ def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
     ordered = _ordered(problem, chosen, left)
     if ordered is None or why_not_valid(problem, ordered, tuple(members(left))) is not None:
         return None
-    return fsum(problem.price(option) for option in chosen) + _transitions(problem, chosen, left)
+    return fsum(problem.charge(option) for option in chosen) + _transitions(problem, chosen, left)
 
 
 def _left_behind(problem: Problem, chosen: Sequence[Option], made: IndexSet) -> IndexSet:

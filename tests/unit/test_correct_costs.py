@@ -1,4 +1,4 @@
-"""CorrectCosts: which prices the running program contradicts."""
+"""CorrectCosts: which known the running program contradicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unity_collage.testing import graphs
 from unity_collage.testing.fixed_cost import FixedCost
 
 
-def price(seconds: float) -> Cost:
+def measured(seconds: float) -> Cost:
     return Cost(seconds, 0.9 * seconds, 1.1 * seconds, 20)
 
 
@@ -31,9 +31,9 @@ def test_a_kernel_that_takes_far_more_in_the_program_costs_that():
         "right": [[10.0, 11.0, 12.0]],
         "as well": [[19.0, 20.0, 21.0]],
     }
-    prices = {"wrong": price(1.0), "right": price(10.0), "as well": price(20.0)}
+    known = {"wrong": measured(1.0), "right": measured(10.0), "as well": measured(20.0)}
 
-    found = far_from(observed, prices, total=131.0)
+    found = far_from(observed, known, total=131.0)
 
     assert set(found) == {"wrong"}
     cost = found["wrong"]
@@ -44,13 +44,13 @@ def test_a_kernel_that_takes_far_more_in_the_program_costs_that():
 def test_a_machine_that_is_slower_as_a_whole_contradicts_nothing():
     observed = {"a": [[2.0, 2.0]], "b": [[4.0, 4.0]], "c": [[40.0, 40.0]]}
 
-    found = far_from(observed, {"a": price(1.0), "b": price(2.0), "c": price(1.0)}, total=46.0)
+    found = far_from(observed, {"a": measured(1.0), "b": measured(2.0), "c": measured(1.0)}, total=46.0)
 
     assert {key: cost.seconds for key, cost in found.items()} == {"c": 20.0}
 
 
 def test_no_machine_explains_that_all_prices_are_wrong():
-    found = far_from({"a": [[1000.0]], "b": [[3000.0]]}, {"a": price(1.0), "b": price(3.0)}, total=4000.0)
+    found = far_from({"a": [[1000.0]], "b": [[3000.0]]}, {"a": measured(1.0), "b": measured(3.0)}, total=4000.0)
     assert {key: cost.seconds for key, cost in found.items()} == {"a": 1000.0, "b": 3000.0}
 
 
@@ -61,11 +61,11 @@ def test_no_machine_explains_that_all_prices_are_wrong():
 )
 def test_what_may_be_noise_or_is_not_worth_a_search_keeps_its_price(turns: list[float], total: float):
     observed = {"a": [turns], "b": [[10.0] * 5]}
-    assert far_from(observed, {"a": price(1.0), "b": price(10.0)}, total) == {}
+    assert far_from(observed, {"a": measured(1.0), "b": measured(10.0)}, total) == {}
 
 
 def test_candidates_with_one_price_count_together():
-    found = far_from({"a": [[4.0], [6.0]], "b": [[90.0]]}, {"a": price(1.0), "b": price(90.0)}, total=100.0)
+    found = far_from({"a": [[4.0], [6.0]], "b": [[90.0]]}, {"a": measured(1.0), "b": measured(90.0)}, total=100.0)
     assert found["a"].seconds == 5.0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unity_collage.index_set import index_set, members
 from unity_collage.search import NoCover, Option, Problem, best_throughs, cheapest_cover
-from unity_collage.search.lazy import LazySearch, LazySolution, Price
+from unity_collage.search.lazy import LazySearch, LazySolution, Answer
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
     host: int
     candidates: tuple[tuple[int, str], ...]
     """(inside, key) of each."""
-    truth: Mapping[str, Price]
+    truth: Mapping[str, Answer]
     bounds: Mapping[str, float]
     launch: float = 0.0
 
@@ -30,12 +30,12 @@ class Case:
     def keys(self) -> dict[int, str]:
         return {number: key for number, (_, key) in enumerate(self.candidates)}
 
-    def problem(self, prices: Mapping[str, Price]) -> Problem:
-        """As SearchPartition makes it: what nobody has a price for may be left behind."""
+    def problem(self, answers: Mapping[str, Answer]) -> Problem:
+        """As SearchPartition makes it: what nobody has a answer for may be left behind."""
         options = [
-            Option(number, inside, float(prices[key]), backend=key[0])
+            Option(number, inside, float(answers[key]), backend=key[0])
             for number, (inside, key) in enumerate(self.candidates)
-            if not isinstance(prices[key], str)
+            if not isinstance(answers[key], str)
         ]
         priced = index_set(index for option in options for index in members(option.inside))
         unpriced = ~priced & ((1 << len(self.sources)) - 1)
@@ -45,11 +45,11 @@ class Case:
 class Asked:
     """Answers with the truth and remembers the questions."""
 
-    def __init__(self, truth: Mapping[str, Price]):
+    def __init__(self, truth: Mapping[str, Answer]):
         self._truth = truth
         self.keys: list[str] = []
 
-    def __call__(self, keys: Sequence[str]) -> dict[str, Price]:
+    def __call__(self, keys: Sequence[str]) -> dict[str, Answer]:
         self.keys += keys
         return {key: self._truth[key] for key in keys}
 
@@ -59,13 +59,13 @@ def search(case: Case, **options: bool) -> tuple[LazySolution, list[str]]:
     return LazySearch(case.keys, case.bounds, case.problem, asked, **options).run(), asked.keys
 
 
-def prices() -> st.SearchStrategy[Price]:
+def prices() -> st.SearchStrategy[Answer]:
     return st.one_of(st.integers(0, 6).map(float), st.just("broken"))
 
 
-def _bounds(price: Price) -> st.SearchStrategy[float]:
+def _bounds(answer: Answer) -> st.SearchStrategy[float]:
     """What may be known of a price beforehand: nothing of one that there is not, else a part of it."""
-    return st.sampled_from((0.0, 9.0) if isinstance(price, str) else (0.0, price / 2, price))
+    return st.sampled_from((0.0, 9.0) if isinstance(answer, str) else (0.0, answer / 2, answer))
 
 
 @st.composite
@@ -78,7 +78,7 @@ def cases(draw: st.DrawFn) -> Case:
     sets = draw(st.lists(st.integers(1, (1 << count) - 1), min_size=1, max_size=9))
     insides = [inside for inside in sets if _convex(sources, inside)]
     truth = {key: draw(prices()) for key in keys}
-    bounds = {key: draw(_bounds(price)) for key, price in truth.items()}
+    bounds = {key: draw(_bounds(answer)) for key, answer in truth.items()}
     return Case(
         sources,
         draw(st.integers(0, (1 << count) - 1)),
@@ -116,8 +116,8 @@ def test_no_key_is_measured_twice_and_the_others_could_not_matter(case: Case) ->
         found, asked = search(case)
     except NoCover:
         return
-    assert len(asked) == len(set(asked)) and set(asked) == set(found.prices)
-    assert all(case.truth[key] == price for key, price in found.prices.items())
+    assert len(asked) == len(set(asked)) and set(asked) == set(found.answers)
+    assert all(case.truth[key] == answer for key, answer in found.answers.items())
     optimum = cheapest_cover(case.problem(case.truth)).seconds
     throughs = best_throughs(found.problem, found.solution.seconds)
     unmeasured = [through for id_, through in throughs.items() if case.keys[id_] in found.bounds]

@@ -1,4 +1,4 @@
-"""SearchPartition beyond the cheapest cover: merged kernels, prices on demand, computing twice, a plan to check."""
+"""SearchPartition beyond the cheapest cover: merged kernels, typed on demand, computing twice, a plan to check."""
 
 from __future__ import annotations
 
@@ -162,12 +162,12 @@ def _tying() -> relax.Function:
         Candidate(n, backend, "typed", ("relu", "exp", "tanh")[i], (i,), composites=parts(backend, i))
         for n, (backend, i) in enumerate(zip(backends, (2, 0, 1, 2, 0, 1), strict=True))
     )
-    prices = {str(c.id): Cost(4.0, 3.5, 4.5, 9) for c in candidates} | {
+    typed = {str(c.id): Cost(4.0, 3.5, 4.5, 9) for c in candidates} | {
         "0": Cost(4.125, 3.875, 4.375, 9),
         "4": Cost(3.0, 3.0, 3.0),
         "5": Cost(3.0, 3.0, 3.0),
     }
-    costs = Costs(prices, {c.id: str(c.id) for c in candidates})
+    costs = Costs(typed, {c.id: str(c.id) for c in candidates})
     return COSTS.write(CANDIDATES.write(func, candidates), costs)
 
 
@@ -184,8 +184,8 @@ def _recomputing() -> relax.Function:
         Candidate(2, "tvm", "typed", "add", (3,)),
         *(Candidate(3 + i, "tvm", "typed", "single", (i,)) for i in range(3)),
     )
-    prices = {str(c.id): Cost(1.0) for c in candidates}
-    costs = Costs(prices, {c.id: str(c.id) for c in candidates}, launch_seconds=0.25)
+    typed = {str(c.id): Cost(1.0) for c in candidates}
+    costs = Costs(typed, {c.id: str(c.id) for c in candidates}, launch_seconds=0.25)
     return COSTS.write(CANDIDATES.write(func, candidates), costs)
 
 
@@ -230,7 +230,7 @@ def test_a_given_plan_of_unknown_candidates_is_refused() -> None:
 
 @dataclass(frozen=True)
 class Charged(CostModel):
-    """Equal prices, but a value that goes from one backend to the other costs more than it gains."""
+    """Equal typed, but a value that goes from one backend to the other costs more than it gains."""
 
     transition: float
 

@@ -13,7 +13,7 @@ from tvm import relax
 
 from ..plan.costs import UNKNOWN, Cost, Costs
 from ..search.exact import cheapest_cover
-from ..search.lazy import LazySearch, LazySolution, Price
+from ..search.lazy import LazySearch, LazySolution, Answer
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
 from .asking import costs_of, workloads
@@ -33,7 +33,7 @@ def lazy_costs(
     """Costs of which a cheapest plan is a cheapest plan of all candidates.
 
     ``make`` is the search problem for given costs and ``solve`` finds a cheapest plan of it. A candidate that
-    need not be measured has no price: its cost carries its lower bound and says, by ``throughs`` if given, what the
+    need not be measured has no answer: its cost carries its lower bound and says, by ``throughs`` if given, what the
     best plan with it costs at least. By default the lower bounds of a cost model are 0.
 
     ``lower_bound`` of the costs holds for plans of all candidates. The price of the plan does not tell that if
@@ -46,17 +46,17 @@ def lazy_costs(
     charged = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     measured: dict[str, Cost] = {}
 
-    def measure(wanted: Sequence[str]) -> dict[str, Price]:
+    def measure(wanted: Sequence[str]) -> dict[str, Answer]:
         found = model.costs([by_key[key] for key in wanted])
         if any(cost.origin == UNKNOWN for cost in found.values()):
             # The time is over: what else is known is asked for at once.
             found |= model.costs([by_key[key] for key in by_key if key not in measured | found])
         for key, cost in found.items():
             measured[key] = replace(cost, bound=bounds[key]) if cost.origin == UNKNOWN else cost
-        return {key: _price(cost) for key, cost in found.items()}
+        return {key: _answer(cost) for key, cost in found.items()}
 
-    def problem(prices: Mapping[str, Price]) -> Problem:
-        return make(costs_of(func, {key: _assumed(price) for key, price in prices.items()}, keys, charged))
+    def problem(answers: Mapping[str, Answer]) -> Problem:
+        return make(costs_of(func, {key: _assumed(answer) for key, answer in answers.items()}, keys, charged))
 
     bounds = model.lower_bounds(list(by_key.values()))
     found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
@@ -64,16 +64,16 @@ def lazy_costs(
     open_costs = {key: _not_measured(key, keys, found, through) for key in found.bounds}
     if found.failed:  # then no bound is sure
         measured = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in measured.items()}
-    prices = {key: measured.get(key) or open_costs[key] for key in by_key}
-    return replace(costs_of(func, prices, keys, charged), lower_bound=found.solution.lower_bound)
+    answers = {key: measured.get(key) or open_costs[key] for key in by_key}
+    return replace(costs_of(func, answers, keys, charged), lower_bound=found.solution.lower_bound)
 
 
-def _price(cost: Cost) -> Price:
+def _answer(cost: Cost) -> Answer:
     return cost.reason if cost.seconds is None else cost.seconds
 
 
-def _assumed(price: Price) -> Cost:
-    return Cost(None, reason=price) if isinstance(price, str) else Cost(price, price, price)
+def _assumed(answer: Answer) -> Cost:
+    return Cost(None, reason=answer) if isinstance(answer, str) else Cost(answer, answer, answer)
 
 
 def _not_measured(

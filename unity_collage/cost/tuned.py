@@ -31,10 +31,10 @@ class _Plans:
 
     def problem(self, seconds: Mapping[str, float]) -> Problem:
         """With these prices in place of some of the known ones."""
-        prices = {
+        by_key = {
             key: Cost(seconds[key]) if key in seconds else cost for key, cost in self._costs.by_key.items()
         }
-        return problem_of(self._graph, self._candidates, replace(self._costs, by_key=prices))
+        return problem_of(self._graph, self._candidates, replace(self._costs, by_key=by_key))
 
     def keys(self, ids: Iterable[int]) -> list[str]:
         """The cost keys of these candidates, each once."""
@@ -86,5 +86,5 @@ def _next(
 
 def _with_tuned(costs: Costs, won: Mapping[str, TunedCost]) -> Costs:
     keys = {id_: won[key].workload.key if key in won else key for id_, key in costs.keys.items()}
-    prices = {won[key].workload.key if key in won else key: cost for key, cost in costs.by_key.items()}
-    return replace(costs, by_key=prices | {p.workload.key: p.cost for p in won.values()}, keys=keys)
+    by_key = {won[key].workload.key if key in won else key: cost for key, cost in costs.by_key.items()}
+    return replace(costs, by_key=by_key | {p.workload.key: p.cost for p in won.values()}, keys=keys)

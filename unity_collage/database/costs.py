@@ -72,7 +72,7 @@ class CostDatabase:
         ``workload`` is the text of the function that was priced, so that it can be measured again. A refusal
         that is not ``lasting``, such as a timeout, never takes the place of a price.
         """
-        price = Price(
+        row = Price(
             key=key,
             fingerprint=digest(fingerprint),
             label=label,
@@ -87,7 +87,7 @@ class CostDatabase:
             created=time.time(),
         )
         with self.writing() as connection:
-            put_row(connection, schema.COSTS, asdict(price))
+            put_row(connection, schema.COSTS, asdict(row))
             _keep_text(connection, schema.FINGERPRINTS, fingerprint)
             _keep_text(connection, schema.WORKLOADS, workload)
 

@@ -132,12 +132,12 @@ def _with_one_thread(
         return replace(candidate, threads=1) if costs.keys.get(candidate.id) in won else candidate
 
     keys = {id_: won[key][0] if key in won else key for id_, key in costs.keys.items()}
-    prices = {
+    by_key = {
         won[key][0] if key in won else key: _times(cost, won[key][1]) if key in won else cost
         for key, cost in costs.by_key.items()
     }
     func = CANDIDATES.write(func, tuple(map(told, CANDIDATES.read(func))))
-    return COSTS.write(func, replace(costs, by_key=prices, keys=keys))
+    return COSTS.write(func, replace(costs, by_key=by_key, keys=keys))
 
 
 def _times(cost: Cost, factor: float) -> Cost:

@@ -51,9 +51,9 @@ def explanation_of(
     that :func:`unity_collage.search.ties.tied_with` finds. Regrets are over the cheapest plan, ties aside.
     """
     numbers = {key: number for number, key in enumerate(costs.by_key)}
-    prices = tuple(ExplainedCost.of(key, cost) for key, cost in costs.by_key.items())
-    bids = [_bid(c, numbers[costs.keys[c.id]], prices, solution, throughs.get(c.id)) for c in candidates]
-    bids = _with_noise(bids, prices, solution)
+    explained = tuple(ExplainedCost.of(key, cost) for key, cost in costs.by_key.items())
+    bids = [_bid(c, numbers[costs.keys[c.id]], explained, solution, throughs.get(c.id)) for c in candidates]
+    bids = _with_noise(bids, explained, solution)
     kernels = tuple(_kernels(problem, solution, bids, withouts, functions, ties or {}))
     runners_up = {kernel.runner_up for kernel in kernels}
     return Explanation(
@@ -61,7 +61,7 @@ def explanation_of(
         bindings=tuple(map(_binding, graph.nodes, binding_names(graph))),
         kernels=kernels,
         candidates=tuple(replace(b, verdict=Verdict.RUNNER_UP) if b.id in runners_up else b for b in bids),
-        costs=prices,
+        costs=explained,
         declined=tuple(grouped(declined)),
         left_behind=tuple(members(solution.left_behind)),
         near_misses=near_misses_of(graph, unrecognised),
@@ -148,7 +148,7 @@ def _with_noise(
     bids: Sequence[ExplainedCandidate], prices: Sequence[ExplainedCost], solution: Solution
 ) -> list[ExplainedCandidate]:
     """Bids whose regret is no more than what the intervals of the prices leave open."""
-    doubt = _doubt_by_binding(bids, prices)
+    doubt = _doubt_by_binding(bids, explained)
     found = []
     for bid in bids:
         price = prices[bid.cost]

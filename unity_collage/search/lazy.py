@@ -1,7 +1,7 @@
 """Lazy measurement: a proved cheapest plan without the price of every candidate.
 
 A price that is not known is replaced by a lower bound. Plans then cost no more than they really do, so if a plan
-that is cheapest under these prices contains only known ones, no plan is cheaper under the true prices: the search
+that is cheapest under these prices contains only known ones, no plan is cheaper under the true answers: the search
 is done. Else those that promise most are measured, which raises their prices to the true ones, and the search is
 repeated. The scheme is that of lazy shortest paths (Dellin and Srinivasa, LazySP, 2016) with kernels for edges.
 
@@ -25,10 +25,10 @@ from ..index_set import is_subset
 from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution
 
-Price = float | str
+Answer = float | str
 """Seconds, or the reason why there is no price."""
 
-Measure = Callable[[Sequence[str]], Mapping[str, Price]]
+Measure = Callable[[Sequence[str]], Mapping[str, Answer]]
 """The prices of these keys; of others too where they are known now, or known to stay unknown."""
 
 _PART, _LEAST = 2, 8
@@ -36,7 +36,7 @@ _PART, _LEAST = 2, 8
 measurements more, and cost twice the rounds."""
 
 _CAUTION = 0.8
-"""A price below its bound proves the machine faster than was thought, and there may be more such prices."""
+"""A price below its bound proves the machine faster than was thought, and there may be more such answers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LazySolution:
     solution: Solution
     problem: Problem
     """The last one: the true prices where they are known, lower bounds elsewhere."""
-    prices: Mapping[str, Price]
+    answers: Mapping[str, Answer]
     """What was measured, by key."""
     bounds: Mapping[str, float]
     """The lower bounds of the other keys."""
@@ -64,13 +64,13 @@ class LazySearch:
     """The key of each candidate, by option id."""
     bounds: Mapping[str, float]
     """Seconds that each key costs at least; at least 0."""
-    make: Callable[[Mapping[str, Price]], Problem]
+    make: Callable[[Mapping[str, Answer]], Problem]
     """The problem for given prices of all keys. Keys without a price are no options in it."""
     measure: Measure
     solve: Callable[[Problem], Solution] = cheapest_cover
     assume_fusion_pays: bool = False
     """Whether to measure nothing that lies in a larger priced candidate of its backend, unless nothing else is left."""
-    _prices: dict[str, Price] = field(default_factory=dict[str, Price], init=False)
+    _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
     _rounds: int = field(default=0, init=False)
@@ -78,7 +78,7 @@ class LazySearch:
     def run(self) -> LazySolution:
         """A plan as cheap as if all keys had been measured; raises NoCover if there is none."""
         while True:
-            problem = self.make({**self._open(), **self._prices})
+            problem = self.make({**self._open(), **self._answers})
             try:
                 solution = self._solved(self._considered(problem))
             except NoCover as error:
@@ -97,33 +97,33 @@ class LazySearch:
         if self.assume_fusion_pays:
             bound = self._solved(problem).lower_bound
             solution = replace(solution, lower_bound=min(bound, solution.lower_bound))
-        return LazySolution(solution, problem, self._prices, self._open(), self._rounds, tuple(self._failed))
+        return LazySolution(solution, problem, self._answers, self._open(), self._rounds, tuple(self._failed))
 
     def _open(self) -> dict[str, float]:
         """The bounds of what is not known."""
-        return {key: bound * self._trust for key, bound in self.bounds.items() if key not in self._prices}
+        return {key: bound * self._trust for key, bound in self.bounds.items() if key not in self._answers}
 
     def _unknown(self, options: Iterable[Option]) -> list[str]:
         """The keys of these options that are not known yet, each once."""
         keys = (self.keys[option.id] for option in options)
-        return list(dict.fromkeys(key for key in keys if key not in self._prices))
+        return list(dict.fromkeys(key for key in keys if key not in self._answers))
 
     def _considered(self, problem: Problem) -> Problem:
         """The problem without the options that are assumed not to pay."""
         if not self.assume_fusion_pays:
             return problem
-        known = [option for option in problem.options if self.keys[option.id] in self._prices]
+        known = [option for option in problem.options if self.keys[option.id] in self._answers]
         kept = tuple(
             option
             for option in problem.options
-            if self.keys[option.id] in self._prices or not any(_within(option, larger) for larger in known)
+            if self.keys[option.id] in self._answers or not any(_within(option, larger) for larger in known)
         )
         return replace(problem, options=kept)
 
     def _that_could_help(self, problem: Problem, error: NoCover) -> list[str]:
         """Unknown candidates of the node that cannot be computed, or else all.
 
-        They may be assumed not to pay, or turn out to have no price: then their nodes may perhaps be left behind.
+        They may be assumed not to pay, or turn out to have no answer: then their nodes may perhaps be left behind.
         """
         there = self._unknown(option for option in problem.options if option.inside >> error.index & 1)
         wanted = there or self._unknown(problem.options)
@@ -136,11 +136,11 @@ class LazySearch:
         count = max(_LEAST, len(wanted) // _PART)
         dearest = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
         found = self.measure(dearest)
-        for key, price in found.items():
-            self._prices[key] = price
-            if not isinstance(price, str) and price < self.bounds[key] * self._trust:
+        for key, answer in found.items():
+            self._answers[key] = answer
+            if not isinstance(answer, str) and price < self.bounds[key] * self._trust:
                 self._failed.append(key)
-                self._trust = _CAUTION * price / self.bounds[key]
+                self._trust = _CAUTION * answer / self.bounds[key]
 
 
 def _within(option: Option, larger: Option) -> bool:
