@@ -2,7 +2,7 @@
 
 usage: accuracy.py [--unseen] [MODEL ...]
 
-Nothing is measured: prices are drawn by hash, so that plans mix backends in ways that true prices never would.
+Nothing is measured: costs are drawn by hash, so that plans mix backends in ways that true costs never would.
 Prints the largest error over the range of its tensor for each plan, and exits with 1 if any is above 1e-3.
 """
 
@@ -38,12 +38,12 @@ PLANS: dict[str, tuple[list[str] | None, str]] = {
     "mixed b": (None, "b"),
     "mixed c": (None, "c"),
 }
-"""Backends (None: all) and the salt of the prices, by the name of the plan."""
+"""Backends (None: all) and the salt of the costs, by the name of the plan."""
 
 
 @dataclass(frozen=True)
 class HashedCost(CostModel):
-    """Prices between 1 and 10 microseconds, drawn from a hash of the question and a salt."""
+    """Costs between 1 and 10 microseconds, drawn from a hash of the question and a salt."""
 
     salt: str
 

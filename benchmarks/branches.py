@@ -69,11 +69,11 @@ def main() -> None:
     default = ["nasnet_a_mobile", "nasrnn"]
     parser.add_argument("--models", nargs="+", choices=everything, default=default, metavar="NAME")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--database", metavar="FILE", help="where prices are kept (default: nowhere)")
+    parser.add_argument("--database", metavar="FILE", help="where costs are kept (default: nowhere)")
     options = parser.parse_args()
     table = Table("network", "ms, split", "ms, side by side", "ratio", "kernels in stages", "exchange, GB/s")
     with tempfile.TemporaryDirectory() as folder:
-        database = CostDatabase(options.database or Path(folder) / "prices.db")
+        database = CostDatabase(options.database or Path(folder) / "costs.db")
         for name in options.models:
             table.add_row(*row(name, database, options.rounds, Path(folder)))
     Console(width=140).print(table)

@@ -2,7 +2,7 @@
 
     python benchmarks/kernels.py [--rounds 3] [--only softmax] [--backends tvm onednn openblas kernels]
 
-Each kernel is priced by the same worker process that prices candidates when a model is compiled: inputs as a neighbour
+Each kernel is measured by the same worker process that costs candidates when a model is compiled: inputs as a neighbour
 leaves them, weights where ``--weights`` says. Rounds are interleaved; the best counts, since other work on the machine
 only ever adds. The floor is the arithmetic of the direct algorithm, or each input, weight and output moved once,
 at the rates of the machine's caches and memory; Winograd's algorithm can go below it.
@@ -162,12 +162,12 @@ def workloads(row: Row, backends: Sequence[str], evict_bytes: int) -> dict[str, 
     }
 
 
-def priced(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, float | str]:
-    """The best seconds of each candidate, or why it has no price."""
+def costed(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, float | str]:
+    """The best seconds of each candidate, or why it has no cost."""
     best: dict[str, float | str] = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            database = CostDatabase(Path(folder) / "prices.db")
+            database = CostDatabase(Path(folder) / "costs.db")
             last_level.remember(database, here.l3_bytes)
             costs = MeasuredCost(database).costs(list(asked.values()))
         for name, workload in asked.items():
@@ -205,7 +205,7 @@ def main() -> None:
         if options.only not in row.name:
             continue
         with uc.host_target():
-            found = priced(workloads(row, options.backends, behind), options.rounds, here)
+            found = costed(workloads(row, options.backends, behind), options.rounds, here)
         known = sorted((s, name) for name, s in found.items() if isinstance(s, float))
         least = floor(row, options.weights, peaks, here)
         if not known:

@@ -103,10 +103,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     table = Table(
-        "network", "priced, last", "priced, searched", "us, last", "us, searched", "ratio", "first", "proved"
+        "network",
+        "measured, last",
+        "measured, searched",
+        "us, last",
+        "us, searched",
+        "ratio",
+        "first",
+        "proved",
     )
     with tempfile.TemporaryDirectory() as folder:
-        database = CostDatabase(Path(folder) / "prices.db")
+        database = CostDatabase(Path(folder) / "costs.db")
         for name, mod in subjects(options.models):
             table.add_row(*row(name, mod, database, options.rounds))
     Console(width=140).print(table)

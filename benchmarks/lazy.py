@@ -1,8 +1,8 @@
-"""How many candidates a lazy search has to measure: counts, and the plan against that of all answers.
+"""How many candidates a lazy search has to measure: counts, and the plan against that of all costs.
 
     python benchmarks/lazy.py [--database costs.sqlite] [MODEL ...]
 
-All prices are measured or taken from the database first; the lazy search then asks for them one by one.
+All costs are measured or taken from the database first; the lazy search then asks for them one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.problem import problem_of
 from unity_collage.search import NoCover, Problem, cheapest_cover
-from unity_collage.search.lazy import LazySearch, LazySolution, Answer
+from unity_collage.search.lazy import Answer, LazySearch, LazySolution
 from unity_collage.target import host_target
 
 MODELS = ("mnist_mlp", "squeezenet", "mobilenetv2_100", "resnet50")
@@ -36,7 +36,7 @@ MODELS = ("mnist_mlp", "squeezenet", "mobilenetv2_100", "resnet50")
 
 @dataclass(frozen=True)
 class Eager:
-    """A function with all answers, and their bounds."""
+    """A function with all costs, and their bounds."""
 
     graph: DataflowGraph
     costs: Costs
@@ -60,7 +60,7 @@ class Eager:
         ).run()
 
     def ratios(self) -> list[float]:
-        """Answer over bound of each priced kernel."""
+        """Cost over bound of each kernel that has one."""
         truth = self.truth
         return [
             answer / self.bounds[key]
@@ -100,11 +100,11 @@ def row(name: str, found: Eager) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--database", help="where prices are kept; default: the user's cache")
+    parser.add_argument("--database", help="where costs are kept; default: the user's cache")
     parser.add_argument("models", nargs="*", default=MODELS)
     options = parser.parse_args()
     lazy = f"{'measured':>8s} {'rounds':>6s} {'plan':>8s} {'gap':>6s}"
-    sys.stdout.write(f"{'model':24s} candidates workloads | {lazy} | {lazy} | answer/bound: least, median\n")
+    sys.stdout.write(f"{'model':24s} candidates workloads | {lazy} | {lazy} | cost/bound: least, median\n")
     sys.stdout.write(f"{'':46s} | {'proved':31s} | {'assuming that fusion pays':31s} |\n")
     with CostDatabase(options.database) as database:
         for name in options.models:

@@ -116,8 +116,8 @@ def problem(family: str, count: int, options_per_node: int = 10, seed: int = 0) 
         for inside in _pieces(sources, readers, last, options_per_node // 2):
             saving = 1.0 - 0.06 * (len(inside) - 1)
             for backend in ("one", "two"):
-                price = sum(alone[index] for index in inside) * saving * random.uniform(0.7, 1.3)
-                options.append(Option(len(options), index_set(inside), price * 1e-6, backend=backend))
+                cost = sum(alone[index] for index in inside) * saving * random.uniform(0.7, 1.3)
+                options.append(Option(len(options), index_set(inside), cost * 1e-6, backend=backend))
         options += _pair(sources, readers, alone, last, random, len(options))
     return Problem(tuple(sources), 0, tuple(options), launch_seconds=0.5e-6)
 
@@ -144,5 +144,5 @@ def _pair(
     twins = last > 0 and sources[last] == sources[last - 1] and len(sources[last]) == 1
     if not twins or len(readers[sources[last][0]]) < 3:
         return []
-    price = (alone[last] + alone[last - 1]) * random.uniform(0.6, 1.2)
-    return [Option(number, index_set((last - 1, last)), price * 1e-6, backend="one")]
+    cost = (alone[last] + alone[last - 1]) * random.uniform(0.6, 1.2)
+    return [Option(number, index_set((last - 1, last)), cost * 1e-6, backend="one")]

@@ -54,14 +54,14 @@ def main() -> None:
         tracker.terminate()
 
 
-def compile_for(tracker: str, prices: Path) -> None:
-    model = RemoteCost(uc.CostDatabase(prices), tracker=tracker, key="board")
+def compile_for(tracker: str, database: Path) -> None:
+    model = RemoteCost(uc.CostDatabase(database), tracker=tracker, key="board")
     with model, model.target() as target:
         mod = passes.AnnotateCandidates(backends=("onednn", "tvm"))(passes.Prepare()(Layer))
         mod = passes.EstimateCosts(model)(mod)
-        costs = COSTS.read(mod["main"]).prices
+        costs = COSTS.read(mod["main"]).by_key
         print("measured by 'board':", ", ".join(key.split(":")[0] for key in costs))
-        again = COSTS.read(passes.EstimateCosts(model)(mod)["main"]).prices
+        again = COSTS.read(passes.EstimateCosts(model)(mod)["main"]).by_key
         if all(cost.origin == "database" for cost in again.values()):
             print("asked again: all from the database")
         for step in (passes.SearchPartition(), passes.OffloadBYOC(), passes.FuseRemaining()):

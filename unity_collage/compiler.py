@@ -250,7 +250,7 @@ def refinement_inputs(main: relax.Function) -> list[np.ndarray]:
 
 
 def open_database(where: str | Path | None = None, locked: bool = False) -> CostDatabase:
-    """The prices in a file or on a server, by default in the user's cache; ``locked`` ones are only read."""
+    """The costs in a file or on a server, by default in the user's cache; ``locked`` ones are only read."""
     return CostDatabase(where, read_only=locked)
 
 
@@ -260,7 +260,7 @@ def cost_model(
     locked: bool = False,
     budget_seconds: float | None = None,
 ) -> CostModel:
-    """Measured prices, kept in ``database``; ``progress`` is told what is being measured."""
+    """Measured costs, kept in ``database``; ``progress`` is told what is being measured."""
     opened = database if isinstance(database, CostDatabase) else open_database(database, locked)
     told = {} if progress is None else {"progress": progress}
     return MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds, **told)

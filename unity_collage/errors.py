@@ -48,12 +48,12 @@ class ModelError(CollageError):
 
 @register_error
 class DatabaseError(CollageError):
-    """The database of prices cannot be opened, read or written."""
+    """The database of costs cannot be opened, read or written."""
 
 
 @register_error
 class MissingCost(CollageError):
-    """A price is not in a database that was said to be complete."""
+    """A cost is not in a database that was said to be complete."""
 
 
 def first_line(error: BaseException) -> str:

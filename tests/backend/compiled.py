@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: quick programs from fixed prices, and what a program computes."""
+"""What the end-to-end tests share: quick programs from fixed costs, and what a program computes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES_FIRST = FixedCost({"onednn": 1e-6, "openblas": 2e-6, "tvm": 3e-6})
 
 @dataclass(frozen=True)
 class DrawnCost(CostModel):
-    """Prices drawn by backend, operators and types: plans that mix everything, as no measurement would."""
+    """Costs drawn by backend, operators and types: plans that mix everything, as no measurement would."""
 
     seed: str
 
@@ -44,7 +44,7 @@ class DrawnCost(CostModel):
 def compiled(
     model: Model, backends: Sequence[str] | None = None, cost: CostModel = LIBRARIES_FIRST
 ) -> Program:
-    """``model`` by the prices of ``cost``, measuring nothing."""
+    """``model`` by the costs of ``cost``, measuring nothing."""
     return compile_with(collage(backends, cost), model)
 
 

@@ -29,7 +29,7 @@ def why_unavailable() -> str | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The URL of an empty database ``prices`` on a server that runs for so long; it wants the password."""
+    """The URL of an empty database ``costs`` on a server that runs for so long; it wants the password."""
     with tempfile.TemporaryDirectory(prefix="collage-postgresql-") as name:
         folder, port = Path(name), _free_port()
         (folder / "password").write_text(PASSWORD)
@@ -42,8 +42,8 @@ def server() -> Iterator[str]:
         _run([*control, "--log", str(folder / "log"), "--options", options, "start"])
         try:
             url = f"postgresql://{USER}:{_quoted(PASSWORD)}@127.0.0.1:{port}"
-            _create_database(f"{url}/postgres", "prices")
-            yield f"{url}/prices"
+            _create_database(f"{url}/postgres", "costs")
+            yield f"{url}/costs"
         finally:
             _run([*control, "--mode", "immediate", "stop"])
 

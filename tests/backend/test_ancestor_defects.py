@@ -43,7 +43,7 @@ def database(tmp_path: Path) -> Iterator[CostDatabase]:
         yield opened
 
 
-def priced(func: relax.Function, model: object, *backends: str) -> IRModule:
+def costed(func: relax.Function, model: object, *backends: str) -> IRModule:
     with uc.host_target():
         return EstimateCosts(model)(AnnotateCandidates((*backends, "tvm"))(IRModule({"main": func})))
 
@@ -58,14 +58,14 @@ def test_defect_8_a_candidate_that_fails_at_run_time_is_not_chosen_and_ends_noth
     installed: None, database: CostDatabase
 ) -> None:
     with MeasuredCost(database, method=QUICK) as model:
-        mod = priced(graphs.chain(), model, "fake_raises")
-    reasons = [cost.reason for cost in COSTS.read(mod["main"]).prices.values() if cost.seconds is None]
+        mod = costed(graphs.chain(), model, "fake_raises")
+    reasons = [cost.reason for cost in COSTS.read(mod["main"]).costs.values() if cost.seconds is None]
     assert len(reasons) == 1 and "this kernel raises" in reasons[0]
     assert chosen_backends(mod) == {"tvm"}
 
 
-def test_defect_8_a_plan_without_any_price_is_not_an_optimum() -> None:
-    mod = priced(graphs.chain(), FixedCost({"tvm": "nothing runs here"}))
+def test_defect_8_a_plan_without_any_cost_is_not_an_optimum() -> None:
+    mod = costed(graphs.chain(), FixedCost({"tvm": "nothing runs here"}))
     with uc.host_target():
         plan = PLAN.read(SearchPartition()(mod)["main"])
     assert not plan.kernels
@@ -87,7 +87,7 @@ def test_defect_9_a_key_knows_the_dtype() -> None:
     assert not keys("float32") & keys("float16")
 
 
-def test_defect_9_a_price_knows_machine_library_threads_and_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defect_9_a_cost_knows_machine_library_threads_and_method(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(method: Method = QUICK) -> str:
         return fingerprint.cost_fingerprint("tvm", uc.host_target(), method)
 
@@ -111,7 +111,7 @@ def test_defect_9_a_failure_is_kept_for_its_version_only_and_a_timeout_not_at_al
     installed: None, database: CostDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MeasuredCost(database, method=QUICK) as model:
-        priced(graphs.chain(), model, "fake_raises")
+        costed(graphs.chain(), model, "fake_raises")
     (entry,) = database.quarantine_entries()
     assert (entry.kind, entry.version) == (Kind.RUN_ERROR, fingerprint.backend_version("fake_raises"))
     assert entry.key in database.quarantined([entry.key], entry.version)
@@ -127,9 +127,9 @@ def test_defect_10_noise_that_does_not_settle_is_told_as_a_wide_interval() -> No
     assert runtime.interval(outlier).estimate == runtime.interval(outlier).high == 1e-6
 
 
-def test_defect_10_a_module_without_a_name_is_priced(database: CostDatabase) -> None:
+def test_defect_10_a_module_without_a_name_is_measured(database: CostDatabase) -> None:
     with MeasuredCost(database, method=QUICK) as model:
-        costs = COSTS.read(priced(graphs.diamond(), model)["main"]).prices.values()
+        costs = COSTS.read(costed(graphs.diamond(), model)["main"]).costs.values()
     assert all(isinstance(cost, Cost) and cost.low <= cost.seconds <= cost.high for cost in costs)
 
 
@@ -148,8 +148,8 @@ def test_defect_11_indexes_read_many_rows() -> None:
 
 def test_defect_12_a_fast_wrong_kernel_does_not_win(installed: None, database: CostDatabase) -> None:
     with MeasuredCost(database, method=QUICK) as model:
-        mod = priced(graphs.chain(), model, "fake_wrong_numbers")
-    prices = COSTS.read(mod["main"]).prices
-    (reason,) = [cost.reason for key, cost in prices.items() if key.startswith("fake_wrong_numbers:")]
+        mod = costed(graphs.chain(), model, "fake_wrong_numbers")
+    costs = COSTS.read(mod["main"]).costs
+    (reason,) = [cost.reason for key, cost in costs.items() if key.startswith("fake_wrong_numbers:")]
     assert reason.startswith("wrong numbers: output 0 is off by")
     assert chosen_backends(mod) == {"tvm"}

@@ -1,4 +1,4 @@
-"""The bridge end to end: kernels of a toolchain that only TVM knows, priced, chosen, offloaded and run."""
+"""The bridge end to end: kernels of a toolchain that only TVM knows, measured, chosen, offloaded and run."""
 
 from __future__ import annotations
 

@@ -58,16 +58,16 @@ PRODUCT = helper.make_node("MatMul", ["x", "w"], ["y"])
 
 
 @pytest.fixture(scope="module")
-def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prices of the small model, measured once."""
-    folder = tmp_path_factory.mktemp("prices")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Costs of the small model, measured once."""
+    folder = tmp_path_factory.mktemp("costs")
     uc.compile(saved(folder / "small.onnx", PRODUCT), database=folder / "costs.sqlite")
     return folder / "costs.sqlite"
 
 
-def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path: Path, prices: Path) -> None:
+def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path: Path, costs: Path) -> None:
     model, program, plan = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "m.so", tmp_path / "plan.json"
-    code, out, err = run("compile", model, "-o", program, "--report", plan, "--database", prices)
+    code, out, err = run("compile", model, "-o", program, "--report", plan, "--database", costs)
     assert (code, err) == (0, [])
     assert re.fullmatch(r"main: 1 kernel, predicted [\d.]+ .?s, measured [\d.]+ .?s", out[0])
     assert out[-2:] == [f"wrote {plan}", f"wrote {program}"]
@@ -76,11 +76,11 @@ def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path:
 
 
 def test_bench_shows_both_runtimes(
-    run: Run, tmp_path: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, costs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "timed_in_turns", partial(timed_in_turns, round_seconds=0.01))
     model = saved(tmp_path / "m.onnx", PRODUCT)
-    code, out, err = run("bench", model, "--against", "onnxruntime", "--rounds", 2, "--database", prices)
+    code, out, err = run("bench", model, "--against", "onnxruntime", "--rounds", 2, "--database", costs)
     assert (code, err) == (0, [])
     assert [line.split()[0] for line in out] == ["runtime", "unity_collage", "onnxruntime"]
     assert out[2].split()[-1] in ("slower", "faster")
@@ -111,7 +111,7 @@ def _empty(folder: Path) -> list[object]:
 
 
 def _no_database(folder: Path) -> list[object]:
-    (folder / "notes.txt").write_text("these are no prices, but quite some text of mine\n" * 50)
+    (folder / "notes.txt").write_text("these are no costs, but quite some text of mine\n" * 50)
     return [saved(folder / "m.onnx", PRODUCT), "--database", folder / "notes.txt"]
 
 
@@ -169,7 +169,7 @@ def test_wrong_arguments_show_the_usage(arguments: list[str], capsys: pytest.Cap
     assert capsys.readouterr().err.startswith("usage: unity-collage")
 
 
-def test_ctrl_c_keeps_the_prices_and_ends_the_worker(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_costs_and_ends_the_worker(tmp_path: Path) -> None:
     onnx.save(models.load("squeezenet"), tmp_path / "squeezenet.onnx")
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     command = [sys.executable, "-m", "unity_collage.cli.main", "compile", str(tmp_path / "squeezenet.onnx"),
@@ -182,7 +182,7 @@ def test_ctrl_c_keeps_the_prices_and_ends_the_worker(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
-    assert err == "unity-collage: interrupted; every price measured so far is kept\n"
+    assert err == "unity-collage: interrupted; every cost measured so far is kept\n"
     assert len(database) >= 3
     assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
@@ -193,7 +193,7 @@ def children(pid: int) -> list[str]:
 
 
 def kernel(backend: str, label: str, seconds: float, **others: float) -> dict[str, object]:
-    bids = [{"backend": name, "seconds": price} for name, price in others.items()]
+    bids = [{"backend": name, "seconds": cost} for name, cost in others.items()]
     return {"backend": backend, "label": label, "seconds": seconds, "others": bids}
 
 
@@ -213,8 +213,8 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
         *(kernel("tvm", f"exp{number}", 1e-9) for number in range(20)),
     ]
     reason = "TVM makes 0 kernels of it, not one"
-    unpriced = [{"backend": "tvm", "label": "split", "reason": reason}]
-    lines = shown({"kernels": kernels, "seconds": 61e-6, "unpriced": unpriced})
+    without_cost = [{"backend": "tvm", "label": "split", "reason": reason}]
+    lines = shown({"kernels": kernels, "seconds": 61e-6, "without a cost": without_cost})
     assert max(map(len, lines)) <= 80
     assert lines[0] == "main: 23 kernels, predicted 61.0 us"
     assert [line.split()[-3:] for line in lines if line.startswith(" onednn")] == [["60.0", "us", "99.9%"]]
@@ -225,12 +225,12 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
         ["relu", "tvm", "1", "40", "ns", "0.1%", "onednn", ">10x"]
     ]
     assert lines[-4].split() == ["(7", "kinds", "more)", "7", "7", "ns", "0.0%"]
-    assert " ".join(lines[-2:]) == f"1 candidate without a price, such as tvm split: {reason}"
+    assert " ".join(lines[-2:]) == f"1 candidate without a cost, such as tvm split: {reason}"
 
 
 def test_a_function_without_kernels_says_so() -> None:
-    assert shown({"kernels": [], "seconds": 0.0, "unpriced": []}) == [
-        "main: nothing has a price, TVM compiles it as it is"
+    assert shown({"kernels": [], "seconds": 0.0, "without a cost": []}) == [
+        "main: nothing has a cost, TVM compiles it as it is"
     ]
 
 
@@ -244,7 +244,7 @@ def test_the_bench_table_says_who_is_faster() -> None:
     assert lines[2].endswith("2.00x slower") and lines[3].endswith("2.00x faster")
 
 
-def test_a_program_far_from_its_price_is_told() -> None:
+def test_a_program_far_from_its_cost_is_told() -> None:
     plan = {"kernels": ["any"], "seconds": 20e-3}
     assert cost_remark(plan, 25e-3) is None
     assert cost_remark({**plan, "seconds": 1e-6}, 9e-6) is None, "a call costs microseconds of its own"

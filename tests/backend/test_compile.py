@@ -65,7 +65,7 @@ def test_an_onnx_model_its_path_and_its_module_are_one_to_compile(tmp_path: Path
         close(compiled(model)(X))
 
 
-def test_prices_are_measured_once_and_kept(tmp_path: Path) -> None:
+def test_costs_are_measured_once_and_kept(tmp_path: Path) -> None:
     asked: list[str] = []
     for _ in range(2):
         program = uc.compile(onnx_model(), backends=["onednn"], database=tmp_path / "costs.sqlite",
@@ -193,7 +193,7 @@ def test_why_a_file_is_no_program(tmp_path: Path) -> None:
         (IRModule({}), {}, ModelError, "no function named main"),
         (scaled(1.0), {"backends": "cudnn"}, UnknownBackend, "no backend named 'cudnn'; there are: onednn, "),
         (scaled(1.0), {"target": Target("c")}, CollageError, "the target is c; programs are made for CPUs"),
-        (scaled(1.0), {"database": "/proc/none/costs"}, CollageError, "prices cannot be kept in /proc/none"),
+        (scaled(1.0), {"database": "/proc/none/costs"}, CollageError, "costs cannot be kept in /proc/none"),
     ],
 )
 def test_what_cannot_be_compiled_says_why(model: object, options: dict, error: type, reason: str) -> None:

@@ -32,7 +32,7 @@ KNOWN = {
     (
         "tvm",
         "proposals",
-    ): "a kernel with a tuple among its operands is proposed, and no price can be found for it",
+    ): "a kernel with a tuple among its operands is proposed, and no cost can be found for it",
 }
 """Promises that are not kept yet."""
 

@@ -1,4 +1,4 @@
-"""``unity-collage db`` and ``compile --locked`` as their user meets them, on prices that were measured."""
+"""``unity-collage db`` and ``compile --locked`` as their user meets them, on costs that were measured."""
 
 from __future__ import annotations
 
@@ -49,47 +49,47 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(model: Path) -> Path:
-    """Prices of the model, measured once."""
+    """Costs of the model, measured once."""
     with CostDatabase(model.with_name("costs.sqlite")) as database:
         uc.compile(model, database=database)
     return model.with_name("costs.sqlite")
 
 
 @pytest.fixture
-def prices(measured: Path, tmp_path: Path) -> Path:
+def costs(measured: Path, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     return Path(shutil.copy(measured, tmp_path / "costs.sqlite"))
 
 
-def without(prices: Path, backend: str) -> Path:
-    with CostDatabase(prices) as database, database.writing() as connection:
+def without(costs: Path, backend: str) -> Path:
+    with CostDatabase(costs) as database, database.writing() as connection:
         connection.execute(schema.COSTS.delete().where(schema.COSTS.c.backend == backend))
-    return prices
+    return costs
 
 
-def test_locked_prices_give_the_same_plan_and_start_no_worker(
-    model: Path, prices: Path, monkeypatch: pytest.MonkeyPatch
+def test_locked_costs_give_the_same_plan_and_start_no_worker(
+    model: Path, costs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("subprocess.Popen", None)
-    first = uc.compile(model, database=prices, locked=True)
-    second = uc.compile(model, database=prices, locked=True)
+    first = uc.compile(model, database=costs, locked=True)
+    second = uc.compile(model, database=costs, locked=True)
     assert first.plan == second.plan
     assert first.mod.script() == second.mod.script()
 
 
-def test_a_missing_price_is_one_error_that_counts_and_names(run: Run, model: Path, prices: Path) -> None:
-    count = sum(price.backend == "onednn" for price in CostDatabase(prices).prices())
-    code, out, err = run("compile", model, "--database", without(prices, "onednn"), "--locked")
+def test_a_missing_cost_is_one_error_that_counts_and_names(run: Run, model: Path, costs: Path) -> None:
+    count = sum(cost.backend == "onednn" for cost in CostDatabase(costs).costs())
+    code, out, err = run("compile", model, "--database", without(costs, "onednn"), "--locked")
     assert (code, out, len(err)) == (1, [], 1)
-    assert err[0].startswith(f"unity-collage: {count} prices are not in {prices}, and it is locked: onednn ")
+    assert err[0].startswith(f"unity-collage: {count} costs are not in {costs}, and it is locked: onednn ")
     with pytest.raises(MissingCost):
-        uc.compile(model, database=prices, locked=True)
+        uc.compile(model, database=costs, locked=True)
 
 
-def test_a_missing_price_says_in_what_the_known_ones_differ(run: Run, model: Path, prices: Path) -> None:
+def test_a_missing_cost_says_in_what_the_known_ones_differ(run: Run, model: Path, costs: Path) -> None:
     threads = uc.num_threads()
     try:
-        code, _, err = run("--threads", threads + 1, "compile", model, "--database", prices, "--locked")
+        code, _, err = run("--threads", threads + 1, "compile", model, "--database", costs, "--locked")
     finally:
         uc.set_num_threads(threads)
     assert (code, len(err)) == (1, 1)
@@ -101,18 +101,18 @@ def test_locked_needs_a_database_that_is_there(run: Run, model: Path, tmp_path: 
     code, _, err = run("compile", model, "--database", tmp_path / "none.sqlite", "--locked")
     assert (code, err) == (
         1,
-        [f"unity-collage: prices cannot be read from {tmp_path}/none.sqlite: there is no such file"],
+        [f"unity-collage: costs cannot be read from {tmp_path}/none.sqlite: there is no such file"],
     )
 
 
-def test_info_counts_and_tells_the_circumstances(run: Run, prices: Path) -> None:
-    with CostDatabase(prices) as database:
+def test_info_counts_and_tells_the_circumstances(run: Run, costs: Path) -> None:
+    with CostDatabase(costs) as database:
         count = len(database)
         database.quarantine(Quarantined("tvm:x:L2", "tvm 1", "exp", "tvm", Kind.CRASH, "SIGSEGV [in a loop]"))
-    code, out, err = run("db", "info", "--database", prices, "--fingerprints")
+    code, out, err = run("db", "info", "--database", costs, "--fingerprints")
     text = "\n".join(out)
     assert (code, err) == (0, [])
-    assert out[0] == str(prices) and out[1].startswith(f"{count} prices, 0 refusals, 1 in quarantine, ")
+    assert out[0] == str(costs) and out[1].startswith(f"{count} costs, 0 refusals, 1 in quarantine, ")
     assert {"onednn", "openblas", "tvm"} <= {line.split()[0] for line in out if line}
     assert [line.split() for line in out if "SIGSEGV" in line] == [
         ["tvm", "exp", "crash", "SIGSEGV", "[in", "a", "loop]"]
@@ -120,16 +120,16 @@ def test_info_counts_and_tells_the_circumstances(run: Run, prices: Path) -> None
     assert f"threads: {uc.num_threads()}" in text and text.count("as here and now") == 3
 
 
-def test_export_import_and_merge_carry_everything(run: Run, prices: Path, tmp_path: Path) -> None:
-    export, other = tmp_path / "prices.jsonl", tmp_path / "other.sqlite"
-    count = len(CostDatabase(prices))
-    code, out, _ = run("db", "export", "--database", prices, export)
-    assert (code, out) == (0, [f"wrote {export}: {count} prices and refusals"])
+def test_export_import_and_merge_carry_everything(run: Run, costs: Path, tmp_path: Path) -> None:
+    export, other = tmp_path / "costs.jsonl", tmp_path / "other.sqlite"
+    count = len(CostDatabase(costs))
+    code, out, _ = run("db", "export", "--database", costs, export)
+    assert (code, out) == (0, [f"wrote {export}: {count} costs and refusals"])
     code, out, _ = run("db", "import", export, "--database", other)
     assert code == 0 and [line.split()[1:] for line in out if line.startswith(" costs")] == [
         [str(count), str(count), "0", "0"]
     ]
-    code, out, _ = run("db", "merge", prices, other, "--database", tmp_path / "third.sqlite")
+    code, out, _ = run("db", "merge", costs, other, "--database", tmp_path / "third.sqlite")
     assert code == 0 and [line.split()[1:] for line in out if line.startswith(" costs")] == [
         [str(2 * count), str(count), "0", str(count)]
     ]
@@ -138,13 +138,13 @@ def test_export_import_and_merge_carry_everything(run: Run, prices: Path, tmp_pa
     assert json.loads(out[0]) == {"unity_collage": "costs", "schema": schema.SCHEMA_VERSION}
 
 
-def test_diff_shows_what_differs(run: Run, prices: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copy(prices, tmp_path / "other.sqlite"))
+def test_diff_shows_what_differs(run: Run, costs: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copy(costs, tmp_path / "other.sqlite"))
     with CostDatabase(other) as database, database.writing() as connection:
         connection.execute(
             schema.COSTS.update().where(schema.COSTS.c.backend == "openblas").values(seconds=123e-6)
         )
-    code, out, err = run("db", "diff", prices, other, "--more-than", "20%")
+    code, out, err = run("db", "diff", costs, other, "--more-than", "20%")
     changed = [line for line in out if " openblas " in line]
     assert (code, err) == (0, [])
     assert " differ" in out[0] and "by more than 20%" in out[0]
@@ -153,20 +153,20 @@ def test_diff_shows_what_differs(run: Run, prices: Path, tmp_path: Path) -> None
     assert all(len(line) <= 80 for line in out)
 
 
-def test_prune_says_what_it_removes(run: Run, prices: Path) -> None:
-    with CostDatabase(prices) as database:
+def test_prune_says_what_it_removes(run: Run, costs: Path) -> None:
+    with CostDatabase(costs) as database:
         count = len(database)
         for kind, version in ((Kind.HANG, "tvm 1"), (Kind.CRASH, "tvm 2")):
             database.quarantine(Quarantined("tvm:x:L2", version, "exp", "tvm", kind, "no answer"))
-    arguments = ("db", "prune", "--database", prices)
-    assert run(*arguments, "--stale")[1] == ["removed 0 prices, 0 refusals, 0 in quarantine, 0 facts"]
+    arguments = ("db", "prune", "--database", costs)
+    assert run(*arguments, "--stale")[1] == ["removed 0 costs, 0 refusals, 0 in quarantine, 0 facts"]
     dry = run(*arguments, "--release", "hang", "--dry-run")[1]
-    assert dry == ["would remove 0 prices, 0 refusals, 1 in quarantine, 0 facts"]
+    assert dry == ["would remove 0 costs, 0 refusals, 1 in quarantine, 0 facts"]
     assert run(*arguments, "--release", "hang")[1] == [
-        "removed 0 prices, 0 refusals, 1 in quarantine, 0 facts"
+        "removed 0 costs, 0 refusals, 1 in quarantine, 0 facts"
     ]
-    assert run(*arguments, "--old-versions")[1] == ["removed 0 prices, 0 refusals, 1 in quarantine, 0 facts"]
-    assert len(CostDatabase(prices)) == count
+    assert run(*arguments, "--old-versions")[1] == ["removed 0 costs, 0 refusals, 1 in quarantine, 0 facts"]
+    assert len(CostDatabase(costs)) == count
     code, _, err = run(*arguments)
     assert (code, err) == (
         1,
@@ -174,21 +174,21 @@ def test_prune_says_what_it_removes(run: Run, prices: Path) -> None:
     )
 
 
-def test_verify_measures_a_sample_again_and_keeps_nothing(run: Run, prices: Path) -> None:
-    before = CostDatabase(prices).prices()
-    code, out, err = run("db", "verify", "--database", prices, "--sample", 3)
+def test_verify_measures_a_sample_again_and_keeps_nothing(run: Run, costs: Path) -> None:
+    before = CostDatabase(costs).costs()
+    code, out, err = run("db", "verify", "--database", costs, "--sample", 3)
     assert (code, err) == (0, [])
     assert out[0] == f"measured 3 kernels again, of {len(before)} that this machine can"
     assert sum(line.endswith("x") for line in out) == 3
     assert out[-1].startswith("median ") and " of 3 within 10%" in out[-1]
-    assert CostDatabase(prices).prices() == before
+    assert CostDatabase(costs).costs() == before
 
 
-def test_verify_says_when_nothing_can_be_measured_again(run: Run, prices: Path) -> None:
-    with CostDatabase(prices) as database, database.writing() as connection:
+def test_verify_says_when_nothing_can_be_measured_again(run: Run, costs: Path) -> None:
+    with CostDatabase(costs) as database, database.writing() as connection:
         connection.execute(schema.COSTS.update().values(fingerprint="elsewhere"))
-    code, _, err = run("db", "verify", "--database", prices)
-    assert code == 1 and "has no prices that can be measured again here" in err[0]
+    code, _, err = run("db", "verify", "--database", costs)
+    assert code == 1 and "has no costs that can be measured again here" in err[0]
 
 
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -209,7 +209,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_one_line_and_makes_no_database(
-    run: Run, prices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    run: Run, costs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.jsonl").write_text("just a text\n")

@@ -36,7 +36,7 @@ def test_every_example_is_run_here() -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
     arguments, promised = RUNS[name]
-    # Prices of its own: what other runs have measured on this machine plays no part.
+    # Costs of its own: what other runs have measured on this machine plays no part.
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     result = subprocess.run(

@@ -39,7 +39,7 @@ def model() -> onnx.ModelProto:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The model and the prices of its kernels, measured once."""
+    """The model and the costs of its kernels, measured once."""
     folder = tmp_path_factory.mktemp("small")
     onnx.save(model(), folder / "small.onnx")
     uc.compile(folder / "small.onnx", database=folder / "costs.sqlite")
@@ -52,15 +52,15 @@ def run(small: tuple[Path, Path], capfd: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setenv("COLUMNS", "200")
 
     def command(name: str, *arguments: object) -> tuple[int, list[str], list[str]]:
-        path, prices = small
-        code = cli.main([name, str(path), "--database", str(prices), *map(str, arguments)])
+        path, costs = small
+        code = cli.main([name, str(path), "--database", str(costs), *map(str, arguments)])
         out, err = capfd.readouterr()
         return code, out.splitlines(), err.splitlines()
 
     return command
 
 
-def test_the_dearest_kernels_come_with_their_runners_up(run: Run) -> None:
+def test_the_most_expensive_kernels_come_with_their_runners_up(run: Run) -> None:
     code, out, err = run("explain")
     assert (code, err) == (0, [])
     assert out[0].startswith("main: ") and " candidates" in out[0]
@@ -153,11 +153,11 @@ def test_what_explain_tells_is_of_the_plan_that_compile_would_make(
 
 
 def test_a_program_explains_itself_only_if_asked(small: tuple[Path, Path]) -> None:
-    path, prices = small
-    assert uc.compile(path, database=prices).explanation is None
+    path, costs = small
+    assert uc.compile(path, database=costs).explanation is None
     program = uc.compile(
-        path, database=prices, explain=True, locked=True
-    )  # names of values are in no price's key
+        path, database=costs, explain=True, locked=True
+    )  # names of values are in no cost's key
     assert program.input_names == ("x",)
     assert json.loads(json.dumps(program.explanation)) == program.explanation
     expected = np.exp(np.full((2, 3), 4.0, "float32"))

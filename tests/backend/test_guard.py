@@ -1,4 +1,4 @@
-"""The guard: whatever a kernel does in the worker process ends as a reason that is kept, and the rest is priced."""
+"""The guard: whatever a kernel does in the worker process ends as a reason that is kept, and the rest is measured."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def installed(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def prices(model: MeasuredCost, *backends: str) -> dict[str, Cost]:
+def costs(model: MeasuredCost, *backends: str) -> dict[str, Cost]:
     """The costs of relu, exp and tanh in a row, by backend for the relu of the fakes, all of TVM's as one."""
     with uc.host_target():
         mod = AnnotateCandidates((*backends, "tvm"))(IRModule({"main": graphs.chain()}))
-        found = COSTS.read(EstimateCosts(model)(mod)["main"]).prices
+        found = COSTS.read(EstimateCosts(model)(mod)["main"]).costs
     return {key.split(":")[0] if key.startswith("fake") else key: cost for key, cost in found.items()}
 
 
@@ -65,28 +65,28 @@ def test_a_kernel_that_misbehaves_is_refused_and_quarantined(
     seconds = 20.0 if misbehaviour == "hang" else 300.0
     with CostDatabase(tmp_path / "costs.sqlite") as database:
         with MeasuredCost(database, seconds, memory_bytes=1 << 30, method=QUICK) as model:
-            found = prices(model, name)
+            found = costs(model, name)
         cost = found.pop(name)
         assert cost.seconds is None and cost.reason.startswith(f"{kind.value}: ") and reason in cost.reason
         assert found and all(other.seconds is not None for other in found.values())
         (entry,) = database.quarantine_entries()
         assert (entry.backend, entry.kind) == (name, kind) and reason in entry.reason
-        again = prices(MeasuredCost(database, method=QUICK), name)[name]
+        again = costs(MeasuredCost(database, method=QUICK), name)[name]
         assert (again.origin, again.reason) == ("database", cost.reason)
 
 
-def test_a_right_kernel_and_a_slow_one_have_prices(installed: None, tmp_path: Path) -> None:
+def test_a_right_kernel_and_a_slow_one_have_costs(installed: None, tmp_path: Path) -> None:
     with CostDatabase(tmp_path / "costs.sqlite") as database, MeasuredCost(database, method=QUICK) as model:
-        found = prices(model, "fake_none", "fake_slow")
+        found = costs(model, "fake_none", "fake_slow")
     assert found["fake_none"].seconds is not None
     assert found["fake_slow"].seconds is not None and found["fake_slow"].seconds > 0.02
 
 
-def test_several_that_misbehave_in_one_race_leave_the_others_their_prices(
+def test_several_that_misbehave_in_one_race_leave_the_others_their_costs(
     installed: None, tmp_path: Path
 ) -> None:
     names = ("fake_segfault", "fake_wrong_numbers", "fake_exits", "fake_none")
     with CostDatabase(tmp_path / "costs.sqlite") as database, MeasuredCost(database, method=QUICK) as model:
-        found = prices(model, *names)
+        found = costs(model, *names)
     assert [found[name].seconds is None for name in names] == [True, True, True, False]
     assert all(cost.seconds is not None for key, cost in found.items() if key.startswith("tvm"))

@@ -78,8 +78,8 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
     func = function(body, IMAGE)
     assert candidates(func) == dict.fromkeys(BOTH, operators)
     for label in BOTH:
-        price = {f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2}
-        program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(price))
+        cost = {f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2}
+        program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(cost))
         (kernel,) = [k for k in program.plan["main"].kernels if k.backend == "kernels"]
         assert kernel.label == label
         assert_agrees(func, program)
@@ -150,8 +150,8 @@ def test_a_grouped_convolution_is_a_candidate_with_what_stands_behind(group: int
     labels = ["kernels.grouped", *(BOTH if group == 16 and strides == (1, 1) else ())]
     assert candidates(func) == dict.fromkeys(labels, 3)
     for label in labels:
-        prices = FixedCost({f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2})
-        program = compiled(IRModule({"main": func}), ("kernels",), prices)
+        costs = FixedCost({f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-2})
+        program = compiled(IRModule({"main": func}), ("kernels",), costs)
         assert [k.label for k in program.plan["main"].kernels] == [label]
         assert_agrees(func, program)
 

@@ -94,8 +94,8 @@ def test_volumes_are_candidates_with_what_stands_around(body: Callable[..., Any]
     func = function(body, VOLUME)
     assert candidates(func) == dict.fromkeys(BOTH, operators)
     for label in BOTH:
-        price = {f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-4}
-        program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(price))
+        cost = {f"kernels:{label}": 1e-6, "kernels": 1e-3, "tvm": 1e-4}
+        program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(cost))
         assert "kernels" in backends_of(program)
         assert_agrees(func, program)
 

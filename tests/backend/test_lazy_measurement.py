@@ -1,4 +1,4 @@
-"""Bounds against real prices, and a real lazy search against the eager one."""
+"""Bounds against real costs, and a real lazy search against the eager one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FASTEST = machines.Machine(
 """No machine is that fast: what a busy one shows of itself may be less than what it does a moment later."""
 
 
-def test_lazy_prices_are_above_their_bounds_and_give_the_eager_plan(
+def test_lazy_costs_are_above_their_bounds_and_give_the_eager_plan(
     model: MeasuredCost, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machines, "_measured_apart", lambda _sizes: FASTEST)
@@ -107,7 +107,7 @@ def test_lazy_prices_are_above_their_bounds_and_give_the_eager_plan(
         lazy = lazy_costs(func, model, lambda costs: problem(func, costs))
         bounds = model.lower_bounds(list(workloads(func, model).values()))
         eager = COSTS.read(EstimateCosts(model)(mod)["main"])
-    priced = {key: cost.seconds for key, cost in eager.prices.items() if cost.seconds is not None}
-    assert {key: seconds for key, seconds in priced.items() if seconds < bounds[key]} == {}
+    costed = {key: cost.seconds for key, cost in eager.costs.items() if cost.seconds is not None}
+    assert {key: seconds for key, seconds in costed.items() if seconds < bounds[key]} == {}
     found, optimum = cheapest_cover(problem(func, lazy)), cheapest_cover(problem(func, eager))
     assert found.seconds == pytest.approx(optimum.seconds)

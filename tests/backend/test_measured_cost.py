@@ -41,7 +41,7 @@ def layer() -> IRModule:
     return builder.get()
 
 
-def test_every_candidate_gets_a_price_once_and_then_comes_from_the_database(tmp_path) -> None:
+def test_every_candidate_gets_a_cost_once_and_then_comes_from_the_database(tmp_path) -> None:
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     asked: list[str] = []
     model = MeasuredCost(database, method=QUICK, progress=lambda done, total, label: asked.append(label))
@@ -205,8 +205,6 @@ while True:
     if not line: break
 """
     prelude = _PRELUDE.replace('r.readline()\nsay(stage="running", key="kernel")', "line = r.readline()")
-    answers = client(prelude + code, 300.0).compare(
-        {"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}}
-    )
+    answers = client(prelude + code, 300.0).compare({"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}})
     assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == Kind.EXITED
     assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)

@@ -134,9 +134,9 @@ def test_the_search_computes_one_relu_twice_where_that_is_cheaper() -> None:
     twice = [
         Candidate(4 + i, "onednn", "typed", "pair", pair, hidden=(relu,)) for i, pair in enumerate(pairs)
     ]
-    prices = {"alone": Cost(1.0), "pair": Cost(0.5)}
+    costs = {"alone": Cost(1.0), "pair": Cost(0.5)}
     keys = {candidate.id: candidate.label for candidate in (*alone, *twice)}
-    typed = COSTS.write(CANDIDATES.write(func, (*alone, *twice)), Costs(prices, keys))
+    typed = COSTS.write(CANDIDATES.write(func, (*alone, *twice)), Costs(costs, keys))
     mod = SearchPartition()(IRModule({"main": typed}))
     assert sorted(kernel.label for kernel in PLAN.read(mod["main"]).kernels) == [
         "alone",

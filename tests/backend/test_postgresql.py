@@ -23,7 +23,7 @@ from unity_collage.errors import DatabaseError
 from unity_collage.plan.costs import Cost
 
 HERE = "backend: onednn\nthreads: 2"
-PRICE = Cost(2e-6, 1.5e-6, 2.5e-6, 15)
+COST = Cost(2e-6, 1.5e-6, 2.5e-6, 15)
 PASSING = Cost(None, reason="no answer within 60 s")
 WRITERS, EACH = 8, 15
 PATIENCE = 600.0
@@ -47,7 +47,7 @@ def url(running: str) -> str:
     """An empty database of its own for each test."""
     import psycopg
 
-    name = f"prices{next(_NUMBERS)}"
+    name = f"costs{next(_NUMBERS)}"
     with psycopg.connect(running, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     return changed(running, database=name)
@@ -63,29 +63,29 @@ def changed(url: str, **parts: str | int) -> str:
     return make_url(url).set(**parts).render_as_string(hide_password=False)
 
 
-def test_prices_quarantine_and_facts_come_back(database: CostDatabase, url: str) -> None:
-    database.put("key", HERE, "conv2d", PRICE, backend="onednn", workload="a text")
+def test_costs_quarantine_and_facts_come_back(database: CostDatabase, url: str) -> None:
+    database.put("key", HERE, "conv2d", COST, backend="onednn", workload="a text")
     database.quarantine(Quarantined("key", "3.2", "conv2d", "onednn", Kind.HANG, "no answer"))
     database.keep_fact("launch", HERE, 5e-7)
     with CostDatabase(url, read_only=True) as again:
-        assert again.get(["key"], HERE) == {"key": replace(PRICE, origin="database")}
+        assert again.get(["key"], HERE) == {"key": replace(COST, origin="database")}
         assert again.quarantined(["key"], "3.2")["key"].kind is Kind.HANG
         assert again.fact("launch", HERE) == 5e-7
-        (price,) = again.prices()
-        assert again.fingerprints() == {price.fingerprint: HERE}
-        assert again.workloads([price.workload]) == {price.workload: "a text"}
+        (cost,) = again.costs()
+        assert again.fingerprints() == {cost.fingerprint: HERE}
+        assert again.workloads([cost.workload]) == {cost.workload: "a text"}
         with pytest.raises(DatabaseError, match="cannot execute INSERT in a read-only transaction"):
-            again.put("other", HERE, "conv2d", PRICE)
+            again.put("other", HERE, "conv2d", COST)
 
 
-def test_the_last_writer_wins_but_a_timeout_not_over_a_price(database: CostDatabase) -> None:
+def test_the_last_writer_wins_but_a_timeout_not_over_a_cost(database: CostDatabase) -> None:
     def kept(cost: Cost, lasting: bool = True) -> float | str:
         database.put("key", HERE, "conv2d", cost, lasting=lasting)
         found = database.get(["key"], HERE)["key"]
         return found.seconds or found.reason
 
     assert kept(PASSING, lasting=False) == "no answer within 60 s"
-    assert kept(PRICE) == 2e-6
+    assert kept(COST) == 2e-6
     assert kept(PASSING, lasting=False) == 2e-6
     assert kept(Cost(None, reason="wrong numbers")) == "wrong numbers"
 
@@ -93,7 +93,7 @@ def test_the_last_writer_wins_but_a_timeout_not_over_a_price(database: CostDatab
 def test_a_server_and_a_file_hold_the_same(database: CostDatabase, tmp_path) -> None:
     keys = ["onednn:a:L2", "tvm:B:L2", "tvm:a:L2", "openblas:\u00fc:L2"]
     for key in keys:
-        database.put(key, HERE, "conv2d", PRICE, workload=key)
+        database.put(key, HERE, "conv2d", COST, workload=key)
     file = CostDatabase(tmp_path / "costs.sqlite")
     assert [part.added for part in merge(file, contents(database))] == [4, 0, 0, 1, 4]
     lines = list(to_lines(contents(database)))
@@ -105,13 +105,13 @@ def test_a_server_and_a_file_hold_the_same(database: CostDatabase, tmp_path) -> 
 
 
 def test_pruning_takes_the_texts_too(database: CostDatabase) -> None:
-    database.put("old", HERE, "conv2d", PRICE, workload="old")
+    database.put("old", HERE, "conv2d", COST, workload="old")
     between = time.time()
-    database.put("new", "threads: 4", "conv2d", PRICE, workload="new")
+    database.put("new", "threads: 4", "conv2d", COST, workload="new")
     rows = doomed(database, Prune(before=between))
     remove(database, rows)
     assert [row["key"] for row in rows.costs] == ["old"]
-    assert [price.key for price in database.prices()] == ["new"]
+    assert [cost.key for cost in database.costs()] == ["new"]
     assert list(database.fingerprints().values()) == ["threads: 4"]
 
 
@@ -145,7 +145,7 @@ def test_eight_processes_make_the_tables_and_write_at_once_and_one_is_killed(url
     victim.join()
     assert [process.exitcode for process in (victim, *writers)] == [-9, *[0] * WRITERS]
     with CostDatabase(url) as database:
-        keys = [price.key for price in database.prices()]
+        keys = [cost.key for cost in database.costs()]
         assert len([key for key in keys if not key.startswith("killed:")]) == WRITERS * EACH + 1
         numbers = sorted(int(key.split(":")[1]) for key in keys if key.startswith("killed:"))
         assert numbers == list(range(len(numbers)))
@@ -158,7 +158,7 @@ def test_other_tables_of_the_team_are_no_obstacle(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE costs (x INTEGER)")
     with CostDatabase(url) as database:
-        database.put("key", HERE, "conv2d", PRICE)
+        database.put("key", HERE, "conv2d", COST)
         assert len(database) == 1
 
 
@@ -183,7 +183,7 @@ def test_a_mistake_is_one_line_without_the_password(
     make, reason = MISTAKES[what]
     assert cli.main(["db", "info", "--database", make(url)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("unity-collage: prices cannot be read from ") and reason in line
+    assert line.startswith("unity-collage: costs cannot be read from ") and reason in line
     assert "pass" not in line.replace(reason, "") and "guessed" not in line
 
 
@@ -201,19 +201,19 @@ def test_an_older_schema_is_named(database: CostDatabase, url: str) -> None:
 def test_a_connection_that_was_lost_is_made_anew(database: CostDatabase, running: str) -> None:
     import psycopg
 
-    database.put("before", HERE, "relu", PRICE)
+    database.put("before", HERE, "relu", COST)
     with psycopg.connect(running, autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
                            " AND application_name = 'unity_collage'")  # fmt: skip
-    database.put("after", HERE, "relu", PRICE)
+    database.put("after", HERE, "relu", COST)
     assert len(database) == 2
 
 
 def test_without_psycopg_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(DatabaseError) as caught:
-        CostDatabase("postgresql://host/prices")
+        CostDatabase("postgresql://host/costs")
     assert str(caught.value) == (
-        "prices cannot be kept in postgresql://host/prices: "
+        "costs cannot be kept in postgresql://host/costs: "
         "PostgreSQL needs the package psycopg: pip install 'unity_collage[postgresql]'"
     )

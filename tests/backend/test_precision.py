@@ -40,13 +40,13 @@ def image_model() -> onnx.ModelProto:
 
 
 @pytest.fixture(scope="module")
-def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("prices") / "costs.sqlite"
+def costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("costs") / "costs.sqlite"
 
 
 @pytest.fixture(scope="module")
-def program(prices: Path) -> uc.Program:
-    return uc.compile(image_model(), database=prices, precision="bf16")
+def program(costs: Path) -> uc.Program:
+    return uc.compile(image_model(), database=costs, precision="bf16")
 
 
 def test_results_are_float32_and_near_those_in_float32(program: uc.Program) -> None:
@@ -60,8 +60,8 @@ def test_kernels_store_bfloat16(program: uc.Program) -> None:
     assert "bfloat16" in program.mod["main"].script()
 
 
-def test_float32_is_the_default_and_is_not_narrowed(prices: Path) -> None:
-    plain = uc.compile(image_model(), database=prices, backends=["onednn"])
+def test_float32_is_the_default_and_is_not_narrowed(costs: Path) -> None:
+    plain = uc.compile(image_model(), database=costs, backends=["onednn"])
     assert "bfloat16" not in plain.mod["main"].script()
     assert deviations(plain, image_model())[0].relative < 1e-5
 
@@ -78,11 +78,11 @@ def test_a_precision_that_there_is_not() -> None:
 
 
 def test_the_command_line_tells_the_error(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, program: uc.Program, prices: Path
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, program: uc.Program, costs: Path
 ) -> None:
     onnx.save(image_model(), tmp_path / "m.onnx")
     assert (
-        cli.main(["compile", str(tmp_path / "m.onnx"), "--precision", "bf16", "--database", str(prices)]) == 0
+        cli.main(["compile", str(tmp_path / "m.onnx"), "--precision", "bf16", "--database", str(costs)]) == 0
     )
     out, _ = capfd.readouterr()
     assert "bf16 against float32, random inputs: relative error" in out and "cosine 0.99" in out

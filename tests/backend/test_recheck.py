@@ -1,4 +1,4 @@
-"""A price that does not hold in the running program: compile finds it, and plans without it."""
+"""A cost that does not hold in the running program: compile finds it, and plans without it."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def slow_openblas() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, uc.Program]:
-    database = tmp_path_factory.mktemp("prices") / "costs.sqlite"
+    database = tmp_path_factory.mktemp("costs") / "costs.sqlite"
     return database, compiled(database)
 
 
-def test_a_wrong_price_is_found_in_the_program_and_corrected(mended: tuple[Path, uc.Program]) -> None:
+def test_a_wrong_cost_is_found_in_the_program_and_corrected(mended: tuple[Path, uc.Program]) -> None:
     plan = mended[1].plan["main"]
     assert backends_of(mended[1]) == {"onednn"}
     assert any("in the running program: openblas matmul" in remark for remark in plan.remarks)
@@ -98,7 +98,7 @@ def test_what_was_found_is_known_the_next_time(
     assert again.plan == mended[1].plan
 
 
-def test_a_program_that_cannot_be_timed_is_what_the_prices_say(
+def test_a_program_that_cannot_be_timed_is_what_the_costs_say(
     mended: tuple[Path, uc.Program], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def failing(*_: object) -> None:
@@ -113,7 +113,7 @@ def test_a_program_that_cannot_be_timed_is_what_the_prices_say(
     assert program.plan["main"].measured_seconds is not None
 
 
-def test_an_honest_price_builds_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_honest_cost_builds_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corrections, "ProgramWorker", None)
     program = uc.compile(products(), backends=["onednn"], database=tmp_path / "costs.sqlite")
     assert program.plan["main"].measured_seconds > 0.0

@@ -108,7 +108,7 @@ def _aborting() -> tvm.tirx.PrimFunc:
 
 
 def patient(database: Path, locked: bool = False) -> MeasuredCost:
-    """Prices that a busy machine gets too: where a measurement is given up nothing is kept."""
+    """Costs that a busy machine gets too: where a measurement is given up nothing is kept."""
     return MeasuredCost(uc.CostDatabase(database), timeout_seconds=600.0, locked=locked)
 
 

@@ -88,10 +88,10 @@ def layer() -> IRModule:
     return builder.get()
 
 
-def priced(model: RemoteCost) -> dict[str, Cost]:
+def costed(model: RemoteCost) -> dict[str, Cost]:
     with model.target():
         mod = AnnotateCandidates(("onednn", "openblas", "tvm"))(layer())
-        return COSTS.read(EstimateCosts(model)(mod)["main"]).prices
+        return COSTS.read(EstimateCosts(model)(mod)["main"]).costs
 
 
 def end_all(server: subprocess.Popen[bytes]) -> None:
@@ -130,11 +130,11 @@ def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
 
     monkeypatch.setattr(servers.Server, "ask", watched)
     with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
-        prices = priced(model)
-    assert {key.split(":")[0] for key in prices} == {"onednn", "openblas", "tvm"}
-    assert {key: cost.reason for key, cost in prices.items() if cost.seconds is None} == {}
+        costs = costed(model)
+    assert {key.split(":")[0] for key in costs} == {"onednn", "openblas", "tvm"}
+    assert {key: cost.reason for key, cost in costs.items() if cost.seconds is None} == {}
     assert len(users) == 2 and sorted(Counter(asked).values()) == [1, 1, 2], "one was lost and is asked again"
-    assert len(database) == len(prices)
+    assert len(database) == len(costs)
     assert [server.poll() is None for server in two_servers] == [False, True]
 
 
@@ -148,13 +148,13 @@ def await_both(tracker: str) -> None:
 
 
 @without_rpc
-def test_prices_of_servers_are_kept_like_those_of_this_machine(
+def test_costs_of_servers_are_kept_like_those_of_this_machine(
     tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
-        assert {cost.origin for cost in priced(model).values()} == {"measured"}
-        assert {cost.origin for cost in priced(model).values()} == {"database"}
+        assert {cost.origin for cost in costed(model).values()} == {"measured"}
+        assert {cost.origin for cost in costed(model).values()} == {"database"}
         program = uc.compile(layer(), estimator=model)
     x = np.random.default_rng(1).standard_normal((4, 32), dtype="float32")
     weights = np.random.default_rng(0).standard_normal((32, 16), dtype="float32")

@@ -58,23 +58,23 @@ def numbers_of(program: uc.Program) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
-    """A folder with a database of all prices, but of nothing side by side, and what the program computes."""
-    folder = tmp_path_factory.mktemp("prices")
+def costed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A folder with a database of all costs, but of nothing side by side, and what the program computes."""
+    folder = tmp_path_factory.mktemp("costs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule_branches, "tried", _failing)
         return folder, numbers_of(compiled(folder / "costs.sqlite"))
 
 
 @pytest.fixture
-def database(priced: tuple[Path, np.ndarray], tmp_path: Path) -> Path:
+def database(costed: tuple[Path, np.ndarray], tmp_path: Path) -> Path:
     """A copy that the test may write to."""
-    return Path(shutil.copytree(priced[0], tmp_path / "prices")) / "costs.sqlite"
+    return Path(shutil.copytree(costed[0], tmp_path / "costs")) / "costs.sqlite"
 
 
 @pytest.fixture
-def expected(priced: tuple[Path, np.ndarray]) -> np.ndarray:
-    return priced[1]
+def expected(costed: tuple[Path, np.ndarray]) -> np.ndarray:
+    return costed[1]
 
 
 def _never(*_: object) -> Tried:

@@ -1,4 +1,4 @@
-"""Tuned schedules: what is tuned, that it is tuned once, and that what was priced is what the program contains."""
+"""Tuned schedules: what is tuned, that it is tuned once, and that what was measured is what the program contains."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def tuned_module(model: Any, *backends: str) -> IRModule:
         return EstimateCosts(model, tune_trials=4)(annotated(*backends))
 
 
-def test_the_program_contains_exactly_the_schedule_that_was_priced() -> None:
+def test_the_program_contains_exactly_the_schedule_that_was_measured() -> None:
     mod = tuned_module(Tunes({"tvm": 1e-7}, tvm=2e-6, tuned=1e-6), "tvm")
     costs = COSTS.read(mod["main"])
     ((key, cost),) = costs.by_key.items()
@@ -127,8 +127,8 @@ def test_the_program_contains_exactly_the_schedule_that_was_priced() -> None:
     question = with_schedule(product(), kernel_name(unscheduled), by_hand(unscheduled))
     assert question.key == key
     with uc.host_target():
-        priced = FuseRemaining()(_caller_of(question))
-    assert tvm_ffi.structural_equal(kernel, kernels(priced)[0])
+        costed = FuseRemaining()(_caller_of(question))
+    assert tvm_ffi.structural_equal(kernel, kernels(costed)[0])
     assert SCHEDULES not in (final.attrs or {})
     assert not tvm_ffi.structural_equal(kernel, kernels(_fused(annotated("tvm")))[0]), "ours is another one"
 
@@ -144,7 +144,7 @@ def _fused(mod: IRModule) -> IRModule:
         return FuseRemaining()(mod)
 
 
-def test_a_priced_kernel_runs_with_its_schedule() -> None:
+def test_a_measured_kernel_runs_with_its_schedule() -> None:
     question = product()
     kernel = unscheduled_kernel(question.func, uc.host_target())
     variant = with_schedule(question, kernel_name(kernel), by_hand(kernel))
@@ -252,7 +252,7 @@ def test_integers_for_a_kernel_that_is_tuned_may_index_something() -> None:
 
 
 @without_meta_schedule
-def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
+def test_a_kernel_is_tuned_and_measured(tmp_path: Path) -> None:
     database = uc.CostDatabase(tmp_path / "costs.sqlite")
     question, target = product(), uc.host_target()
     with target, MeasuredCost(database, method=QUICK) as model:
@@ -260,11 +260,11 @@ def test_a_kernel_is_tuned_and_priced(tmp_path: Path) -> None:
             tuning.tuned(question)
             first = len(database)
             tuning.tuned(question)
-        prices = {price.key: price for price in database.prices()}
-    assert len(prices) == first == 2, "ours and the tuned one, timed against each other, once"
-    assert all(price.seconds for price in prices.values()), [price.reason for price in prices.values()]
-    (variant,) = prices.keys() - {question.key}
-    assert tvm.ir.load_json(database.workloads([prices[variant].workload])[prices[variant].workload]).attrs[
+        costs = {cost.key: cost for cost in database.costs()}
+    assert len(costs) == first == 2, "ours and the tuned one, timed against each other, once"
+    assert all(cost.seconds for cost in costs.values()), [cost.reason for cost in costs.values()]
+    (variant,) = costs.keys() - {question.key}
+    assert tvm.ir.load_json(database.workloads([costs[variant].workload])[costs[variant].workload]).attrs[
         SCHEDULES
     ]
     assert (tuning_folder(database) / "database_tuning_record.json").exists()

@@ -31,7 +31,7 @@ EVIL = "</script><script>document.title = 'broken'</script>"
 
 def explanation(kernels: int = 3) -> Explanation:
     """``kernels`` equal convolutions of onednn and a relu of tvm behind them; every convolution has a rival."""
-    prices = (
+    costs = (
         ExplainedCost("conv", 2e-3, 1.9e-3, 2.2e-3, 50, "measured"),
         ExplainedCost("relu", 1e-3, 1e-3, 1e-3, 50, "measured"),
         ExplainedCost("rival", 3e-3, 2.9e-3, 3.1e-3, 50, "measured"),
@@ -65,7 +65,7 @@ def explanation(kernels: int = 3) -> Explanation:
         ),
         kernels=(*convolutions, ExplainedKernel(kernels, "fused_relu", (kernels - 1,))),
         candidates=(*chosen, relu, *rivals, crash),
-        prices=prices,
+        costs=costs,
         declined=(DeclinedGroup("openblas", "3x3 kernels are no products", (0, 1)),),
         left_behind=(kernels + 1,),
     )
@@ -114,7 +114,7 @@ def test_the_page_needs_nothing_but_itself() -> None:
 def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: str, tmp_path: Path) -> None:
     dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}))
     assert text_of(dom, "headline").startswith(
-        "main: 4 kernels out of 8 candidates (7 with a price), predicted 10.0 ms"
+        "main: 4 kernels out of 8 candidates (7 with a cost), predicted 10.0 ms"
     )
     assert text_of(dom, "kernels") == (
         "kernel backend time share next best plan "

@@ -1,4 +1,4 @@
-"""OfferLayouts changes no number, whatever mixture of layouts the prices lead to."""
+"""OfferLayouts changes no number, whatever mixture of layouts the costs lead to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TARGET = tvm.target.Target("llvm")
 
 @dataclass(frozen=True)
 class Drawn(CostModel):
-    """Prices that depend on nothing but the kernel and a number; permutations are as cheap as all else."""
+    """Costs that depend on nothing but the kernel and a number; permutations are as cheap as all else."""
 
     number: int
 

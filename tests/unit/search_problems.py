@@ -101,7 +101,7 @@ def cheapest(problem: Problem) -> float | None:
 
 
 class _Search:
-    """All subsets, without those that are too dear, cover a node twice, or have missed one for good."""
+    """All subsets, without those that are too expensive, cover a node twice, or have missed one for good."""
 
     def __init__(self, problem: Problem):
         self._problem = problem
@@ -143,7 +143,7 @@ def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
     ordered = _ordered(problem, chosen, left)
     if ordered is None or why_not_valid(problem, ordered, tuple(members(left))) is not None:
         return None
-    return fsum(problem.charge(option) for option in chosen) + _transitions(problem, chosen, left)
+    return fsum(problem.cost(option) for option in chosen) + _transitions(problem, chosen, left)
 
 
 def _left_behind(problem: Problem, chosen: Sequence[Option], made: IndexSet) -> IndexSet:

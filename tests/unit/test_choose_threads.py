@@ -1,4 +1,4 @@
-"""ChooseThreads: a short kernel that is no slower on one thread has one: its candidate, its price, its function."""
+"""ChooseThreads: a short kernel that is no slower on one thread has one: its candidate, its cost, its function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SINGLE = "toy:relu (threads: 1)"
 
 @dataclass(frozen=True)
 class Races(CostModel):
-    """Prices, and others for kernels that race."""
+    """Costs, and others for kernels that race."""
 
     capabilities = frozenset({Capability.COMPARE})
 
@@ -60,10 +60,10 @@ def races(single: float, seconds: float = 1e-6, **more: bool) -> Races:
 
 
 def chosen(model: CostModel, backend: object = TOLD, target: Target = TWO_CORES) -> tuple[IRModule, IRModule]:
-    """A priced module, before and after."""
+    """A measured module, before and after."""
     with only_backends(backend), target:  # pyright: ignore[reportArgumentType]
-        priced = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
-        return priced, ChooseThreads(model)(priced)
+        costed = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
+        return costed, ChooseThreads(model)(costed)
 
 
 def threads(mod: IRModule) -> set[int | None]:
@@ -81,8 +81,8 @@ def test_the_faster_one_is_the_candidate_and_a_tie_goes_to_one_thread(
     assert [names for names in model.asked if "toy:relu" in names] == [["toy:relu", SINGLE]]
 
 
-def test_the_price_keeps_its_level() -> None:
-    """The race took twice as long as the price says: only its ratio counts."""
+def test_the_cost_keeps_its_level() -> None:
+    """The race took twice as long as the cost says: only its ratio counts."""
     _, after = chosen(races(0.5))
     costs = COSTS.read(after["main"])
     (told,) = [c for c in CANDIDATES.read(after["main"]) if c.threads == 1]

@@ -1,4 +1,4 @@
-"""ConfirmCosts: the kernels that may be in the plan are timed together, and the others keep their prices."""
+"""ConfirmCosts: the kernels that may be in the plan are timed together, and the others keep their costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOY = fake_backend("toy", "relax.nn.relu")
 
 @dataclass(frozen=True)
 class TwoMinutes(CostModel):
-    """Prices of one minute, and of another in which kernels are timed together."""
+    """Costs of one minute, and of another in which kernels are timed together."""
 
     capabilities = frozenset({Capability.CONFIRM})
 
@@ -76,19 +76,19 @@ def test_a_kernel_that_was_unlucky_alone_is_found_out() -> None:
     assert 9e-6 not in {cost.seconds for cost in costs.by_key.values()}
 
 
-def test_who_was_not_near_keeps_the_price() -> None:
+def test_who_was_not_near_keeps_the_cost() -> None:
     model = TwoMinutes(FixedCost({"toy": 9e-6}, default=1e-6), FixedCost({"toy": 1e-9}, default=1e-6))
     with Target("llvm"), only_backends(TOY):
         mod = ConfirmCosts(model)(EstimateCosts(model)(annotated()))
-    prices = COSTS.read(mod["main"]).by_key
-    assert {cost.seconds for key, cost in prices.items() if key.startswith("toy")} == {9e-6}
+    costs = COSTS.read(mod["main"]).by_key
+    assert {cost.seconds for key, cost in costs.items() if key.startswith("toy")} == {9e-6}
 
 
-def test_a_model_that_cannot_measure_keeps_every_price() -> None:
+def test_a_model_that_cannot_measure_keeps_every_cost() -> None:
     costs = FixedCost({"toy": 1e-6}, default=1.1e-6)
-    priced = EstimateCosts(costs)(annotated())
-    after = COSTS.read(ConfirmCosts(costs)(priced)["main"])
-    assert replace(after, skipped=()) == COSTS.read(priced["main"])
+    costed = EstimateCosts(costs)(annotated())
+    after = COSTS.read(ConfirmCosts(costs)(costed)["main"])
+    assert replace(after, skipped=()) == COSTS.read(costed["main"])
     assert after.skipped == (
         "costs are not confirmed: FixedCost cannot time the kernels of a plan together, in turns",
     )
@@ -101,9 +101,9 @@ def test_a_locked_database_without_a_session_changes_nothing() -> None:
             return {}
 
     costs = FixedCost({"toy": 1e-6}, default=1.1e-6)
-    priced = EstimateCosts(costs)(annotated())
-    after = ConfirmCosts(Locked(costs, costs))(priced)
-    assert COSTS.read(after["main"]) == COSTS.read(priced["main"])
+    costed = EstimateCosts(costs)(annotated())
+    after = ConfirmCosts(Locked(costs, costs))(costed)
+    assert COSTS.read(after["main"]) == COSTS.read(costed["main"])
 
 
 def test_contenders_are_the_plan_and_what_is_near() -> None:
@@ -141,6 +141,6 @@ def test_what_short_kernels_share_is_not_the_minute() -> None:
 
 def test_every_binding_is_kept() -> None:
     model = TwoMinutes(FixedCost(default=1e-6), FixedCost(default=2e-6))
-    priced = EstimateCosts(model)(annotated())
-    after = ConfirmCosts(model)(priced)
-    assert after["main"].without_attr(COSTS.name).script() == priced["main"].without_attr(COSTS.name).script()
+    costed = EstimateCosts(model)(annotated())
+    after = ConfirmCosts(model)(costed)
+    assert after["main"].without_attr(COSTS.name).script() == costed["main"].without_attr(COSTS.name).script()

@@ -49,8 +49,10 @@ def test_a_machine_that_is_slower_as_a_whole_contradicts_nothing():
     assert {key: cost.seconds for key, cost in found.items()} == {"c": 20.0}
 
 
-def test_no_machine_explains_that_all_prices_are_wrong():
-    found = far_from({"a": [[1000.0]], "b": [[3000.0]]}, {"a": measured(1.0), "b": measured(3.0)}, total=4000.0)
+def test_no_machine_explains_that_all_costs_are_wrong():
+    found = far_from(
+        {"a": [[1000.0]], "b": [[3000.0]]}, {"a": measured(1.0), "b": measured(3.0)}, total=4000.0
+    )
     assert {key: cost.seconds for key, cost in found.items()} == {"a": 1000.0, "b": 3000.0}
 
 
@@ -59,22 +61,24 @@ def test_no_machine_explains_that_all_prices_are_wrong():
     [([9.0, 1.0, 1.0, 9.0, 1.0], 20.0), ([9.0] * 5, 2000.0)],
     ids=["slow in some turns only", "too little of the program"],
 )
-def test_what_may_be_noise_or_is_not_worth_a_search_keeps_its_price(turns: list[float], total: float):
+def test_what_may_be_noise_or_is_not_worth_a_search_keeps_its_cost(turns: list[float], total: float):
     observed = {"a": [turns], "b": [[10.0] * 5]}
     assert far_from(observed, {"a": measured(1.0), "b": measured(10.0)}, total) == {}
 
 
-def test_candidates_with_one_price_count_together():
-    found = far_from({"a": [[4.0], [6.0]], "b": [[90.0]]}, {"a": measured(1.0), "b": measured(90.0)}, total=100.0)
+def test_candidates_with_one_cost_count_together():
+    found = far_from(
+        {"a": [[4.0], [6.0]], "b": [[90.0]]}, {"a": measured(1.0), "b": measured(90.0)}, total=100.0
+    )
     assert found["a"].seconds == 5.0
 
 
-def test_formulas_keep_their_prices():
+def test_formulas_keep_their_costs():
     model = FixedCost({}, default=1e-6)
     with Target("llvm"):
-        priced = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
-        kept = COSTS.read(CorrectCosts(model)(priced)["main"])
-    assert kept.by_key == COSTS.read(priced["main"]).by_key
+        costed = EstimateCosts(model)(AnnotateCandidates()(IRModule({"main": graphs.chain()})))
+        kept = COSTS.read(CorrectCosts(model)(costed)["main"])
+    assert kept.by_key == COSTS.read(costed["main"]).by_key
     assert kept.skipped == (
         "costs are not compared with the running program: "
         "FixedCost cannot run whole programs where its costs are from",

@@ -15,7 +15,7 @@ from unity_collage.database.costs import CostDatabase, Kind, Quarantined, defaul
 from unity_collage.errors import DatabaseError
 from unity_collage.plan.costs import Cost
 
-PRICE = Cost(2e-6, 1.5e-6, 2.5e-6, 15)
+COST = Cost(2e-6, 1.5e-6, 2.5e-6, 15)
 REFUSED = Cost(None, reason="wrong numbers")
 HERE, THERE = "backend: onednn\nthreads: 2", "backend: onednn\nthreads: 4"
 
@@ -29,10 +29,10 @@ def entry(kind: Kind = Kind.CRASH, version: str = "oneDNN 3.2") -> Quarantined:
     return Quarantined("onednn:abc:L2", version, "conv2d", "onednn", kind, "SIGSEGV")
 
 
-def test_a_price_comes_back_where_it_was_measured(database: CostDatabase) -> None:
-    database.put("key", HERE, "conv2d", PRICE)
+def test_a_cost_comes_back_where_it_was_measured(database: CostDatabase) -> None:
+    database.put("key", HERE, "conv2d", COST)
     assert database.get(["key", "other"], HERE) == {
-        "key": Cost(PRICE.seconds, PRICE.low, PRICE.high, PRICE.runs, "database")
+        "key": Cost(COST.seconds, COST.low, COST.high, COST.runs, "database")
     }
     assert database.get(["key"], THERE) == {}
     assert len(database) == 1
@@ -44,16 +44,16 @@ PASSING = (Cost(None, reason="no answer within 60 s"), False)
 @pytest.mark.parametrize(
     ("earlier", "later", "kept"),
     [
-        ((PRICE, True), (Cost(3e-6), True), 3e-6),
-        ((PRICE, True), (REFUSED, True), "wrong numbers"),
-        ((PRICE, True), PASSING, 2e-6),
-        (PASSING, (PRICE, True), 2e-6),
+        ((COST, True), (Cost(3e-6), True), 3e-6),
+        ((COST, True), (REFUSED, True), "wrong numbers"),
+        ((COST, True), PASSING, 2e-6),
+        (PASSING, (COST, True), 2e-6),
         (PASSING, (REFUSED, True), "wrong numbers"),
         ((REFUSED, True), PASSING, "no answer within 60 s"),
-        ((PRICE, False), PASSING, 2e-6),
+        ((COST, False), PASSING, 2e-6),
     ],
 )
-def test_the_last_writer_wins_but_a_timeout_not_over_a_price(
+def test_the_last_writer_wins_but_a_timeout_not_over_a_cost(
     database: CostDatabase, earlier: tuple[Cost, bool], later: tuple[Cost, bool], kept: float | str
 ) -> None:
     for cost, lasting in (earlier, later):
@@ -64,7 +64,7 @@ def test_the_last_writer_wins_but_a_timeout_not_over_a_price(
 
 def test_more_keys_than_one_question_takes(database: CostDatabase) -> None:
     for number in (0, 700, 1499):
-        database.put(f"key{number}", HERE, "conv2d", PRICE)
+        database.put(f"key{number}", HERE, "conv2d", COST)
     found = database.get((f"key{number}" for number in range(1500)), HERE)
     assert sorted(found) == ["key0", "key1499", "key700"]
 
@@ -93,17 +93,15 @@ def test_facts_are_plain_data(database: CostDatabase) -> None:
 
 def test_fingerprints_and_functions_are_kept_once_as_text(database: CostDatabase) -> None:
     for key in ("onednn:a:L2", "tvm:a:L2"):
-        database.put(key, HERE, "relu", PRICE, backend=key.partition(":")[0], workload='{"root_index": 0}')
-    prices = database.prices()
-    assert [price.backend for price in prices] == ["onednn", "tvm"]
-    assert database.fingerprints() == {prices[0].fingerprint: HERE}
-    assert database.workloads([price.workload for price in prices]) == {
-        prices[0].workload: '{"root_index": 0}'
-    }
+        database.put(key, HERE, "relu", COST, backend=key.partition(":")[0], workload='{"root_index": 0}')
+    costs = database.costs()
+    assert [cost.backend for cost in costs] == ["onednn", "tvm"]
+    assert database.fingerprints() == {costs[0].fingerprint: HERE}
+    assert database.workloads([cost.workload for cost in costs]) == {costs[0].workload: '{"root_index": 0}'}
 
 
 def test_the_file_is_plain_values_in_a_write_ahead_log(tmp_path: Path, database: CostDatabase) -> None:
-    database.put("key", HERE, "conv2d", PRICE, workload="text")
+    database.put("key", HERE, "conv2d", COST, workload="text")
     database.quarantine(entry())
     with sqlite3.connect(tmp_path / "costs.sqlite") as file:
         assert file.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -114,11 +112,11 @@ def test_the_file_is_plain_values_in_a_write_ahead_log(tmp_path: Path, database:
 
 def test_two_open_databases_see_each_other(tmp_path: Path, database: CostDatabase) -> None:
     with CostDatabase(tmp_path / "costs.sqlite") as other:
-        other.put("key", HERE, "conv2d", PRICE)
+        other.put("key", HERE, "conv2d", COST)
     assert database.get(["key"], HERE)
 
 
-def test_without_a_place_prices_are_in_the_users_cache(
+def test_without_a_place_costs_are_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -127,14 +125,14 @@ def test_without_a_place_prices_are_in_the_users_cache(
 
 
 def _text(path: Path) -> Path:
-    path.write_text("these are no prices, but quite some text of mine\n" * 50)
+    path.write_text("these are no costs, but quite some text of mine\n" * 50)
     return path
 
 
 def _damaged(path: Path) -> Path:
     """The header is that of a database, what follows is not."""
     with CostDatabase(path) as database:
-        database.put("key", HERE, "conv2d", PRICE)
+        database.put("key", HERE, "conv2d", COST)
     path.write_bytes(path.read_bytes()[:100] + b"\x55" * 40_000)
     return path
 
@@ -174,15 +172,13 @@ WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("read_only", [False, True])
-def test_what_is_no_database_of_prices_says_so_in_one_line(
-    tmp_path: Path, what: str, read_only: bool
-) -> None:
+def test_what_is_no_database_of_costs_says_so_in_one_line(tmp_path: Path, what: str, read_only: bool) -> None:
     make, reason = WRONG[what]
     path = make(tmp_path / "costs.sqlite")
     with pytest.raises(DatabaseError) as caught:
         CostDatabase(path, read_only=read_only).get(["key"], HERE)
     (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"prices cannot be {'read from' if read_only else 'kept in'} {path}: ")
+    assert line.startswith(f"costs cannot be {'read from' if read_only else 'kept in'} {path}: ")
     assert reason in line or (read_only and "there is no such file" in line)
 
 
@@ -191,13 +187,13 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
         with pytest.raises(DatabaseError, match="there is no such file"):
             CostDatabase(tmp_path / "none.sqlite", **options)
     (tmp_path / "empty.sqlite").touch()
-    with pytest.raises(DatabaseError, match="it holds no prices yet"):
+    with pytest.raises(DatabaseError, match="it holds no costs yet"):
         CostDatabase(tmp_path / "empty.sqlite", read_only=True)
     assert [path.name for path in tmp_path.iterdir()] == ["empty.sqlite"]
 
 
 def test_what_is_only_read_is_never_written(database: CostDatabase, tmp_path: Path) -> None:
-    database.put("key", HERE, "conv2d", PRICE)
+    database.put("key", HERE, "conv2d", COST)
     with CostDatabase(tmp_path / "costs.sqlite", read_only=True) as reader:
         assert reader.read_only
         assert reader.get(["key"], HERE)
@@ -210,7 +206,7 @@ def test_a_file_that_may_not_be_written_can_be_read() -> None:
     with TemporaryDirectory() as name:
         folder, path = Path(name), Path(name) / "costs.sqlite"
         with CostDatabase(path) as database:
-            database.put("key", HERE, "conv2d", PRICE)
+            database.put("key", HERE, "conv2d", COST)
         path.chmod(0o444)
         folder.chmod(0o555)
         try:

@@ -1,4 +1,4 @@
-"""Carrying prices between databases, comparing two, and throwing old ones away."""
+"""Carrying costs between databases, comparing two, and throwing old ones away."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from unity_collage.cost.fingerprint import stale
 from unity_collage.database import schema
 from unity_collage.database.compare import compare
-from unity_collage.database.costs import CostDatabase, Kind, Price
+from unity_collage.database.costs import CostDatabase, CostRow, Kind
 from unity_collage.database.exchange import Contents, contents, from_lines, merge, to_lines
 from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.database.rows import digest
@@ -84,11 +84,11 @@ BROKEN = {
     "a text for a number": (line("costs", runs="3"), "runs cannot be '3'"),
     "a number for a text": (line("costs", label=3), "label cannot be 3"),
     "no key": (line("costs", key=None), "key cannot be None"),
-    "a price below nothing": (line("costs", seconds=-1e-6), "seconds cannot be -1e-06"),
+    "a cost below nothing": (line("costs", seconds=-1e-6), "seconds cannot be -1e-06"),
     "not a number": (line("costs", seconds=float("nan")), "seconds cannot be nan"),
-    "an infinite price": (line("costs", seconds=float("inf")), "seconds cannot be inf"),
+    "an infinite cost": (line("costs", seconds=float("inf")), "seconds cannot be inf"),
     "more runs than can be": (line("costs", runs=1 << 40), "runs cannot be 1099511627776"),
-    "neither price nor reason": (line("costs", seconds=None), "there is neither a price nor a reason"),
+    "neither cost nor reason": (line("costs", seconds=None), "there is neither a cost nor a reason"),
     "an unknown kind": (line("quarantine", kind="tired"), "kind cannot be 'tired'"),
 }
 
@@ -98,25 +98,25 @@ def test_a_broken_line_is_named_by_its_number(what: str) -> None:
     broken, reason = BROKEN[what]
     lines = ['{"unity_collage": "costs", "schema": 2}', line("costs"), broken]
     with pytest.raises(DatabaseError) as caught:
-        from_lines(lines, "prices.jsonl")
-    assert str(caught.value).startswith(f"prices.jsonl, line 3: {reason}")
+        from_lines(lines, "costs.jsonl")
+    assert str(caught.value).startswith(f"costs.jsonl, line 3: {reason}")
 
 
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([], "prices.jsonl is empty"),
-        (["no JSON"], "prices.jsonl, line 1: this is no export of a cost database"),
-        (['{"schema": 2}'], "prices.jsonl, line 1: this is no export of a cost database"),
+        ([], "costs.jsonl is empty"),
+        (["no JSON"], "costs.jsonl, line 1: this is no export of a cost database"),
+        (['{"schema": 2}'], "costs.jsonl, line 1: this is no export of a cost database"),
         (
             ['{"unity_collage": "costs", "schema": 3}'],
-            "prices.jsonl, line 1: it has schema 3, and this version of unity_collage has 2",
+            "costs.jsonl, line 1: it has schema 3, and this version of unity_collage has 2",
         ),
     ],
 )
 def test_what_is_no_export_says_so(lines: list[str], reason: str) -> None:
     with pytest.raises(DatabaseError) as caught:
-        from_lines(lines, "prices.jsonl")
+        from_lines(lines, "costs.jsonl")
     assert str(caught.value) == reason
 
 
@@ -124,36 +124,36 @@ def offered(*costs: dict[str, Any]) -> Contents:
     return {"costs": list(costs)}
 
 
-def test_merging_keeps_the_newer_price_and_counts(tmp_path: Path) -> None:
+def test_merging_keeps_the_newer_cost_and_counts(tmp_path: Path) -> None:
     database = made(tmp_path / "costs.sqlite", row("older"), row("newer", created=300.0), row("equal"))
     (merged,) = merge(
         database, offered(*(row(key, 2e-6, 200.0) for key in ("older", "newer", "new")), row("equal", 2e-6))
     )
     assert (merged.offered, merged.added, merged.replaced, merged.kept) == (4, 1, 1, 2)
-    seconds = {price.key: price.seconds for price in database.prices()}
+    seconds = {cost.key: cost.seconds for cost in database.costs()}
     assert seconds == {"older": 2e-6, "newer": 1e-6, "new": 2e-6, "equal": 1e-6}
 
 
-def test_merging_never_puts_a_timeout_in_place_of_a_price(tmp_path: Path) -> None:
+def test_merging_never_puts_a_timeout_in_place_of_a_cost(tmp_path: Path) -> None:
     database = made(tmp_path / "costs.sqlite", row("slow"), row("wrong"))
     merge(database, offered(row("slow", None, 200.0, lasting=False), row("wrong", None, 200.0)))
-    assert [(price.key, price.seconds) for price in database.prices()] == [("slow", 1e-6), ("wrong", None)]
+    assert [(cost.key, cost.seconds) for cost in database.costs()] == [("slow", 1e-6), ("wrong", None)]
 
 
 def test_a_merge_that_fails_changes_nothing(tmp_path: Path) -> None:
     database = made(tmp_path / "costs.sqlite", row("here"))
     with pytest.raises(DatabaseError, match="NOT NULL"):
         merge(database, offered(row("there"), row("broken", label=None)))
-    assert [price.key for price in database.prices()] == ["here"]
+    assert [cost.key for cost in database.costs()] == ["here"]
 
 
-def prices(*rows: dict[str, Any]) -> list[Price]:
-    return [Price(**one) for one in rows]
+def costs(*rows: dict[str, Any]) -> list[CostRow]:
+    return [CostRow(**one) for one in rows]
 
 
 def test_a_comparison_tells_what_differs_by_more_than_asked() -> None:
-    first = prices(row("a", 1e-6), row("b", 1e-6), row("c", 1e-6), row("d", None), row("e", None), row("f"))
-    second = prices(
+    first = costs(row("a", 1e-6), row("b", 1e-6), row("c", 1e-6), row("d", None), row("e", None), row("f"))
+    second = costs(
         row("a", 1.05e-6), row("b", 0.5e-6), row("c", 1.5e-6), row("d", 1e-6), row("e", None), row("g")
     )
     found = compare(first, second, more_than=0.1, by_key=False)
@@ -165,18 +165,18 @@ def test_a_comparison_tells_what_differs_by_more_than_asked() -> None:
     assert (found.alike, found.only_first, found.only_second) == (2, 1, 1)
 
 
-def test_other_circumstances_are_compared_by_their_newest_price_if_asked() -> None:
-    first = prices(row("a", 1e-6, fingerprint="old"), row("a", 2e-6, 200.0, fingerprint="new"))
-    second = prices(row("a", 4e-6, fingerprint="other"))
+def test_other_circumstances_are_compared_by_their_newest_cost_if_asked() -> None:
+    first = costs(row("a", 1e-6, fingerprint="old"), row("a", 2e-6, 200.0, fingerprint="new"))
+    second = costs(row("a", 4e-6, fingerprint="other"))
     assert compare(first, second, 0.1, by_key=False).apart == ()
     (pair,) = compare(first, second, 0.1, by_key=True).apart
     assert pair.ratio == pytest.approx(2.0)
 
 
 def left(database: CostDatabase, prune: Prune) -> tuple[list[str], list[str]]:
-    """The keys of what is left of prices, and the versions of what is left of the quarantine."""
+    """The keys of what is left of costs, and the versions of what is left of the quarantine."""
     remove(database, doomed(database, prune))
-    return [price.key for price in database.prices()], [one.version for one in database.quarantine_entries()]
+    return [cost.key for cost in database.costs()], [one.version for one in database.quarantine_entries()]
 
 
 def test_pruning_by_age_takes_the_texts_that_nobody_names_any_more(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_pruning_spares_what_was_renewed_meanwhile(tmp_path: Path) -> None:
     rows = doomed(database, Prune(before=150.0))
     database.put("a", HERE, "relu", Cost(2e-6))
     remove(database, rows)
-    assert [price.key for price in database.prices()] == ["a"]
+    assert [cost.key for cost in database.costs()] == ["a"]
 
 
 def fingerprint(**changed: str) -> str:

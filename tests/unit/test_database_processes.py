@@ -52,13 +52,13 @@ def test_eight_processes_write_at_once(tmp_path: Path, processes: ForkServerCont
     assert [process.exitcode for process in writers] == [0] * WRITERS
     with CostDatabase(path, read_only=True) as database:
         assert len(database) == WRITERS * EACH + 1
-        assert len(database.workloads({price.workload for price in database.prices()})) == EACH
+        assert len(database.workloads({cost.workload for cost in database.costs()})) == EACH
         shared = database.get(["everybody's"], FINGERPRINT)["everybody's"].seconds
         assert shared in [writer + (EACH - 1) / 100 for writer in range(WRITERS)]
 
 
 def write_until_killed(path: Path, name: int, kept: Connection) -> None:
-    """Say of each price that it is kept, once it is."""
+    """Say of each cost that it is kept, once it is."""
     database = CostDatabase(path)
     for number in range(1_000_000):
         database.put(
@@ -68,7 +68,7 @@ def write_until_killed(path: Path, name: int, kept: Connection) -> None:
 
 
 def killed(path: Path, name: int, processes: ForkServerContext, after: float) -> int:
-    """How many prices a writer says it has kept before it is killed at some moment."""
+    """How many costs a writer says it has kept before it is killed at some moment."""
     receiver, sender = processes.Pipe(duplex=False)
     process = processes.Process(target=write_until_killed, args=(path, name, sender))
     process.start()
@@ -93,10 +93,8 @@ def test_kill_9_loses_at_most_what_was_being_written(tmp_path: Path, processes: 
     with CostDatabase(path) as database:
         for name, count in said.items():
             numbers = {
-                int(price.key.split(":")[1])
-                for price in database.prices()
-                if price.key.startswith(f"{name}:")
+                int(cost.key.split(":")[1]) for cost in database.costs() if cost.key.startswith(f"{name}:")
             }
             assert numbers in ({*range(count)}, {*range(count + 1)})
-        assert len(database.workloads(price.workload for price in database.prices())) == len(database)
+        assert len(database.workloads(cost.workload for cost in database.costs())) == len(database)
         database.put("after", FINGERPRINT, "relu", Cost(1e-6))

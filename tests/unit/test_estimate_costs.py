@@ -32,7 +32,7 @@ def annotated(func: relax.Function) -> IRModule:
         return AnnotateCandidates()(IRModule({"main": func}))
 
 
-def test_prices_and_reasons_are_attributes() -> None:
+def test_costs_and_reasons_are_attributes() -> None:
     model = FixedCost({"toy": "the toy is broken", "tvm:relu": 2e-6}, default=1e-6, launch=5e-7)
     costs = COSTS.read(EstimateCosts(model)(annotated(graphs.chain()))["main"])
     by_label = {key: costs.by_key[key] for key in costs.by_key}
@@ -88,7 +88,7 @@ def test_a_module_without_candidates_passes_through() -> None:
     tvm.ir.assert_structural_equal(EstimateCosts(FixedCost())(mod), mod)
 
 
-def test_the_database_keeps_prices_and_reasons_by_fingerprint(tmp_path) -> None:
+def test_the_database_keeps_costs_and_reasons_by_fingerprint(tmp_path) -> None:
     first = CostDatabase(tmp_path / "costs.sqlite")
     first.put("toy:1", "here", "relu", Cost(1e-6, 0.9e-6, 1.1e-6, 12))
     first.put("toy:2", "here", "exp", Cost(None, reason="crashed"))

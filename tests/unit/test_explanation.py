@@ -55,13 +55,13 @@ def explained(func: relax.Function, model: FixedCost) -> Explanation:
         return EXPLANATION.read(tvm.transform.Sequential(line)(IRModule({"main": func}))["main"])
 
 
-PRICES = FixedCost({"toy": 3.0, "tvm": 4.0, "tvm:relu+exp": 8.5, "toy:add": "it crashed"}, launch=1.0)
+MODEL = FixedCost({"toy": 3.0, "tvm": 4.0, "tvm:relu+exp": 8.5, "toy:add": "it crashed"}, launch=1.0)
 
 
 @pytest.fixture(scope="module")
 def relu_exp() -> Explanation:
     """``lv = relu(x); gv = exp(lv)``: toy relu (3) and tvm exp (4), each with a launch of 1."""
-    return explained(chain(R.nn.relu, R.exp), PRICES)
+    return explained(chain(R.nn.relu, R.exp), MODEL)
 
 
 def bid_of(explanation: Explanation, backend: str, label: str):
@@ -74,19 +74,19 @@ def test_every_candidate_has_its_verdict_and_its_regret(relu_exp: Explanation) -
         ("toy", "relu"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "exp"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "relu+exp"): (Verdict.RUNNER_UP, 9.5, 0.5),
-        ("tvm", "relu"): (Verdict.COSTS_MORE, 10.0, 1.0),
+        ("tvm", "relu"): (Verdict.MODEL_MORE, 10.0, 1.0),
     }
 
 
-def test_a_price_must_fall_by_its_regret_to_win(relu_exp: Explanation) -> None:
+def test_a_cost_must_fall_by_its_regret_to_win(relu_exp: Explanation) -> None:
     assert bid_of(relu_exp, "tvm", "relu").saved == 0.25
     assert chances(bid_of(relu_exp, "tvm", "relu")) == "would win if 25.0% faster"
     assert chances(bid_of(relu_exp, "tvm", "relu+exp")) == "would win if 5.9% faster"
-    cheaper = explained(chain(R.nn.relu, R.exp), replace(PRICES, seconds={**PRICES.seconds, "tvm:relu": 2.9}))
+    cheaper = explained(chain(R.nn.relu, R.exp), replace(MODEL, seconds={**MODEL.seconds, "tvm:relu": 2.9}))
     assert bid_of(cheaper, "tvm", "relu").verdict is Verdict.CHOSEN
 
 
-def test_what_is_dearer_by_more_than_its_price_cannot_win() -> None:
+def test_what_is_more_expensive_by_more_than_its_cost_cannot_win() -> None:
     found = explained(chain(R.nn.relu, R.exp), FixedCost({"toy": 9.0, "tvm": 4.0, "tvm:relu+exp": 0.5}))
     assert chances(bid_of(found, "toy", "relu")) == "cannot win even at no cost"
 
@@ -101,21 +101,21 @@ def test_the_kernels_know_whom_they_read_and_who_comes_next(relu_exp: Explanatio
 
 
 def test_who_declined_is_grouped_by_reason() -> None:
-    found = explained(chain(R.exp, R.nn.relu, R.exp), PRICES)
+    found = explained(chain(R.exp, R.nn.relu, R.exp), MODEL)
     assert [(d.backend, d.reason, d.condition) for d in found.declined] == [
         ("toy", "toy has no exp", "predicate")
     ]
     assert found.names(found.declined[0].bindings) == "lv, gv"
 
 
-def test_a_candidate_without_a_price_keeps_its_reason() -> None:
-    found = explained(chain(lambda x: R.add(x, x)), PRICES)
+def test_a_candidate_without_a_cost_keeps_its_reason() -> None:
+    found = explained(chain(lambda x: R.add(x, x)), MODEL)
     crashed = bid_of(found, "toy", "add")
     assert (crashed.verdict, crashed.regret) == (Verdict.NO_COST, None)
     assert answer({"main": found}, "gv")[3] == "Never in: toy add: no cost, it crashed."
 
 
-def test_what_was_not_measured_is_told_from_what_has_no_price() -> None:
+def test_what_was_not_measured_is_told_from_what_has_no_cost() -> None:
     func = chain(R.nn.relu)
     some = (Candidate(0, "tvm", "typed", "relu", (0,)), Candidate(1, "toy", "typed", "relu", (0,)))
     costs = Costs(
@@ -148,7 +148,7 @@ def test_an_explanation_is_the_same_after_json_and_after_the_script(relu_exp: Ex
 
 
 def test_without_explain_there_is_none_and_the_plan_names_no_runner_up() -> None:
-    line = [AnnotateCandidates(), EstimateCosts(PRICES)]
+    line = [AnnotateCandidates(), EstimateCosts(MODEL)]
     with only_backends(TOY), Target("llvm"):
         typed = tvm.transform.Sequential(line)(IRModule({"main": chain(R.nn.relu, R.exp)}))
         plain, told = (SearchPartition(explain=flag)(typed)["main"] for flag in (False, True))
@@ -190,11 +190,11 @@ def typed(problem: Problem):
         Candidate(o.id, o.backend, "typed", f"k{o.id}", tuple(members(o.inside)), tuple(members(o.hidden)))
         for o in problem.options
     ]
-    prices = {str(o.id): Cost(o.seconds, o.seconds, o.seconds, 1) for o in problem.options}
+    costs = {str(o.id): Cost(o.seconds, o.seconds, o.seconds, 1) for o in problem.options}
     return (
         graph,
         candidates,
-        Costs(prices, {o.id: str(o.id) for o in problem.options}, problem.launch_seconds),
+        Costs(costs, {o.id: str(o.id) for o in problem.options}, problem.launch_seconds),
     )
 
 
@@ -202,9 +202,9 @@ def test_five_lines_answer_for_one_binding(relu_exp: Explanation) -> None:
     assert answer({"main": relu_exp}, "lv") == [
         "lv (relu) is in toy relu (lv): 3.00 s, 33.3% of main",
         "Why: the best plan without it has tvm relu+exp (lv, gv) and costs 500 ms more; it keeps its place until it is "
-        "16.7% dearer.",
+        "16.7% more expensive.",
         "Why not: tvm relu+exp 8.50 s would win if 5.9% faster; tvm relu 4.00 s would win if 25.0% faster.",
-        "Never in: nobody declined it, and no bid is without a price.",
+        "Never in: nobody declined it, and no bid is without a cost.",
         "Proof: the whole plan costs 9.00 s, and no valid plan is cheaper (exact search).",
     ]
 
@@ -212,7 +212,7 @@ def test_five_lines_answer_for_one_binding(relu_exp: Explanation) -> None:
 def test_why_it_won_says_by_how_much() -> None:
     found = explained(chain(R.nn.relu), FixedCost({"toy": 3.0, "tvm": 4.5}))
     assert why_it_won(found, found.kernels[0]) == (
-        "the best plan without it has tvm relu (gv) and costs 1.50 s more; it keeps its place until it is 50.0% dearer"
+        "the best plan without it has tvm relu (gv) and costs 1.50 s more; it keeps its place until it is 50.0% more expensive"
     )
 
 
@@ -231,12 +231,12 @@ def test_a_difference_within_the_intervals_is_called_noise() -> None:
     )
 
 
-def test_what_nobody_has_a_price_for_is_said_to_be_left_out_of_the_cost() -> None:
+def test_what_nobody_has_a_cost_for_is_said_to_be_left_out_of_the_cost() -> None:
     found = explained(chain(R.nn.relu, R.exp), FixedCost({"toy": 1.0, "tvm": "no compiler"}))
     first, *_, last = answer({"main": found}, "exp")
-    assert first == "gv (exp) is in no kernel: no backend has a price for it, TVM compiles it as it is"
+    assert first == "gv (exp) is in no kernel: no backend has a cost for it, TVM compiles it as it is"
     assert last.startswith(
-        "Proof: the whole plan costs 1.00 s (besides 1 binding that nobody has a price for), and"
+        "Proof: the whole plan costs 1.00 s (besides 1 binding that nobody has a cost for), and"
     )
 
 
@@ -245,7 +245,7 @@ def test_a_view_is_in_no_kernel() -> None:
     found = explained(chain(R.nn.relu, lambda x: R.reshape(x, (4, 2)), R.exp), FixedCost(fused))
     first, second, *_ = answer({"main": found}, "reshape")
     assert first == "lv1 (reshape) is in no kernel: the VM evaluates it for free"
-    assert second == "Why: what is in no kernel has no price and pays no launch."
+    assert second == "Why: what is in no kernel has no cost and pays no launch."
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_view_is_in_no_kernel() -> None:
     ],
 )
 def test_a_name_that_is_none_or_several_is_one_clear_line(name: str, line: str) -> None:
-    found = explained(chain(R.nn.relu, R.exp, R.exp), PRICES)
+    found = explained(chain(R.nn.relu, R.exp, R.exp), MODEL)
     with pytest.raises(CollageError) as error:
         answer({"main": found}, name)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Lazy measurement finds what measuring everything finds, and asks for no price twice."""
+"""Lazy measurement finds what measuring everything finds, and asks for no cost twice."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from unity_collage.index_set import index_set, members
 from unity_collage.search import NoCover, Option, Problem, best_throughs, cheapest_cover
-from unity_collage.search.lazy import LazySearch, LazySolution, Answer
+from unity_collage.search.lazy import Answer, LazySearch, LazySolution
 
 
 @dataclass(frozen=True)
 class Case:
-    """Candidates whose prices hide behind bounds."""
+    """Candidates whose costs hide behind bounds."""
 
     sources: tuple[tuple[int, ...], ...]
     host: int
@@ -37,9 +37,9 @@ class Case:
             for number, (inside, key) in enumerate(self.candidates)
             if not isinstance(answers[key], str)
         ]
-        priced = index_set(index for option in options for index in members(option.inside))
-        unpriced = ~priced & ((1 << len(self.sources)) - 1)
-        return Problem(self.sources, self.host | unpriced, tuple(options), self.launch)
+        costed = index_set(index for option in options for index in members(option.inside))
+        without_cost = ~costed & ((1 << len(self.sources)) - 1)
+        return Problem(self.sources, self.host | without_cost, tuple(options), self.launch)
 
 
 class Asked:
@@ -59,12 +59,12 @@ def search(case: Case, **options: bool) -> tuple[LazySolution, list[str]]:
     return LazySearch(case.keys, case.bounds, case.problem, asked, **options).run(), asked.keys
 
 
-def prices() -> st.SearchStrategy[Answer]:
+def costs() -> st.SearchStrategy[Answer]:
     return st.one_of(st.integers(0, 6).map(float), st.just("broken"))
 
 
 def _bounds(answer: Answer) -> st.SearchStrategy[float]:
-    """What may be known of a price beforehand: nothing of one that there is not, else a part of it."""
+    """What may be known of a cost beforehand: nothing of one that there is not, else a part of it."""
     return st.sampled_from((0.0, 9.0) if isinstance(answer, str) else (0.0, answer / 2, answer))
 
 
@@ -77,7 +77,7 @@ def cases(draw: st.DrawFn) -> Case:
     keys = [f"{backend}{number}" for backend in "ab" for number in range(3)]
     sets = draw(st.lists(st.integers(1, (1 << count) - 1), min_size=1, max_size=9))
     insides = [inside for inside in sets if _convex(sources, inside)]
-    truth = {key: draw(prices()) for key in keys}
+    truth = {key: draw(costs()) for key in keys}
     bounds = {key: draw(_bounds(answer)) for key, answer in truth.items()}
     return Case(
         sources,
@@ -141,7 +141,7 @@ def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.integers(2, 5))
 def test_bounds_that_fail_are_noticed(case: Case, factor: int) -> None:
-    """Then the search still ends, and reports every price that was below its bound."""
+    """Then the search still ends, and reports every cost that was below its bound."""
     wrong = Case(case.sources, case.host, case.candidates, case.truth,
                  {key: bound * factor for key, bound in case.bounds.items()}, case.launch)  # fmt: skip
     try:
@@ -182,7 +182,7 @@ def test_equal_workloads_are_one_measurement() -> None:
     assert asked == ["a"] and found.solution.seconds == 6.0
 
 
-def test_a_node_without_any_price_is_left_behind_as_eagerly() -> None:
+def test_a_node_without_any_cost_is_left_behind_as_eagerly() -> None:
     """The second node is only in a kernel with the first, and that one turns out to be broken."""
     case = Case(((), (0,)), 0, ((1, "a"), (3, "b")), {"a": 2.0, "b": "broken"}, {"a": 1.0, "b": 1.0})
     found, asked = search(case)
@@ -190,14 +190,14 @@ def test_a_node_without_any_price_is_left_behind_as_eagerly() -> None:
 
 
 def test_a_node_that_cannot_be_computed_is_named() -> None:
-    """Both kernels are priced, but they overlap."""
+    """Both kernels are measured, but they overlap."""
     case = Case(((), (0,), (1,)), 0, ((3, "a"), (6, "b")), {"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0})
     with pytest.raises(NoCover):
         search(case)
 
 
 def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
-    """a fuses badly: 9 for what its parts do for 2. The parts lie in a priced kernel, so nobody measures them."""
+    """a fuses badly: 9 for what its parts do for 2. The parts lie in a measured kernel, so nobody measures them."""
     case = Case(
         ((), (0,)), 0, ((3, "a0"), (1, "a1"), (2, "a2")), {"a0": 9.0, "a1": 1.0, "a2": 1.0},
         {"a0": 0.0, "a1": 0.5, "a2": 0.5},

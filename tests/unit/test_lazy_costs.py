@@ -26,7 +26,7 @@ SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
 
 @dataclass(frozen=True)
 class Bounded(FixedCost):
-    """Prices typed by hand and bounds by backend; remembers what it was asked."""
+    """Costs typed by hand and bounds by backend; remembers what it was asked."""
 
     least: Mapping[str, float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def test_a_model_without_bounds_is_asked_for_what_plans_contain() -> None:
 
 
 def test_what_an_assumption_leaves_open_is_in_the_lower_bound() -> None:
-    """TVM's chain is dear and its parts are cheap, but lie in it: they keep their bounds, and so does the plan."""
+    """TVM's chain is expensive and its parts are cheap, but lie in it: they keep their bounds, and so does the plan."""
     func = annotated()
     model = Bounded({"slow": "broken", "tvm": 1e-6, "tvm:relu+exp+tanh": 9e-6}, least={"slow": 1e-6})
     lazy = lazy_costs(func, model, lambda costs: problem(func, costs), assume_fusion_pays=True)

@@ -1,4 +1,4 @@
-"""OfferLayouts on a network of two convolutions: what is offered, and what the search makes of it at given prices."""
+"""OfferLayouts on a network of two convolutions: what is offered, and what the search makes of it at given costs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _offered(func: relax.Function) -> IRModule:
         return tvm.transform.Sequential([ANNOTATE, OfferLayouts(), ANNOTATE])(IRModule({"main": func}))
 
 
-def _planned(func: relax.Function, prices: Mapping[str, float], **options: Any) -> IRModule:
+def _planned(func: relax.Function, costs: Mapping[str, float], **options: Any) -> IRModule:
     """With all other kernels at 10 seconds."""
-    passes = [EstimateCosts(FixedCost(prices, default=10.0)), SearchPartition(**options)]
+    passes = [EstimateCosts(FixedCost(costs, default=10.0)), SearchPartition(**options)]
     return tvm.transform.Sequential(passes)(_offered(func))
 
 
@@ -87,19 +87,19 @@ def test_where_channels_last_is_the_cheapest_nothing_is_moved() -> None:
 
 
 def test_where_channels_first_is_cheaper_both_kernels_use_it() -> None:
-    prices = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
-    mod = _planned(function(_two, X, W, W), prices)
+    costs = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
+    mod = _planned(function(_two, X, W, W), costs)
     assert PLAN.read(mod["main"]).seconds == 7.0
     assert _labels(mod) == ["conv2d+relu+permute_dims", "permute_dims+conv2d"]
 
 
 def test_a_kernel_of_its_own_changes_the_layout_if_that_pays() -> None:
-    prices = {
+    costs = {
         "tvm:permute_dims": 1.0,
         "tvm:permute_dims+conv2d": 3.0,
         "tvm:conv2d+relu+permute_dims": 20.0,
     }
-    mod = _planned(function(_two, X, W, W), prices)
+    mod = _planned(function(_two, X, W, W), costs)
     assert _labels(mod) == ["conv2d+relu", "permute_dims", "permute_dims+conv2d"]
 
 
@@ -115,13 +115,13 @@ def test_each_reader_has_the_layout_that_it_is_cheapest_in() -> None:
             pooled = builder.emit(nn.max_pool2d(image, (3, 3), (1, 1), padding=(1, 1), layout="NHWC"))
             result = builder.emit_output(op.concat([convolved, pooled], -1))
         builder.emit_func_output(result)
-    prices = {
+    costs = {
         "tvm:conv2d+relu+permute_dims": 4.0,
         "tvm:permute_dims+conv2d": 3.0,
         "tvm:max_pool2d": 2.0,
         "tvm:permute_dims": 1.0,
     }
-    mod = _planned(builder.get()["main"], prices)
+    mod = _planned(builder.get()["main"], costs)
     assert _labels(mod) == [
         "conv2d+relu+permute_dims",
         "permute_dims+conv2d",
@@ -132,33 +132,33 @@ def test_each_reader_has_the_layout_that_it_is_cheapest_in() -> None:
 
 
 def test_a_plan_with_views_has_a_certificate_that_holds() -> None:
-    prices = {"tvm:conv2d+relu": 5.0}
-    priced = EstimateCosts(FixedCost(prices, default=10.0))(_offered(function(_two, X, W, W)))
-    mod = SearchPartition()(priced)
-    assert why_not_plan(priced["main"], mod["main"]) is None
+    costs = {"tvm:conv2d+relu": 5.0}
+    costed = EstimateCosts(FixedCost(costs, default=10.0))(_offered(function(_two, X, W, W)))
+    mod = SearchPartition()(costed)
+    assert why_not_plan(costed["main"], mod["main"]) is None
 
 
 def test_a_greedy_plan_changes_no_layout() -> None:
-    """It is what partitioners without prices make, and they have no layouts to choose from."""
+    """It is what partitioners without costs make, and they have no layouts to choose from."""
     mod = _planned(function(_two, X, W, W), {}, algorithm="greedy")
     assert _labels(mod) == ["conv2d+relu", "conv2d"]
 
 
 def test_layouts_that_cost_the_same_leave_a_plan_of_two_kernels() -> None:
     """Settling ties between them neither splits a kernel nor adds one; which layout it is nobody promises."""
-    prices = {
+    costs = {
         "tvm:conv2d+relu": 5.0,
         "tvm:conv2d": 5.0,
         "tvm:relu": 1.0,
         "tvm:conv2d+relu+permute_dims": 5.0,
         "tvm:permute_dims+conv2d": 5.0,
     }
-    mod = _planned(function(_two, X, W, W), prices)
+    mod = _planned(function(_two, X, W, W), costs)
     assert PLAN.read(mod["main"]).seconds == 10.0
     assert len(_labels(mod)) == 2
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "milp"])
 def test_both_exact_searches_find_it(algorithm: str) -> None:
-    prices = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
-    assert PLAN.read(_planned(function(_two, X, W, W), prices, algorithm=algorithm)["main"]).seconds == 7.0
+    costs = {"tvm:conv2d+relu+permute_dims": 4.0, "tvm:permute_dims+conv2d": 3.0}
+    assert PLAN.read(_planned(function(_two, X, W, W), costs, algorithm=algorithm)["main"]).seconds == 7.0

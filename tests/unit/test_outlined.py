@@ -158,8 +158,8 @@ def local_functions(func: relax.Function) -> list[relax.Function]:
     return [value for value in values if isinstance(value, relax.Function)]
 
 
-def test_a_kernel_has_its_own_name_when_it_is_priced_alone() -> None:
+def test_a_kernel_has_its_own_name_when_it_is_measured_alone() -> None:
     """A code generator may go by the name of the composite: the worker knows only the function."""
     inner = kernel_function(DataflowGraph(graphs.chain()), kernel((0, 1)), lift_constants=True)
-    priced = external_function(inner.without_attr(LIFTED), "toy", "candidate", "candidate")
-    assert [f.attrs["Composite"] for f in local_functions(priced)] == ["toy.label"]
+    costed = external_function(inner.without_attr(LIFTED), "toy", "candidate", "candidate")
+    assert [f.attrs["Composite"] for f in local_functions(costed)] == ["toy.label"]

@@ -175,7 +175,7 @@ def test_defect_3_one_cost_for_two_backends() -> None:
 
 @dataclass(frozen=True)
 class ByTarget(CostModel):
-    """Prices by the device that a kernel's operands are on: half on the wide processor."""
+    """Costs by the device that a kernel's operands are on: half on the wide processor."""
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: Cost(self._seconds(workload)) for workload in workloads}
@@ -224,7 +224,7 @@ def test_two_rules_of_one_backend_over_the_same_nodes_both_stay() -> None:
     assert [(c.rule, c.indexes) for c in found] == [("typed", (0,)), ("fake", (0,))]
 
 
-def test_defect_2_both_candidates_over_the_same_nodes_are_priced_and_one_is_chosen() -> None:
+def test_defect_2_both_candidates_over_the_same_nodes_are_measured_and_one_is_chosen() -> None:
     parts = (("toy.relu_fast", (0,)),)
     plain = Candidate(0, "toy", "typed", "slow", (0,))
     fast = Candidate(1, "toy", "typed", "fast", (0,), composites=parts)
@@ -232,9 +232,9 @@ def test_defect_2_both_candidates_over_the_same_nodes_are_priced_and_one_is_chos
     func = CANDIDATES.write(OneDevice["main"], (plain, fast, rest))
     model = FixedCost({"toy:slow": 2.0, "toy:fast": 0.5})
     with only_backends(TOY), PLAIN:
-        priced = EstimateCosts(model)(IRModule({"main": func}))
-        costs = COSTS.read(priced["main"])
-        plan = PLAN.read(SearchPartition()(priced)["main"])
+        costed = EstimateCosts(model)(IRModule({"main": func}))
+        costs = COSTS.read(costed["main"])
+        plan = PLAN.read(SearchPartition()(costed)["main"])
     assert [costs.by_key[costs.keys[i]].seconds for i in (0, 1)] == [2.0, 0.5]
     assert [kernel.label for kernel in plan.kernels] == ["fast", "exp"]
 

@@ -81,7 +81,7 @@ def test_a_forced_backend_leaves_to_tvm_only_what_it_does_not_take() -> None:
     assert [option.id for option in forced.options] == [0, 3]
 
 
-def test_breeding_finds_a_plan_that_prices_do_not_show(tmp_path: Path) -> None:
+def test_breeding_finds_a_plan_that_costs_do_not_show(tmp_path: Path) -> None:
     """The program with TVM's pair is the fastest as a whole, and a second search goes on from the file."""
     asked: list[tuple[int, ...]] = []
 
@@ -97,8 +97,8 @@ def test_breeding_finds_a_plan_that_prices_do_not_show(tmp_path: Path) -> None:
     assert len(asked) == before
 
 
-def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> None:
-    """Two candidates share a price: the median of what both took in place, their launch taken off.
+def test_costs_from_the_running_program_replace_those_of_kernels_alone() -> None:
+    """Two candidates share a cost: the median of what both took in place, their launch taken off.
 
     What was in no program costs more by as much as what was.
     """
@@ -107,13 +107,13 @@ def test_prices_from_the_running_program_replace_those_of_kernels_alone() -> Non
     costs = Costs(
         {"a": Cost(1.0), "b": Cost(5.0)}, {0: "a", 1: "a", 2: "b"}, launch_seconds=9.0, launches={"tvm": 0.5}
     )
-    priced = IRModule({"main": COSTS.write(CANDIDATES.write(func, candidates), costs)})
+    costed = IRModule({"main": COSTS.write(CANDIDATES.write(func, candidates), costs)})
     both = Observation(_plan(0, 1), ("k0", "k1"), [[2.5, 3.5]])
     second = Observation(_plan(1), ("k1",), [[3.0]])
-    learned = COSTS.read(with_all_observed(priced, [both, second])["main"])
+    learned = COSTS.read(with_all_observed(costed, [both, second])["main"])
     assert learned.by_key["a"].seconds == 2.5 and learned.by_key["a"].origin == "in the program"
     assert learned.by_key["b"].seconds == 12.5 and learned.by_key["b"].origin == "measured"
-    assert COSTS.read(priced["main"]).by_key["a"].seconds == 1.0
+    assert COSTS.read(costed["main"]).by_key["a"].seconds == 1.0
 
 
 def _plan(*candidates: int) -> Plan:
@@ -214,10 +214,10 @@ def test_a_race_is_named_by_model_weights_entrants_and_settings(tmp_path: Path) 
             builder.emit_func_output(result)
         mod = builder.get()
         kernels = tuple(Candidate(n, "tvm", "typed", f"{n}", (n,)) for n in range(2))
-        priced = IRModule({"main": CANDIDATES.write(graphs.chain(), kernels)})
+        costed = IRModule({"main": CANDIDATES.write(graphs.chain(), kernels)})
         with CostDatabase(tmp_path / "costs.sqlite") as database:
             plans = {OURS: {"main": plan}}
-            return records_of(database, priced, mod, plans, settings, host_target()).name
+            return records_of(database, costed, mod, plans, settings, host_target()).name
 
     one = name(1.0, (0, 1), Refinement())
     assert one == name(1.0, (0, 1), Refinement())
@@ -231,7 +231,7 @@ def test_a_race_is_named_by_model_weights_entrants_and_settings(tmp_path: Path) 
 
 @dataclass(frozen=True)
 class Bounded(FixedCost):
-    """Prices typed by hand and a lower bound for all; remembers what it was asked, and stops when it is told to."""
+    """Costs typed by hand and a lower bound for all; remembers what it was asked, and stops when it is told to."""
 
     asked: list[str] = field(default_factory=list)
     most: int = 1000
@@ -249,7 +249,7 @@ class Bounded(FixedCost):
 SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
 
 
-def _priced_on_a_budget(model: Bounded) -> list[Cost]:
+def _measured_on_a_budget(model: Bounded) -> list[Cost]:
     with only_backends(SLOW), Target("llvm"):
         annotated = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
         costs = COSTS.read(EstimateCostsOfPrograms(model, ("slow", "tvm"))(annotated)["main"])
@@ -258,7 +258,7 @@ def _priced_on_a_budget(model: Bounded) -> list[Cost]:
 
 def test_on_a_budget_our_plan_is_measured_first_and_then_what_else_competes() -> None:
     model = Bounded({"slow": 9.0, "tvm": 2.0})
-    slow = _priced_on_a_budget(model)
+    slow = _measured_on_a_budget(model)
     backends = [key.split(":")[0] for key in model.asked]
     first = backends.index("slow")
     assert first > 0 and set(backends[:first]) == {"tvm"}, "no plan of ours needs the slow ones"
@@ -266,7 +266,7 @@ def test_on_a_budget_our_plan_is_measured_first_and_then_what_else_competes() ->
 
 
 def test_when_the_budget_is_spent_on_our_plan_the_others_keep_their_bounds() -> None:
-    slow = _priced_on_a_budget(Bounded({"slow": 9.0, "tvm": 2.0}, most=1))
+    slow = _measured_on_a_budget(Bounded({"slow": 9.0, "tvm": 2.0}, most=1))
     assert [(cost.seconds, cost.bound) for cost in slow] == [(None, 4.0)] * 3
 
 

@@ -168,7 +168,7 @@ def test_a_transition_goes_through_what_is_left_behind_and_is_paid_once(
 
 
 @pytest.mark.parametrize("search", (*PROVING, greedy_cover, solve))
-def test_defect_8_a_node_without_a_priced_option_is_named_not_paid_with_infinity(
+def test_defect_8_a_node_without_a_measured_option_is_named_not_paid_with_infinity(
     search: Callable[[Problem], Solution],
 ) -> None:
     """Node 1 is in no option; that of the pair around it is none either, since it would wait for itself."""
@@ -188,7 +188,7 @@ def test_a_cheap_producer_is_computed_twice_where_that_is_allowed(
     search: Callable[[Problem], Solution],
 ) -> None:
     """Nodes 1 and 2 read node 0; both pairs hide it."""
-    singles = [Option(i, 1 << i, price) for i, price in enumerate((1.0, 5.0, 5.0))]
+    singles = [Option(i, 1 << i, cost) for i, cost in enumerate((1.0, 5.0, 5.0))]
     pairs = [Option(3, 0b011, 5.1, hidden=0b001), Option(4, 0b101, 5.1, hidden=0b001)]
     for redundant, expected in ((True, [3, 4]), (False, [0, 1, 2])):
         problem = Problem(((), (0,), (0,)), EMPTY, (*singles, *pairs), redundant=redundant)

@@ -92,7 +92,7 @@ def test_the_chosen_are_outlined_as_tvm_leaves_them() -> None:
     tvm.ir.assert_structural_equal(without_plan(got), Expected)
 
 
-def test_the_plan_states_price_bound_and_rival_bids() -> None:
+def test_the_plan_states_cost_bound_and_rival_bids() -> None:
     plan = PLAN.read(
         partitioned(
             Before,
@@ -104,13 +104,13 @@ def test_the_plan_states_price_bound_and_rival_bids() -> None:
     assert plan.kernels[0].others == (Rival("tvm", 1.0),)
 
 
-def test_a_candidate_without_a_price_is_never_chosen_and_its_reason_kept() -> None:
+def test_a_candidate_without_a_cost_is_never_chosen_and_its_reason_kept() -> None:
     plan = PLAN.read(partitioned(Before, FixedCost({"toy": "it crashed", "tvm": 1.0}))["main"])
     assert {kernel.backend for kernel in plan.kernels} == {"tvm"}
     assert plan.without_cost == (WithoutCost("toy", "relu", "it crashed"),)
 
 
-def test_what_nobody_prices_is_left_to_tvm() -> None:
+def test_what_nobody_costs_is_left_to_tvm() -> None:
     plan = PLAN.read(partitioned(Before, FixedCost({"toy": 1.0, "tvm": "no compiler"}))["main"])
     assert plan.left_behind == ("b", "c")
 
@@ -129,8 +129,8 @@ class TwoReaders:
         return (b, c)
 
 
-def test_a_value_that_priced_kernels_only_hold_inside_is_left_to_tvm() -> None:
-    """As a spent budget may leave it: relu+exp has a price, gelu has one, and relu alone, which it reads, has none."""
+def test_a_value_that_measured_kernels_only_hold_inside_is_left_to_tvm() -> None:
+    """As a spent budget may leave it: relu+exp has a cost, gelu has one, and relu alone, which it reads, has none."""
     candidates = (
         Candidate(0, "tvm", "cone", "relu+exp", (0, 1), hidden=(0,)),
         Candidate(1, "tvm", "cone", "gelu", (2,)),
@@ -186,15 +186,15 @@ def test_equal_kernels_of_tvm_share_one_function() -> None:
 
 
 def test_two_kernels_that_would_wait_for_each_other_are_not_chosen() -> None:
-    """K2,2 with prices that tempt to take both {a, d} and {c, b}: one of them is taken, and the rest alone."""
+    """K2,2 with costs that tempt to take both {a, d} and {c, b}: one of them is taken, and the rest alone."""
     func = graphs.k22()
     index = {node.op: node.index for node in DataflowGraph(func).nodes}
     a, c, b, d = (index[f"relax.{op}"] for op in ("nn.relu", "exp", "add", "multiply"))
     crossing = [Candidate(i, "tvm", "typed", "crossing", pair) for i, pair in enumerate([(a, d), (c, b)])]
     alone = [Candidate(10 + i, "tvm", "typed", "alone", (i,)) for i in range(len(index))]
-    prices = {"crossing": Cost(1.0), "alone": Cost(10.0)}
+    costs = {"crossing": Cost(1.0), "alone": Cost(10.0)}
     typed = CANDIDATES.write(func, (*crossing, *alone))
-    typed = COSTS.write(typed, Costs(prices, {k.id: k.label for k in (*crossing, *alone)}))
+    typed = COSTS.write(typed, Costs(costs, {k.id: k.label for k in (*crossing, *alone)}))
     with only_backends(TOY):
         got = SearchPartition()(IRModule({"main": typed}))
     plan = PLAN.read(got["main"])

@@ -45,7 +45,7 @@ def test_touching_kernels_are_merged_where_that_is_cheaper() -> None:
     assert plan.seconds == 2.5 and plan.proved
 
 
-def test_merged_kernels_that_are_dearer_stay_apart() -> None:
+def test_merged_kernels_that_are_more_expensive_stay_apart() -> None:
     dear = FixedCost({**SINGLES, "toy:relu+exp": 2.5, "toy:exp+tanh": 2.5})
     plan = planned(dear, SearchPartition(estimator=dear))
     assert [kernel.label for kernel in plan.kernels] == ["relu", "exp", "tanh"]
@@ -104,7 +104,7 @@ def test_a_plan_on_the_assumption_that_fusion_pays_is_not_called_proved() -> Non
 
 
 @pytest.mark.parametrize(("bound", "lower_bound"), [(None, 2.75), (0.5, 3.25), (5.0, 5.0)])
-def test_prices_that_are_unknown_for_want_of_time_are_a_gap_by_their_bounds(
+def test_costs_that_are_unknown_for_want_of_time_are_a_gap_by_their_bounds(
     bound: float | None, lower_bound: float
 ) -> None:
     """relu+exp has not been measured: without it the plan is four kernels for 5, with it three for 2.75 and that."""
@@ -119,10 +119,10 @@ def test_prices_that_are_unknown_for_want_of_time_are_a_gap_by_their_bounds(
 
 
 def test_ties_are_in_the_plan_and_can_be_checked() -> None:
-    priced = _tying()
+    costed = _tying()
     with only_backends(MERGING):
-        result = SearchPartition()(IRModule({"main": priced}))["main"]
-        noisy = SearchPartition(settle_ties=False)(IRModule({"main": priced}))["main"]
+        result = SearchPartition()(IRModule({"main": costed}))["main"]
+        noisy = SearchPartition(settle_ties=False)(IRModule({"main": costed}))["main"]
     plan, cheapest = PLAN.read(result), PLAN.read(noisy)
     assert [kernel.candidate for kernel in cheapest.kernels] == [4, 5, 3]
     assert [kernel.candidate for kernel in plan.kernels] == [4, 5, 0]
@@ -130,14 +130,14 @@ def test_ties_are_in_the_plan_and_can_be_checked() -> None:
     assert plan.tie_policy is not None and plan.tie_policy.swaps == ((0, (3,)),)
     (tie,) = plan.kernels[2].ties
     assert (tie[0].backend, tie[0].seconds, tie[0].interval) == ("tvm", 4.0, (3.5, 4.5))
-    assert why_not_plan(priced, result) is None
+    assert why_not_plan(costed, result) is None
     assert "cost within 1.23% of the cheapest plan by tie policy: 1 kernels are ties" in plan.remarks
 
 
 def test_ties_are_shown_as_ties() -> None:
-    priced = _tying()
+    costed = _tying()
     with only_backends(MERGING):
-        result = SearchPartition(explain=True)(IRModule({"main": priced}))["main"]
+        result = SearchPartition(explain=True)(IRModule({"main": costed}))["main"]
     console = Console(width=150, record=True, file=StringIO())
     console.print(plan_summary("main", PLAN.read(result)))
     text = console.export_text()
@@ -151,7 +151,7 @@ def test_ties_are_shown_as_ties() -> None:
         "by ties that the policy has settled, and no valid plan is cheaper by more than ties"
         in proof_text(found)
     )
-    assert all(bid.regret is None or bid.regret >= 0 for bid in found.bids)
+    assert all(bid.regret is None or bid.regret >= 0 for bid in found.candidates)
 
 
 def _tying() -> relax.Function:
@@ -203,21 +203,23 @@ def test_computing_twice_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("algorithm", ["auto", "exact", "milp"])
 def test_the_certificate_of_a_plan_convinces_the_checker(algorithm: str) -> None:
-    priced = _recomputing()
-    result = SearchPartition(algorithm=algorithm)(IRModule({"main": priced}))["main"]
-    assert why_not_plan(priced, result) is None
+    costed = _recomputing()
+    result = SearchPartition(algorithm=algorithm)(IRModule({"main": costed}))["main"]
+    assert why_not_plan(costed, result) is None
 
 
 def test_a_forged_certificate_does_not() -> None:
-    priced = _recomputing()
-    result = SearchPartition()(IRModule({"main": priced}))["main"]
+    costed = _recomputing()
+    result = SearchPartition()(IRModule({"main": costed}))["main"]
     plan = PLAN.read(result)
     assert plan.certificate is not None
     forged = replace(plan.certificate, chosen=plan.certificate.chosen[1:])
-    assert "is wanted and written 0 times" in (why_not_plan(priced, PLAN.write(result, replace(plan, certificate=forged))) or "")
+    assert "is wanted and written 0 times" in (
+        why_not_plan(costed, PLAN.write(result, replace(plan, certificate=forged))) or ""
+    )
 
 
-def test_a_given_plan_is_applied_and_priced() -> None:
+def test_a_given_plan_is_applied_and_measured() -> None:
     result = ApplyPlan({"main": (2, 3, 4, 5)}, origin="mine")(IRModule({"main": _recomputing()}))
     plan = PLAN.read(result["main"])
     assert (plan.seconds, plan.algorithm) == (5.0, "mine")

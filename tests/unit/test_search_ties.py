@@ -89,7 +89,7 @@ def test_a_view_is_no_kernel_and_hands_nothing_over() -> None:
 
 
 @pytest.mark.parametrize(("drift", "chosen"), [(0.0, [1, 2, 3]), (0.04, [0, 3])])
-def test_prices_of_other_races_may_have_drifted(drift: float, chosen: list[int]) -> None:
+def test_costs_of_other_races_may_have_drifted(drift: float, chosen: list[int]) -> None:
     options = (
         option(0, 0b011, 6.4, 0.0, "tvm"),
         option(1, 0b001, 3.0, 0.0, "tvm"),
@@ -116,7 +116,7 @@ def test_a_tie_that_changes_nothing_is_still_told() -> None:
 
 
 def test_two_runs_with_other_noise_end_with_one_plan() -> None:
-    """Prices drawn from the intervals of each other: the cheapest plans differ, the settled ones do not."""
+    """Costs drawn from the intervals of each other: the cheapest plans differ, the settled ones do not."""
     one = tuple(
         option(2 * n + t, 1 << n, 10 + 0.1 * ((n + t) % 2), 0.2, b)
         for n in range(3)

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType
 
 import pytest
 import versions
+from tvm import tirx
+from tvm.ir import IRModule
 from versions import Subject
 
 import unity_collage.schedule as schedule
+from unity_collage.graph import outside_vars
 
 
 @pytest.mark.parametrize("subject", versions.subjects(), ids=lambda subject: subject.name)
@@ -107,26 +110,60 @@ def _functions(code: CodeType) -> Iterator[str]:
                 yield from _functions(inner)
 
 
-CHANGES: list[tuple[str, str, object]] = [
-    ("injective", "PARALLEL_WORK", 1 << 30),
-    ("vectors", "_REGISTERS_A_TURN", 1),
-    ("weights", "_PANEL_REGISTERS", 2),
-    ("tiling", "STACK_BYTES", 1 << 8),
-    ("inline", "_CHEAP_REUSE", 100),
-    ("inline", "_WINDOW", 8),
-    ("packing", "_LEAST_REUSE", 1 << 30),
-    ("packing", "_MOST_ELEMENTS", 1 << 30),
-    ("segments", "_MAX_SEGMENTS", 5),
-    ("bands", "_MOST_BYTES", 1 << 12),
+CHANGES: list[tuple[str, str, int, str]] = [
+    ("bands", "_MOST_BYTES", 1 << 12, "product of long rows that are computed"),
+    ("injective", "PARALLEL_WORK", 1 << 30, "large sum"),
+    ("inline", "_CHEAP_REUSE", 100, "quotients of rows"),
+    ("inline", "_WINDOW", 8, "depthwise"),
+    ("lanes", "_PARTIALS", 1, "sum of all"),
+    ("packing", "_LEAST_REUSE", 1 << 30, "product of transposed"),
+    ("packing", "_MOST_ELEMENTS", 1 << 30, "product of large transposed"),
+    ("rows", "_VECTORS_OF_ROWS", 1, "softmax of columns"),
+    ("segments", "_MAX_SEGMENTS", 5, "concat of many"),
+    ("tiling", "STACK_BYTES", 1 << 8, "product"),
+    ("transpose", "SIDE", 8, "transpose"),
+    ("vectors", "_REGISTERS_A_TURN", 1, "chain"),
+    ("weights", "_PANEL_REGISTERS", 2, "narrow packed weights of one row"),
 ]
+"""Another value of each constant, and a graph that is another kernel by it."""
 
 
-@pytest.mark.parametrize(("module", "name", "value"), CHANGES, ids=[name for _, name, _ in CHANGES])
+@pytest.mark.parametrize(("module", "name", "value", "graph"), CHANGES, ids=[change[1] for change in CHANGES])
 def test_another_constant_is_another_digest(
-    monkeypatch: pytest.MonkeyPatch, module: str, name: str, value: object
+    monkeypatch: pytest.MonkeyPatch, module: str, name: str, value: int, graph: str
 ) -> None:
-    place: ModuleType = sys.modules[f"unity_collage.schedule.{module}"]
-    assert getattr(place, name) != value
-    monkeypatch.setattr(place, name, value)
-    changed = versions.subjects()[0]
-    assert versions.why_not_recorded(changed, versions.recorded()["schedules"]) is not None
+    before = versions.schedule_digests([graph])
+    monkeypatch.setattr(f"unity_collage.schedule.{module}.{name}", value)
+    assert versions.schedule_digests([graph]) != before
+
+
+EXTRACT = sys.modules["unity_collage.graph.extract"]
+"""The module: its package has a function of that name."""
+
+
+def test_other_constants_inside_are_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = versions.extraction_digests()
+    monkeypatch.setattr(EXTRACT, "SMALL_CONSTANT", 16)
+    assert {name for name, digest in versions.extraction_digests().items() if digest != before[name]} == {
+        "bound_constant"
+    }
+
+
+def test_another_order_of_parameters_is_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = versions.extraction_digests()
+    monkeypatch.setattr(EXTRACT, "outside_vars", lambda sub: outside_vars(sub)[::-1])
+    assert versions.extraction_digests()["two_branches_joining"] != before["two_branches_joining"]
+
+
+def test_names_make_no_difference() -> None:
+    one, other = (IRModule({name: _loop(name)}) for name in ("i", "j"))
+    assert versions._kernels(one) == versions._kernels(other)
+
+
+def _loop(name: str) -> tirx.PrimFunc:
+    """A loop over a variable of that name."""
+    buffer = tirx.decl_buffer((8,), "float32", name)
+    var = tirx.Var(name, "int64")
+    body = tirx.For(var, tirx.const(0, "int64"), tirx.const(8, "int64"), tirx.ForKind.SERIAL,
+                    tirx.BufferStore(buffer, tirx.const(1.0), [var]))  # fmt: skip
+    return tirx.PrimFunc([buffer], body)

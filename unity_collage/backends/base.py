@@ -19,7 +19,7 @@ may get, to runtime modules that hold a function for each ``global_symbol``."""
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What a toolchain takes, and how to make kernels with it. Price, not taste, decides the rest."""
+    """What a toolchain takes, and how to make kernels with it. Cost, not taste, decides the rest."""
 
     name: str
     rule: Callable[[Target], Rule]
@@ -27,7 +27,7 @@ class Backend:
     why_unavailable: Callable[[], str | None]
     """Why it cannot run on this machine, or None; answers without loading the library."""
     fingerprint: Callable[[], str]
-    """All of the library that can change a price: name, version, instruction set. Part of every cost key;
+    """All of the library that can change a cost: name, version, instruction set. Part of every cost key;
     asked only where the backend is available."""
     codegen: Codegen | None = None
     """Makes the kernels; None: they stay in the IR, for TVM."""

@@ -1,7 +1,7 @@
 """Adjacent kernels of one backend as one: more candidates, made after a search from what it has chosen.
 
 A library that runs several primitives in one call saves launches, and perhaps memory. Whether it does is a matter of
-price: a merged candidate is measured like any other, and the search decides again.
+cost: a merged candidate is measured like any other, and the search decides again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..plan.candidate import VIEW, Candidate, Composite
 from .registry import get
 
 MOST_PARTS = 8
-"""A merged kernel has so many parts at most: beyond, one more launch saved is less than the noise of its price."""
+"""A merged kernel has so many parts at most: beyond, one more launch saved is less than the noise of its cost."""
 
 _LIMITS = Limits(max_exits=0, allow_taps=True)
 

@@ -1,4 +1,4 @@
-"""``unity-collage db``: look into a database of prices, carry them to another one, throw old ones away."""
+"""``unity-collage db``: look into a database of costs, carry them to another one, throw old ones away."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DAY_SECONDS = 86_400.0
 
 def add_command(commands: Actions) -> None:
     """Add ``db`` and its actions to the command line."""
-    parser = commands.add_parser("db", help="look into the database of prices, share it, clean it")
+    parser = commands.add_parser("db", help="look into the database of costs, share it, clean it")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     action = _action(actions, "info", _info, "show what the database holds")
@@ -46,11 +46,11 @@ def add_command(commands: Actions) -> None:
     action = _action(actions, "export", _export, "write everything as JSON lines")
     action.add_argument("file", metavar="FILE", help="where to; - is standard output")
 
-    action = _action(actions, "import", _import, "add what exports hold; of two prices the newer one stays")
+    action = _action(actions, "import", _import, "add what exports hold; of two costs the newer one stays")
     action.add_argument("files", metavar="FILE", nargs="+", help="an export; - is standard input")
 
     action = _action(
-        actions, "merge", _merge, "add what other databases hold; of two prices the newer one stays"
+        actions, "merge", _merge, "add what other databases hold; of two costs the newer one stays"
     )
     action.add_argument("others", metavar="OTHER", nargs="+", help="a file or URL; it stays as it is")
 
@@ -65,7 +65,7 @@ def add_command(commands: Actions) -> None:
 
 
 def _add_diff(actions: Actions) -> None:
-    action = actions.add_parser("diff", help="show the prices that differ between two databases")
+    action = actions.add_parser("diff", help="show the costs that differ between two databases")
     action.add_argument("first", metavar="FIRST", help="a file or URL")
     action.add_argument("second", metavar="SECOND", help="a file or URL")
     action.add_argument(
@@ -78,7 +78,7 @@ def _add_diff(actions: Actions) -> None:
     action.add_argument(
         "--by-key",
         action="store_true",
-        help="compare the newest prices of equal kernels, whatever machines and versions they are from",
+        help="compare the newest costs of equal kernels, whatever machines and versions they are from",
     )
     action.set_defaults(run=_diff)
 
@@ -87,7 +87,7 @@ def _add_prune(actions: Actions) -> None:
     action = _action(actions, "prune", _prune, "remove what is not asked for any more")
     action.add_argument("--older-than", type=_count, metavar="DAYS", help="all that is older")
     action.add_argument(
-        "--stale", action="store_true", help="prices of library versions that this machine has no longer"
+        "--stale", action="store_true", help="costs of library versions that this machine has no longer"
     )
     action.add_argument(
         "--old-versions", action="store_true", help="quarantine entries of other versions than this machine's"
@@ -106,7 +106,7 @@ def _action(
     """An action on one database."""
     action = actions.add_parser(name, help=text)
     action.add_argument(
-        "--database", metavar="FILE|URL", help="where the prices are (default: in the user's cache folder)"
+        "--database", metavar="FILE|URL", help="where the costs are (default: in the user's cache folder)"
     )
     action.set_defaults(run=run)
     return action
@@ -114,13 +114,13 @@ def _action(
 
 def _info(options: argparse.Namespace) -> None:
     with _existing(options.database, read_only=True) as database:
-        prices, facts = database.prices(), database.rows(schema.FACTS)
+        costs, facts = database.costs(), database.rows(schema.FACTS)
         console = Console()
         console.print(database.name, soft_wrap=True, highlight=False)
-        console.print(report.database_summary(prices, database.quarantine_entries(), facts))
-        if options.fingerprints and prices:
+        console.print(report.database_summary(costs, database.quarantine_entries(), facts))
+        if options.fingerprints and costs:
             here = frozenset(map(digest, available(Method()).values()))
-            console.print("", report.circumstances(prices, database.fingerprints(), here), soft_wrap=True)
+            console.print("", report.circumstances(costs, database.fingerprints(), here), soft_wrap=True)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -132,7 +132,7 @@ def _export(options: argparse.Namespace) -> None:
         return
     _write(Path(options.file), text)
     Console().print(
-        f"wrote {options.file}: {len(rows['costs'])} prices and refusals", soft_wrap=True, highlight=False
+        f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
     )
 
 
@@ -164,7 +164,7 @@ def _diff(options: argparse.Namespace) -> None:
         _existing(options.first, read_only=True) as first,
         _existing(options.second, read_only=True) as second,
     ):
-        found = compare(first.prices(), second.prices(), options.more_than, options.by_key)
+        found = compare(first.costs(), second.costs(), options.more_than, options.by_key)
     Console().print(report.comparison_table(found, options.more_than))
 
 
@@ -190,15 +190,15 @@ def _what_goes(options: argparse.Namespace, database: CostDatabase) -> Prune:
 
 def _verify(options: argparse.Namespace) -> None:
     with _existing(options.database, read_only=True) as database:
-        prices = checkable(database, available(Method()))
-        if not prices:
+        costs = checkable(database, available(Method()))
+        if not costs:
             raise CollageError(
-                f"{database.name} has no prices that can be measured again here: "
+                f"{database.name} has no costs that can be measured again here: "
                 "see which there are with db info --fingerprints"
             )
         with progress_bar() as progress:
-            verified = verify(database, prices, options.sample, options.seed, progress)
-    Console().print(report.verified_table(verified, len(prices)))
+            verified = verify(database, costs, options.sample, options.seed, progress)
+    Console().print(report.verified_table(verified, len(costs)))
 
 
 def _existing(where: str | None, read_only: bool) -> CostDatabase:

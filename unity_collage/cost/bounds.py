@@ -12,10 +12,10 @@ C``, uses Strassen's products, or computes equal operands once. None of the back
 
 **Unions.** Is ``cost(A + B) >= cost(A)`` for two parts of one kernel? Not in general, and it is not used: a fused
 kernel need not write what ``A`` hands to ``B`` (a sum over a large product writes one number); it may be of another
-algorithm; and the price of ``A`` may be that of a bad kernel. The arithmetic alone is monotone: contractions of
+algorithm; and the cost of ``A`` may be that of a bad kernel. The arithmetic alone is monotone: contractions of
 ``A`` whose results are whole in ``A + B`` are all counted there, and this is in the formula already.
 
-**If a bound fails.** A price below its bound proves the peaks wrong on this machine; the lazy search then lowers all
+**If a bound fails.** A cost below its bound proves the peaks wrong on this machine; the lazy search then lowers all
 bounds by as much (:mod:`unity_collage.search.lazy`).
 """
 

@@ -13,7 +13,7 @@ from tvm import relax
 
 from ..plan.costs import UNKNOWN, Cost, Costs
 from ..search.exact import cheapest_cover
-from ..search.lazy import LazySearch, LazySolution, Answer
+from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
 from .asking import costs_of, workloads
@@ -33,10 +33,10 @@ def lazy_costs(
     """Costs of which a cheapest plan is a cheapest plan of all candidates.
 
     ``make`` is the search problem for given costs and ``solve`` finds a cheapest plan of it. A candidate that
-    need not be measured has no answer: its cost carries its lower bound and says, by ``throughs`` if given, what the
+    need not be measured has no cost: its cost carries its lower bound and says, by ``throughs`` if given, what the
     best plan with it costs at least. By default the lower bounds of a cost model are 0.
 
-    ``lower_bound`` of the costs holds for plans of all candidates. The price of the plan does not tell that if
+    ``lower_bound`` of the costs holds for plans of all candidates. The cost of the plan does not tell that if
     ``solve`` is no exact search, or if less is measured because fusion is assumed to pay
     (:class:`LazySearch`). Raises NoCover.
     """
@@ -79,7 +79,7 @@ def _assumed(answer: Answer) -> Cost:
 def _not_measured(
     key: str, keys: Mapping[int, str], found: LazySolution, throughs: Mapping[int, Through]
 ) -> Cost:
-    """Why the price of ``key`` could not matter."""
+    """Why the cost of ``key`` could not matter."""
     bound = found.bounds[key]
     with_it = [throughs[id_].seconds for id_, other in keys.items() if other == key and id_ in throughs]
     reason = f"not measured: it costs at least {bound * 1e6:.4g} us"

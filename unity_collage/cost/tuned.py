@@ -22,7 +22,7 @@ from .model import CostModel, TunedCost, Workload
 
 
 class _Plans:
-    """The search problem of one function, for one price after the other."""
+    """The search problem of one function, for one cost after the other."""
 
     def __init__(self, func: relax.Function, costs: Costs):
         self._graph = DataflowGraph(func)
@@ -30,7 +30,7 @@ class _Plans:
         self._costs = costs
 
     def problem(self, seconds: Mapping[str, float]) -> Problem:
-        """With these prices in place of some of the known ones."""
+        """With these costs in place of some of the known ones."""
         by_key = {
             key: Cost(seconds[key]) if key in seconds else cost for key, cost in self._costs.by_key.items()
         }
@@ -44,15 +44,15 @@ class _Plans:
 def tuned_costs(
     func: relax.Function, costs: Costs, asked: Mapping[int, Workload], model: CostModel, trials: int
 ) -> tuple[Costs, dict[str, str]]:
-    """``costs`` with the tuned prices that are lower, and the traces of those by kernel.
+    """``costs`` with the tuned costs that are lower, and the traces of those by kernel.
 
     A candidate whose tuned schedule is faster gets that schedule's key.
     """
     plans = _Plans(func, costs)
     workloads = {w.key: w for w in asked.values() if get(w.backend).codegen is None}
-    priced = [w for key, w in workloads.items() if costs.by_key[key].seconds is not None]
+    costed = [w for key, w in workloads.items() if costs.by_key[key].seconds is not None]
     try:
-        hopeful = promising(plans, model.lower_bounds(priced))
+        hopeful = promising(plans, model.lower_bounds(costed))
     except NoCover:  # SearchPartition says why
         return costs, {}
     won: dict[str, TunedCost] = {}
@@ -62,7 +62,7 @@ def tuned_costs(
             found = tuning.tuned(workloads[key])
             if found is not None:
                 won[key] = found
-    return _with_tuned(costs, won), {price.kernel: price.trace for price in won.values()}
+    return _with_tuned(costs, won), {cost.kernel: cost.trace for cost in won.values()}
 
 
 def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:
@@ -78,7 +78,7 @@ def _next(
     plans: _Plans, hopeful: Mapping[str, float], won: Mapping[str, TunedCost], costs: Costs
 ) -> str | None:
     """Of the kernels in the plan that is cheapest if tuning does all it can, the one that may gain most."""
-    known = {key: price.cost.seconds for key, price in won.items() if price.cost.seconds is not None}
+    known = {key: cost.cost.seconds for key, cost in won.items() if cost.cost.seconds is not None}
     plan = cheapest_cover(plans.problem({**known, **hopeful}))
     wanted = [key for key in plans.keys(option.id for option in plan.chosen) if key in hopeful]
     return max(wanted, key=lambda key: (costs.by_key[key].seconds or 0.0) - hopeful[key], default=None)

@@ -46,7 +46,7 @@ class Connections:
             reason = schema.why_not_ours(connection)
             empty = reason is None and schema.is_empty(connection)
         if reason is None and empty and read_only:
-            reason = "it holds no prices yet"
+            reason = "it holds no costs yet"
         if reason is not None:
             raise DatabaseError(reason)
         if empty:
@@ -59,11 +59,11 @@ class Connections:
         try:
             yield
         except DatabaseError as error:
-            if error.args[0].startswith("prices cannot"):
+            if error.args[0].startswith("costs cannot"):
                 raise
-            raise DatabaseError(f"prices cannot be {self._verb} {self.name}: {error}") from error
+            raise DatabaseError(f"costs cannot be {self._verb} {self.name}: {error}") from error
         except (SQLAlchemyError, OSError) as error:
-            raise DatabaseError(f"prices cannot be {self._verb} {self.name}: {_reason(error)}") from error
+            raise DatabaseError(f"costs cannot be {self._verb} {self.name}: {_reason(error)}") from error
 
 
 def _engine(where: str | Path, read_only: bool, create: bool) -> Engine:

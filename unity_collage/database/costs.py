@@ -21,17 +21,17 @@ from ..plan.costs import Cost
 from . import schema
 from .connections import Connections
 from .location import default_path, is_url
-from .rows import Kind, Price, Quarantined, digest
+from .rows import CostRow, Kind, Quarantined, digest
 from .upsert import put_row
 
-__all__ = ["CostDatabase", "Kind", "Price", "Quarantined", "default_path"]
+__all__ = ["CostDatabase", "Kind", "CostRow", "Quarantined", "default_path"]
 
 _AT_ONCE = 500
 """So many keys go into one question; SQLite's limit is 32,766."""
 
 
 class CostDatabase:
-    """Costs by workload key and fingerprint. Each price is committed as soon as it is known.
+    """Costs by workload key and fingerprint. Each cost is committed as soon as it is known.
 
     ``where`` is a path (SQLite; None: a file in the user's cache directory) or a ``postgresql://`` URL. A file
     that does not exist is made unless ``create`` is false; with ``read_only`` nothing is ever written. Errors
@@ -54,7 +54,7 @@ class CostDatabase:
     def get(self, keys: Iterable[str], fingerprint: str) -> dict[str, Cost]:
         """The known costs among ``keys`` under the ``fingerprint`` (its text)."""
         matching = {"fingerprint": digest(fingerprint)}
-        return {row["key"]: Price(**row).cost for row in self._found(schema.COSTS, "key", keys, matching)}
+        return {row["key"]: CostRow(**row).cost for row in self._found(schema.COSTS, "key", keys, matching)}
 
     def put(
         self,
@@ -69,10 +69,10 @@ class CostDatabase:
     ) -> None:
         """Keep ``cost``, in place of an earlier one of the same key and ``fingerprint`` (its text).
 
-        ``workload`` is the text of the function that was priced, so that it can be measured again. A refusal
-        that is not ``lasting``, such as a timeout, never takes the place of a price.
+        ``workload`` is the text of the function that was measured, so that it can be measured again. A refusal
+        that is not ``lasting``, such as a timeout, never takes the place of a cost.
         """
-        row = Price(
+        row = CostRow(
             key=key,
             fingerprint=digest(fingerprint),
             label=label,
@@ -114,9 +114,9 @@ class CostDatabase:
             put_row(connection, schema.FACTS, {**row, "created": time.time()})
             _keep_text(connection, schema.FINGERPRINTS, fingerprint)
 
-    def prices(self) -> list[Price]:
-        """All prices and refusals, by key."""
-        return [Price(**row) for row in self.rows(schema.COSTS)]
+    def costs(self) -> list[CostRow]:
+        """All costs and refusals, by key."""
+        return [CostRow(**row) for row in self.rows(schema.COSTS)]
 
     def quarantine_entries(self) -> list[Quarantined]:
         """All kernels that misbehaved, by key."""
@@ -137,7 +137,7 @@ class CostDatabase:
         return sorted(found, key=lambda row: [row[column.name] for column in table.primary_key])
 
     def __len__(self) -> int:
-        """How many prices and refusals there are."""
+        """How many costs and refusals there are."""
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(schema.COSTS)).scalar_one())
 

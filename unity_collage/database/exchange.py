@@ -134,5 +134,5 @@ def _why_not_whole(table: Table, data: Mapping[str, Any]) -> str | None:
     if table is schema.QUARANTINE and data["kind"] not in {kind.value for kind in Kind}:
         return f"kind cannot be {data['kind']!r}"
     if table is schema.COSTS and data["seconds"] is None and not data["reason"]:
-        return "there is neither a price nor a reason"
+        return "there is neither a cost nor a reason"
     return None

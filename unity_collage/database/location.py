@@ -67,7 +67,7 @@ def file_engine(path: Path, read_only: bool, create: bool) -> Engine:
 
 
 def server_engine(where: str, read_only: bool) -> Engine:
-    """PostgreSQL through psycopg; a connection that was lost between two prices is made anew."""
+    """PostgreSQL through psycopg; a connection that was lost between two costs is made anew."""
     url = _postgresql(where)
     try:
         return create_engine(
@@ -124,7 +124,7 @@ def _reading(path: Path) -> str:
 
 def _prepare(connection: sqlite3.Connection, _record: Any) -> None:
     _log_ahead(connection)
-    # A killed process loses nothing that was committed; only a power cut may lose the last prices.
+    # A killed process loses nothing that was committed; only a power cut may lose the last costs.
     connection.execute("PRAGMA synchronous=NORMAL")
 
 

@@ -31,7 +31,7 @@ class Prune:
     before: float | None = None
     """Everything that was made earlier, in seconds since the epoch."""
     fingerprints: Set[str] = frozenset()
-    """Prices and facts under these digests."""
+    """Costs and facts under these digests."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Quarantine entries of these backends under any other version than this."""
     kinds: Set[str] = frozenset()

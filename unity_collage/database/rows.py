@@ -24,8 +24,8 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """What one kernel costs, or why it has no price, and under which circumstances that was found."""
+class CostRow:
+    """What one kernel costs, or why it has no cost, and under which circumstances that was found."""
 
     key: str
     """The workload's: backend, computation with its shapes and dtypes, where its weights are."""
@@ -41,7 +41,7 @@ class Price:
     lasting: bool
     """Whether the answer holds for the next run too; a timeout may be the load of the machine."""
     workload: str
-    """Digest of the function that was priced, where its text is kept; else empty."""
+    """Digest of the function that was measured, where its text is kept; else empty."""
     created: float
     """Seconds since the epoch."""
 

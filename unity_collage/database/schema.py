@@ -94,7 +94,7 @@ _FIRST_VERSION = "costs"
 
 
 def why_not_ours(connection: Connection) -> str | None:
-    """Why prices cannot be kept beside the tables that are here, or None; an empty database is fine."""
+    """Why costs cannot be kept beside the tables that are here, or None; an empty database is fine."""
     tables = inspect(connection).get_table_names()
     if SCHEMA.name in tables:
         version = connection.execute(select(SCHEMA.c.version)).scalar()

@@ -34,7 +34,7 @@ def _upsert(connection: Connection, table: Table, only_newer: bool) -> Insert:
     new = insert.excluded
     conditions: list[ColumnElement[bool]] = [new.created > table.c.created] if only_newer else []
     if table is schema.COSTS:
-        # A refusal that the load of the machine may have caused never takes the place of a price.
+        # A refusal that the load of the machine may have caused never takes the place of a cost.
         conditions.append(or_(new.lasting, table.c.seconds.is_(None)))
     others = {column.name: new[column.name] for column in table.columns if not column.primary_key}
     return insert.on_conflict_do_update(

@@ -18,7 +18,7 @@ from .outline import Group, outline
 
 LABEL = "collage.label"
 """Function attribute: the name that a code generator sees of a kernel that is one part, in the program and when it
-is priced alone."""
+is measured alone."""
 
 PARTS = "collage.parts"
 """Function attribute: which bindings, by position, are one ``Composite`` function, and its attributes."""

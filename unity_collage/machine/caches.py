@@ -1,7 +1,7 @@
 """Where a kernel finds its weights when a network runs again and again.
 
 Between two runs of one kernel all others have read theirs. What they touch in total decides which cache the
-weights are still in: a price measured with hot weights is too low for a network that is larger than the cache. So as
+weights are still in: a cost measured with hot weights is too low for a network that is larger than the cache. So as
 much other memory as that is streamed over before each timed run, and the weights are found where they would be.
 """
 
@@ -34,7 +34,7 @@ class Caches:
         Nothing where they all stay in the second level, and no more than what leaves nothing in the third: it keeps a
         part of what is twice as large. Products of one row with 8 MB of weights took 92 us behind 64 MB, 112 to 152 us
         behind 128 MB, and 211 us in a network of 100 MB. In steps of about 1.4 times: networks of about one size share
-        prices.
+        costs.
         """
         if working_set <= self.l2_bytes:
             return 0

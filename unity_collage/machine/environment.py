@@ -1,6 +1,6 @@
 """What a worker process shares with the process that will run the final program, and what it must not exceed.
 
-Kernels are as fast as the cores they may use and the settings of their thread pool: a price holds only where
+Kernels are as fast as the cores they may use and the settings of their thread pool: a cost holds only where
 these are alike.
 """
 

@@ -1,4 +1,4 @@
-"""What to say when a price is missing in a database that was said to be complete."""
+"""What to say when a cost is missing in a database that was said to be complete."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..database.schema import COSTS
 from ..machine.fingerprint import differences
 
 _NAMED = 3
-"""So many missing prices are named; the others are counted."""
+"""So many missing costs are named; the others are counted."""
 
 
 def missing_costs(
     database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]
 ) -> str:
-    """How many prices are missing, whose, and whether they are known under other circumstances.
+    """How many costs are missing, whose, and whether they are known under other circumstances.
 
     ``fingerprint`` gives the text of a backend's fingerprint here.
     """
     named = list(dict.fromkeys(f"{workload.backend} {workload.label}" for workload in missing))
-    count = "1 price is" if len(missing) == 1 else f"{len(missing)} prices are"
+    count = "1 cost is" if len(missing) == 1 else f"{len(missing)} costs are"
     more = f" and {len(named) - _NAMED} more kinds" if len(named) > _NAMED else ""
     text = f"{count} not in {database.name}, and it is locked: {', '.join(named[:_NAMED])}{more}"
     return text + _elsewhere(database, missing, fingerprint)
 
 
 def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]) -> str:
-    """How the fingerprint that most of the missing prices do have differs from ours."""
+    """How the fingerprint that most of the missing costs do have differs from ours."""
     backends, texts = {workload.key: workload.backend for workload in missing}, database.fingerprints()
     with database.reading() as connection:
         rows = connection.execute(select(COSTS.c.key, COSTS.c.fingerprint))

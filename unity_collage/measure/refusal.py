@@ -1,4 +1,4 @@
-"""Refusal: why a kernel gets no price."""
+"""Refusal: why a kernel gets no cost."""
 
 from __future__ import annotations
 

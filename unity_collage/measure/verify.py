@@ -1,4 +1,4 @@
-"""Kept prices against new measurements of a random sample: is what the database says still true here?"""
+"""Kept costs against new measurements of a random sample: is what the database says still true here?"""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ import tvm
 
 from ..cost.model import Progress, Workload
 from ..database.costs import CostDatabase
-from ..database.rows import Price, digest
+from ..database.rows import CostRow, digest
 from ..plan.costs import Cost
 from .measured import MeasuredCost
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A kept price and what was measured now."""
+    """A kept cost and what was measured now."""
 
-    kept: Price
+    kept: CostRow
     now: Cost
 
     @property
     def ratio(self) -> float | None:
-        """The new price over the kept one; None when there is none any more."""
+        """The new cost over the kept one; None when there is none any more."""
         return self.now.seconds / self.kept.seconds if self.now.seconds and self.kept.seconds else None
 
 
-def checkable(database: CostDatabase, here: Mapping[str, str]) -> list[Price]:
-    """The prices that this process can measure again as it is; ``here``: the fingerprints of its backends."""
-    prices = [price for price in database.prices() if price.seconds and price.workload]
+def checkable(database: CostDatabase, here: Mapping[str, str]) -> list[CostRow]:
+    """The costs that this process can measure again as it is; ``here``: the fingerprints of its backends."""
+    costs = [cost for cost in database.costs() if cost.seconds and cost.workload]
     circumstances = {name: digest(text) for name, text in here.items()}
-    return [price for price in prices if circumstances.get(price.backend) == price.fingerprint]
+    return [cost for cost in costs if circumstances.get(cost.backend) == cost.fingerprint]
 
 
 def verify(
-    database: CostDatabase, prices: Sequence[Price], sample: int, seed: int, progress: Progress
+    database: CostDatabase, costs: Sequence[CostRow], sample: int, seed: int, progress: Progress
 ) -> list[Verified]:
-    """Measure ``sample`` of ``prices``, drawn by ``seed``, as they were measured first; nothing is kept."""
-    chosen = random.Random(seed).sample(prices, min(sample, len(prices)))
-    texts = database.workloads(price.workload for price in chosen)
+    """Measure ``sample`` of ``costs``, drawn by ``seed``, as they were measured first; nothing is kept."""
+    chosen = random.Random(seed).sample(costs, min(sample, len(costs)))
+    texts = database.workloads(cost.workload for cost in chosen)
     with (
         TemporaryDirectory() as folder,
         CostDatabase(Path(folder) / "again.sqlite") as scratch,
         MeasuredCost(scratch, progress=progress) as model,
     ):
-        now = model.prices([_workload(price, texts[price.workload]) for price in chosen])
-    return [Verified(price, now[price.key]) for price in chosen]
+        now = model.costs([_workload(cost, texts[cost.workload]) for cost in chosen])
+    return [Verified(cost, now[cost.key]) for cost in chosen]
 
 
-def _workload(price: Price, text: str) -> Workload:
-    """The question that ``price`` was the answer to."""
-    backend, computation, evicted, *schedule = price.key.split(":")
+def _workload(cost: CostRow, text: str) -> Workload:
+    """The question that ``cost`` was the answer to."""
+    backend, computation, evicted, *schedule = cost.key.split(":")
     func = tvm.ir.load_json(text)
     return Workload(
-        computation, backend, price.label, func, int(evicted.removesuffix("K")) << 10, "".join(schedule)
+        computation, backend, cost.label, func, int(evicted.removesuffix("K")) << 10, "".join(schedule)
     )

@@ -1,7 +1,7 @@
 """ChooseThreads: small kernels that may be in the plan run on one thread, where that is no slower than on all.
 
 Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts and ConfirmCosts.
-Writes   both: ``threads`` of candidates, and the prices of these.
+Writes   both: ``threads`` of candidates, and the costs of these.
 Keeps    every binding: this pass changes attributes only.
 """
 
@@ -34,9 +34,9 @@ from .confirm_costs import plan_and_near
 
 _LONGEST = 4e-6
 """Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a
-few times as much on many. While two cores exchange data fast, that is; no price can count on them doing it slowly."""
+few times as much on many. While two cores exchange data fast, that is; no cost can count on them doing it slowly."""
 _MARGIN = 0.1
-"""Asked is of kernels with which the best plan costs more by so much of the kernel's price at most."""
+"""Asked is of kernels with which the best plan costs more by so much of the kernel's cost at most."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseThreads")
@@ -126,7 +126,7 @@ def _is_shared(workload: Workload) -> bool:
 def _with_one_thread(
     func: relax.Function, costs: Costs, won: Mapping[str, tuple[str, float]]
 ) -> relax.Function:
-    """``func`` whose candidates with these keys have one thread, the new key, and a price so many times the old one."""
+    """``func`` whose candidates with these keys have one thread, the new key, and a cost so many times the old one."""
 
     def told(candidate: Candidate) -> Candidate:
         return replace(candidate, threads=1) if costs.keys.get(candidate.id) in won else candidate
@@ -141,7 +141,7 @@ def _with_one_thread(
 
 
 def _times(cost: Cost, factor: float) -> Cost:
-    """A price on the level that it was confirmed on."""
+    """A cost on the level that it was confirmed on."""
     return replace(
         cost, seconds=(cost.seconds or 0.0) * factor, low=cost.low * factor, high=cost.high * factor
     )

@@ -1,7 +1,7 @@
 """ConfirmCosts: measure what may be in the plan once more, all of it in turns.
 
 Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts.
-Writes   ``collage.costs``, with other prices for some of the kernels.
+Writes   ``collage.costs``, with other costs for some of the kernels.
 Keeps    every binding: this pass changes attributes only.
 """
 
@@ -27,21 +27,21 @@ from ..search import NoCover, Problem, best_throughs, cheapest_cover
 _MOST = 256
 """Kernels in one session."""
 _CONTRADICTION = 1.3
-"""By so much a kernel is dearer than one that computes all that it does and more, if a price must be wrong."""
+"""By so much a kernel is more expensive than one that computes all that it does and more, if a cost must be wrong."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ConfirmCosts")
 @dataclass(frozen=True)
 class ConfirmCosts:
-    """Give a kernel, its parts and its near rivals prices of one and the same minutes.
+    """Give a kernel, its parts and its near rivals costs of one and the same minutes.
 
     EstimateCosts times kernels for the same operators in turns, but a fused kernel and those that it could be split
     into minutes apart: on a shared machine they may differ by a half by then, and the plan is made of the
-    difference. And of many prices with noise the lowest are those that the noise made low. So the kernels of the
+    difference. And of many costs with noise the lowest are those that the noise made low. So the kernels of the
     cheapest plan and those that nearly are in it are timed once more, together, and the search is asked again,
-    until no new ones come up. Timed once more is also what contradicts itself: a kernel that is much dearer than
-    one of its backend that contains it, since a price that is too high by accident is never near the plan. The
-    prices stay at the level of the others: what all kernels together became faster or slower by is the machine.
+    until no new ones come up. Timed once more is also what contradicts itself: a kernel that is much more expensive than
+    one of its backend that contains it, since a cost that is too high by accident is never near the plan. The
+    costs stay at the level of the others: what all kernels together became faster or slower by is the machine.
 
     Where the cost model cannot do that, a formula for instance, costs stay, and the plan says so.
     """
@@ -49,7 +49,7 @@ class ConfirmCosts:
     model: CostModel = field(default_factory=MeasuredCost)
     """The one that EstimateCosts has asked."""
     margin: float = 0.25
-    """Nearly in the plan is a kernel if the best plan with it costs more by so much of the kernel's price at most."""
+    """Nearly in the plan is a kernel if the best plan with it costs more by so much of the kernel's cost at most."""
     sessions: int = 2
     """So often kernels are timed at most."""
 
@@ -84,7 +84,7 @@ class ConfirmCosts:
 
 
 def contradicting(problem: Problem) -> list[int]:
-    """Ids of options that are much dearer than another of their backend with one node more, and of those others."""
+    """Ids of options that are much more expensive than another of their backend with one node more, and of those others."""
     by_nodes = {(option.backend, option.inside): option for option in problem.options if not option.hidden}
     found: dict[int, None] = {}
     for (backend, inside), wider in by_nodes.items():
@@ -123,9 +123,9 @@ def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> t
     throughs = best_throughs(problem, best.seconds)
     chosen = [keys[option.id] for option in best.chosen]
     distance = {
-        option.id: (throughs[option.id].seconds - best.seconds) / problem.price(option)
+        option.id: (throughs[option.id].seconds - best.seconds) / problem.cost(option)
         for option in problem.options
-        if option.id in throughs and problem.price(option) > 0.0
+        if option.id in throughs and problem.cost(option) > 0.0
     }
     return chosen, [
         keys[id_] for id_ in sorted(distance, key=distance.__getitem__) if distance[id_] <= margin

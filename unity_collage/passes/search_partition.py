@@ -39,7 +39,7 @@ from ..search.ties import settled, tied_with
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
 @dataclass(frozen=True)
 class SearchPartition:
-    """Choose kernels so that the sum of their prices, launches and transitions is the least possible."""
+    """Choose kernels so that the sum of their costs, launches and transitions is the least possible."""
 
     algorithm: str = "auto"
     """``exact``, ``milp``, ``greedy``, ``evolutionary``, or ``auto``: exact, and the best plan with its gap when the
@@ -50,8 +50,8 @@ class SearchPartition:
     seconds: float = 60.0
     """The budget of the search for each function; measuring does not count."""
     estimator: CostModel | None = None
-    """Asked for prices while the search runs: only what can still change the plan is measured. Where EstimateCosts has
-    run it prices merged kernels only."""
+    """Asked for costs while the search runs: only what can still change the plan is measured. Where EstimateCosts has
+    run it costs merged kernels only."""
     assume_fusion_pays: bool = False
     """Measure far less by assuming that one kernel costs less than its parts, as Relay Collage's pruning did. It is not
     always so: the plan is then not proved, and its gap says what is known."""
@@ -78,7 +78,7 @@ class SearchPartition:
     def _partitioned(self, func: relax.Function, names: NameSupply) -> tuple[relax.Function, Functions]:
         """``func`` with its cheapest cover outlined, and the new functions."""
         graph = DataflowGraph(func)
-        func = self._priced(graph)
+        func = self._costed(graph)
         problem, cheapest = self._searched(graph, func)
         if self.merge and self.estimator is not None:
             more = self._with_merged(graph, func, cheapest)
@@ -128,7 +128,7 @@ class SearchPartition:
             return cheapest
         return settled(problem, cheapest, [candidate.backend for candidate in candidates])
 
-    def _priced(self, graph: DataflowGraph) -> relax.Function:
+    def _costed(self, graph: DataflowGraph) -> relax.Function:
         """The function with costs: those that are there, or what the search asks the estimator for."""
         func = graph.func
         if COSTS.on(func) or self.estimator is None:
@@ -169,7 +169,7 @@ class SearchPartition:
     def _with_merged(
         self, graph: DataflowGraph, func: relax.Function, solution: Solution
     ) -> relax.Function | None:
-        """``func`` with merged kernels of the plan among its priced candidates; None if there are none."""
+        """``func`` with merged kernels of the plan among its measured candidates; None if there are none."""
         assert self.estimator is not None
         known_ones, costs = CANDIDATES.read(func), COSTS.read(func)
         chosen = {option.id for option in solution.chosen}
@@ -193,11 +193,11 @@ class SearchPartition:
         )
 
 
-def why_not_plan(priced: relax.Function, partitioned: relax.Function, redundant: bool = True) -> str | None:
+def why_not_plan(costed: relax.Function, partitioned: relax.Function, redundant: bool = True) -> str | None:
     """What is wrong with ``collage.plan`` of ``partitioned``, or None.
 
-    ``priced`` is the same function as EstimateCosts has left it: its candidates and costs pose the problem, the
+    ``measured`` is the same function as EstimateCosts has left it: its candidates and costs pose the problem, the
     certificate in the plan is the answer. ``redundant`` as it was for SearchPartition.
     """
-    problem = problem_of(DataflowGraph(priced), CANDIDATES.read(priced), COSTS.read(priced), redundant)
+    problem = problem_of(DataflowGraph(costed), CANDIDATES.read(costed), COSTS.read(costed), redundant)
     return why_plan_does_not_hold(problem, PLAN.read(partitioned))

@@ -1,7 +1,7 @@
 """Explanation: for every candidate of a function, why it became a kernel or why not, as plain data.
 
 What a candidate would have cost is its *best-through* cost: that of the cheapest valid plan that contains it. Its
-*regret* is that minus the cost of the plan chosen, so much would its price alone have to fall
+*regret* is that minus the cost of the plan chosen, so much would its cost alone have to fall
 for it to win its place.
 """
 
@@ -23,10 +23,10 @@ class Verdict(str, Enum):
     """In the cheapest plan without some chosen kernel."""
     COSTS_MORE = "costs more"
     NO_PLAN = "in no plan"
-    """It has a price, but no valid plan contains it."""
+    """It has a cost, but no valid plan contains it."""
     NO_COST = "no cost"
     NOT_MEASURED = "not measured"
-    """A lower bound of its price showed that it cannot matter, or the budget was spent."""
+    """A lower bound of its cost showed that it cannot matter, or the budget was spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class ExplainedCandidate:
     """Which of the costs is its own, by position."""
     verdict: Verdict
     best_through: float | None = None
-    """Seconds of the cheapest plan with it; None if there is none or it has no price."""
+    """Seconds of the cheapest plan with it; None if there is none or it has no cost."""
     regret: float | None = None
-    """Seconds by which that is dearer than the plan chosen."""
+    """Seconds by which that is more expensive than the plan chosen."""
     exact: bool = True
     """False: both are at least that much."""
     saved: float | None = None
-    """The part of its price that had to go for it to win here; 1 or more: it could not win even at no cost."""
+    """The part of its cost that had to go for it to win here; 1 or more: it could not win even at no cost."""
     within_noise: bool = False
     """Whether the ends of the measured intervals would make it as cheap as the kernels it competes with."""
     hidden: tuple[int, ...] = ()
@@ -101,11 +101,11 @@ class ExplainedKernel:
     runner_up: int | None = None
     """The bid in the cheapest plan without this kernel."""
     margin: float | None = None
-    """Seconds by which that plan is dearer, hence by which the kernel may become dearer; None: it has no rival."""
+    """Seconds by which that plan is more expensive, hence by which the kernel may become more expensive; None: it has no rival."""
     exact: bool = True
     """False: the margin is at least that much."""
     rivals: tuple[int, ...] = ()
-    """All priced bids that share a binding with it, by regret."""
+    """All measured bids that share a binding with it, by regret."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Bids that are as cheap as far as the measurements tell, each with those that stand in its place together."""
 
@@ -129,14 +129,14 @@ class Proof:
     lower_bound: float
     """No valid plan is cheaper."""
     gap: float
-    """How much dearer than the lower bound the plan is at most, as a part of its cost."""
+    """How much more expensive than the lower bound the plan is at most, as a part of its cost."""
     proved: bool
     algorithm: str
     visited: int = 0
     launch_seconds: float = 0.0
     """Charged for every kernel."""
     tie_seconds: float = 0.0
-    """By so much the plan is dearer than the cheapest one, by ties that the policy has settled."""
+    """By so much the plan is more expensive than the cheapest one, by ties that the policy has settled."""
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from .candidate import Candidate
 from .costs import UNKNOWN, Cost, Costs
 
 BETWEEN_RACES = 0.025
-"""By what share two prices that were not measured in turns may be off: on shared machines kernels of one program differ
+"""By what share two costs that were not measured in turns may be off: on shared machines kernels of one program differ
 by more from hour to hour, and what is left to chance then is decided by policy (fewer kernels)."""
 
 
 def problem_of(
     graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, redundant: bool = True
 ) -> Problem:
-    """The search problem: priced candidates, and what may be left behind.
+    """The search problem: measured candidates, and what may be left behind.
 
-    That is what the VM evaluates for free, operators for which nobody has a price but TVM has a kernel, and such ones
-    without which the priced candidates make no plan: a spent budget may leave a value only inside of kernels.
+    That is what the VM evaluates for free, operators for which nobody has a cost but TVM has a kernel, and such ones
+    without which the measured candidates make no plan: a spent budget may leave a value only inside of kernels.
     """
     options: list[Option] = []
     for candidate in candidates:
@@ -49,7 +49,7 @@ def optimistic(
 ) -> Problem:
     """``problem`` with what was not measured at its lower bounds, 0 where there is none.
 
-    No plan of ``problem`` is cheaper than the cheapest one of this, whatever the prices turn out to be.
+    No plan of ``problem`` is cheaper than the cheapest one of this, whatever the costs turn out to be.
     """
     options = list(problem.options)
     for candidate in candidates:
@@ -63,13 +63,13 @@ def optimistic(
 
 def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
     """What may be left behind, so that there is a plan if TVM has the kernels for one."""
-    priced = EMPTY
+    costed = EMPTY
     for option in options:
-        priced |= option.inside
+        costed |= option.inside
     free = index_set(
         node.index
         for node in graph.nodes
-        if node.is_host or (not priced >> node.index & 1 and _tvm_can(node))
+        if node.is_host or (not costed >> node.index & 1 and _tvm_can(node))
     )
     makers = _makers(graph, options, free)
     made = _made(makers)

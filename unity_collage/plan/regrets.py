@@ -107,7 +107,7 @@ def type_text(ty: object) -> str:
 def _bid(
     candidate: Candidate,
     number: int,
-    prices: Sequence[ExplainedCost],
+    costs: Sequence[ExplainedCost],
     solution: Solution,
     through: Through | None,
 ) -> ExplainedCandidate:
@@ -121,18 +121,18 @@ def _bid(
         verdict=Verdict.NO_PLAN,
         hidden=candidate.hidden,
     )
-    price = prices[number]
+    cost = costs[number]
     if any(option.id == candidate.id for option in solution.chosen):
         return replace(bid, verdict=Verdict.CHOSEN, best_through=solution.seconds, regret=0.0)
-    if price.seconds is None:
-        return replace(bid, verdict=Verdict.NO_COST if price.bound is None else Verdict.NOT_MEASURED)
-    return bid if through is None else _judged(bid, price.seconds, solution, through)
+    if cost.seconds is None:
+        return replace(bid, verdict=Verdict.NO_COST if cost.bound is None else Verdict.NOT_MEASURED)
+    return bid if through is None else _judged(bid, cost.seconds, solution, through)
 
 
 def _judged(
     bid: ExplainedCandidate, seconds: float, solution: Solution, through: Through
 ) -> ExplainedCandidate:
-    """A priced candidate that a plan could contain."""
+    """A measured candidate that a plan could contain."""
     regret = _difference(through.seconds, _cheapest(solution))
     return replace(
         bid,
@@ -145,32 +145,32 @@ def _judged(
 
 
 def _with_noise(
-    bids: Sequence[ExplainedCandidate], prices: Sequence[ExplainedCost], solution: Solution
+    bids: Sequence[ExplainedCandidate], costs: Sequence[ExplainedCost], solution: Solution
 ) -> list[ExplainedCandidate]:
-    """Bids whose regret is no more than what the intervals of the prices leave open."""
-    doubt = _doubt_by_binding(bids, explained)
+    """Bids whose regret is no more than what the intervals of the costs leave open."""
+    doubt = _doubt_by_binding(bids, costs)
     found = []
     for bid in bids:
-        price = prices[bid.cost]
-        if bid.regret is None or bid.verdict is Verdict.CHOSEN or price.seconds is None:
+        cost = costs[bid.cost]
+        if bid.regret is None or bid.verdict is Verdict.CHOSEN or cost.seconds is None:
             found.append(bid)
             continue
         displaced = {id_: high for i in bid.bindings for id_, high in doubt.get(i, {}).items()}
-        open_seconds = max(0.0, price.seconds - price.low) + sum(displaced.values())
+        open_seconds = max(0.0, cost.seconds - cost.low) + sum(displaced.values())
         found.append(replace(bid, within_noise=bid.exact and bid.regret <= open_seconds))
     return found
 
 
 def _doubt_by_binding(
-    bids: Iterable[ExplainedCandidate], prices: Sequence[ExplainedCost]
+    bids: Iterable[ExplainedCandidate], costs: Sequence[ExplainedCost]
 ) -> dict[int, dict[int, float]]:
-    """For each binding, by chosen bid that computes it, how much dearer that may really be."""
+    """For each binding, by chosen bid that computes it, how much more expensive that may really be."""
     doubt: dict[int, dict[int, float]] = {}
     for bid in bids:
-        price = prices[bid.cost]
-        if bid.verdict is Verdict.CHOSEN and price.seconds is not None:
+        cost = costs[bid.cost]
+        if bid.verdict is Verdict.CHOSEN and cost.seconds is not None:
             for index in bid.bindings:
-                doubt.setdefault(index, {})[bid.id] = max(0.0, price.high - price.seconds)
+                doubt.setdefault(index, {})[bid.id] = max(0.0, cost.high - cost.seconds)
     return doubt
 
 
@@ -220,7 +220,7 @@ def _cheapest(solution: Solution) -> float:
 
 
 def _difference(seconds: float, chosen: float) -> float:
-    """How much dearer than the plan chosen, 0 where only the order of summing differs."""
+    """How much more expensive than the plan chosen, 0 where only the order of summing differs."""
     return 0.0 if abs(seconds - chosen) <= ROUNDING * chosen else seconds - chosen
 
 

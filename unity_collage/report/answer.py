@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..graph.sub_graph import short_name
 from ..plan.explanation import ExplainedCandidate, ExplainedKernel, Explanation, Verdict
 from .lookup import Place, find
-from .words import chances, left_text, percent, priced, proof_text, some, why_it_won
+from .words import chances, costed, left_text, percent, proof_text, some, why_it_won
 
 SHOWN = 3
 """So many rivals and refusals of each sort are named; the report as JSON or HTML has all."""
@@ -45,27 +45,27 @@ def _kernel_of(explanation: Explanation, index: int) -> ExplainedKernel | None:
 def _decision(explanation: Explanation, place: Place, kernel: ExplainedKernel | None) -> tuple[str, str]:
     if kernel is None:
         what = left_text(explanation, place.index)
-        return what, "what is in no kernel has no price and pays no launch"
+        return what, "what is in no kernel has no cost and pays no launch"
     binding, bid = explanation.bindings[place.index], explanation.by_id[kernel.candidate]
     share = explanation.seconds(kernel) / explanation.proof.seconds
     what = (
         f"{binding.name} ({short_name(binding.op)}) is in {bid.backend} {bid.label} "
-        f"({some(explanation, bid.bindings)}): {priced(explanation.cost(bid))}, {percent(share)} of {place.function}"
+        f"({some(explanation, bid.bindings)}): {costed(explanation.cost(bid))}, {percent(share)} of {place.function}"
     )
     return what, why_it_won(explanation, kernel)
 
 
 def _rivals(explanation: Explanation, bids: Iterable[ExplainedCandidate]) -> str:
-    """The other priced candidates for a binding, the least regret first, equal ones once."""
+    """The other measured candidates for a binding, the least regret first, equal ones once."""
     others = (bid for bid in bids if bid.verdict is not Verdict.CHOSEN)
     rivals = [bid for bid in others if explanation.cost(bid).seconds is not None]
     rivals.sort(key=lambda bid: (bid.regret is None, bid.regret or 0.0))
-    texts = [f"{b.backend} {b.label} {priced(explanation.cost(b))} {chances(b)}" for b in rivals]
-    return _first(list(dict.fromkeys(texts)), "nobody else has a price for it")
+    texts = [f"{b.backend} {b.label} {costed(explanation.cost(b))} {chances(b)}" for b in rivals]
+    return _first(list(dict.fromkeys(texts)), "nobody else has a cost for it")
 
 
 def _never(explanation: Explanation, bids: Iterable[ExplainedCandidate], index: int) -> str:
-    """Who has no price and who declined, with the reasons."""
+    """Who has no cost and who declined, with the reasons."""
     texts = [
         f"{bid.backend} {bid.label}: {bid.verdict.value}, {explanation.cost(bid).reason}"
         for bid in bids
@@ -76,7 +76,7 @@ def _never(explanation: Explanation, bids: Iterable[ExplainedCandidate], index: 
         for refusal in explanation.declined
         if index in refusal.bindings
     ]
-    return _first(list(dict.fromkeys(texts)), "nobody declined it, and no bid is without a price")
+    return _first(list(dict.fromkeys(texts)), "nobody declined it, and no bid is without a cost")
 
 
 def _not_rewritten(explanation: Explanation, index: int) -> list[str]:

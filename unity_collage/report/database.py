@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ..database.compare import Comparison, Difference
-from ..database.costs import Price, Quarantined
+from ..database.costs import CostRow, Quarantined
 from ..database.exchange import Merged
 from ..database.prune import Doomed
 from ..measure.verify import Verified
@@ -27,23 +27,23 @@ ALIKE = 0.1
 
 
 def database_summary(
-    prices: Sequence[Price], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
+    costs: Sequence[CostRow], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
 ) -> RenderableType:
-    """What a database holds: counts, who has prices, who misbehaved."""
-    parts: list[RenderableType] = [_counts(prices, entries, facts)]
-    if prices:
-        parts += ["", _backend_table(prices)]
+    """What a database holds: counts, who has costs, who misbehaved."""
+    parts: list[RenderableType] = [_counts(costs, entries, facts)]
+    if costs:
+        parts += ["", _backend_table(costs)]
     if entries:
         parts += ["", _quarantine_table(entries)]
     return Group(*parts)
 
 
-def circumstances(prices: Sequence[Price], texts: Mapping[str, str], here: frozenset[str]) -> RenderableType:
-    """One paragraph for each fingerprint: how many prices were measured so, and what is special about it.
+def circumstances(costs: Sequence[CostRow], texts: Mapping[str, str], here: frozenset[str]) -> RenderableType:
+    """One paragraph for each fingerprint: how many costs were measured so, and what is special about it.
 
     What all have in common is said once, at the top. ``here``: digests of what this process would measure.
     """
-    counts = Counter(price.fingerprint for price in prices)
+    counts = Counter(cost.fingerprint for cost in costs)
     lines = {name: texts.get(name, "its text is not kept").splitlines() for name in counts}
     common = [
         line for line in next(iter(lines.values()), []) if all(line in other for other in lines.values())
@@ -69,10 +69,10 @@ def merged_table(merged: Iterable[Merged]) -> Table:
 
 
 def comparison_table(comparison: Comparison, more_than: float) -> RenderableType:
-    """The prices that differ, the furthest apart first."""
+    """The costs that differ, the furthest apart first."""
     apart = comparison.apart
     verb = "differs" if len(apart) == 1 else "differ"
-    headline = f"{_count(len(apart), 'price')} {verb} by more than {more_than:.0%}, {comparison.alike} do not"
+    headline = f"{_count(len(apart), 'cost')} {verb} by more than {more_than:.0%}, {comparison.alike} do not"
     alone = f"{comparison.only_first} only in the first, {comparison.only_second} only in the second"
     if not apart:
         return Group(headline, alone)
@@ -84,7 +84,7 @@ def comparison_table(comparison: Comparison, more_than: float) -> RenderableType
 
 
 def verified_table(verified: Sequence[Verified], of: int) -> RenderableType:
-    """Kept and new prices of a sample ``of`` so many, the furthest apart first, and what all ratios say."""
+    """Kept and new costs of a sample ``of`` so many, the furthest apart first, and what all ratios say."""
     figures = [_right(name) for name in ("kept", "now", "ratio")]
     table = Table(_kernel(), _left("backend"), *figures, box=None)
     for one in sorted(verified, key=lambda one: -_distance(one)):
@@ -102,30 +102,30 @@ def doomed_line(rows: Doomed, done: bool) -> str:
     """What a prune takes out."""
     verb = "removed" if done else "would remove"
     refusals = sum(row["seconds"] is None for row in rows.costs)
-    parts = (_count(len(rows.costs) - refusals, "price"), _count(refusals, "refusal"))
+    parts = (_count(len(rows.costs) - refusals, "cost"), _count(refusals, "refusal"))
     return (
         f"{verb} {', '.join(parts)}, {len(rows.quarantine)} in quarantine, {_count(len(rows.facts), 'fact')}"
     )
 
 
 def _counts(
-    prices: Sequence[Price], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
+    costs: Sequence[CostRow], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
 ) -> str:
-    priced = sum(price.seconds is not None for price in prices)
-    parts = [_count(priced, "price"), _count(len(prices) - priced, "refusal")]
+    costed = sum(cost.seconds is not None for cost in costs)
+    parts = [_count(costed, "cost"), _count(len(costs) - costed, "refusal")]
     return ", ".join([*parts, f"{len(entries)} in quarantine", _count(len(facts), "fact")])
 
 
-def _backend_table(prices: Sequence[Price]) -> Table:
-    figures = [_right(name) for name in ("prices", "refusals")]
+def _backend_table(costs: Sequence[CostRow]) -> Table:
+    figures = [_right(name) for name in ("costs", "refusals")]
     dates = [_right(name) for name in ("oldest", "newest")]
     table = Table(_left("backend"), *figures, *dates, box=None)
-    for backend in sorted({price.backend for price in prices}):
-        of_it = [price for price in prices if price.backend == backend]
-        priced = sum(price.seconds is not None for price in of_it)
-        created = [price.created for price in of_it]
+    for backend in sorted({cost.backend for cost in costs}):
+        of_it = [cost for cost in costs if cost.backend == backend]
+        costed = sum(cost.seconds is not None for cost in of_it)
+        created = [cost.created for cost in of_it]
         dates = (_day(min(created)), _day(max(created)))
-        table.add_row(backend or "(none)", str(priced), str(len(of_it) - priced), *dates)
+        table.add_row(backend or "(none)", str(costed), str(len(of_it) - costed), *dates)
     return table
 
 
@@ -142,14 +142,14 @@ def _pair(pair: Difference) -> tuple[str, str, str]:
 
 
 def _reasons(pairs: Sequence[Difference]) -> list[str]:
-    refused = [price for pair in pairs for price in (pair.first, pair.second) if price.seconds is None]
-    reasons = dict.fromkeys(f"{price.backend} {price.label}: {price.reason}" for price in refused)
+    refused = [cost for pair in pairs for cost in (pair.first, pair.second) if cost.seconds is None]
+    reasons = dict.fromkeys(f"{cost.backend} {cost.label}: {cost.reason}" for cost in refused)
     return ["", *map(escape, reasons)] if reasons else []
 
 
 def _verdict(ratios: Sequence[float]) -> list[str]:
     if not ratios:
-        return ["none of these kernels has a price any more"]
+        return ["none of these kernels has a cost any more"]
     near = sum(max(ratio, 1 / ratio) <= 1 + ALIKE for ratio in ratios)
     ends = f"from {min(ratios):.2f}x to {max(ratios):.2f}x"
     median = statistics.median(ratios)
@@ -157,7 +157,7 @@ def _verdict(ratios: Sequence[float]) -> list[str]:
 
 
 def _why_gone(one: Verified) -> str:
-    return escape(f"{one.kept.backend} {one.kept.label} has no price any more: {one.now.reason}")
+    return escape(f"{one.kept.backend} {one.kept.label} has no cost any more: {one.now.reason}")
 
 
 def _distance(one: Verified) -> float:

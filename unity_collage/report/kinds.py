@@ -1,4 +1,4 @@
-"""The dearest kernels with their runners-up, for a terminal of 80 columns or more."""
+"""The most expensive kernels with their runners-up, for a terminal of 80 columns or more."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .words import percent, proof_text, sentence
 
 
 def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -> RenderableType:
-    """What the function ``name`` costs and why that is the least, and its dearest kinds of kernels."""
+    """What the function ``name`` costs and why that is the least, and its most expensive kinds of kernels."""
     if not explanation.kernels:
-        return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is")
+        return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is")
     views = sum(explanation.by_id[kernel.candidate].backend == VIEW for kernel in explanation.kernels)
     kernels = f"{len(explanation.kernels) - views} kernels" + (f" and {views} views" if views else "")
     return Group(
@@ -29,9 +29,9 @@ def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -
 
 
 def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
-    """One row for each kind of equal kernels, the dearest first, and the one of them that is nearest to losing.
+    """One row for each kind of equal kernels, the most expensive first, and the one of them that is nearest to losing.
 
-    ``costs more``: the best plan without that kernel, in seconds and as a part of the kernel's own price.
+    ``costs more``: the best plan without that kernel, in seconds and as a part of the kernel's own cost.
     """
     kinds = _kinds(explanation)
     table = Table(
@@ -56,7 +56,7 @@ def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
 
 
 def _kinds(explanation: Explanation) -> list[list[ExplainedKernel]]:
-    """Kernels of equal price entries together, the dearest kind first."""
+    """Kernels of equal cost entries together, the most expensive kind first."""
     kinds: dict[int, list[ExplainedKernel]] = {}
     for kernel in explanation.kernels:
         kinds.setdefault(explanation.by_id[kernel.candidate].cost, []).append(kernel)
@@ -80,7 +80,7 @@ def _row(explanation: Explanation, kind: list[ExplainedKernel]) -> Iterable[str]
 
 
 def _more(kernel: ExplainedKernel, seconds: float) -> str:
-    """The margin, and what part of the kernel's own price that is."""
+    """The margin, and what part of the kernel's own cost that is."""
     if kernel.ties:
         return "tie"
     if not kernel.margin:

@@ -16,23 +16,23 @@ from ..plan.comparison import ProgramComparison
 from ..plan.plan import Plan, PlannedKernel, Tie
 
 ROWS = 15
-"""So many kinds of kernels are shown, the dearest ones; the plan itself has all."""
+"""So many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
 
 FAR = 10.0
-"""Beyond this a ratio is only ``>10x``: a stray price must not look like a precise one."""
+"""Beyond this a ratio is only ``>10x``: a stray cost must not look like a precise one."""
 
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
-"""A program that takes so many times its price, and so much longer, is worth a line: calls cost microseconds, and a
+"""A program that takes so many times its cost, and so much longer, is worth a line: calls cost microseconds, and a
 shared machine is seldom that far off."""
 
 Kernels = Sequence[PlannedKernel]
 
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:
-    """What became of the function ``name``: a line, the share of each backend, the dearest kernels."""
+    """What became of the function ``name``: a line, the share of each backend, the most expensive kernels."""
     kernels = plan.kernels
     if not kernels:
-        return Group(f"[bold]{name}[/bold]: nothing has a price, TVM compiles it as it is", *_remarks(plan))
+        return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
     runs = "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}"
     headline = (
         f"[bold]{name}[/bold]: {_count(len(kernels), 'kernel')}, predicted {duration(plan.seconds)}{runs}"
@@ -51,7 +51,7 @@ def backend_shares(kernels: Kernels) -> Table:
 
 
 def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
-    """One row for each kind of kernel, dearest first: whose it is, and what the next best would have cost."""
+    """One row for each kind of kernel, most expensive first: whose it is, and what the next best would have cost."""
     kernels = plan.kernels
     total = _seconds(kernels)
     # The one column that gives way when the terminal is narrow: a label has no spaces to break at.
@@ -114,12 +114,12 @@ def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mappi
 
 
 def cost_remark(plan: Plan, seconds: float) -> str | None:
-    """What to do about a program that takes far longer than its kernels were priced at; None where it does not."""
-    priced = plan.seconds
-    if not plan.kernels or seconds < _LATE * priced or seconds < priced + _NOTABLE_SECONDS:
+    """What to do about a program that takes far longer than its kernels were measured at; None where it does not."""
+    costed = plan.seconds
+    if not plan.kernels or seconds < _LATE * costed or seconds < costed + _NOTABLE_SECONDS:
         return None
     return (
-        f"it takes {seconds / priced:.2g} times as long as its kernels were priced at, {duration(priced)}: "
+        f"it takes {seconds / costed:.2g} times as long as its kernels were measured at, {duration(costed)}: "
         "--refine measures them where they run"
     )
 
@@ -134,13 +134,13 @@ def duration(seconds: float) -> str:
 
 
 def plus_minus(seconds: float, low: float, high: float) -> str:
-    """A price with half the width of its interval: ``41.2 us +- 0.9 us``."""
+    """A cost with half the width of its interval: ``41.2 us +- 0.9 us``."""
     half = (high - low) / 2 if low <= seconds <= high else 0.0
     return f"{duration(seconds)} +- {duration(half)}" if half else duration(seconds)
 
 
 def _remarks(plan: Plan) -> list[RenderableType]:
-    """What a reader should know besides: ties, branches, how far the plan is proved, candidates without a price."""
+    """What a reader should know besides: ties, branches, how far the plan is proved, candidates without a cost."""
     lines = _ties(plan)
     if branches := plan.branches:
         now, before = duration(branches.seconds), duration(branches.split_seconds)
@@ -158,7 +158,7 @@ def _remarks(plan: Plan) -> list[RenderableType]:
 
 
 def _ties(plan: Plan, most: int = 3) -> list[str]:
-    """The dearest kernels that tie with others, and what the policy has cost."""
+    """The most expensive kernels that tie with others, and what the policy has cost."""
     tied = [kernel for kernel in plan.kernels if kernel.ties]
     if not tied:
         return []
@@ -182,7 +182,7 @@ def _noisy(cost: PlannedKernel | Tie) -> str:
 
 
 def _next_best(kernels: Kernels) -> str:
-    """Whom the kernels tie with; else the cheapest rival for the same operators, and how many times dearer it is."""
+    """Whom the kernels tie with; else the cheapest rival for the same operators, and how many times more expensive it is."""
     tied = [kernel.ties[0][0].backend for kernel in kernels if kernel.ties]
     if tied:
         return f"tie with {tied[0]}"

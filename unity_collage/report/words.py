@@ -1,4 +1,4 @@
-"""Verdicts and prices in words."""
+"""Verdicts and costs in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .text import duration, plus_minus
 
 
 def chances(bid: ExplainedCandidate) -> str:
-    """What would have to change for a priced candidate to be chosen here."""
+    """What would have to change for a measured candidate to be chosen here."""
     if bid.verdict is Verdict.NO_PLAN:
         return "fits into no plan"
     if bid.regret is None or bid.saved is None:
@@ -16,7 +16,7 @@ def chances(bid: ExplainedCandidate) -> str:
     if bid.regret < 0:
         return f"a plan with it is {duration(-bid.regret)} cheaper, but was not found"
     if not bid.exact and not bid.regret:
-        return "no cheaper plan has it, how much dearer was not searched"
+        return "no cheaper plan has it, how much more expensive was not searched"
     if not bid.regret:
         return "equally cheap"
     least = "" if bid.exact else "at least "
@@ -38,13 +38,13 @@ def percent(part: float) -> str:
     return "<0.1%" if 0 < part < 0.001 else f"{part:.1%}"
 
 
-def priced(price: ExplainedCost) -> str:
-    """``123 us (118 us to 130 us)``, or the reason why there is no price."""
-    if price.seconds is None:
-        return price.reason
-    if price.low == price.high:
-        return duration(price.seconds)
-    return f"{duration(price.seconds)} ({duration(price.low)} to {duration(price.high)})"
+def costed(cost: ExplainedCost) -> str:
+    """``123 us (118 us to 130 us)``, or the reason why there is no cost."""
+    if cost.seconds is None:
+        return cost.reason
+    if cost.low == cost.high:
+        return duration(cost.seconds)
+    return f"{duration(cost.seconds)} ({duration(cost.low)} to {duration(cost.high)})"
 
 
 def tie_text(explanation: Explanation, kernel: ExplainedKernel) -> str:
@@ -61,9 +61,9 @@ def tie_text(explanation: Explanation, kernel: ExplainedKernel) -> str:
     return f"tie with {'; with '.join(tied)}{more}"
 
 
-def noisy(price: ExplainedCost) -> str:
+def noisy(cost: ExplainedCost) -> str:
     """``41.2 us +- 0.9 us``."""
-    return "unknown" if price.seconds is None else plus_minus(price.seconds, price.low, price.high)
+    return "unknown" if cost.seconds is None else plus_minus(cost.seconds, cost.low, cost.high)
 
 
 def titled(explanation: Explanation, bid: ExplainedCandidate) -> str:
@@ -80,7 +80,7 @@ def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> s
 
 
 def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
-    """By how much, against whom, and how much dearer the kernel may become; or whom it ties with."""
+    """By how much, against whom, and how much more expensive the kernel may become; or whom it ties with."""
     if kernel.ties:
         policy = "fewer transitions, fewer kernels, then the preferred backend decide"
         return f"{tie_text(explanation, kernel)}: {policy}"
@@ -96,12 +96,12 @@ def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
         return (
             f"a plan with {instead} instead is equally cheap"
             if kernel.exact
-            else f"no plan without it is cheaper; how much dearer {instead} would be was not searched"
+            else f"no plan without it is cheaper; how much more expensive {instead} would be was not searched"
         )
     least = "" if kernel.exact else "at least "
     seconds = explanation.seconds(kernel)
     slack = (
-        f"; it keeps its place until it is {least}{percent(kernel.margin / seconds)} dearer"
+        f"; it keeps its place until it is {least}{percent(kernel.margin / seconds)} more expensive"
         if seconds
         else ""
     )
@@ -112,10 +112,10 @@ def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
 def proof_text(explanation: Explanation) -> str:
     """Whether the plan is the cheapest, and what says so."""
     proof = explanation.proof
-    unpriced = sum(not explanation.bindings[index].host for index in explanation.left_behind)
+    without_cost = sum(not explanation.bindings[index].host for index in explanation.left_behind)
     besides = (
-        f" (besides {unpriced} {'binding' if unpriced == 1 else 'bindings'} that nobody has a price for)"
-        if unpriced
+        f" (besides {without_cost} {'binding' if without_cost == 1 else 'bindings'} that nobody has a cost for)"
+        if without_cost
         else ""
     )
     over = (
@@ -137,6 +137,6 @@ def left_text(explanation: Explanation, index: int) -> str:
     why = (
         "the VM evaluates it for free"
         if binding.host
-        else "no backend has a price for it, TVM compiles it as it is"
+        else "no backend has a cost for it, TVM compiles it as it is"
     )
     return f"{binding.name} ({short_name(binding.op)}) is in no kernel: {why}"

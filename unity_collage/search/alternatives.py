@@ -20,7 +20,7 @@ def evolutionary_cover(
 ) -> Solution:
     """The best that breeding finds among the alternatives of ``base``'s kernels, by the additive cost.
 
-    ``base`` itself is among the first genomes, so the result is never dearer.
+    ``base`` itself is among the first genomes, so the result is never more expensive.
     """
     settings = settings or Settings()
     deadline = time.monotonic() + seconds
@@ -77,8 +77,8 @@ def seconds_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
 
 
 def _cheapest(problem: Problem, choices: Sequence[Parts]) -> int:
-    prices = [sum(problem.price(part) for part in parts) for parts in choices]
-    return prices.index(min(prices))
+    costs = [sum(problem.cost(part) for part in parts) for parts in choices]
+    return costs.index(min(costs))
 
 
 def _shared(chosen: Sequence[Option]) -> IndexSet:

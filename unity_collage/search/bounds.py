@@ -35,7 +35,7 @@ def _covering(problem: Problem) -> Model:
     model = Model()
     holders: list[list[tuple[int, float]]] = [[] for _ in problem.sources]
     for option in problem.options:
-        column = model.column(problem.price(option), upper=inf)
+        column = model.column(problem.cost(option), upper=inf)
         for index in members(option.inside):
             holders[index].append((column, 1.0))
     for index, terms in enumerate(holders):

@@ -15,7 +15,7 @@ from ..index_set import members
 from .problem import Option, Problem, Solution
 
 _ROUNDING = 1e-9
-"""How far two sums of the same prices may lie apart, as a part of them."""
+"""How far two sums of the same costs may lie apart, as a part of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Certificate:
     left_behind: tuple[int, ...]
     """Nodes."""
     seconds: float
-    """Prices, launches and transitions together."""
+    """Costs, launches and transitions together."""
     lower_bound: float
     gap: float
     proved: bool
@@ -86,7 +86,7 @@ def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> s
 
 
 def _paid(problem: Problem, options: Sequence[Option], drift: float) -> tuple[float, float]:
-    """In which seconds the prices of options together lie, launches included."""
+    """In which seconds the costs of options together lie, launches included."""
     least = fsum(option.interval[0] * (1 - drift) + _launch(problem, option) for option in options)
     return least, fsum(option.interval[1] * (1 + drift) + _launch(problem, option) for option in options)
 

@@ -57,7 +57,7 @@ def cheapest_cover(
 
 
 def _ceilings(bound: float, dearest: float) -> tuple[float, ...]:
-    """How dear a plan may be, step by step: good bounds are nearly reached, and a low ceiling leaves few states."""
+    """How expensive a plan may be, step by step: good bounds are nearly reached, and a low ceiling leaves few states."""
     if dearest == INFINITE:
         return (dearest,)
     return (*(bound + (dearest - bound) * share for share in (0.05, 0.3)), dearest)

@@ -1,6 +1,6 @@
 """What ``partition_for_*`` functions do: the preferred backend takes the most it can, then the next one.
 
-No price is asked while a preferred backend finds something to take; what is left goes to the cheapest.
+No cost is asked while a preferred backend finds something to take; what is left goes to the cheapest.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
 def _turn(problem: Problem, option: Option, priority: Sequence[str]) -> tuple[int, float, int, int]:
     """Smaller is earlier; what costs nothing, a view, is before all else."""
     nodes = size(option.inside)
-    if problem.price(option) == 0.0:
+    if problem.cost(option) == 0.0:
         return -1, -nodes, 0, option.id
     if option.backend in priority:
         return priority.index(option.backend), -nodes, 0, option.id
-    return len(priority), problem.price(option) / nodes, -nodes, option.id
+    return len(priority), problem.cost(option) / nodes, -nodes, option.id
 
 
 def _take(problem: Problem, order: Sequence[Option]) -> tuple[list[Option], IndexSet]:

@@ -1,11 +1,11 @@
-"""Lazy measurement: a proved cheapest plan without the price of every candidate.
+"""Lazy measurement: a proved cheapest plan without the cost of every candidate.
 
-A price that is not known is replaced by a lower bound. Plans then cost no more than they really do, so if a plan
-that is cheapest under these prices contains only known ones, no plan is cheaper under the true answers: the search
-is done. Else those that promise most are measured, which raises their prices to the true ones, and the search is
+A cost that is not known is replaced by a lower bound. Plans then cost no more than they really do, so if a plan
+that is cheapest under these costs contains only known ones, no plan is cheaper under the true costs: the search
+is done. Else those that promise most are measured, which raises their costs to the true ones, and the search is
 repeated. The scheme is that of lazy shortest paths (Dellin and Srinivasa, LazySP, 2016) with kernels for edges.
 
-Of the unknown ones in a plan only the dearest are measured in each round: as a rule they refute the plan alone, and
+Of the unknown ones in a plan only the most expensive are measured in each round: as a rule they refute the plan alone, and
 the small ones beside them need never be measured.
 
 Option ids name candidates; *keys* name workloads, of which equal candidates share one. A key is measured once at most.
@@ -26,17 +26,17 @@ from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution
 
 Answer = float | str
-"""Seconds, or the reason why there is no price."""
+"""Seconds, or the reason why there is no cost."""
 
 Measure = Callable[[Sequence[str]], Mapping[str, Answer]]
-"""The prices of these keys; of others too where they are known now, or known to stay unknown."""
+"""The costs of these keys; of others too where they are known now, or known to stay unknown."""
 
 _PART, _LEAST = 2, 8
 """One in so many unknown keys of a plan is measured in each round, and at least so many: smaller parts save a few
 measurements more, and cost twice the rounds."""
 
 _CAUTION = 0.8
-"""A price below its bound proves the machine faster than was thought, and there may be more such answers."""
+"""A cost below its bound proves the machine faster than was thought, and there may be more such costs."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LazySolution:
 
     solution: Solution
     problem: Problem
-    """The last one: the true prices where they are known, lower bounds elsewhere."""
+    """The last one: the true costs where they are known, lower bounds elsewhere."""
     answers: Mapping[str, Answer]
     """What was measured, by key."""
     bounds: Mapping[str, float]
@@ -53,23 +53,23 @@ class LazySolution:
     rounds: int
     """How often a problem was solved."""
     failed: tuple[str, ...]
-    """Keys whose price turned out to be lower than their bound: all bounds were lowered after that."""
+    """Keys whose cost turned out to be lower than their bound: all bounds were lowered after that."""
 
 
 @dataclass
 class LazySearch:
-    """The search for one problem whose prices are not all known."""
+    """The search for one problem whose costs are not all known."""
 
     keys: Mapping[int, str]
     """The key of each candidate, by option id."""
     bounds: Mapping[str, float]
     """Seconds that each key costs at least; at least 0."""
     make: Callable[[Mapping[str, Answer]], Problem]
-    """The problem for given prices of all keys. Keys without a price are no options in it."""
+    """The problem for given costs of all keys. Keys without a cost are no options in it."""
     measure: Measure
     solve: Callable[[Problem], Solution] = cheapest_cover
     assume_fusion_pays: bool = False
-    """Whether to measure nothing that lies in a larger priced candidate of its backend, unless nothing else is left."""
+    """Whether to measure nothing that lies in a larger measured candidate of its backend, unless nothing else is left."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
@@ -132,13 +132,13 @@ class LazySearch:
         return wanted
 
     def _learn(self, wanted: Sequence[str]) -> None:
-        """Measure the dearest of ``wanted``; equally dear ones in the order in which they come."""
+        """Measure the most expensive of ``wanted``; equally expensive ones in the order in which they come."""
         count = max(_LEAST, len(wanted) // _PART)
         dearest = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
         found = self.measure(dearest)
         for key, answer in found.items():
             self._answers[key] = answer
-            if not isinstance(answer, str) and price < self.bounds[key] * self._trust:
+            if not isinstance(answer, str) and answer < self.bounds[key] * self._trust:
                 self._failed.append(key)
                 self._trust = _CAUTION * answer / self.bounds[key]
 

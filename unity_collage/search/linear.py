@@ -1,6 +1,6 @@
 """Linear and integer programs as lists, and the one door to HiGHS.
 
-Costs are scaled to a mean of 1 on the way in, since HiGHS works with absolute tolerances and prices are microseconds.
+Costs are scaled to a mean of 1 on the way in, since HiGHS works with absolute tolerances and costs are microseconds.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def plan_model(problem: Problem) -> PlanModel:
     """The program of ``problem``."""
     model = Model()
     usable = [option for option in problem.options if is_usable(problem, option)]
-    columns = {option.id: model.column(problem.price(option), integer=True) for option in usable}
+    columns = {option.id: model.column(problem.cost(option), integer=True) for option in usable}
     left = {index: model.column(0.0, integer=True) for index in members(problem.free)}
     options = {columns[option.id]: option for option in usable}
     cover = (_add_demand if problem.redundant else _add_cover)(problem, model, options, left)

@@ -1,4 +1,4 @@
-"""What the searches do with options that they have picked: see whether they are a plan, order and price them."""
+"""What the searches do with options that they have picked: see whether they are a plan, order and cost them."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def cycles_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[lis
 
 
 def plan_seconds(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> float:
-    """Prices, launches and transitions of ``units``, which can be put in an order."""
+    """Costs, launches and transitions of ``units``, which can be put in an order."""
     chosen = [unit.option for unit in units if unit.option is not None]
-    prices = [problem.price(option) for option in chosen]
-    return fsum(prices + _transitions(problem, units, needs)) if problem.transitions else fsum(prices)
+    costs = [problem.cost(option) for option in chosen]
+    return fsum(costs + _transitions(problem, units, needs)) if problem.transitions else fsum(costs)
 
 
 def _transitions(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[float]:
@@ -123,7 +123,7 @@ def _transitions(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequen
 def solution_of(
     problem: Problem, chosen: Sequence[Option], algorithm: str, lower_bound: float = 0.0, visited: int = 0
 ) -> Solution:
-    """``chosen``, known to be a valid plan, ordered and priced."""
+    """``chosen``, known to be a valid plan, ordered and measured."""
     left = left_behind(problem, chosen)
     units = units_of(problem, chosen, left)
     needs = dependencies(units)

@@ -9,7 +9,7 @@ written that nobody wants, and if its kernels can be put in an order. Unless the
 no node is inside two kernels and no option hides anything. An option that does not write its last node computes
 it for nothing, and is in no valid plan.
 
-A plan costs the price and the launch of each chosen option, and for each value and each *other* backend that
+A plan costs the cost and the launch of each chosen option, and for each value and each *other* backend that
 reads it, once, the transition. A node left behind (a view, a tuple) is transparent: who reads it reads its sources.
 """
 
@@ -24,24 +24,24 @@ from ..index_set import EMPTY, IndexSet, first_n, members
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A priced candidate: these nodes as one kernel."""
+    """A measured candidate: these nodes as one kernel."""
 
     id: int
     inside: IndexSet
     seconds: float
-    """Price of one run, without the launch."""
+    """Cost of one run, without the launch."""
     hidden: IndexSet = EMPTY
     """Inside nodes that are read outside too, but that this kernel does not write."""
     backend: str = ""
     """Whose kernel it is: what transitions go by."""
     low: float | None = None
-    """Where the true price begins, as far as measuring tells; None: at ``seconds``."""
+    """Where the true cost begins, as far as measuring tells; None: at ``seconds``."""
     high: float | None = None
     """Where it ends."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """In which the true price lies; it holds ``seconds``."""
+        """In which the true cost lies; it holds ``seconds``."""
         low = self.seconds if self.low is None else self.low
         high = self.seconds if self.high is None else self.high
         return min(low, self.seconds), max(high, self.seconds)
@@ -77,7 +77,7 @@ class Problem:
     redundant: bool = False
     """Whether a node may be computed by more than one kernel."""
     drift: float = 0.0
-    """By what share prices of options with different nodes may be off against each other, besides their intervals:
+    """By what share costs of options with different nodes may be off against each other, besides their intervals:
     options with the same nodes are measured in turns, others at another time."""
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class Problem:
                 found |= 1 << index
         return found
 
-    def price(self, option: Option) -> float:
+    def cost(self, option: Option) -> float:
         """Seconds of one run, launch included."""
         return option.seconds + self.launch(option)
 
@@ -149,7 +149,7 @@ class Solution:
     """In an order in which they can run."""
     left_behind: IndexSet
     seconds: float
-    """Prices, launches and transitions together."""
+    """Costs, launches and transitions together."""
     lower_bound: float
     """No valid plan is cheaper than this."""
     algorithm: str
@@ -157,13 +157,13 @@ class Solution:
     visited: int = 0
     """How many states or nodes the search has looked at."""
     tie_seconds: float = 0.0
-    """By so much it is dearer than the cheapest plan that was found, all of it within the noise of the prices."""
+    """By so much it is more expensive than the cheapest plan that was found, all of it within the noise of the costs."""
     swaps: tuple[Swap, ...] = ()
     """What it has in place of that plan's kernels."""
 
     @property
     def gap(self) -> float:
-        """How much dearer than the lower bound it is at most, ties aside, as a part of the cost."""
+        """How much more expensive than the lower bound it is at most, ties aside, as a part of the cost."""
         more = self.seconds - self.tie_seconds - self.lower_bound
         return max(0.0, more) / self.seconds if self.seconds else 0.0
 

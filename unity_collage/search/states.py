@@ -71,7 +71,7 @@ def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
 
     for option in usable:
         known = best.get(effect(option))
-        if known is None or problem.price(option) < problem.price(known):
+        if known is None or problem.cost(option) < problem.cost(known):
             best[effect(option)] = option
     return {option.id: best[effect(option)] for option in usable}
 
@@ -88,7 +88,7 @@ def moves_of(problem: Problem, potentials: Sequence[float]) -> list[list[Move]]:
                 outputs=outputs,
                 inputs=problem.inputs(option.inside),
                 top=outputs.bit_length() - 1,
-                seconds=problem.price(option),
+                seconds=problem.cost(option),
                 potential=sum(potentials[index] for index in members(option.inside)),
             )
         )

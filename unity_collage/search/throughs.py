@@ -26,7 +26,7 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
     """For each option that can be in a valid plan, by id, what the cheapest plan with it costs.
 
     ``best_seconds`` is the cost of a cheapest plan. All states are walked where ``max_states`` allows it; else only
-    those on plans that are dearer than the cheapest by no more than a half, a tenth, nothing: beyond, the answer
+    those on plans that are more expensive than the cheapest by no more than a half, a tenth, nothing: beyond, the answer
     is a lower bound.
     """
     space, layers, beyond = _walked(problem, best_seconds, max_states)
@@ -36,7 +36,7 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
     for id_, equal in cheapest_of_equals(problem).items():
         through = _bounded(found.get(equal.id, INFINITE), beyond)
         if through is not None:
-            more = problem.price(by_id[id_]) - problem.price(equal)
+            more = problem.cost(by_id[id_]) - problem.cost(equal)
             answer[id_] = Through(through.seconds + more, through.exact)
     return answer
 
@@ -85,7 +85,7 @@ def _stand_ins(problem: Problem, best: Solution) -> dict[int, float]:
     found: dict[int, float] = {}
     for id_, equal in cheapest_of_equals(problem).items():
         if equal.id in chosen and id_ != equal.id:
-            seconds = best.seconds + problem.price(by_id[id_]) - problem.price(equal)
+            seconds = best.seconds + problem.cost(by_id[id_]) - problem.cost(equal)
             found[equal.id] = min(found.get(equal.id, INFINITE), seconds)
     return found
 

@@ -1,14 +1,14 @@
 """Ties: where measured intervals overlap a policy decides, not the noise.
 
 A cheapest plan is found by the estimates alone. Each of its kernels, or several, may then give way to an option
-that does the same and whose price is a tie with theirs: the intervals overlap, those of options with different nodes
+that does the same and whose cost is a tie with theirs: the intervals overlap, those of options with different nodes
 with the drift of the machine between two races (:attr:`.problem.Problem.drift`) on either side. Of all plans that such
 swaps make, that one is taken which has the fewest transitions (values that change hands between backends), then the
 fewest kernels, then the backends that come first in the user's preference. Two runs whose noise differs mostly end with
 one plan so.
 
 The policy is a second, lexicographic cost: the exact search is asked again, over the kernels of the cheapest plan and
-those they tie with, with counts for prices. The proof of the first search stays as it is; that the plan differs from
+those they tie with, with counts for costs. The proof of the first search stays as it is; that the plan differs from
 the proved one by ties alone is a claim of its own (:class:`.certificate.TieClaim`), which anybody can check.
 """
 
@@ -75,7 +75,7 @@ def tied_with(problem: Problem, solution: Solution) -> dict[int, tuple[tuple[int
 
 
 def doubt(problem: Problem, swaps: Sequence[Swap]) -> float:
-    """The seconds by which a plan with ``swaps`` may look dearer, though the intervals overlap."""
+    """The seconds by which a plan with ``swaps`` may look more expensive, though the intervals overlap."""
     by_id = {option.id: option for option in problem.options}
     seconds = 0.0
     for swap in swaps:
@@ -93,7 +93,7 @@ def _drift(problem: Problem, option: Option, group: Sequence[Option]) -> float:
 
 
 def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int, ...]]]:
-    """Options that could stand in the place of kernels of ``plan`` and whose price is a tie, with the kernels' ids."""
+    """Options that could stand in the place of kernels of ``plan`` and whose cost is a tie, with the kernels' ids."""
     owners: dict[int, Option] = {}
     shared = EMPTY
     for option in plan.chosen:
@@ -161,7 +161,7 @@ def _policy(problem: Problem, plan: Solution, tied: Sequence[Option], preference
     """
     order = {name: turn for turn, name in enumerate(dict.fromkeys(preference))}
     options = [*plan.chosen, *tied]
-    free = {option.id for option in options if problem.price(option) == 0.0}
+    free = {option.id for option in options if problem.cost(option) == 0.0}
     names = dict.fromkeys(option.backend for option in options if option.id not in free)
     more_than_all_kernels = float(len(plan.chosen) + 1)
     counted = tuple(

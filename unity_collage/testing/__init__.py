@@ -1,1 +1,1 @@
-"""Public helpers for tests: models, named little graphs, typed prices, the contract of a pass."""
+"""Public helpers for tests: models, named little graphs, typed costs, the contract of a pass."""

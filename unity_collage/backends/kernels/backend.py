@@ -2,7 +2,7 @@
 
 Takes     convolutions with constant weights, bias, residual and activation behind them: of 3x3 with a stride of 1 or
           2 and of 2x2 with a stride of 1 as Winograd's algorithm with tiles of 2x2 and with tiles of 4x4, two
-          candidates with a price each; of 3x3 with groups of few channels vectorised over the groups. Attention: two
+          candidates with a cost each; of 3x3 with groups of few channels vectorised over the groups. Attention: two
           products and the softmax between them, with a factor and a mask. Recurrent layers. bfloat16 as well as
           float32: widened while it is read, rounded while it is stored.
 Declines  other dtypes, dynamic shapes, dilation, channels that are not innermost.

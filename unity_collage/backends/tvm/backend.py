@@ -1,7 +1,7 @@
 """TVM itself as a backend: what FuseOps would make one kernel of, with our CPU schedules.
 
 Takes     every operator that has a legalization and a static shape, fused by kind (FusionCone).
-Declines  dynamic shapes, opaque operators; those stay with TVM without a price.
+Declines  dynamic shapes, opaque operators; those stay with TVM without a cost.
 Needs     nothing but TVM.
 """
 

@@ -1,4 +1,4 @@
-"""Prices of other machines: kernels are made here, and checked and timed there, over TVM's RPC tracker."""
+"""Costs of other machines: kernels are made here, and checked and timed there, over TVM's RPC tracker."""
 
 from .cost import RemoteCost
 from .messages import why_unavailable

@@ -24,7 +24,7 @@ ATTEMPTS = 3
 
 
 class RemoteClient:
-    """Makes kernels here, and asks a server for their prices.
+    """Makes kernels here, and asks a server for their costs.
 
     It has one server at a time. One that is lost over a question is replaced, and :meth:`ask` asks another one; over a
     race it is for :class:`.fleet.Fleet` to do so.
@@ -59,7 +59,7 @@ class RemoteClient:
     def race(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
-        """A price or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
+        """A cost or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
         answers: dict[str, Answer] = {}
         with TemporaryDirectory() as folder:
             files: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""RemoteCost: prices from the database, and from servers behind an RPC tracker for what is not there yet."""
+"""RemoteCost: costs from the database, and from servers behind an RPC tracker for what is not there yet."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Tuned:
     trace: str = ""
     """The best schedule, as JSON; empty where none could be built and run."""
     seconds: float | None = None
-    """As the tuner has timed it: a hint, no price."""
+    """As the tuner has timed it: a hint, no cost."""
 
 
 @dataclass(frozen=True)

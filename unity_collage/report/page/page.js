@@ -56,10 +56,10 @@ function open(chosen) {
 }
 
 function showHead() {
-  const priced = plan.candidates.filter((bid) => costOf(bid).seconds !== undefined).length;
+  const measured = plan.candidates.filter((bid) => costOf(bid).seconds !== undefined).length;
   const views = kernels.filter((k) => k.bid.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
-  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${priced} with a price), predicted ${duration(plan.proof.seconds)}, launches included`;
+  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included`;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
@@ -143,7 +143,7 @@ function showKernel(kernel) {
   }
   const { bid } = kernel, own = costOf(bid), equal = kernels.filter((k) => k.bid.cost === bid.cost);
   const readers = kernels.filter((k) => k.reads.includes(kernel.number));
-  const alone = " What is said of prices is for this one alone.";
+  const alone = " What is said of costs is for this one alone.";
   at("right").replaceChildren(...[
     el("h2", null, dot(bid.backend), `${bid.backend} ${bid.label}`),
     el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${bid.rule}`),
@@ -176,7 +176,7 @@ function bindings(bid) {
 }
 
 function rivals(kernel) {
-  if (!kernel.rivals.length) return el("p", null, "Nothing: nobody else has a price for any of its bindings.");
+  if (!kernel.rivals.length) return el("p", null, "Nothing: nobody else has a cost for any of its bindings.");
   const shown = [kernel.bid, ...kernel.rivals.slice(0, 40).map((id) => candidates.get(id))];
   const most = Math.max(...shown.map((bid) => costOf(bid).high || costOf(bid).seconds));
   const rows = shown.map((bid, number) => {
@@ -187,8 +187,8 @@ function rivals(kernel) {
     return el("tr", null, el("td", null, dot(bid.backend), `${bid.backend} ${bid.label}`, el("div", { class: "quiet" }, names(bid.bindings))),
       el("td", { class: "n" }, duration(cost.seconds), scale), el("td", null, verdict));
   });
-  const head = el("tr", null, ...["candidate", "price and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
-  const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} dearer ones, in the JSON report`) : null;
+  const head = el("tr", null, ...["candidate", "cost and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
+  const more = kernel.rivals.length > 40 ? el("p", { class: "quiet" }, `and ${kernel.rivals.length - 40} more expensive ones, in the JSON report`) : null;
   return el("div", null, el("table", null, el("thead", null, head), el("tbody", null, ...rows)), more || "");
 }
 
@@ -230,16 +230,16 @@ function showRest() {
   const left = new Map();
   for (const index of plan.left_behind) {
     const { op, host } = plan.bindings[index];
-    const key = `${short(op)}: ${host ? "the VM evaluates it for free" : "no backend has a price, TVM compiles it as it is"}`;
+    const key = `${short(op)}: ${host ? "the VM evaluates it for free" : "no backend has a cost, TVM compiles it as it is"}`;
     left.set(key, [...(left.get(key) || []), index]);
   }
   at("left-title").textContent = `${count(plan.left_behind.length, "binding")} in no kernel`;
   at("left-behind").replaceChildren(el("ul", null, ...[...left].map(([why, indexes]) => el("li", null, `${why} (${indexes.length}) `, el("span", { class: "quiet" }, names(indexes.slice(0, 20)))))));
   at("declined-title").textContent = `${count(plan.declined.length, "reason")} why a backend declined`;
   at("declined").replaceChildren(reasons(plan.declined.map((d) => [d.backend, `${d.condition || "predicate"}: ${d.reason}`, d.bindings])));
-  const unpriced = plan.candidates.filter((bid) => costOf(bid).seconds === undefined);
-  at("unpriced-title").textContent = `${count(unpriced.length, "candidate")} without a price`;
-  at("unpriced").replaceChildren(reasons(unpriced.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${costOf(bid).reason}`, bid.bindings])));
+  const withoutCost = plan.candidates.filter((bid) => costOf(bid).seconds === undefined);
+  at("without-cost-title").textContent = `${count(withoutCost.length, "candidate")} without a cost`;
+  at("without-cost").replaceChildren(reasons(withoutCost.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${costOf(bid).reason}`, bid.bindings])));
 }
 
 at("controls").addEventListener("input", (event) => (event.target.id === "function" ? (location.hash = `${event.target.value}:`) : showList()));

@@ -19,6 +19,8 @@ from ...backends.base import Backend
 from ...database.rows import Kind
 from ...lowering import library_file
 from ...lowering.build import build
+from ...lowering.fuse import fused
+from ...lowering.offload import offloaded_module
 from ...lowering.outline import global_var
 from ...lowering.outlined import external_function
 from ...measure.compare import why_wrong
@@ -86,7 +88,7 @@ def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
 def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, path: Path) -> None:
     """Write a library with a function ``run_<i>`` for each of ``funcs``, as ``Program.save`` does."""
     with target:
-        mod = FuseRemaining()(OffloadBYOC()(_program(funcs, backend)))
+        mod = fused(offloaded_module(_program(funcs, backend)), target)
     library_file.export(build(mod, target), path)
 
 

@@ -11,7 +11,7 @@ CHECKS: Mapping[str, str] = {
     "rule": "Build the rule of frozen values: name predicates by functions of the module, not by lambdas made in it.",
     "availability": "Return None or one sentence from why_unavailable; look for files or distributions, "
     "and import or load the library in codegen.",
-    "fingerprint": "Return one line with the library's name, version and instruction set: prices are kept under it.",
+    "fingerprint": "Return one line with the library's name, version and instruction set: costs are kept under it.",
     "proposals": "Yield Found(inside, rule, label) for convex groups of one dataflow block, Declined for all else.",
     "order": "Walk graph.nodes in order; never iterate over a set, and ask nothing that changes.",
     "refusals": "Let every why_not return None or a sentence, never False or an empty text.",
