@@ -20,6 +20,7 @@ from unity_collage.cost import fingerprint
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase, Kind
+from unity_collage.machine.fingerprint import fields_of
 from unity_collage.measure.inputs import edge_inputs, random_inputs
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
@@ -98,7 +99,7 @@ def test_defect_9_a_cost_knows_machine_library_threads_and_method(monkeypatch: p
         assert told() != here
     finally:
         runtime.set_num_threads(threads)
-    assert fingerprint.parts(here)["machine"]
+    assert fields_of(here)["machine"]
     monkeypatch.setattr(fingerprint, "get", lambda name: _renamed(registry.get(name)))
     assert told() != here
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from rich.console import Console
 import unity_collage as uc
 from unity_collage.cli import bench
 from unity_collage.cli import main as cli
+from unity_collage.plan.plan import Plan, PlannedKernel, Rival, WithoutCost
 from unity_collage.profile.peers.bench import timed_in_turns
 from unity_collage.report import bench_table, cost_remark, duration, plan_summary
 
@@ -192,12 +194,12 @@ def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def kernel(backend: str, label: str, seconds: float, **others: float) -> dict[str, object]:
-    bids = [{"backend": name, "seconds": cost} for name, cost in others.items()]
-    return {"backend": backend, "label": label, "seconds": seconds, "others": bids}
+def kernel(backend: str, label: str, seconds: float, **others: float) -> PlannedKernel:
+    rivals = tuple(Rival(name, cost) for name, cost in others.items())
+    return PlannedKernel(0, backend, label, "", (), seconds, others=rivals)
 
 
-def shown(plan: dict[str, object], width: int = 80) -> list[str]:
+def shown(plan: Plan, width: int = 80) -> list[str]:
     console = Console(width=width)
     with console.capture() as captured:
         console.print(plan_summary("main", plan))
@@ -213,8 +215,9 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
         *(kernel("tvm", f"exp{number}", 1e-9) for number in range(20)),
     ]
     reason = "TVM makes 0 kernels of it, not one"
-    without_cost = [{"backend": "tvm", "label": "split", "reason": reason}]
-    lines = shown({"kernels": kernels, "seconds": 61e-6, "without a cost": without_cost})
+    lines = shown(
+        Plan(tuple(kernels), seconds=61e-6, without_cost=(WithoutCost("tvm", "split", reason),))
+    )
     assert max(map(len, lines)) <= 80
     assert lines[0] == "main: 23 kernels, predicted 61.0 us"
     assert [line.split()[-3:] for line in lines if line.startswith(" onednn")] == [["60.0", "us", "99.9%"]]
@@ -229,7 +232,7 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
 
 
 def test_a_function_without_kernels_says_so() -> None:
-    assert shown({"kernels": [], "seconds": 0.0, "without a cost": []}) == [
+    assert shown(Plan()) == [
         "main: nothing has a cost, TVM compiles it as it is"
     ]
 
@@ -245,10 +248,10 @@ def test_the_bench_table_says_who_is_faster() -> None:
 
 
 def test_a_program_far_from_its_cost_is_told() -> None:
-    plan = {"kernels": ["any"], "seconds": 20e-3}
+    plan = Plan((kernel("tvm", "any", 20e-3),), seconds=20e-3)
     assert cost_remark(plan, 25e-3) is None
-    assert cost_remark({**plan, "seconds": 1e-6}, 9e-6) is None, "a call costs microseconds of its own"
-    assert cost_remark({"kernels": [], "seconds": 0.0}, 1.0) is None
+    assert cost_remark(replace(plan, seconds=1e-6), 9e-6) is None, "a call costs microseconds of its own"
+    assert cost_remark(Plan(), 1.0) is None
     remark = cost_remark(plan, 150e-3)
     assert remark is not None and remark.startswith("it takes 7.5 times as long") and "20.0 ms" in remark
 

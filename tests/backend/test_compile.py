@@ -22,6 +22,8 @@ import unity_collage as uc
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError, ModelError, UnknownBackend
 from unity_collage.pipeline import collage
+from unity_collage.plan.encoding import decode, encode
+from unity_collage.plan.plan import Plan
 
 WEIGHTS = random(16, 8, seed=1)
 X = random(4, 16)
@@ -98,7 +100,8 @@ def test_wrong_inputs_are_named(program: uc.Program, args: tuple, named: dict, r
 
 
 def test_the_plan_is_plain_data_and_the_module_is_text(program: uc.Program) -> None:
-    plan = json.loads(json.dumps(program.plan))["main"]
+    plan = program.plan["main"]
+    assert decode(Plan, json.loads(json.dumps(encode(plan)))) == plan
     assert [(kernel.backend, kernel.label) for kernel in plan.kernels] == [("onednn", "matmul+relu")]
     assert "R.call_dps_packed" in program.mod.script()
 
@@ -117,7 +120,7 @@ np.save(sys.argv[3], program(**{"gpu_0/data_0": np.load(sys.argv[2])}).numpy())
 print(*sorted(name for name in sys.modules if name.startswith("unity_collage")))
 """
 
-_RUNTIME_PART = {"", "errors", "library_file", "program"}
+_RUNTIME_PART = {"", "errors", "lowering", "lowering.library_file", "program"}
 
 
 @pytest.mark.parametrize("backends", [["onednn"], ["openblas"], ["tvm"], ["onednn", "tvm"]], ids="+".join)

@@ -74,7 +74,7 @@ def test_every_candidate_has_its_verdict_and_its_regret(relu_exp: Explanation) -
         ("toy", "relu"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "exp"): (Verdict.CHOSEN, 9.0, 0.0),
         ("tvm", "relu+exp"): (Verdict.RUNNER_UP, 9.5, 0.5),
-        ("tvm", "relu"): (Verdict.MODEL_MORE, 10.0, 1.0),
+        ("tvm", "relu"): (Verdict.COSTS_MORE, 10.0, 1.0),
     }
 
 

@@ -2,18 +2,24 @@
 
 Reads    private functions with ``Primitive`` (each becomes exactly one kernel) and loose operators; ``collage.threads``
          of the former; ``collage.schedules``, where EstimateCosts has had kernels tuned.
-Writes   scheduled PrimFuncs and calls of them; views (reshape) stay views.
+Writes   scheduled PrimFuncs and calls of them; views (reshape) stay views. A remark in ``collage.plan`` for each kernel
+         of the plan that keeps its naive loops.
 Keeps    calls into libraries, ``external_mods``, and every group that a pass before it has made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import tvm
+from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..annotations import PLAN, UNSCHEDULED
 from ..lowering.fuse import fused
+from ..lowering.pack_weights import call_sites
+from ..schedule.faults import is_fault
 from ..target import current_target
 
 
@@ -29,4 +35,29 @@ class FuseRemaining:
     """Whether to store constant weights in the order in which the scheduled kernels read them."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        return fused(mod, current_target(), schedule=self.schedule, pack=self.pack)
+        lowered = fused(mod, current_target(), schedule=self.schedule, pack=self.pack)
+        functions = {gvar: _remarked(func, lowered) for gvar, func in lowered.functions_items()}
+        return IRModule(functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
+
+
+def _remarked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
+    """``func`` with the reasons of its kernels in its plan, if it has one."""
+    if not isinstance(func, relax.Function) or not PLAN.on(func):
+        return func
+    plan = PLAN.read(func)
+    planned = frozenset(kernel.function for kernel in plan.kernels)
+    remarks = [
+        f"TVM kernel {name} keeps naive loops: {reason}"
+        for name, reason in _unscheduled(func, mod)
+        if name in planned or is_fault(reason)
+    ]
+    added = [remark for remark in dict.fromkeys(remarks) if remark not in plan.remarks]
+    return PLAN.write(func, replace(plan, remarks=(*plan.remarks, *added))) if added else func
+
+
+def _unscheduled(func: relax.Function, mod: IRModule) -> Iterator[tuple[str, str]]:
+    """The kernels that ``func`` calls and that have no schedule: their names, and why."""
+    for call in call_sites(func):
+        reason = (mod[call.args[0]].attrs or {}).get(UNSCHEDULED)
+        if reason is not None:
+            yield call.args[0].name_hint, str(reason)
