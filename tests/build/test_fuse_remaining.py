@@ -12,11 +12,12 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage import reference
-from unity_collage.annotations import THREADS
+from unity_collage.annotations import PLAN, THREADS, UNSCHEDULED
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, FuseRemaining, SearchPartition
 from unity_collage.schedule.stage import nodes
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import only_backends
+from unity_collage.testing.faults import Faults
 from unity_collage.testing.fixed_cost import FixedCost
 
 
@@ -217,3 +218,48 @@ def test_a_kernel_of_a_constant_without_a_root_block() -> None:
     expected = x.copy()
     np.put_along_axis(expected, where, updates, axis=0)
     np.testing.assert_array_equal(run(lowered(mod), x, updates), expected)
+
+
+def planned(mod: IRModule) -> IRModule:
+    """``mod`` with a plan of TVM's kernels, outlined."""
+    with only_backends(), uc.host_target():
+        passes = [AnnotateCandidates(), EstimateCosts(FixedCost()), SearchPartition()]
+        return tvm.transform.Sequential(passes)(mod)
+
+
+def loops_remarks(mod: IRModule) -> list[str]:
+    return [remark for remark in PLAN.read(mod["main"]).remarks if "keeps naive loops" in remark]
+
+
+def scatter(x, y):
+    where = relax.const(np.zeros((8, 4), "int64"))
+    return R.nn.relu(R.scatter_elements(x, where, y, axis=0))
+
+
+def test_the_plan_says_which_kernels_keep_naive_loops_and_why() -> None:
+    mod = planned(one_operator(scatter, (8, 4), (8, 4)))
+    once = lowered(mod)
+    (name,) = (n for n, kernel in prim_funcs(once).items() if UNSCHEDULED in kernel.attrs)
+    reason = prim_funcs(once)[name].attrs[UNSCHEDULED]
+    assert loops_remarks(once) == [f"TVM kernel {name} keeps naive loops: {reason}"]
+    assert loops_remarks(lowered(once)) == loops_remarks(once)
+    assert loops_remarks(mod) == loops_remarks(lowered(planned(one_operator(R.exp, (8, 4))))) == []
+
+
+def test_the_plan_says_which_kernels_our_own_code_fails_on(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    def planted(*_args: object) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr("unity_collage.schedule.emit", planted)
+    after = lowered(planned(one_operator(R.exp, (8, 4))))
+    (name,) = prim_funcs(after)
+    assert loops_remarks(after) == [f"TVM kernel {name} keeps naive loops: a fault: KeyError: 'planted'"]
+    assert len(faults.take()) == 1
+
+
+def test_what_is_to_be_tuned_has_no_remark() -> None:
+    with uc.host_target():
+        after = FuseRemaining(schedule=False)(planned(one_operator(scatter, (8, 4), (8, 4))))
+    assert loops_remarks(after) == []

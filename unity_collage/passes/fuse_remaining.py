@@ -3,7 +3,7 @@
 Reads    private functions with ``Primitive`` (each becomes exactly one kernel) and loose operators; ``collage.threads``
          of the former; ``collage.schedules``, where EstimateCosts has had kernels tuned.
 Writes   scheduled PrimFuncs and calls of them; views (reshape) stay views. A remark in ``collage.plan`` for each kernel
-         of the plan that keeps its naive loops.
+         that keeps its naive loops.
 Keeps    calls into libraries, ``external_mods``, and every group that a pass before it has made.
 """
 
@@ -19,7 +19,6 @@ from tvm.ir import IRModule
 from ..annotations import PLAN, UNSCHEDULED
 from ..lowering.fuse import fused
 from ..lowering.pack_weights import call_sites
-from ..schedule.faults import is_fault
 from ..target import current_target
 
 
@@ -45,19 +44,14 @@ def _remarked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
     if not isinstance(func, relax.Function) or not PLAN.on(func):
         return func
     plan = PLAN.read(func)
-    planned = frozenset(kernel.function for kernel in plan.kernels)
-    remarks = [
-        f"TVM kernel {name} keeps naive loops: {reason}"
-        for name, reason in _unscheduled(func, mod)
-        if name in planned or is_fault(reason)
-    ]
-    added = [remark for remark in dict.fromkeys(remarks) if remark not in plan.remarks]
+    remarks = dict.fromkeys(_unscheduled(func, mod))
+    added = [remark for remark in remarks if remark not in plan.remarks]
     return PLAN.write(func, replace(plan, remarks=(*plan.remarks, *added))) if added else func
 
 
-def _unscheduled(func: relax.Function, mod: IRModule) -> Iterator[tuple[str, str]]:
-    """The kernels that ``func`` calls and that have no schedule: their names, and why."""
+def _unscheduled(func: relax.Function, mod: IRModule) -> Iterator[str]:
+    """What there is to say of each call of a kernel that has no schedule."""
     for call in call_sites(func):
         reason = (mod[call.args[0]].attrs or {}).get(UNSCHEDULED)
         if reason is not None:
-            yield call.args[0].name_hint, str(reason)
+            yield f"TVM kernel {call.args[0].name_hint} keeps naive loops: {reason}"
