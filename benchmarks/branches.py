@@ -12,7 +12,6 @@ import argparse
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import exchange
 import networks
@@ -25,6 +24,7 @@ import unity_collage as uc
 from unity_collage.compiler import compile_with
 from unity_collage.database.costs import CostDatabase
 from unity_collage.measure.measured import MeasuredCost
+from unity_collage.pipeline import collage
 from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS
@@ -39,7 +39,7 @@ def row(name: str, database: CostDatabase, rounds: int, folder: Path) -> list[st
     feeds = models.inputs(model)
     paths = {"split": folder / f"{name}.split.so", "side by side": folder / f"{name}.so"}
     with MeasuredCost(database) as costs:
-        passes = uc.passes.collage(model=costs)
+        passes = collage(model=costs)
         without = tvm.transform.Sequential(list(passes.passes)[:-1], name="split")
         compile_with(without, model).save(paths["split"])
         program = compile_with(passes, model)
@@ -51,12 +51,12 @@ def row(name: str, database: CostDatabase, rounds: int, folder: Path) -> list[st
     )
     ratios = [b / a for a, b in zip(*seconds.values(), strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
-    figures: dict[str, Any] = (program.plan or {})["main"].get("branches", {})  # type: ignore[assignment]
+    branches = (program.plan or {})["main"].branches
     return [
         name,
         *(f"{statistics.median(times) * 1e3:.3f}" for times in seconds.values()),
         f"{middle:.3f} ({low:.3f}-{high:.3f})",
-        f"{figures.get('kernels', 0)} in {figures.get('stages', 0)}",
+        "0 in 0" if branches is None else f"{branches.kernels} in {branches.stages}",
         f"{statistics.median(speeds) / 1e9:.0f}",
     ]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from tvm import relax
 from tvm.relax import op
 
-from unity_collage.graph import DataflowGraph, Kind, Limits
+from unity_collage.graph import DataflowGraph, Limits, OpKind
 from unity_collage.rules import (
     ByKind,
     Combine,
@@ -32,9 +32,9 @@ from unity_collage.rules import (
 )
 
 BY_KIND = (
-    ByKind(Kind.OUT_EWISE_FUSABLE, Kind.BROADCAST),
-    ByKind(Kind.BROADCAST, Kind.REDUCTION),
-    ByKind(Kind.INJECTIVE, Kind.INJECTIVE),
+    ByKind(OpKind.OUT_EWISE_FUSABLE, OpKind.BROADCAST),
+    ByKind(OpKind.BROADCAST, OpKind.REDUCTION),
+    ByKind(OpKind.INJECTIVE, OpKind.INJECTIVE),
     TupleArgument(),
     TupleProjection(),
     Constant(),

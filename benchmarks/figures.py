@@ -2,9 +2,10 @@
 
 usage: figures.py [--check]
 
-A table stands in ``README.md`` or ``docs/figures.md`` behind a line ``<!-- table: FILE.json -->`` (a row a model) or
-``<!-- summary: FILE.json FILE.json ... -->`` (a row a race) and ends at the next empty line. ``--check`` writes
-nothing, and fails where a document does not show what its results say. The plots are drawn again each time.
+A table stands in ``README.md`` or ``docs/figures.md`` behind a line ``<!-- table: FILE.json -->`` (a row for each
+model) or ``<!-- summary: FILE.json FILE.json ... -->`` (a row for each file) and ends at the next empty line.
+``--check`` writes nothing, and fails where a document does not show what its results say. The plots are drawn again
+each time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "figures.md")
 PLOTTED = "zoo_znver5"
 
 _MARK = re.compile(r"(<!-- (table|summary): ([\w. ]+) -->\n\n)((?:\|.*\n)*)")
-_RACES = {"zoo": "model zoo", "unseen": "nobody tuned for them"}
+_NETWORKS = {"zoo": "model zoo", "unseen": "unseen networks"}
 _MACHINES = {"znver4": "Zen 4", "znver5": "Zen 5"}
 
 
@@ -65,7 +66,7 @@ def filled(text: str) -> str:
 
 
 def table(known: Mapping[str, Any]) -> list[list[str]]:
-    """A race, a row a model: ours, the peers in multiples of it, the floor, what a cold compile took."""
+    """The results of one file, a row for each model: ours, the peers in multiples of it, the floor, a cold compile."""
     peers = league.peers_in(known)
     names = [league.title(peer) for peer in peers]
     head = ["model", "ours", *names, "best of them", "floor", "cold compile", "error", "exchange"]
@@ -97,18 +98,18 @@ def _row(name: str, known: Mapping[str, Any], peers: Sequence[str]) -> list[str]
 
 
 def summary(files: Sequence[str]) -> list[list[str]]:
-    """A row a race: the geometric mean of the best peers over ours, the model with the least, and how many."""
+    """A row for each file: the geometric mean of the best peers over ours, the model with the least, and how many."""
     head = ["networks", "machine", "precision", "best peer / ours", "least", "1.10x or more"]
-    return [head, ["---"] * 3 + ["---:"] * 3, *map(_race, files)]
+    return [head, ["---"] * 3 + ["---:"] * 3, *map(_together, files)]
 
 
-def _race(file: str) -> list[str]:
+def _together(file: str) -> list[str]:
     kind, machine, *_ = Path(file).stem.split("_")
     known = _known(file)
     medians = league.medians_of(known)
     least = min(medians, key=lambda name: medians[name])
     return [
-        f"[{_RACES[kind]}](benchmarks/results/{file})",
+        f"[{_NETWORKS[kind]}](benchmarks/results/{file})",
         _MACHINES[machine],
         known["precision"],
         f"**{league.geometric_mean(list(medians.values())):.2f}x**",

@@ -30,6 +30,7 @@ import unity_collage as uc
 from unity_collage.annotations import CANDIDATES
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
+from unity_collage.graph.shapes import extents_of
 from unity_collage.machine import last_level
 from unity_collage.machine import peaks as machine
 from unity_collage.machine.caches import Caches
@@ -168,7 +169,7 @@ def costed(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, f
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             database = CostDatabase(Path(folder) / "costs.db")
-            last_level.remember(database, here.l3_bytes)
+            last_level.store(database, here.l3_bytes)
             costs = MeasuredCost(database).costs(list(asked.values()))
         for name, workload in asked.items():
             cost = costs[workload.key]
@@ -183,7 +184,7 @@ def costed(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, f
 def floor(row: Row, place: str, peaks: machine.Machine, here: Caches) -> float:
     """The least seconds at the machine's peaks."""
     rates = roofline.bandwidths_of(peaks)
-    result = math.prod(int(extent) for extent in function(row).ret_ty.shape.values)
+    result = math.prod(extents_of(function(row).ret_ty))
     activations = 4 * (sum(map(math.prod, row.inputs)) + result)
     weights = 4 * sum(map(math.prod, row.constants))
     moved = activations / rates[roofline.place_of(activations, here)] + weights / rates[place]

@@ -73,7 +73,7 @@ def seconds_of(program: uc.Program, inputs: list[np.ndarray]) -> float:
 
 def in_channels_first(program: uc.Program) -> int:
     """Kernels with a permutation that OfferLayouts has made."""
-    kernels: list[dict[str, Any]] = (program.plan or {})["main"].kernels  # type: ignore[assignment]
+    kernels = (program.plan or {})["main"].kernels
     return sum(any(name.endswith(("_first", "_last")) for name in kernel.bindings) for kernel in kernels)
 
 
@@ -82,15 +82,15 @@ def row(name: str, mod: IRModule, database: CostDatabase, rounds: int) -> list[s
     programs = [uc.compile(mod, database=database, search_layouts=search) for search in (False, True)]
     inputs = random_inputs(mod["main"])
     times = [[seconds_of(program, inputs) for program in programs] for _ in range(rounds)]
-    plans: list[Any] = [(program.plan or {})["main"] for program in programs]
+    plans = [(program.plan or {})["main"] for program in programs]
     low, middle, high = statistics.quantiles([searched / last for last, searched in times], n=4)
     return [
         name,
-        *(f"{plan['seconds'] * 1e6:.0f}" for plan in plans),
+        *(f"{plan.seconds * 1e6:.0f}" for plan in plans),
         *(f"{statistics.median(column) * 1e6:.0f}" for column in zip(*times, strict=True)),
         f"{middle:.2f} ({low:.2f}-{high:.2f})",
         str(in_channels_first(programs[1])),
-        "yes" if plans[1]["proved"] else "no",
+        "yes" if plans[1].proved else "no",
     ]
 
 

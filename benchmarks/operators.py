@@ -207,8 +207,9 @@ def ours(case: Case, database: str | None) -> tuple[float, str]:
     model, feeds = model_of(case)
     program = uc.compile(model, database=database)
     seconds = program.benchmark(*feeds.values())["p5"]
-    plan = (program.plan or {}).get("main", {"kernels": []})
-    return seconds, " ".join(f"{kernel['backend']}:{kernel['label']}" for kernel in plan.kernels)
+    plan = (program.plan or {}).get("main")
+    kernels = plan.kernels if plan is not None else ()
+    return seconds, " ".join(f"{kernel.backend}:{kernel.label}" for kernel in kernels)
 
 
 def theirs(case: Case) -> float:

@@ -7,6 +7,7 @@ of its bandwidth times the intensity, operations per byte.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def place_of(nbytes: int, caches: Caches) -> str:
     return "L3" if nbytes <= caches.l3_bytes * 3 // 4 else "memory"
 
 
-def floor_of(row: dict[str, Any], known: dict[str, Any]) -> float:
+def floor_of(row: Mapping[str, Any], known: Mapping[str, Any]) -> float:
     """The least seconds of a run: its direct arithmetic, or reading its bytes from where its weights lie."""
     place = place_of(row["bytes"], Caches(known["l2_bytes"], known["l3_bytes"]))
     bandwidth = known["peak_bandwidth"][place]

@@ -27,6 +27,7 @@ from rich.table import Table
 import unity_collage as uc
 from unity_collage import reference, runtime
 from unity_collage.backends.registry import get
+from unity_collage.graph.shapes import extents_of
 from unity_collage.measure.kernels import activation_tensors, make_kernel, output_tensors
 from unity_collage.report.text import duration
 
@@ -107,7 +108,7 @@ def ours(row: Row) -> dict[str, Callable[[float], float]]:
         asked = kernels.workloads(row, BACKENDS, 0)
     for name, workload in asked.items():
         func = workload.func
-        shapes = [tuple(int(extent) for extent in param.ty.shape.values) for param in func.params]
+        shapes = [extents_of(param) for param in func.params]
         values = [_of_shape(shape, [*inputs, *weights], i) for i, shape in enumerate(shapes)]
         kernel = make_kernel(func, values, get(workload.backend), target)
         outputs = output_tensors(func)

@@ -1,8 +1,8 @@
 """TVM's own tuning between our passes: extract tasks, tune, apply the database.
 
-Our passes choose and outline the kernels; those of TVM are tuned by MetaSchedule, and what it has found no schedule for
-gets ours. Needs the extra ``tune``. (``EstimateCosts(tune_trials=N)`` is another way: it tunes before the plan is made,
-and only what could change it.)
+Our passes choose and outline the kernels. MetaSchedule tunes those of TVM; a kernel for which it finds no schedule gets
+ours. Needs the extra ``tune``. ``EstimateCosts(tune_trials=N)`` is another way: it tunes before the plan is made, and
+only kernels that could change it.
 """
 
 import logging
@@ -42,7 +42,7 @@ def main() -> None:
     logging.disable(logging.INFO)
     with uc.host_target() as target, tempfile.TemporaryDirectory() as folder:
         mod = Layer
-        *before, _fuse, _branches = passes.collage(backends=["tvm"]).passes
+        *before, _fuse, _branches = uc.collage(backends=["tvm"]).passes
         for step in [*before, passes.FuseRemaining(schedule=False)]:
             mod = step(mod)
         with tune(mod, target, folder):

@@ -40,7 +40,7 @@ class Mnist:
 def main() -> None:
     mod = Mnist
     with uc.host_target() as target:
-        for stage in uc.passes.collage().passes:
+        for stage in uc.collage().passes:
             mod = stage(mod)
             print(f"\n# ---- after {stage.info.name}\n{mod.script()}")
         machine = relax.VirtualMachine(relax.build(mod, target), tvm.cpu())

@@ -2,7 +2,7 @@
 
 usage: onnx_model.py [NAME or MODEL.onnx] [MORE ...]
 
-NAME is one of the model zoo (a wrong one prints the list); the default is resnet50. The first run measures
+NAME is a model of the zoo in benchmarks/ (a wrong one prints the list); the default is resnet50. The first run measures
 every distinct kernel once, later ones take seconds.
 """
 
@@ -19,7 +19,7 @@ from unity_collage.profile.peers.bench import random_feeds
 from unity_collage.report import duration, plan_summary
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import zoo_models as models  # noqa: E402
+import zoo_models as models
 
 console = Console(highlight=False)
 

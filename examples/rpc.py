@@ -1,4 +1,4 @@
-"""Another machine measures what this one compiles: a tracker and a server, here both on loopback.
+"""Another machine measures the kernels that this one makes: a tracker and a server, here both on loopback.
 
 On a real farm the tracker runs anywhere, and each machine that measures runs
 

@@ -1,7 +1,7 @@
 """The passes one by one, with the text edited by hand in between.
 
-What a pass knows is in the module's text. So after AnnotateCandidates the first candidate of oneDNN is struck
-out of the text, and the edited text goes on through the other passes: the plan has to do without it.
+What a pass knows is in the module's text. So after AnnotateCandidates this program deletes the first candidate of
+oneDNN from the text, and the other passes go on from the edited text: the plan has to do without that candidate.
 """
 
 import re

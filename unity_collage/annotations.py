@@ -1,7 +1,7 @@
-"""The one door between dataclasses and attributes of functions and modules.
+"""The attributes of functions and modules, and the dataclasses that they hold.
 
-What a pass knows and a later one needs is written as str, int, float, list and dict, so that the script shows it and
-parses back to it.
+What one pass knows and a later one needs is written as str, int, float, list and dict. So the script shows it and
+parses back to it. No other file converts between dataclasses and attributes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .plan.unrecognised import Unrecognised
 T = TypeVar("T")
 
 THREADS = "collage.threads"
-"""Attribute of a kernel's function: how many threads of the pool run it; without it, its backend decides."""
+"""Attribute of a kernel's function: how many threads of the pool run it. Without it the backend decides."""
 
 LABEL = "collage.label"
-"""Attribute of a kernel's function that is one part: the name that a code generator sees, in the program and when its
-cost is measured."""
+"""Attribute of a kernel's function without parts: the name that a code generator sees, in the program and when its cost
+is measured."""
 
 PARTS = "collage.parts"
 """Attribute of a kernel's function: which bindings, by position, are one ``Composite`` function, and its attributes."""
@@ -38,13 +38,13 @@ SCHEDULES = "collage.schedules"
 """Attribute of a module or a kernel's function: tuned schedules by kernel, for FuseRemaining."""
 
 UNSCHEDULED = "collage.unscheduled"
-"""Attribute of a PrimFunc: why it keeps its naive loops."""
+"""Attribute of a PrimFunc: the reason why it keeps its naive loops."""
 
 
 def threads_of(func: ir.BaseFunc) -> int | None:
-    """What ``THREADS`` says of a function, None where it says nothing."""
-    said = (func.attrs or {}).get(THREADS)
-    return None if said is None else int(said)
+    """The value of ``THREADS`` on a function, or None."""
+    threads = (func.attrs or {}).get(THREADS)
+    return None if threads is None else int(threads)
 
 
 class Annotation(Generic[T]):
@@ -56,11 +56,11 @@ class Annotation(Generic[T]):
         self._kind = kind
 
     def on(self, func: ir.BaseFunc) -> bool:
-        """Whether ``func`` carries it."""
+        """Whether ``func`` has the attribute."""
         return bool(func.attrs) and self.name in func.attrs
 
     def read(self, func: ir.BaseFunc) -> T:
-        """Its value; raises MissingAnnotation that names the pass to run, InvalidAnnotation for what was typed wrong."""
+        """Its value on ``func``; raises MissingAnnotation with the pass to run, InvalidAnnotation for wrong data."""
         if not self.on(func):
             raise MissingAnnotation(f"no {self.name} on this function: run {self._writer} first")
         try:
@@ -69,12 +69,20 @@ class Annotation(Generic[T]):
             raise InvalidAnnotation(f"{self.name} cannot be read: {'; '.join(transform_error(error))}") from error
 
     def write(self, func: relax.Function, value: T) -> relax.Function:
-        """A copy of ``func`` that carries ``value``."""
+        """A copy of ``func`` with the attribute ``value``."""
         return cast(relax.Function, func.with_attr(self.name, encode(value)))
+
+    def by_function(self, mod: ir.IRModule) -> dict[str, T]:
+        """Its values in ``mod``, by the name of the function that has it."""
+        return {
+            gvar.name_hint: self.read(func)
+            for gvar, func in mod.functions_items()
+            if isinstance(func, relax.Function) and self.on(func)
+        }
 
 
 def plain(value: Any) -> Any:
-    """FFI containers as Python's own."""
+    """FFI containers and values as those of Python."""
     if isinstance(value, Map) or hasattr(value, "items"):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (Array, list, tuple)):

@@ -262,5 +262,5 @@ def cost_model(
 ) -> CostModel:
     """Measured costs, kept in ``database``; ``progress`` is told what is being measured."""
     opened = database if isinstance(database, CostDatabase) else open_database(database, locked)
-    told = {} if progress is None else {"progress": progress}
-    return MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds, **told)
+    model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds)
+    return model if progress is None else replace(model, progress=progress)

@@ -1,13 +1,13 @@
 """The errors that users see: their text says what to do.
 
-They are registered with the FFI, so that one raised inside a pass comes out of it as what it is.
+They are registered with the FFI, so an error that is raised inside a pass keeps its class.
 """
 
 from __future__ import annotations
 
 from tvm_ffi import register_error
 
-# Ctrl-C while a pass runs: without this it comes out of the pass as a RuntimeError.
+# Without this, Ctrl-C during a pass becomes a RuntimeError.
 register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 
@@ -18,27 +18,27 @@ class CollageError(Exception):
 
 @register_error
 class MissingAnnotation(CollageError):
-    """A pass found no annotation of the pass that has to run before it."""
+    """A pass did not find the annotation of the pass that must run before it."""
 
 
 @register_error
 class InvalidAnnotation(CollageError):
-    """An annotation is not what its pass writes: somebody has edited it."""
+    """An annotation is not what its pass writes: it was edited."""
 
 
 @register_error
 class UnknownBackend(CollageError):
-    """A backend was named that nobody provides."""
+    """No installed package and no table of TVM provides the backend that was named."""
 
 
 @register_error
 class UnavailableBackend(CollageError):
-    """A backend was asked for that cannot run here; the text says why."""
+    """The backend that was named cannot run here; the text says why."""
 
 
 @register_error
 class NoPlan(CollageError):
-    """Some operator is in no candidate and TVM cannot evaluate it either."""
+    """An operator is in no candidate, and TVM cannot evaluate it either."""
 
 
 @register_error
@@ -53,10 +53,16 @@ class DatabaseError(CollageError):
 
 @register_error
 class MissingCost(CollageError):
-    """A cost is not in a database that was said to be complete."""
+    """A database that was declared complete does not contain a cost."""
 
 
 def first_line(error: BaseException) -> str:
-    """What somebody else's error says, as one line."""
+    """The first line of an error's text, or the name of its class if it has no text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of an error's text, where compilers put the cause; empty if it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,7 +1,7 @@
-"""Index sets: sets of post-dfs indexes as Python ints, bit ``i`` for index ``i``.
+"""Index sets: sets of post-dfs indexes as Python ints (bit sets), bit ``i`` for index ``i``.
 
-Arbitrary-precision ints give union, intersection and difference as machine operations, hash quickly
-and compare by value, which is all that enumeration and search need.
+Union, intersection and difference are single operations on ints. Ints also hash quickly and compare by value, which
+is all that enumeration and search need.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def members(indexes: IndexSet) -> Iterator[int]:
 
 
 def size(indexes: IndexSet) -> int:
-    """How many members there are."""
+    """The number of members."""
     return indexes.bit_count()
 
 
@@ -56,7 +56,7 @@ def is_subset(small: IndexSet, large: IndexSet) -> bool:
 
 
 def to_text(indexes: IndexSet) -> str:
-    """``{1,3..7}``: runs of three and more are written as a range."""
+    """``{1,3..7}``: a run of three or more members is written as a range."""
     runs: list[list[int]] = []
     for index in members(indexes):
         if runs and runs[-1][-1] == index - 1:

@@ -19,7 +19,7 @@ from .target import device_target, fields_of, why_not_refined
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """``rule`` proposes kernels of ``backend`` for what runs on ``target``. Specs compare by value."""
+    """``rule`` proposes kernels of ``backend`` for the nodes that run on ``target``. Specs compare by value."""
 
     name: str
     target: Target = field(compare=False)
@@ -32,9 +32,10 @@ class PartitionSpec:
         object.__setattr__(self, "_fields", json.dumps(fields_of(self.target), sort_keys=True))
 
     def apply(self, graph: DataflowGraph, current: Target) -> Iterator[Found | Declined]:
-        """What the rule says with the spec's target in scope; what shall run on another target is declined.
+        """What the rule proposes and declines with the spec's target in scope.
 
-        A node runs on the target of its virtual device, or on ``current``.
+        A node runs on the target of its virtual device, or on ``current``. Proposals with a node that runs on a target
+        which the spec's target does not refine are declined.
         """
         with self.target:
             answers = list(self.rule.apply(graph))
@@ -48,7 +49,7 @@ class PartitionSpec:
                 yield answer
 
     def _reasons(self, graph: DataflowGraph, current: Target) -> dict[int, str]:
-        """Why the spec may not take a node, by index, for those that run on another target."""
+        """The nodes that run on another target, by index, with the reason why the spec may not take them."""
         by_target: dict[str, str | None] = {}
         reasons: dict[int, str] = {}
         for node in graph.nodes:
@@ -64,9 +65,9 @@ class PartitionSpec:
 def gathered(
     backends: Iterable[Backend], given: Sequence[PartitionSpec], graph: DataflowGraph, current: Target
 ) -> tuple[PartitionSpec, ...]:
-    """The specs for one function: ``given`` by the user, and one of each backend for each target in it.
+    """The specs for one function: those ``given`` by the user, then one for each backend and target of the function.
 
-    Raises CollageError for two specs of one name, and where ``given`` names a backend that cannot be used.
+    Raises CollageError if two specs have one name, or if ``given`` names a backend that cannot be used.
     """
     found: dict[str, str] = {}
     for spec in given:
@@ -84,7 +85,7 @@ def gathered(
 
 
 def targets_of(graph: DataflowGraph, current: Target) -> list[Target]:
-    """``current``, and the targets of its kind that virtual devices in the function have."""
+    """``current``, then the targets of the same kind that virtual devices of the function name."""
     found = {json.dumps(fields_of(current)): current}
     for node in graph.nodes:
         target = device_target(node.var.ty)

@@ -1,6 +1,6 @@
 """Targets: the host by default, and which target and device a value belongs to.
 
-TVM's plain ``llvm`` target is a generic CPU without vector units.
+TVM's plain ``llvm`` target means a generic CPU without vector units, so the host is described in full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm.target import Target, codegen
 from .runtime import num_threads
 
 _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
-"""Fields of a target that say which tools serve it; all others say what it is."""
+"""Fields of a target that name tools; all other fields describe the hardware."""
 
 
 def host_target() -> Target:
@@ -26,19 +26,19 @@ def host_target() -> Target:
 
 
 def current_target() -> Target:
-    """The target in scope (``with target:``), else the host."""
+    """The target in scope (``with target:``), or the host if there is none."""
     return Target.current(allow_none=True) or host_target()
 
 
 def fields_of(target: Target) -> dict[str, Any]:
-    """All that is said of a target, by name."""
+    """The fields of a target, by name."""
     return json.loads(str(target))
 
 
 def why_not_refined(target: Target, required: Target) -> str | None:
-    """Why kernels for ``target`` may not serve what shall run on ``required``, or None.
+    """Why a kernel for ``target`` must not run where ``required`` is asked for, or None if it may.
 
-    ``target`` refines ``required`` if they agree in all but the toolchain (the Collage RFC, "FusionSpec").
+    ``target`` refines ``required`` if the two agree in all fields but the toolchain (the Collage RFC, "FusionSpec").
     """
     ours, theirs = _hardware(target), _hardware(required)
     differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
@@ -48,7 +48,7 @@ def why_not_refined(target: Target, required: Target) -> str | None:
 
 
 def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
-    """The virtual devices that a value of this type names, field by field."""
+    """The virtual devices that a type names, field by field."""
     if isinstance(ty, relax.TupleType):
         for part in ty.fields:
             yield from devices_of(part)
@@ -57,7 +57,7 @@ def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
 
 
 def device_target(ty: ir.Type) -> Target | None:
-    """The target of the first virtual device that a value of this type names, if it names one."""
+    """The target of the first virtual device that a type names, or None if it names none."""
     return next((device.target for device in devices_of(ty)), None)
 
 

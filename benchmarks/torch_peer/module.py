@@ -14,6 +14,7 @@ import onnx
 import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
 from torch import fx  # pyright: ignore[reportMissingImports]
+from torch.fx.proxy import GraphAppendingTracer  # pyright: ignore[reportMissingImports]
 
 from unity_collage.errors import ModelError
 
@@ -41,7 +42,7 @@ def graph_module(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> fx
     return recording.module([output.name for output in model.graph.output])
 
 
-class _Tracer(fx.proxy.GraphAppendingTracer):
+class _Tracer(GraphAppendingTracer):
     """Records calls of torch; tensors among their operands become buffers."""
 
     def __init__(self) -> None:

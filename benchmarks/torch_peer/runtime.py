@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from unity_collage.errors import ModelError
-from unity_collage.processes.child import last_line
 from unity_collage.profile.peers.runtimes import Inputs, Peer, python_loop
 
 NAME = "torch-compile"
@@ -46,7 +45,8 @@ def torch_compile(path: Path, inputs: Inputs, threads: int) -> Peer:
         outputs()  # it is compiled when it runs first
     except Exception as error:  # whatever its backend and the C++ compiler raise
         advice = "\nSet TORCHDYNAMO_VERBOSE"  # to torch's own developers, below the reason
-        raise ModelError(f"not compiled: {last_line(str(error).partition(advice)[0])}") from error
+        reason = str(error).partition(advice)[0].strip().rpartition("\n")[2]
+        raise ModelError(f"not compiled: {reason}") from error
     return Peer(timed, outputs)
 
 

@@ -33,7 +33,7 @@ _NUMBERS = {
 def constant_of_shape(call: Call, _shape: Value) -> Value:
     value = call.attributes.get("value")
     fill = torch.zeros(1) if value is None else torch.from_numpy(numpy_helper.to_array(value).copy())
-    return torch.full(call.ints(0), fill.item(), dtype=fill.dtype)
+    return torch.full(call.ints(0) or [], fill.item(), dtype=fill.dtype)
 
 
 def shape(call: Call, _x: Value) -> Value:

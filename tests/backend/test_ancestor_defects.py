@@ -19,7 +19,7 @@ from unity_collage.backends.base import Backend
 from unity_collage.cost import fingerprint
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
-from unity_collage.database.costs import CostDatabase, Kind
+from unity_collage.database.costs import CostDatabase, FailureKind
 from unity_collage.machine.fingerprint import fields_of
 from unity_collage.measure.inputs import edge_inputs, random_inputs
 from unity_collage.measure.measured import MeasuredCost
@@ -60,7 +60,7 @@ def test_defect_8_a_candidate_that_fails_at_run_time_is_not_chosen_and_ends_noth
 ) -> None:
     with MeasuredCost(database, method=QUICK) as model:
         mod = costed(graphs.chain(), model, "fake_raises")
-    reasons = [cost.reason for cost in COSTS.read(mod["main"]).costs.values() if cost.seconds is None]
+    reasons = [cost.reason for cost in COSTS.read(mod["main"]).by_key.values() if cost.seconds is None]
     assert len(reasons) == 1 and "this kernel raises" in reasons[0]
     assert chosen_backends(mod) == {"tvm"}
 
@@ -114,7 +114,7 @@ def test_defect_9_a_failure_is_kept_for_its_version_only_and_a_timeout_not_at_al
     with MeasuredCost(database, method=QUICK) as model:
         costed(graphs.chain(), model, "fake_raises")
     (entry,) = database.quarantine_entries()
-    assert (entry.kind, entry.version) == (Kind.RUN_ERROR, fingerprint.backend_version("fake_raises"))
+    assert (entry.kind, entry.version) == (FailureKind.RUN_ERROR, fingerprint.backend_version("fake_raises"))
     assert entry.key in database.quarantined([entry.key], entry.version)
     monkeypatch.setattr(fingerprint, "get", lambda name: _renamed(registry.get(name)))
     assert not database.quarantined([entry.key], fingerprint.backend_version("fake_raises"))
@@ -130,7 +130,7 @@ def test_defect_10_noise_that_does_not_settle_is_told_as_a_wide_interval() -> No
 
 def test_defect_10_a_module_without_a_name_is_measured(database: CostDatabase) -> None:
     with MeasuredCost(database, method=QUICK) as model:
-        costs = COSTS.read(costed(graphs.diamond(), model)["main"]).costs.values()
+        costs = COSTS.read(costed(graphs.diamond(), model)["main"]).by_key.values()
     assert all(isinstance(cost, Cost) and cost.low <= cost.seconds <= cost.high for cost in costs)
 
 
@@ -150,7 +150,7 @@ def test_defect_11_indexes_read_many_rows() -> None:
 def test_defect_12_a_fast_wrong_kernel_does_not_win(installed: None, database: CostDatabase) -> None:
     with MeasuredCost(database, method=QUICK) as model:
         mod = costed(graphs.chain(), model, "fake_wrong_numbers")
-    costs = COSTS.read(mod["main"]).costs
+    costs = COSTS.read(mod["main"]).by_key
     (reason,) = [cost.reason for key, cost in costs.items() if key.startswith("fake_wrong_numbers:")]
     assert reason.startswith("wrong numbers: output 0 is off by")
     assert chosen_backends(mod) == {"tvm"}

@@ -19,7 +19,7 @@ from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError
 from unity_collage.pipeline import collage
 from unity_collage.testing import graphs
-from unity_collage.testing.conformance import CASES, CHECKS, Report, State, case, examine
+from unity_collage.testing.conformance import CASES, CHECKS, CheckState, Report, case, examine
 from unity_collage.testing.conformance.cases import bound, weights
 from unity_collage.testing.fake_backend import only_backends
 from unity_collage.testing.fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
@@ -98,9 +98,9 @@ def test_a_backend_keeps_its_promises(
     if (name, check) in KNOWN:
         request.applymarker(pytest.mark.xfail(reason=KNOWN[name, check], strict=True))
     verdict = report_on(name)[check]
-    if verdict.state is State.SKIPPED:
+    if verdict.state is CheckState.SKIPPED:
         pytest.skip(verdict.line)
-    assert verdict.state is State.PASSED, "\n".join((*verdict.findings, verdict.remedy))
+    assert verdict.state is CheckState.PASSED, "\n".join((*verdict.findings, verdict.remedy))
 
 
 def test_every_misbehaviour_of_the_fakes_is_tried() -> None:
@@ -127,7 +127,7 @@ def test_a_planted_defect_is_found(
 ) -> None:
     monkeypatch.syspath_prepend(str(HERE))
     verdict = examine(f"planted_backends:{planted}", cases)[check]
-    assert verdict.state is State.FAILED and any(finding in one for one in verdict.findings), verdict
+    assert verdict.state is CheckState.FAILED and any(finding in one for one in verdict.findings), verdict
     assert verdict.remedy == CHECKS[check]
 
 
@@ -142,8 +142,8 @@ def test_what_needs_the_library_is_skipped_for_the_reason_that_it_is_not_there(
     monkeypatch.syspath_prepend(str(HERE))
     report = examine("planted_backends:UNAVAILABLE", RELU)
     assert report.unavailable == "there is no librelu.so"
-    assert not report.failed and report["proposals"].state is State.PASSED
-    assert report["numbers"].state is State.SKIPPED
+    assert not report.failed and report["proposals"].state is CheckState.PASSED
+    assert report["numbers"].state is CheckState.SKIPPED
     assert report["numbers"].line == "not available here: there is no librelu.so"
 
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import unity_collage as uc
 from unity_collage.cli import main as cli
 from unity_collage.database import schema
-from unity_collage.database.costs import CostDatabase, Kind, Quarantined
+from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined
 from unity_collage.errors import MissingCost
 
 Run = Callable[..., tuple[int, list[str], list[str]]]
@@ -108,7 +108,9 @@ def test_locked_needs_a_database_that_is_there(run: Run, model: Path, tmp_path: 
 def test_info_counts_and_tells_the_circumstances(run: Run, costs: Path) -> None:
     with CostDatabase(costs) as database:
         count = len(database)
-        database.quarantine(Quarantined("tvm:x:L2", "tvm 1", "exp", "tvm", Kind.CRASH, "SIGSEGV [in a loop]"))
+        database.quarantine(
+            Quarantined("tvm:x:L2", "tvm 1", "exp", "tvm", FailureKind.CRASH, "SIGSEGV [in a loop]")
+        )
     code, out, err = run("db", "info", "--database", costs, "--fingerprints")
     text = "\n".join(out)
     assert (code, err) == (0, [])
@@ -156,7 +158,7 @@ def test_diff_shows_what_differs(run: Run, costs: Path, tmp_path: Path) -> None:
 def test_prune_says_what_it_removes(run: Run, costs: Path) -> None:
     with CostDatabase(costs) as database:
         count = len(database)
-        for kind, version in ((Kind.HANG, "tvm 1"), (Kind.CRASH, "tvm 2")):
+        for kind, version in ((FailureKind.HANG, "tvm 1"), (FailureKind.CRASH, "tvm 2")):
             database.quarantine(Quarantined("tvm:x:L2", version, "exp", "tvm", kind, "no answer"))
     arguments = ("db", "prune", "--database", costs)
     assert run(*arguments, "--stale")[1] == ["removed 0 costs, 0 refusals, 0 in quarantine, 0 facts"]

@@ -11,7 +11,7 @@ from tvm.ir import IRModule
 import unity_collage as uc
 from unity_collage.annotations import COSTS
 from unity_collage.cost.method import Method
-from unity_collage.database.costs import CostDatabase, Kind
+from unity_collage.database.costs import CostDatabase, FailureKind
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.plan.costs import Cost
@@ -21,20 +21,20 @@ from unity_collage.testing.fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
 QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0)
 
 REFUSED = [
-    ("segfault", Kind.CRASH, "it crashed the process: SIGSEGV"),
-    ("hang", Kind.HANG, "no answer within 20 s while running"),
-    ("allocates_without_end", Kind.OUT_OF_MEMORY, "memory ran out"),
-    ("wrong_numbers", Kind.WRONG_NUMBERS, "output 0 is off by"),
-    ("wrong_on_edges", Kind.WRONG_NUMBERS, "output 0 is off by"),
-    ("nan", Kind.NOT_FINITE, "output 0 is infinite or no number where the reference is a number"),
-    ("writes_behind_output", Kind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
-    ("writes_far_behind_output", Kind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
-    ("writes_before_output", Kind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
-    ("reads_before_input", Kind.WROTE_OUTSIDE, "it read outside of its tensors"),
-    ("writes_input", Kind.WROTE_OUTSIDE, "it wrote to one of its inputs"),
-    ("exits", Kind.EXITED, "it ended the process with exit code 0"),
-    ("raises", Kind.RUN_ERROR, "this kernel raises"),
-    (CANNOT_COMPILE, Kind.COMPILE_ERROR, "ValueError: this code generator cannot compile"),
+    ("segfault", FailureKind.CRASH, "it crashed the process: SIGSEGV"),
+    ("hang", FailureKind.HANG, "no answer within 20 s while running"),
+    ("allocates_without_end", FailureKind.OUT_OF_MEMORY, "memory ran out"),
+    ("wrong_numbers", FailureKind.WRONG_NUMBERS, "output 0 is off by"),
+    ("wrong_on_edges", FailureKind.WRONG_NUMBERS, "output 0 is off by"),
+    ("nan", FailureKind.NOT_FINITE, "output 0 is infinite or no number where the reference is a number"),
+    ("writes_behind_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
+    ("writes_far_behind_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
+    ("writes_before_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
+    ("reads_before_input", FailureKind.WROTE_OUTSIDE, "it read outside of its tensors"),
+    ("writes_input", FailureKind.WROTE_OUTSIDE, "it wrote to one of its inputs"),
+    ("exits", FailureKind.EXITED, "it ended the process with exit code 0"),
+    ("raises", FailureKind.RUN_ERROR, "this kernel raises"),
+    (CANNOT_COMPILE, FailureKind.COMPILE_ERROR, "ValueError: this code generator cannot compile"),
 ]
 
 
@@ -49,7 +49,7 @@ def costs(model: MeasuredCost, *backends: str) -> dict[str, Cost]:
     """The costs of relu, exp and tanh in a row, by backend for the relu of the fakes, all of TVM's as one."""
     with uc.host_target():
         mod = AnnotateCandidates((*backends, "tvm"))(IRModule({"main": graphs.chain()}))
-        found = COSTS.read(EstimateCosts(model)(mod)["main"]).costs
+        found = COSTS.read(EstimateCosts(model)(mod)["main"]).by_key
     return {key.split(":")[0] if key.startswith("fake") else key: cost for key, cost in found.items()}
 
 
@@ -59,7 +59,7 @@ def test_every_way_to_misbehave_is_planted() -> None:
 
 @pytest.mark.parametrize(("misbehaviour", "kind", "reason"), REFUSED)
 def test_a_kernel_that_misbehaves_is_refused_and_quarantined(
-    installed: None, tmp_path: Path, misbehaviour: str, kind: Kind, reason: str
+    installed: None, tmp_path: Path, misbehaviour: str, kind: FailureKind, reason: str
 ) -> None:
     name = f"fake_{misbehaviour}"
     seconds = 20.0 if misbehaviour == "hang" else 300.0

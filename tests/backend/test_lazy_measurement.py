@@ -107,7 +107,7 @@ def test_lazy_costs_are_above_their_bounds_and_give_the_eager_plan(
         lazy = lazy_costs(func, model, lambda costs: problem(func, costs))
         bounds = model.lower_bounds(list(workloads(func, model).values()))
         eager = COSTS.read(EstimateCosts(model)(mod)["main"])
-    costed = {key: cost.seconds for key, cost in eager.costs.items() if cost.seconds is not None}
+    costed = {key: cost.seconds for key, cost in eager.by_key.items() if cost.seconds is not None}
     assert {key: seconds for key, seconds in costed.items() if seconds < bounds[key]} == {}
     found, optimum = cheapest_cover(problem(func, lazy)), cheapest_cover(problem(func, eager))
     assert found.seconds == pytest.approx(optimum.seconds)

@@ -17,7 +17,7 @@ from unity_collage import runtime
 from unity_collage.annotations import COSTS
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
-from unity_collage.database.rows import Kind
+from unity_collage.database.rows import FailureKind
 from unity_collage.machine import environment
 from unity_collage.measure.client import WorkerClient
 from unity_collage.measure.measured import MeasuredCost
@@ -156,24 +156,24 @@ say(stage="running", key="kernel")
 @pytest.mark.parametrize(
     ("code", "kind", "reason"),
     [
-        ("os.kill(os.getpid(), signal.SIGSEGV)", Kind.CRASH, "it crashed the process: SIGSEGV"),
-        ("os.abort()", Kind.CRASH, "it crashed the process: SIGABRT"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", Kind.OUT_OF_MEMORY, "MiB in use"),
-        ("sys.exit(3)", Kind.EXITED, "it ended the process with exit code 3"),
-        ("os._exit(0)", Kind.EXITED, "it ended the process with exit code 0"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", FailureKind.CRASH, "it crashed the process: SIGSEGV"),
+        ("os.abort()", FailureKind.CRASH, "it crashed the process: SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", FailureKind.OUT_OF_MEMORY, "MiB in use"),
+        ("sys.exit(3)", FailureKind.EXITED, "it ended the process with exit code 3"),
+        ("os._exit(0)", FailureKind.EXITED, "it ended the process with exit code 0"),
     ],
 )
-def test_the_end_of_the_worker_is_a_reason(client: Made, code: str, kind: Kind, reason: str) -> None:
+def test_the_end_of_the_worker_is_a_reason(client: Made, code: str, kind: FailureKind, reason: str) -> None:
     refusal = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
     assert isinstance(refusal, Refusal)
     assert refusal.kind == kind and reason in refusal.reason and refusal.lasting
 
 
 @pytest.mark.parametrize(
-    ("stage", "kind"), [("running", Kind.HANG), ("building", None)], ids=["a hang", "a slow compiler"]
+    ("stage", "kind"), [("running", FailureKind.HANG), ("building", None)], ids=["a hang", "a slow compiler"]
 )
 def test_silence_is_a_reason_and_a_slow_compiler_may_be_a_busy_machine(
-    client: Made, stage: str, kind: Kind | None
+    client: Made, stage: str, kind: FailureKind | None
 ) -> None:
     """The stage is said together with the greeting, so that it is there however busy the machine is."""
     code = f"""
@@ -206,5 +206,5 @@ while True:
 """
     prelude = _PRELUDE.replace('r.readline()\nsay(stage="running", key="kernel")', "line = r.readline()")
     answers = client(prelude + code, 300.0).compare({"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}})
-    assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == Kind.EXITED
+    assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == FailureKind.EXITED
     assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)

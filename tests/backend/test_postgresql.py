@@ -16,7 +16,7 @@ from postgresql_server import REQUIRED, server, why_unavailable
 from sqlalchemy import make_url
 
 from unity_collage.cli import main as cli
-from unity_collage.database.costs import CostDatabase, Kind, Quarantined
+from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined
 from unity_collage.database.exchange import contents, from_lines, merge, to_lines
 from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.errors import DatabaseError
@@ -65,11 +65,11 @@ def changed(url: str, **parts: str | int) -> str:
 
 def test_costs_quarantine_and_facts_come_back(database: CostDatabase, url: str) -> None:
     database.put("key", HERE, "conv2d", COST, backend="onednn", workload="a text")
-    database.quarantine(Quarantined("key", "3.2", "conv2d", "onednn", Kind.HANG, "no answer"))
+    database.quarantine(Quarantined("key", "3.2", "conv2d", "onednn", FailureKind.HANG, "no answer"))
     database.keep_fact("launch", HERE, 5e-7)
     with CostDatabase(url, read_only=True) as again:
         assert again.get(["key"], HERE) == {"key": replace(COST, origin="database")}
-        assert again.quarantined(["key"], "3.2")["key"].kind is Kind.HANG
+        assert again.quarantined(["key"], "3.2")["key"].kind is FailureKind.HANG
         assert again.fact("launch", HERE) == 5e-7
         (cost,) = again.costs()
         assert again.fingerprints() == {cost.fingerprint: HERE}

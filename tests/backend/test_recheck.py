@@ -125,7 +125,7 @@ def test_a_kernel_that_is_another_one_in_the_program_is_found(
     """The fault that this is for: oneDNN makes a reference kernel for an image whose batch has an odd stride, unless
     its cache already has one for a dense image of the same shape, as in the process that measures. Here we make the
     program without the mend of those strides, and of the one kernel that makes and reads such an image."""
-    monkeypatch.setattr(lowering, "settled", lambda step: step)
+    monkeypatch.setattr(lowering, "with_nested_strides", lambda step: step)
     numbers = np.random.default_rng(0)
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, 196, 64), "float32"))

@@ -161,7 +161,7 @@ def test_a_fault_in_the_measuring_process_is_logged_here(
 
 
 CHILD = """
-from unity_collage.processes.child import serve
+from unity_collage.processes.serving import serve
 from unity_collage.schedule import faults
 def answer(request):
     try:

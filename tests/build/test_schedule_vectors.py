@@ -11,7 +11,7 @@ from tvm.relax import op
 from tvm.target import Target, codegen
 
 from unity_collage.schedule import tiling
-from unity_collage.schedule.machine import Machine
+from unity_collage.schedule.cpu import CpuTraits
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
@@ -32,8 +32,8 @@ def target_of(mcpu: str, triple: str = "x86_64-linux-gnu") -> Target:
     ],
 )
 def test_vectors_are_those_of_the_target(target: Target, nbytes: int, registers: int) -> None:
-    machine = Machine.of(target)
-    assert (machine.vector_bytes, machine.registers, machine.cores) == (nbytes, registers, 2)
+    cpu = CpuTraits.of(target)
+    assert (cpu.vector_bytes, cpu.registers, cpu.cores) == (nbytes, registers, 2)
 
 
 NARROW = [
@@ -78,7 +78,7 @@ def test_numbers(target: Target) -> None:
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "znver4"])
 def test_sums_of_a_tile_are_small_enough_for_registers(mcpu: str) -> None:
     target = target_of(mcpu)
-    text, machine = scheduled(op.matmul, (197, 384), (384, 1536), target=target), Machine.of(target)
+    text, cpu = scheduled(op.matmul, (197, 384), (384, 1536), target=target), CpuTraits.of(target)
     sizes = [int(size) for size in re.findall(r"acc\w* = T.sblock_alloc_buffer\(\((?:T.int64\()?(\d+)", text)]
-    assert machine.registers // 2 <= sum(sizes) // machine.lanes("float32") < machine.registers
+    assert cpu.registers // 2 <= sum(sizes) // cpu.lanes("float32") < cpu.registers
     assert max(sizes) * 4 < tiling.STACK_BYTES

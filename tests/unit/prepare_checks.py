@@ -13,7 +13,7 @@ from unity_collage import reference
 from unity_collage.annotations import UNRECOGNISED
 from unity_collage.passes.prepare import Prepare
 from unity_collage.plan.unrecognised import Unrecognised
-from unity_collage.rewrites import Rule
+from unity_collage.rewrites import Rewrite
 
 
 def module(source: relax.Function | IRModule) -> IRModule:
@@ -23,7 +23,7 @@ def module(source: relax.Function | IRModule) -> IRModule:
     return IRModule({"main": source.with_attr("global_symbol", "main")})
 
 
-def prepared(source: relax.Function | IRModule, *rules: Rule) -> IRModule:
+def prepared(source: relax.Function | IRModule, *rules: Rewrite) -> IRModule:
     """``source`` after Prepare with just these rules, without what they say of near misses."""
     return plain(Prepare(rules=rules)(module(source)))
 
@@ -37,14 +37,17 @@ def plain(mod: IRModule) -> IRModule:
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def near_misses(source: relax.Function | IRModule, *rules: Rule) -> tuple[Unrecognised, ...]:
+def near_misses(source: relax.Function | IRModule, *rules: Rewrite) -> tuple[Unrecognised, ...]:
     """What ``rules`` leave on ``main``: where they found the beginning of their form, and why they stopped."""
     main = Prepare(rules=rules)(module(source))["main"]
     return UNRECOGNISED.read(main) if UNRECOGNISED.on(main) else ()
 
 
 def assert_becomes(
-    before: relax.Function | IRModule, after: relax.Function | IRModule, *rules: Rule, tolerance: float = 1e-5
+    before: relax.Function | IRModule,
+    after: relax.Function | IRModule,
+    *rules: Rewrite,
+    tolerance: float = 1e-5,
 ) -> None:
     """``rules`` make ``after`` of ``before``, and both compute the same."""
     result = prepared(before, *rules)
@@ -57,7 +60,7 @@ def assert_becomes(
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-def assert_stays(source: relax.Function | IRModule, *rules: Rule) -> None:
+def assert_stays(source: relax.Function | IRModule, *rules: Rewrite) -> None:
     """``rules`` find nothing to do."""
     tvm.ir.assert_structural_equal(prepared(source, *rules), module(source))
 

@@ -41,7 +41,7 @@ def test_an_address_without_a_port_shows_the_usage(
 ) -> None:
     with pytest.raises(SystemExit):
         options(tmp_path, "--rpc", "farm")
-    assert "it is written host:port" in capsys.readouterr().err
+    assert "write host:port" in capsys.readouterr().err
 
 
 def test_costs_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from unity_collage.database import schema
-from unity_collage.database.costs import CostDatabase, Kind, Quarantined, default_path
+from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined, default_path
 from unity_collage.errors import DatabaseError
 from unity_collage.plan.costs import Cost
 
@@ -25,7 +25,7 @@ def database(tmp_path: Path) -> CostDatabase:
     return CostDatabase(tmp_path / "costs.sqlite")
 
 
-def entry(kind: Kind = Kind.CRASH, version: str = "oneDNN 3.2") -> Quarantined:
+def entry(kind: FailureKind = FailureKind.CRASH, version: str = "oneDNN 3.2") -> Quarantined:
     return Quarantined("onednn:abc:L2", version, "conv2d", "onednn", kind, "SIGSEGV")
 
 
@@ -71,10 +71,10 @@ def test_more_keys_than_one_question_takes(database: CostDatabase) -> None:
 
 def test_quarantine_hangs_on_the_version_of_the_backend(database: CostDatabase) -> None:
     database.quarantine(entry())
-    database.quarantine(entry(Kind.HANG))
+    database.quarantine(entry(FailureKind.HANG))
     found = database.quarantined(["onednn:abc:L2", "onednn:other:L2"], "oneDNN 3.2")
     assert [(key, one.kind, one.reason) for key, one in found.items()] == [
-        ("onednn:abc:L2", Kind.HANG, "SIGSEGV")
+        ("onednn:abc:L2", FailureKind.HANG, "SIGSEGV")
     ]
     assert found["onednn:abc:L2"].created > 0
     assert database.quarantined(["onednn:abc:L2"], "oneDNN 3.3") == {}

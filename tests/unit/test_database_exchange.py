@@ -11,7 +11,7 @@ import pytest
 from unity_collage.cost.fingerprint import stale
 from unity_collage.database import schema
 from unity_collage.database.compare import compare
-from unity_collage.database.costs import CostDatabase, CostRow, Kind
+from unity_collage.database.costs import CostDatabase, CostRow, FailureKind
 from unity_collage.database.exchange import Contents, contents, from_lines, merge, to_lines
 from unity_collage.database.prune import Prune, doomed, remove
 from unity_collage.database.rows import digest
@@ -33,7 +33,9 @@ def row(
             "created": created, **others}  # fmt: skip
 
 
-def entry(version: str = "3.2", kind: Kind = Kind.CRASH, created: float = 100.0) -> dict[str, Any]:
+def entry(
+    version: str = "3.2", kind: FailureKind = FailureKind.CRASH, created: float = 100.0
+) -> dict[str, Any]:
     return {"key": "onednn:b:L2", "version": version, "label": "conv2d", "backend": "onednn", "kind": kind.value,
             "reason": "SIGSEGV", "created": created}  # fmt: skip
 
@@ -62,7 +64,7 @@ def test_an_export_is_a_database_again_byte_for_byte(tmp_path: Path) -> None:
     merge(again, from_lines(lines, "export"))
     assert list(to_lines(contents(again))) == lines
     assert again.fact("launch", HERE) == 5e-7
-    assert again.quarantined(["onednn:b:L2"], "3.2")["onednn:b:L2"].kind is Kind.CRASH
+    assert again.quarantined(["onednn:b:L2"], "3.2")["onednn:b:L2"].kind is FailureKind.CRASH
 
 
 def test_an_export_does_not_hang_on_the_order_of_writing(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_pruning_by_age_takes_the_texts_that_nobody_names_any_more(tmp_path: Pat
 
 
 def test_pruning_by_version_and_by_kind(tmp_path: Path) -> None:
-    entries = (entry("3.1"), entry("3.2"), entry("3.3", Kind.HANG))
+    entries = (entry("3.1"), entry("3.2"), entry("3.3", FailureKind.HANG))
     database = made(tmp_path / "costs.sqlite", row(), quarantine=entries)
     assert left(database, Prune(versions={"tvm": "0.27"})) == (["onednn:a:L2"], ["3.1", "3.2", "3.3"])
     assert left(database, Prune(kinds=frozenset({"hang"}))) == (["onednn:a:L2"], ["3.1", "3.2"])

@@ -19,10 +19,11 @@ from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, 
 from unity_collage.errors import CollageError
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.candidate import Candidate, DeclinedBinding
+from unity_collage.plan.comparison import Prediction, ProgramComparison, ProgramTimes
 from unity_collage.plan.costs import Cost, Costs
 from unity_collage.plan.encoding import decode, encode
 from unity_collage.plan.explanation import Explanation, Verdict
-from unity_collage.plan.plan import RunnerUp
+from unity_collage.plan.plan import Plan, RunnerUp
 from unity_collage.plan.regrets import explanation_of
 from unity_collage.report.answer import answer
 from unity_collage.report.kinds import explanation_summary
@@ -145,6 +146,12 @@ def test_an_explanation_is_the_same_after_json_and_after_the_script(relu_exp: Ex
     func = EXPLANATION.write(chain(R.nn.relu), relu_exp)
     again = tvm.script.from_source(IRModule({"main": func}).script(show_meta=True))
     assert EXPLANATION.read(again["main"]) == relu_exp
+
+
+def test_a_plan_whose_programs_were_compared_is_the_same_after_json() -> None:
+    programs = (ProgramTimes("ours", 1e-3, (1e-3, 2e-3)), ProgramTimes("greedy", reason="it failed"))
+    plan = Plan(comparison=ProgramComparison("ours", programs, (Prediction("ours", 9e-4, 1e-3),)))
+    assert decode(Plan, json.loads(json.dumps(encode(plan)))) == plan
 
 
 def test_without_explain_there_is_none_and_the_plan_names_no_runner_up() -> None:

@@ -11,7 +11,7 @@ from tvm.script import relax as R
 
 from unity_collage import reference
 from unity_collage.annotations import LIFTED
-from unity_collage.graph import DataflowGraph, Kind, Limits, Signatures, SubGraph, extract, index_set
+from unity_collage.graph import DataflowGraph, Limits, OpKind, Signatures, SubGraph, extract, index_set
 from unity_collage.index_set import first_outside, members, to_text
 from unity_collage.lowering.outline import Group, NameSupply, global_var, outline
 from unity_collage.testing import graphs
@@ -63,13 +63,13 @@ def test_kinds_are_those_of_the_legalized_kernels() -> None:
         return g
 
     assert DataflowGraph(func).kinds == (
-        Kind.OUT_EWISE_FUSABLE,
-        Kind.ELEMENTWISE,
-        Kind.BROADCAST,
-        Kind.INJECTIVE,
-        Kind.REDUCTION,
-        Kind.REDUCTION,
-        Kind.OPAQUE,
+        OpKind.OUT_EWISE_FUSABLE,
+        OpKind.ELEMENTWISE,
+        OpKind.BROADCAST,
+        OpKind.INJECTIVE,
+        OpKind.REDUCTION,
+        OpKind.REDUCTION,
+        OpKind.OPAQUE,
     )
 
 
@@ -77,7 +77,7 @@ def test_borders_of_a_tapped_sub_graph() -> None:
     graph = DataflowGraph(graphs.diamond_with_tap())  # 0 relu, 1 exp, 2 add(exp, relu)
     sub = SubGraph(graph, index_set((0, 1)))
     assert (sub.entry, sub.exit, sub.input, sub.output) == (0b001, 0b011, 0, 0b100)
-    assert (sub.depth, sub.label, sub.kind) == (2, "relu+exp", Kind.ELEMENTWISE)
+    assert (sub.depth, sub.label, sub.kind) == (2, "relu+exp", OpKind.ELEMENTWISE)
 
 
 @pytest.mark.parametrize(

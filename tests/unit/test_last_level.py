@@ -34,7 +34,7 @@ def test_what_is_known_is_not_measured(tmp_path: Path, monkeypatch: pytest.Monke
     database = CostDatabase(tmp_path / "costs.sqlite")
     monkeypatch.setattr(last_level.subprocess, "run", lambda *_, **__: pytest.fail("measured"))
     assert last_level.caches(database, locked=True) == reported()
-    last_level.remember(database, 16 * MIB)
+    last_level.store(database, 16 * MIB)
     assert last_level.caches(database) == Caches(reported().l2_bytes, 16 * MIB)
 
 

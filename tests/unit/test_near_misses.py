@@ -11,7 +11,7 @@ from test_prepare_arithmetic import const, function
 from tvm import relax
 from tvm.relax import op
 
-from unity_collage.rewrites import DEFAULT_RULES, Rule
+from unity_collage.rewrites import DEFAULT_REWRITES, Rewrite
 from unity_collage.rewrites import activations as a
 from unity_collage.rewrites import arithmetic as r
 from unity_collage.rewrites import clip as c
@@ -249,7 +249,7 @@ ARITHMETIC = [
 
 
 @pytest.mark.parametrize(("rule", "make", "reason"), [*ACTIVATIONS, *NORMS, *ARITHMETIC])
-def test_a_near_miss_has_a_reason(rule: Rule, make, reason: str):
+def test_a_near_miss_has_a_reason(rule: Rewrite, make, reason: str):
     (miss,) = near_misses(prepared(function(make)), rule)  # equal values are one before the rule is asked
     assert miss.rule == rule.name and reason in miss.reason
 
@@ -273,7 +273,7 @@ ABSENT = [
 
 @pytest.mark.parametrize("make", ABSENT)
 def test_nothing_is_said_where_there_is_no_form(make):
-    assert near_misses(function(make), *DEFAULT_RULES) == ()
+    assert near_misses(function(make), *DEFAULT_REWRITES) == ()
 
 
 @pytest.mark.parametrize(
@@ -281,4 +281,4 @@ def test_nothing_is_said_where_there_is_no_form(make):
     [gelu, hard, softmax, lambda x: normed(x, square_mean(centred(x))), lambda x: rooted(x, square_mean(x))],
 )
 def test_nothing_is_said_of_a_form_that_was_recognised(make):
-    assert near_misses(function(make), *DEFAULT_RULES) == ()
+    assert near_misses(function(make), *DEFAULT_REWRITES) == ()

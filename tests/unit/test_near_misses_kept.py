@@ -13,7 +13,7 @@ from tvm.script import relax as R
 from unity_collage.annotations import UNRECOGNISED
 from unity_collage.passes.prepare import Prepare
 from unity_collage.plan.unrecognised import Unrecognised
-from unity_collage.rewrites import DEFAULT_RULES, Rule, WhyNot
+from unity_collage.rewrites import DEFAULT_REWRITES, Rewrite, WhyNot
 from unity_collage.rewrites.gelu import GELU_FORM
 from unity_collage.rewrites.near_misses import LIMIT
 from unity_collage.rewrites.why_not import first_of
@@ -32,7 +32,9 @@ def test_a_reason_names_the_binding_that_stands():
         return y
 
     reason = "the factor behind erf is 0.4999, not 0.5"
-    assert near_misses(func, *DEFAULT_RULES)[0] == Unrecognised("gelu_form", "y", "relax.multiply", reason, 5)
+    assert near_misses(func, *DEFAULT_REWRITES)[0] == Unrecognised(
+        "gelu_form", "y", "relax.multiply", reason, 5
+    )
 
 
 def test_the_part_of_a_product_that_misses_is_not_said_twice():
@@ -58,7 +60,9 @@ def test_the_names_are_those_of_the_script():
             R.output(y)
         return y
 
-    renamed = Rule("again", ("relax.add",), lambda call, _: op.subtract(op.tanh(call.args[0]), call.args[1]))
+    renamed = Rewrite(
+        "again", ("relax.add",), lambda call, _: op.subtract(op.tanh(call.args[0]), call.args[1])
+    )
     mod = Prepare(rules=(renamed,))(module(func))
     assert [binding.var.name for binding in mod["main"].body.blocks[0].bindings] == ["lv_1", "a", "y"]
     assert "lv_1: R.Tensor" in mod.script()
@@ -78,7 +82,7 @@ def test_the_nearest_come_first_and_their_number_is_bounded():
             total = op.add(total, op.power(x, const(exponent)))
         return total
 
-    found = near_misses(function(make), *DEFAULT_RULES)
+    found = near_misses(function(make), *DEFAULT_REWRITES)
     assert len(found) == LIMIT and found[0].rule == "gelu_form"
 
 

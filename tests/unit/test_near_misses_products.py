@@ -13,7 +13,7 @@ from test_prepare_windows import imported_pad
 from tvm import relax, tirx
 from tvm.relax import op
 
-from unity_collage.rewrites import DEFAULT_RULES, Rule
+from unity_collage.rewrites import DEFAULT_REWRITES, Rewrite
 from unity_collage.rewrites import affine as f
 from unity_collage.rewrites import arithmetic as r
 from unity_collage.rewrites import attention as t
@@ -298,7 +298,7 @@ PRODUCTS = [
     ("rule", "make", "reason", "shape"),
     [(*case, IMAGE) for case in (*AFFINE, *WINDOWS)] + [(*case, ROWS) for case in PRODUCTS],
 )
-def test_a_near_miss_has_a_reason(rule: Rule, make, reason: str, shape: tuple[int, ...]):
+def test_a_near_miss_has_a_reason(rule: Rewrite, make, reason: str, shape: tuple[int, ...]):
     (miss,) = near_misses(prepared(of(make, shape)), rule)  # equal values are one before the rule is asked
     assert miss.rule == rule.name and reason in miss.reason
 
@@ -328,7 +328,7 @@ def test_a_near_miss_has_a_reason(rule: Rule, make, reason: str, shape: tuple[in
         ),
     ],
 )
-def test_what_is_not_known_of_a_symbolic_shape_is_a_reason(rule: Rule, make, reason: str):
+def test_what_is_not_known_of_a_symbolic_shape_is_a_reason(rule: Rewrite, make, reason: str):
     found = near_misses(of(make, (N, 3)), k.FOLD_SHAPE_OF, rule)
     assert any(miss.rule == rule.name and reason in miss.reason for miss in found)
 
@@ -353,7 +353,7 @@ def test_what_is_not_known_of_a_symbolic_shape_is_a_reason(rule: Rule, make, rea
         (rms.RMS_NORM_FORM, lambda x: rooted(x, "float64"), "float64", "rms_norm takes float32, not float64"),
     ],
 )
-def test_a_type_that_a_rule_does_not_take_is_a_reason(rule: Rule, make, dtype: str, reason: str):
+def test_a_type_that_a_rule_does_not_take_is_a_reason(rule: Rewrite, make, dtype: str, reason: str):
     (miss,) = near_misses(prepared(of(make, ROWS, dtype=dtype)), rule)
     assert miss.rule == rule.name and reason in miss.reason
 
@@ -383,4 +383,4 @@ def test_a_prim_func_that_reads_another_element_is_a_reason():
     ],
 )
 def test_nothing_is_said_of_an_ordinary_convolution(make):
-    assert near_misses(of(make, IMAGE), *DEFAULT_RULES) == ()
+    assert near_misses(of(make, IMAGE), *DEFAULT_REWRITES) == ()

@@ -16,7 +16,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 from unity_collage.passes.prepare import Prepare, why_left_alone
-from unity_collage.rewrites import DEFAULT_RULES, RewriteError, Rule
+from unity_collage.rewrites import DEFAULT_REWRITES, Rewrite, RewriteError
 from unity_collage.rewrites.driver import why_not_rewritable
 from unity_collage.testing import graphs
 
@@ -32,11 +32,11 @@ def twice_relu(x: R.Tensor((2, 3), "float32"), w: R.Tensor((2, 3), "float32")):
 
 def test_it_is_a_pass_with_a_name_and_fields():
     assert Prepare().info.name == "collage.Prepare"
-    assert Prepare().rules == DEFAULT_RULES and Prepare().params == {}
+    assert Prepare().rules == DEFAULT_REWRITES and Prepare().params == {}
 
 
 def test_every_rule_has_a_name_of_its_own():
-    assert len({rule.name for rule in DEFAULT_RULES}) == len(DEFAULT_RULES)
+    assert len({rule.name for rule in DEFAULT_REWRITES}) == len(DEFAULT_REWRITES)
 
 
 def test_parameters_are_bound_and_folded():
@@ -258,12 +258,12 @@ def test_several_outputs_and_tuples_keep_their_places():
             R.output(b, pair)
         return (b, pair)
 
-    assert_becomes(before, after, *DEFAULT_RULES)
+    assert_becomes(before, after, *DEFAULT_REWRITES)
 
 
 BACK_AND_FORTH = (
-    Rule("to_exp", ("relax.tanh",), lambda call, _: op.exp(call.args[0])),
-    Rule("to_tanh", ("relax.exp",), lambda call, _: op.tanh(call.args[0])),
+    Rewrite("to_exp", ("relax.tanh",), lambda call, _: op.exp(call.args[0])),
+    Rewrite("to_tanh", ("relax.exp",), lambda call, _: op.tanh(call.args[0])),
 )
 
 
@@ -273,13 +273,13 @@ def test_rules_that_undo_each_other_are_named():
 
 
 def test_a_rule_that_grows_without_end_is_named():
-    grow = Rule("grow", ("relax.tanh",), lambda call, _: op.tanh(op.exp(call.args[0])))
+    grow = Rewrite("grow", ("relax.tanh",), lambda call, _: op.tanh(op.exp(call.args[0])))
     with pytest.raises(RewriteError, match=r"never come to rest.*grow"):
         prepared(function(op.tanh), grow)
 
 
 def test_a_rule_that_changes_a_type_is_named():
-    wrong = Rule("wrong", ("relax.tanh",), lambda call, _: op.sum(call.args[0]))
+    wrong = Rewrite("wrong", ("relax.tanh",), lambda call, _: op.sum(call.args[0]))
     with pytest.raises(RewriteError, match="wrong turned a value of type"):
         prepared(function(op.tanh), wrong)
 
@@ -296,4 +296,4 @@ def test_a_result_of_symbolic_shape_may_be_the_input():
     def after(x: R.Tensor(("n", "m"), "float32")):
         return x
 
-    assert_becomes(before, after, *DEFAULT_RULES)
+    assert_becomes(before, after, *DEFAULT_REWRITES)

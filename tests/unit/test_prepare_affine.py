@@ -8,7 +8,7 @@ from prepare_checks import assert_becomes, assert_stays, prepared, values
 from tvm import relax
 from tvm.script import relax as R
 
-from unity_collage.rewrites import BATCH_NORM_FORM, DEFAULT_RULES, PROJECT_TUPLE
+from unity_collage.rewrites import BATCH_NORM_FORM, DEFAULT_REWRITES, PROJECT_TUPLE
 from unity_collage.rewrites import affine as a
 from unity_collage.rewrites.constants import FOLD_CONSTANTS
 
@@ -286,11 +286,11 @@ def test_batch_norm_taken_apart_disappears_in_the_convolution():
             R.output(z)
         return z
 
-    after = prepared(before, *DEFAULT_RULES)
+    after = prepared(before, *DEFAULT_REWRITES)
     names = [binding.value.op.name for binding in after["main"].body.blocks[0].bindings]
     assert names == ["relax.nn.conv2d", "relax.add", "relax.nn.relu"]
     assert after["main"].body.blocks[0].bindings[1].value.args[1].ty.shape.values[1] == 4
-    assert_becomes(before, after, *DEFAULT_RULES)
+    assert_becomes(before, after, *DEFAULT_REWRITES)
 
 
 @pytest.mark.parametrize("divisor", [np.float32([0, 1, 2, 3]), np.float32([np.inf, 1, 2, 3])])

@@ -8,7 +8,7 @@ from prepare_checks import assert_becomes, assert_stays, values
 from tvm import relax
 from tvm.script import relax as R
 
-from unity_collage.rewrites import Rule
+from unity_collage.rewrites import Rewrite
 from unity_collage.rewrites import arithmetic as a
 from unity_collage.rewrites.sums import UNSTACK_REDUCTION
 
@@ -48,7 +48,7 @@ def const(value, dtype: str = "float32") -> relax.Expr:
         (a.DOUBLE_FORM, lambda x: relax.op.add(x, x), lambda x: relax.op.multiply(x, const(2))),
     ],
 )
-def test_normal_forms(rule: Rule, before, after):
+def test_normal_forms(rule: Rewrite, before, after):
     with np.errstate(invalid="ignore"):
         assert_becomes(function(before), function(after), rule)
 
@@ -69,7 +69,7 @@ def test_normal_forms(rule: Rule, before, after):
         (a.DOUBLE_FORM, lambda x: relax.op.add(x, x), "int32"),
     ],
 )
-def test_other_forms_stay(rule: Rule, make, dtype: str):
+def test_other_forms_stay(rule: Rewrite, make, dtype: str):
     assert_stays(function(make, dtype=dtype), rule)
 
 

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 from tvm.script import relax as R
 
-from unity_collage.rewrites import DEFAULT_RULES
+from unity_collage.rewrites import DEFAULT_REWRITES
 from unity_collage.rewrites import attention as a
 from unity_collage.rewrites.split import SPLIT_INTO_WEIGHTS
 
@@ -166,7 +166,7 @@ def test_what_is_left_of_a_vision_transformer_is_what_bert_has():
         made = op.reshape(op.matmul(x, const(WIDE)), (1, ROWS, 3, HEADS, WIDTH // HEADS))
         return op.split(op.permute_dims(made, [2, 0, 3, 1, 4]), 3, 0)
 
-    after = prepared(parts_used(make, 1), *DEFAULT_RULES)
+    after = prepared(parts_used(make, 1), *DEFAULT_REWRITES)
     calls = [binding.value for binding in after["main"].body.blocks[0].bindings]
     assert [call.op.name for call in calls[:3]] == ["relax.matmul", "relax.reshape", "relax.permute_dims"]
     assert list(calls[1].ty.shape.values) == [1, 1, ROWS, HEADS, WIDTH // HEADS]

@@ -12,7 +12,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
-from unity_collage.rewrites import DEFAULT_RULES
+from unity_collage.rewrites import DEFAULT_REWRITES
 from unity_collage.rewrites import clip as c
 from unity_collage.rewrites.constants import FOLD_CONSTANTS
 
@@ -56,7 +56,7 @@ class Relu6OfTheImporter:
 
 def test_relu6_of_the_importer_is_a_clip_and_its_prim_funcs_are_gone():
     after = function(lambda x: relax.op.clip(x, 0.0, 6.0))
-    assert_becomes(Relu6OfTheImporter, after, *DEFAULT_RULES)
+    assert_becomes(Relu6OfTheImporter, after, *DEFAULT_REWRITES)
 
 
 def test_extrema_of_call_tir_are_operators():
@@ -106,7 +106,7 @@ class MaximumOfAPart:
 
 @pytest.mark.parametrize("mod", [MaximumOfAnotherElement, MaximumOfAPart])
 def test_prim_funcs_that_do_something_else_stay(mod):
-    assert_stays(mod, *DEFAULT_RULES)
+    assert_stays(mod, *DEFAULT_REWRITES)
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_relu_of_the_importer_may_have_symbolic_axes():
         with builder.dataflow():
             y = builder.emit_output(builder.emit_te(topi.maximum, x, 0.0))
         builder.emit_func_output(y)
-    assert_becomes(builder.get(), after, *DEFAULT_RULES)
+    assert_becomes(builder.get(), after, *DEFAULT_REWRITES)

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 from tvm.script import relax as R
 
-from unity_collage.rewrites import DEFAULT_RULES
+from unity_collage.rewrites import DEFAULT_REWRITES
 from unity_collage.rewrites import layer_norm as n
 
 ONES, ZEROS = np.ones(3, "float32"), np.zeros(3, "float32")
@@ -52,7 +52,7 @@ def test_layer_norm_as_torch_exports_it():
         normal = op.divide(centred(x), op.sqrt(op.add(spread, EPSILON)))
         return op.add(op.multiply(normal, const(G)), const(B))
 
-    assert_becomes(function(before), function(lambda x: plain(x, G, B)), *DEFAULT_RULES)
+    assert_becomes(function(before), function(lambda x: plain(x, G, B)), *DEFAULT_REWRITES)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_the_variance_is_not_computed_twice_for_those_who_read_it():
 
 def test_factor_and_summand_go_into_the_norm():
     before = function(lambda x: op.add(op.multiply(plain(x, G, B), const(B)), const(G)))
-    after = prepared(before, *DEFAULT_RULES)
+    after = prepared(before, *DEFAULT_REWRITES)
     assert [binding.value.op.name for binding in after["main"].body.blocks[0].bindings] == [
         "relax.nn.layer_norm"
     ]
-    assert_becomes(before, after, *DEFAULT_RULES)
+    assert_becomes(before, after, *DEFAULT_REWRITES)
 
 
 def test_parameters_that_are_inputs_go_into_a_plain_norm():

@@ -9,7 +9,7 @@ from test_prepare_arithmetic import const, function
 from tvm import relax
 from tvm.relax import op
 
-from unity_collage.rewrites import DEFAULT_RULES
+from unity_collage.rewrites import DEFAULT_REWRITES
 from unity_collage.rewrites import rms_norm as n
 
 ONES, G = np.ones(3, "float32"), values(3)
@@ -63,5 +63,5 @@ def test_rms_norm_as_torch_exports_it():
         return op.multiply(const(G), op.multiply(x, root))
 
     assert_becomes(
-        function(before), prepared(function(lambda x: plain(x, G)), *DEFAULT_RULES), *DEFAULT_RULES
+        function(before), prepared(function(lambda x: plain(x, G)), *DEFAULT_REWRITES), *DEFAULT_REWRITES
     )

@@ -11,7 +11,7 @@ from tvm import relax, topi
 from tvm.ir import IRModule
 from tvm.relax import op
 
-from unity_collage.rewrites import DEFAULT_RULES, padding, reductions, slices
+from unity_collage.rewrites import DEFAULT_REWRITES, padding, reductions, slices
 
 IMAGE = (1, 3, 8, 8)
 W1 = relax.const(values(4, 3, 1, 1))
@@ -54,7 +54,7 @@ def test_a_pad_by_less_than_nothing_is_a_slice():
 
 def test_an_infinite_pad_that_no_pool_takes_stays_with_the_importer():
     before = imported_pad(op.nn.relu, (0, 0, 1, 1), (0, 0, 1, 1), -inf)
-    assert_stays(before, *DEFAULT_RULES)
+    assert_stays(before, *DEFAULT_REWRITES)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_shifted_path_of_a_reduction_cell_is_one_slice_and_one_convolution()
         lambda x: op.nn.conv2d(op.nn.avg_pool2d(x, (1, 1), strides=2), W1), (0, 0, -1, -1), (0, 0, 1, 1), 0.0
     )
     after = image(lambda x: op.nn.conv2d(op.strided_slice(x, [2, 3], [1, 1], [8, 8], [2, 2]), W1))
-    assert_becomes(before, after, *DEFAULT_RULES)
+    assert_becomes(before, after, *DEFAULT_REWRITES)
 
 
 def test_taking_one_row_is_a_slice():

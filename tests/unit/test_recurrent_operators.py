@@ -82,7 +82,7 @@ def test_random_weights_make_no_chaos():
         ((0, (STEPS, BATCH, 4 * HIDDEN + 1)), "inputs of lstm is .*, with 4 steps it should be"),
         ((1, (HIDDEN, HIDDEN)), "weights of lstm is"),
         ((3, (1, HIDDEN)), "memory of lstm is"),
-        ((2, (HIDDEN,)), "state of lstm is no tensor of 2 axes whose shape is known"),
+        ((2, (HIDDEN,)), "state of lstm is not a tensor of 2 axes with a static shape"),
     ],
 )
 def test_operands_that_do_not_fit_are_named(change: tuple[int, tuple[int, ...]], reason: str):

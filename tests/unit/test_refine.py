@@ -32,7 +32,7 @@ from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan, PlannedKernel
 from unity_collage.profile.kernels import Run
 from unity_collage.search import Option, Problem
-from unity_collage.search.evolutionary import Settings
+from unity_collage.search.evolutionary import EvolutionSettings
 from unity_collage.target import host_target
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -89,7 +89,9 @@ def test_breeding_finds_a_plan_that_costs_do_not_show(tmp_path: Path) -> None:
         asked.append(plan["main"])
         return 1.0 if plan["main"] == (2, 3) else 2.0
 
-    breeding = Breeding(settings=Settings(population=8, generations=3), state=tmp_path / "state.json")
+    breeding = Breeding(
+        settings=EvolutionSettings(population=8, generations=3), state=tmp_path / "state.json"
+    )
     base = {"main": (0, 3)}
     assert bred({"main": _problem()}, base, measured, breeding) == {"main": (2, 3)}
     before = len(asked)

@@ -17,6 +17,8 @@ from tvm.target import Target
 from unity_collage.backends import registry
 from unity_collage.backends.base import Backend
 from unity_collage.cli.main import main
+from unity_collage.cost import fingerprint
+from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
 from unity_collage.report import backend_table
@@ -63,7 +65,7 @@ def _forget() -> None:
 
 
 def row(name: str) -> str:
-    (found,) = [backend.state for backend in registry.listed() if backend.name == name]
+    (found,) = [backend.state for backend in registry.statuses() if backend.name == name]
     return found
 
 
@@ -217,10 +219,20 @@ def test_a_backend_that_cannot_say_whether_it_is_available_is_not(
         registry.usable("odd")
 
 
-def test_a_version_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = Backend("odd", lambda _target: None, lambda: None, _raise)
-    monkeypatch.setattr(registry, "known", lambda: {"odd": odd})
-    assert row("odd") == "available: its fingerprint failed: OSError: no such driver"
+VERSIONS = {
+    "raises": ("1 / 0", "its fingerprint failed: ZeroDivisionError: division by zero"),
+    "empty": ("' '", "its fingerprint is ' '"),
+    "number": ("7", "its fingerprint is 7"),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason"), VERSIONS.values(), ids=VERSIONS)
+def test_a_plug_in_without_a_version_is_not_available(install: Install, answer: str, reason: str) -> None:
+    replaced = f"from dataclasses import replace\nBACKEND = replace(BACKEND, fingerprint=lambda: {answer})\n"
+    install(FAKE + replaced, theirs="their_package:BACKEND")
+    assert row("theirs") == f"not available: {reason}"
+    assert not is_available("theirs")
+    assert "theirs" not in fingerprint.available(Method())
 
 
 DUPLICATE = FAKE.replace('"theirs"', '"onednn"')
@@ -286,7 +298,7 @@ def test_other_commands_run_with_broken_plug_ins(tmp_path: Path) -> None:
 def test_names_and_reasons_are_no_markup() -> None:
     console = Console(width=80)
     with console.capture() as shown:
-        console.print(backend_table([registry.Listed("[b]", "broken: [/red] is no tag")]))
+        console.print(backend_table([registry.BackendStatus("[b]", "broken: [/red] is no tag")]))
     assert "[b]" in shown.get()
     assert "[/red] is no tag" in shown.get()
 

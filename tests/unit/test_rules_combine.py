@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_checks import found, proposals, random_graph, reasons
 
-from unity_collage.graph import DataflowGraph, Kind, Limits, SubGraph, members
+from unity_collage.graph import DataflowGraph, Limits, OpKind, SubGraph, members
 from unity_collage.index_set import index_set, size, to_text
 from unity_collage.rules import (
     ByKind,
@@ -29,9 +29,9 @@ from unity_collage.rules import (
 from unity_collage.testing import graphs
 
 BY_KIND = (
-    ByKind(Kind.OUT_EWISE_FUSABLE, Kind.BROADCAST),
-    ByKind(Kind.BROADCAST, Kind.REDUCTION),
-    ByKind(Kind.INJECTIVE, Kind.INJECTIVE),
+    ByKind(OpKind.OUT_EWISE_FUSABLE, OpKind.BROADCAST),
+    ByKind(OpKind.BROADCAST, OpKind.REDUCTION),
+    ByKind(OpKind.INJECTIVE, OpKind.INJECTIVE),
 )
 ANY_EXITS = Limits(max_exits=0, allow_taps=True)
 
@@ -55,7 +55,7 @@ def test_by_kind_a_diamond_is_grown_from_its_exit() -> None:
 
 def test_by_kind_with_any_exits_there_is_every_convex_region() -> None:
     """0 relu, 1 exp, 2 tanh, 3 add: without {0,3} and {1,2}, which touch nowhere, and what 1 or 2 would cut."""
-    rule = combined(ByKind(Kind.BROADCAST, Kind.BROADCAST), limits=ANY_EXITS)
+    rule = combined(ByKind(OpKind.BROADCAST, OpKind.BROADCAST), limits=ANY_EXITS)
     assert unions(rule, graphs.diamond()) == [
         "{0,1}",
         "{0,2}",
@@ -93,13 +93,13 @@ def test_ancestor_concat_of_one_value_twice_has_one_producer() -> None:
 
 
 def test_tuple_argument_asks_for_the_kinds_of_both_sides() -> None:
-    rule = combined(TupleArgument(upstream_kind=Kind.ELEMENTWISE, downstream_kind=Kind.BROADCAST))
+    rule = combined(TupleArgument(upstream_kind=OpKind.ELEMENTWISE, downstream_kind=OpKind.BROADCAST))
     assert unions(rule, graphs.bound_tuple()) == []
 
 
 def test_projections_join_what_makes_the_tuple_and_what_reads_the_element() -> None:
     """0 split, 1 and 3 its elements, 2 exp(1), 4 concat((3, 2)): with one exit it is all or nothing of the split."""
-    rule = combined(TupleProjection(), TupleArgument(), ByKind(Kind.INJECTIVE, Kind.INJECTIVE))
+    rule = combined(TupleProjection(), TupleArgument(), ByKind(OpKind.INJECTIVE, OpKind.INJECTIVE))
     assert unions(rule, graphs.split_projections_concat()) == ["{0..4}", "{2,4}"]
 
 
@@ -112,7 +112,7 @@ def test_projections_one_the_other_and_both() -> None:
 
 
 def test_bound_constants_come_all_at_once_and_hidden_while_others_read_them() -> None:
-    rule = combined(ByKind(Kind.BROADCAST, Kind.BROADCAST), Constant())
+    rule = combined(ByKind(OpKind.BROADCAST, OpKind.BROADCAST), Constant())
     with_constant = {
         to_text(p.inside): to_text(p.hidden) for p in proposals(rule, graphs.bound_constant()) if p.inside & 1
     }

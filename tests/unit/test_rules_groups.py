@@ -14,10 +14,10 @@ from unity_collage.rules import (
     Composite,
     FusionCone,
     Horizontal,
-    Kernel,
     MaxCoalesce,
     OpCallByKind,
     OpPredicate,
+    TaggedKernel,
     Union,
     Vertical,
     coalesce,
@@ -103,8 +103,8 @@ def test_vertical_says_when_there_are_more_kernels() -> None:
     assert reasons(rule, graphs.chain()) == ["more than 1 kernels end here"]
 
 
-def kernels(*groups: tuple[int, ...], tag: str = "t") -> list[Kernel]:
-    return [Kernel(index_set(group), tag) for group in groups]
+def kernels(*groups: tuple[int, ...], tag: str = "t") -> list[TaggedKernel]:
+    return [TaggedKernel(index_set(group), tag) for group in groups]
 
 
 def merged(func: relax.Function, *groups: tuple[int, ...], limits: Limits = ANY_EXITS) -> list[str]:
@@ -118,7 +118,7 @@ def test_touching_kernels_become_one() -> None:
 
 def coalesced(func: relax.Function, **tags: str) -> list[str]:
     """The kernels that single nodes become, as ``tag=nodes`` in a string of digits."""
-    alone = [Kernel(1 << int(i), tag) for tag, nodes in tags.items() for i in nodes]
+    alone = [TaggedKernel(1 << int(i), tag) for tag, nodes in tags.items() for i in nodes]
     return [to_text(kernel.inside) for kernel in coalesce(DataflowGraph(func), alone, ANY_EXITS)]
 
 
@@ -140,7 +140,7 @@ def test_ancestor_defect_5_also_through_others() -> None:
 
 def test_kernels_of_other_tags_stay() -> None:
     graph = DataflowGraph(graphs.chain())
-    plan = [Kernel(1, "a"), Kernel(2, "b"), Kernel(4, "b")]
+    plan = [TaggedKernel(1, "a"), TaggedKernel(2, "b"), TaggedKernel(4, "b")]
     assert [(k.inside, k.tag) for k in coalesce(graph, plan, ANY_EXITS)] == [(1, "a"), (6, "b")]
 
 
@@ -151,8 +151,13 @@ def test_limits_of_the_merged_kernel_hold() -> None:
 
 def test_merged_kernels_keep_their_parts() -> None:
     graph = DataflowGraph(graphs.chain())
-    plan = [Kernel(1, "a", nested=(Nested(1, "one"),)), Kernel(6, "a", nested=(Nested(6, "two"),))]
-    assert coalesce(graph, plan, ANY_EXITS) == (Kernel(7, "a", nested=(Nested(1, "one"), Nested(6, "two"))),)
+    plan = [
+        TaggedKernel(1, "a", nested=(Nested(1, "one"),)),
+        TaggedKernel(6, "a", nested=(Nested(6, "two"),)),
+    ]
+    assert coalesce(graph, plan, ANY_EXITS) == (
+        TaggedKernel(7, "a", nested=(Nested(1, "one"), Nested(6, "two"))),
+    )
 
 
 def test_what_is_no_plan_is_given_back() -> None:
@@ -173,7 +178,7 @@ def test_coalescing_a_plan_gives_a_valid_plan_of_the_same_nodes(
     """Kernels of one call each, of two tags; some calls are left alone."""
     graph = DataflowGraph(random_graph(steps))
     alone = [
-        Kernel(1 << node.index, tag)
+        TaggedKernel(1 << node.index, tag)
         for node, tag in zip(graph.nodes, tags, strict=False)
         if tag and node.call is not None
     ]
@@ -198,5 +203,5 @@ def test_max_coalesce_offers_the_largest_only() -> None:
 @pytest.mark.parametrize("name", sorted(graphs.GRAPHS))
 def test_max_coalesce_is_a_plan(name: str) -> None:
     graph = DataflowGraph(graphs.GRAPHS[name]())
-    plan = [Kernel(p.inside, "t", p.hidden) for p in proposals(MaxCoalesce(OpCallByKind()), graph)]
+    plan = [TaggedKernel(p.inside, "t", p.hidden) for p in proposals(MaxCoalesce(OpCallByKind()), graph)]
     assert why_not_plan(graph, plan) is None

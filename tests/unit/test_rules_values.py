@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 from tvm.script import relax as R
 
-from unity_collage.graph import DataflowGraph, Kind, Limits, Nested, members
+from unity_collage.graph import DataflowGraph, Limits, Nested, OpKind, members
 from unity_collage.index_set import to_text
 from unity_collage.rules import (
     ByKind,
@@ -58,7 +58,7 @@ MAKERS: tuple[Callable[[], Rule], ...] = (
     lambda: Primitive(FusionCone()),
     lambda: Union((FusionCone(), Host())),
     lambda: OnlyValid(FusionCone(), Limits(max_depth=2)),
-    lambda: Combine(OpCallByKind(), (ByKind(Kind.BROADCAST, Kind.REDUCTION), JoinAnything())),
+    lambda: Combine(OpCallByKind(), (ByKind(OpKind.BROADCAST, OpKind.REDUCTION), JoinAnything())),
     lambda: Combine(OpCallByKind(), (TupleArgument(), TupleProjection(), Constant())),
     lambda: MaxCoalesce(FusionCone()),
     lambda: Vertical((FusionCone(), Host())),
@@ -78,8 +78,8 @@ def test_a_rule_prints_as_a_tree() -> None:
     parts = Composite("own.exp", OpPredicate("exp", EXP, _never))
     rule = OnlyValid(
         Combine(
-            Union((OpCallByKind(most=Kind.BROADCAST), parts)),
-            (ByKind(Kind.BROADCAST, Kind.REDUCTION), JoinAnything()),
+            Union((OpCallByKind(most=OpKind.BROADCAST), parts)),
+            (ByKind(OpKind.BROADCAST, OpKind.REDUCTION), JoinAnything()),
         ),
         Limits(max_depth=4),
     )
@@ -105,9 +105,9 @@ def test_a_rule_of_somebody_else_prints_too() -> None:
 
 def test_op_call_by_kind_is_by_the_kernel_that_tvm_would_make() -> None:
     assert found(OpCallByKind(), graphs.attention()) == ["{0}", "{1}", "{2}", "{3}"]
-    assert found(OpCallByKind(most=Kind.REDUCTION), graphs.attention()) == ["{1}", "{2}"]
+    assert found(OpCallByKind(most=OpKind.REDUCTION), graphs.attention()) == ["{1}", "{2}"]
     assert "relax.matmul is OUT_EWISE_FUSABLE, at most REDUCTION is asked for" in reasons(
-        OpCallByKind(most=Kind.REDUCTION), graphs.attention()
+        OpCallByKind(most=OpKind.REDUCTION), graphs.attention()
     )
 
 
@@ -130,10 +130,10 @@ def test_kinds_of_what_has_no_kernel_come_from_a_table() -> None:
             result = builder.emit_output(relax.TupleGetItem(pair, 0))
         builder.emit_func_output(result)
     assert DataflowGraph(builder.get()["main"]).kinds == (
-        Kind.ELEMENTWISE,
-        Kind.ELEMENTWISE,
-        Kind.TUPLE,
-        Kind.INJECTIVE,
+        OpKind.ELEMENTWISE,
+        OpKind.ELEMENTWISE,
+        OpKind.TUPLE,
+        OpKind.INJECTIVE,
     )
 
 
@@ -197,7 +197,7 @@ def test_recomputing_adds_valid_regions_of_one_exit_and_nothing_else(
     assert [p for p in wider if not p.hidden] == proposals(FusionCone(), graph)
     for sub in (p.sub_graph(graph) for p in wider):
         assert sub.why_not_valid(Limits()) is None and sub.exit.bit_count() == 1
-        assert all(graph.kinds[i] <= Kind.INJECTIVE for i in members(sub.hidden))
+        assert all(graph.kinds[i] <= OpKind.INJECTIVE for i in members(sub.hidden))
 
 
 def test_anchors_are_computed_once() -> None:

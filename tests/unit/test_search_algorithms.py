@@ -16,7 +16,7 @@ from unity_collage.search import auto
 from unity_collage.search.alternatives import alternatives, evolutionary_cover, picked, seconds_of
 from unity_collage.search.auto import ALGORITHMS, solve
 from unity_collage.search.certificate import certificate_of, why_not
-from unity_collage.search.evolutionary import Settings, State, evolve, first_state
+from unity_collage.search.evolutionary import EvolutionSettings, EvolutionState, evolve, first_state
 from unity_collage.search.greedy import greedy_cover
 from unity_collage.search.milp import milp_cover
 from unity_collage.search.problem import NoCover, Option, Problem
@@ -82,7 +82,7 @@ def test_breeding_never_loses_its_base_and_is_certified(problem: Problem) -> Non
         base = greedy_cover(problem, ("one", "two"))
     except NoCover:
         return
-    found = evolutionary_cover(problem, base, Settings(population=6, generations=4))
+    found = evolutionary_cover(problem, base, EvolutionSettings(population=6, generations=4))
     assert found.seconds <= base.seconds
     assert why_not(problem, certificate_of(problem, found)) is None
 
@@ -106,7 +106,7 @@ def distance(genome: tuple[int, ...]) -> float | None:
 
 
 def test_breeding_finds_the_best_combination_where_costs_do_not_add_up() -> None:
-    state = evolve(SIZES, distance, settings=Settings(generations=60))
+    state = evolve(SIZES, distance, settings=EvolutionSettings(generations=60))
     assert state.best == ((0,) * 6, 1.0)
 
 
@@ -121,11 +121,14 @@ def test_breeding_asks_once_for_each_genome_and_repeats_itself_by_seed() -> None
     first = evolve(SIZES, fitness, start)
     assert len(asked) == len(set(asked)) == len(first.known)
     assert evolve(SIZES, distance, start) == first
-    assert evolve(SIZES, distance, first_state(SIZES, (), Settings(seed=1)), Settings(seed=1)) != first
+    assert (
+        evolve(SIZES, distance, first_state(SIZES, (), EvolutionSettings(seed=1)), EvolutionSettings(seed=1))
+        != first
+    )
 
 
 def test_the_best_survives_every_generation() -> None:
-    few = Settings(population=4, generations=1, elite=1)
+    few = EvolutionSettings(population=4, generations=1, elite=1)
     state = evolve(SIZES, distance, first_state(SIZES, [(0,) * 6], few), few)
     assert (0,) * 6 in state.population
 
@@ -134,7 +137,7 @@ def test_the_best_survives_every_generation() -> None:
 @settings(max_examples=20, deadline=None)
 def test_a_search_that_was_stopped_goes_on_from_its_state_in_json(stop: int) -> None:
     """Stopped after any number of measurements, it ends where one that was never stopped ends."""
-    options = Settings(population=8, generations=6)
+    options = EvolutionSettings(population=8, generations=6)
 
     class Stopped(Exception):
         pass
@@ -150,8 +153,8 @@ def test_a_search_that_was_stopped_goes_on_from_its_state_in_json(stop: int) -> 
     start = first_state(SIZES, (), options)
     with suppress(Stopped):
         evolve(SIZES, until_stop, start, options)
-    saved = json.dumps(State(0, start.population, known).to_data())
-    resumed = evolve(SIZES, distance, State.from_data(json.loads(saved)), options)
+    saved = json.dumps(EvolutionState(0, start.population, known).to_data())
+    resumed = evolve(SIZES, distance, EvolutionState.from_data(json.loads(saved)), options)
     assert resumed == evolve(SIZES, distance, start, options)
     assert evolve(SIZES, distance, start, options, seconds=0.0) == start
 

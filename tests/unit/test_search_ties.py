@@ -14,7 +14,7 @@ from unity_collage.plan.candidate import VIEW
 from unity_collage.search import Option, Problem, Solution, cheapest_cover
 from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
 from unity_collage.search.problem import NoCover
-from unity_collage.search.ties import settled, tied_with
+from unity_collage.search.ties import with_ties_broken, tied_with
 
 CHAIN = ((), (0,), (1,))
 
@@ -27,7 +27,7 @@ def plan(
     options: tuple[Option, ...], preference: tuple[str, ...] = ("lib", "tvm")
 ) -> tuple[Problem, Solution]:
     problem = Problem(CHAIN, 0, options)
-    return problem, settled(problem, cheapest_cover(problem), preference)
+    return problem, with_ties_broken(problem, cheapest_cover(problem), preference)
 
 
 def test_the_preferred_backend_wins_a_tie() -> None:
@@ -98,7 +98,7 @@ def test_costs_of_other_races_may_have_drifted(drift: float, chosen: list[int]) 
     )
     problem = replace(Problem(CHAIN, 0, options), drift=drift)
     cheapest = cheapest_cover(problem)
-    found = settled(problem, cheapest)
+    found = with_ties_broken(problem, cheapest)
     assert ids(found) == chosen
     assert why_not_ties(problem, certificate_of(problem, cheapest), claim_of(found)) is None
 
@@ -106,7 +106,7 @@ def test_costs_of_other_races_may_have_drifted(drift: float, chosen: list[int]) 
 def test_rivals_of_one_race_have_not_drifted() -> None:
     options = (option(0, 0b111, 10.0, 0.0, "lib"), option(1, 0b111, 9.9, 0.0, "tvm"))
     problem = replace(Problem(CHAIN, 0, options), drift=0.04)
-    assert ids(settled(problem, cheapest_cover(problem), ("lib", "tvm"))) == [1]
+    assert ids(with_ties_broken(problem, cheapest_cover(problem), ("lib", "tvm"))) == [1]
 
 
 def test_a_tie_that_changes_nothing_is_still_told() -> None:
@@ -183,10 +183,10 @@ def test_whatever_is_settled_can_be_checked(problem: Problem, noise: list[int], 
         cheapest = cheapest_cover(problem)
     except NoCover:
         return
-    found = settled(problem, cheapest, ("two", "one"))
+    found = with_ties_broken(problem, cheapest, ("two", "one"))
     certificate = certificate_of(problem, cheapest)
     assert why_not(problem, certificate) is None
     assert why_not_ties(problem, certificate, claim_of(found)) is None
     assert found.seconds - cheapest.seconds <= found.tie_seconds + 1e-9
     assert found.proved == cheapest.proved
-    assert settled(problem, cheapest, ("two", "one")) == found
+    assert with_ties_broken(problem, cheapest, ("two", "one")) == found

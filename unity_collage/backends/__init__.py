@@ -1,4 +1,4 @@
-"""The toolchains that kernels can come from."""
+"""The backends: toolchains that make kernels."""
 
 from .base import Backend
 from .registry import every, get, known, register_codegens, select

@@ -1,7 +1,7 @@
-"""Adjacent kernels of one backend as one: more candidates, made after a search from what it has chosen.
+"""Merged candidates: adjacent kernels of one backend as one, made after a search from the kernels that it has chosen.
 
-A library that runs several primitives in one call saves launches, and perhaps memory. Whether it does is a matter of
-cost: a merged candidate is measured like any other, and the search decides again.
+A library that runs several primitives in one call saves launches, and perhaps memory. The merged candidates are
+measured like any others, and the search decides again.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterator, Sequence
 
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
-from ..plan.candidate import VIEW, Candidate, Composite
+from ..plan.candidate import VIEW, Candidate, CompositePart
 from .registry import get
 
 MOST_PARTS = 8
-"""A merged kernel has so many parts at most: beyond, one more launch saved is less than the noise of its cost."""
+"""The most parts of a merged kernel: beyond, saving one more launch is less than the noise of its cost."""
 
 _LIMITS = Limits(max_exits=0, allow_taps=True)
 
 
 def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_id: int) -> list[Candidate]:
-    """Any two touching kernels of ``chosen`` as one, where their backend can and the whole is valid.
+    """Each two touching kernels of ``chosen`` as one candidate, if their backend merges and the whole is valid.
 
-    Whether the plan still has an order is for the search to see. Ids go up from ``first_id``.
+    The search checks whether a plan with them can be put in an order. Ids count up from ``first_id``.
     """
     wholes = [
         (upper, union)
@@ -41,14 +41,14 @@ def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_i
             label=union.label,
             indexes=tuple(members(union.inside)),
             hidden=tuple(members(union.hidden)),
-            composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in union.nested),
+            composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in union.nested),
         )
         for number, (upper, union) in enumerate(wholes)
     ]
 
 
 def _touching(graph: DataflowGraph, kernels: Sequence[Candidate]) -> Iterator[tuple[Candidate, Candidate]]:
-    """Kernels of one backend of which the second reads the first, each pair once."""
+    """Pairs of kernels of one backend, each once, in which the second reads a value of the first."""
     writer = {index: k for k in kernels for index in members(k.sub_graph(graph).exit)}
     for kernel in kernels:
         sources = [writer[index] for index in members(kernel.sub_graph(graph).input) if index in writer]
@@ -58,7 +58,7 @@ def _touching(graph: DataflowGraph, kernels: Sequence[Candidate]) -> Iterator[tu
 
 
 def _in_parts(graph: DataflowGraph, candidate: Candidate) -> SubGraph:
-    """Its sub-graph as one part, if it is not of several already."""
+    """The sub-graph of a candidate; one without parts becomes a single part."""
     if candidate.composites:
         return candidate.sub_graph(graph)
     inside = index_set(candidate.indexes)

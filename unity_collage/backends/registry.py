@@ -1,6 +1,6 @@
 """Which backends there are, in preference order, and how names become backends.
 
-A plug-in that cannot be loaded is a row of :func:`listed` and takes part in nothing. A name that two backends have is
+A plug-in that cannot be loaded is a row of :func:`statuses` and takes part in nothing. A name that two backends have is
 an error where it is used: where it is asked for, and where all backends are, since leaving one out would go unnoticed.
 """
 
@@ -20,12 +20,12 @@ from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
 
 __all__ = [
     "ENTRY_POINT_GROUP",
-    "Listed",
+    "BackendStatus",
     "every",
     "find",
     "get",
     "known",
-    "listed",
+    "statuses",
     "register_codegens",
     "select",
     "usable",
@@ -36,7 +36,7 @@ _OURS = "unity_collage"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class BackendStatus:
     """A backend, or a plug-in that gives none, as a person is shown it."""
 
     name: str
@@ -93,28 +93,20 @@ def _by_name() -> dict[str, Backend | str]:
     return {name: why_ambiguous(name) or backend for name, backend in found.items()}
 
 
-def listed() -> list[Listed]:
+def statuses() -> list[BackendStatus]:
     """One for each of the :func:`known` backends, and one for each plug-in that gives no other."""
-    rows = [Listed(name, _state(backend)) for name, backend in known().items()]
+    rows = [BackendStatus(name, _state(backend)) for name, backend in known().items()]
     return rows + [
-        Listed(p.name, f"broken: {p.origin}: {p.problem}") for p in _installed().plugins if p.backend is None
+        BackendStatus(p.name, f"broken: {p.origin}: {p.problem}") for p in _installed().plugins if p.backend is None
     ]
 
 
 def _state(backend: Backend) -> str:
     reason = why_ambiguous(backend.name) or why_unavailable(backend)
-    state = f"available: {_version(backend)}" if reason is None else f"not available: {reason}"
+    reason = reason or _why_no_version(backend)
+    state = f"available: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
     problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
     return "; ".join([state, *problems])
-
-
-def _version(backend: Backend) -> str:
-    try:
-        return backend.fingerprint()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # somebody else's code
-        return f"its fingerprint failed: {described(error)}"
 
 
 def find(name: str) -> Backend | None:
@@ -152,7 +144,16 @@ def usable(name: str) -> Backend:
 
 
 def why_unavailable(backend: Backend) -> str | None:
-    """What ``backend`` says of itself. An answer that is neither None nor a text, or an exception, is a reason too."""
+    """What ``backend`` says of itself. An exception, or an answer that is neither None nor a text, is a reason too.
+
+    A plug-in without a version is not available: its costs could not be told from those of the next version.
+    """
+    reason = _why_it_says(backend)
+    is_plugin = any(plugin.backend is backend for plugin in _installed().plugins)
+    return _why_no_version(backend) if reason is None and is_plugin else reason
+
+
+def _why_it_says(backend: Backend) -> str | None:
     try:
         reason = backend.why_unavailable()
     except KeyboardInterrupt:
@@ -162,6 +163,16 @@ def why_unavailable(backend: Backend) -> str | None:
     if reason is None or (isinstance(reason, str) and reason):
         return reason
     return f"its why_unavailable answers {reason!r}, neither None nor a reason"
+
+
+def _why_no_version(backend: Backend) -> str | None:
+    try:
+        version = backend.fingerprint()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # somebody else's code
+        return f"its fingerprint failed: {described(error)}"
+    return None if isinstance(version, str) and version.strip() else f"its fingerprint is {version!r}"
 
 
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:

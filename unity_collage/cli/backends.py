@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..backends.registry import listed
+from ..backends.registry import statuses
 from ..report import backend_table
 
 
@@ -18,4 +18,4 @@ def add_command(commands: Any) -> None:
 
 
 def _backends(_options: argparse.Namespace) -> None:
-    Console().print(backend_table(listed()))
+    Console().print(backend_table(statuses()))

@@ -16,7 +16,7 @@ from ..cost.fingerprint import available, backend_version, stale
 from ..cost.method import Method
 from ..database import schema
 from ..database.compare import compare
-from ..database.costs import CostDatabase, Kind
+from ..database.costs import CostDatabase, FailureKind
 from ..database.exchange import contents, from_lines, merge, to_lines
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
@@ -92,7 +92,7 @@ def _add_prune(actions: Actions) -> None:
     action.add_argument(
         "--old-versions", action="store_true", help="quarantine entries of other versions than this machine's"
     )
-    kinds = [kind.value for kind in Kind]
+    kinds = [kind.value for kind in FailureKind]
     action.add_argument(
         "--release", nargs="+", choices=kinds, metavar="KIND", default=[],
         help=f"quarantine entries of a kind, to give those kernels another chance: {', '.join(kinds)}",

@@ -1,1 +1,1 @@
-"""What a kernel costs: measured once for each distinct one, and remembered."""
+"""Cost models: what a kernel costs, and lower bounds of that."""

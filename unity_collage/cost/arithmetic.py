@@ -1,4 +1,4 @@
-"""How many multiplications and additions a contraction needs at least, however a kernel computes it."""
+"""The least number of multiplications and additions of a contraction, whatever kernel computes it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from collections.abc import Callable
 
 from tvm import relax
 
-from ..graph.shapes import extents_of, shape_of
+from ..graph.calls import op_name
+from ..graph.shapes import dtype_of, extents_of, shape_of
 from .windows import convolution_axes
 
 CONVOLUTIONS = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
 
 _NARROW = {"float16": 16.0, "bfloat16": 16.0, "int8": 32.0, "uint8": 32.0}
-"""How many times as many operations as in float32 a processor could do: matrix units are the fastest there are."""
+"""How many times as many operations as in float32 a processor may do at best, with matrix units."""
 
 
 def flops(call: relax.Call) -> float:
-    """float32 operations, two for a multiply-add, that ``call`` costs at least; 0 for what is no contraction.
+    """The least number of float32 operations of ``call``, two for a multiply-add; 0 if it is not a contraction.
 
-    Convolutions are taken for Winograd's with the largest tiles. Nothing is taken off for Strassen's products: no
-    kernel uses them.
+    Convolutions count as Winograd's with the largest tiles. Strassen's products are not considered: no kernel uses
+    them.
     """
-    name = call.op.name.removeprefix("relax.")
+    name = op_name(call).removeprefix("relax.")
     count = _convolution if name in CONVOLUTIONS else _COUNTS.get(name)
     if count is None or any(shape_of(operand) is None for operand in (*call.args[:2], call)):
         return 0.0
-    return count(call) / _NARROW.get(str(call.args[0].ty.dtype), 1.0)
+    return count(call) / _NARROW.get(dtype_of(call.args[0]), 1.0)
 
 
 def _convolution(call: relax.Call) -> float:
@@ -44,7 +45,7 @@ def _matmul(call: relax.Call) -> float:
 
 
 def _attention(call: relax.Call) -> float:
-    """Both products; nothing where a mask leaves some of the scores out."""
+    """Both products; 0 where a mask leaves out some of the scores."""
     if call.attrs.causal_mask is not None or call.attrs.window_size is not None:
         return 0.0
     (batch, queries, heads, size), keys = extents_of(call.args[0]), extents_of(call.args[1])[1]
@@ -52,7 +53,7 @@ def _attention(call: relax.Call) -> float:
 
 
 def _recurrent(call: relax.Call) -> float:
-    """The products of the state, of all steps."""
+    """The products of the state in all steps."""
     steps, batch, _ = extents_of(call.args[0])
     return 2.0 * steps * batch * math.prod(extents_of(call.args[1]))
 

@@ -1,4 +1,4 @@
-"""What the candidates of a function ask a cost model, and what the answers mean for them."""
+"""The workloads that the candidates of a function ask a cost model for, and the costs made of the answers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .model import CostModel, Overheads, Workload
 
 
 def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
-    """The question that each candidate of ``func`` asks ``model``, by candidate id; equal ones share a value.
+    """The workload of each candidate of ``func``, by candidate id; equal workloads are one value.
 
-    Views ask none.
+    Views have none.
     """
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
@@ -46,8 +46,10 @@ def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, behind: i
 
 
 def working_set(func: relax.Function) -> int:
-    """About how many bytes a run of ``func`` touches: all distinct constants, and the most that lives at once of
-    other tensors, whose memory is planned."""
+    """About how many bytes a run of ``func`` touches.
+
+    That is all distinct constants, and the most bytes of other tensors that are alive at once.
+    """
     constants: dict[ir.GenericConst, int] = {}
 
     def visit(expr: relax.Expr) -> None:
@@ -59,7 +61,7 @@ def working_set(func: relax.Function) -> int:
 
 
 def _most_alive(func: relax.Function) -> int:
-    """The most bytes that parameters and bound tensors have at once, each from where it is made to its last read."""
+    """The most bytes of parameters and bound tensors at once; each is alive from its binding to its last read."""
     bindings = [binding for block in func.body.blocks for binding in block.bindings]
     last: dict[relax.Var, int] = dict.fromkeys(used_vars(func.body.body), len(bindings))
     for at, binding in reversed([*enumerate(bindings)]):
@@ -76,7 +78,7 @@ def _most_alive(func: relax.Function) -> int:
 def answered(
     func: relax.Function, asked: Mapping[int, Workload], costs: Mapping[str, Cost], overheads: Overheads
 ) -> Costs:
-    """The part of ``costs`` that one function asked for."""
+    """The costs of one function, which asked for the workloads ``asked``."""
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     return costs_of(func, {key: costs[key] for key in dict.fromkeys(keys.values())}, keys, overheads)
 
@@ -84,7 +86,7 @@ def answered(
 def costs_of(
     func: relax.Function, by_key: Mapping[str, Cost], keys: Mapping[int, str], overheads: Overheads
 ) -> Costs:
-    """Costs with what a plan pays besides; views are not called and cost nothing."""
+    """Costs with the overheads of a plan; views are not called and cost nothing."""
     views = {candidate.id: VIEW for candidate in CANDIDATES.read(func) if candidate.backend == VIEW}
     free = {VIEW: Cost(0.0, origin="formula")} if views else {}
     launches = {**overheads.launches, **dict.fromkeys(free, 0.0)}
@@ -98,6 +100,6 @@ def costs_of(
 
 
 def skipped(func: relax.Function, reason: str) -> relax.Function:
-    """``func`` whose costs say that a step was left out, and why."""
+    """``func`` with a note in its costs that a step was left out, and the reason."""
     costs = COSTS.read(func)
     return COSTS.write(func, replace(costs, skipped=(*costs.skipped, reason)))

@@ -1,8 +1,8 @@
-"""The fingerprint of a cost: everything besides the kernel itself that can change the answer.
+"""The fingerprint of a cost: everything besides the kernel itself that can change it.
 
-What generates and measures kernels declares a version each. A version is raised when what it generates changes: tests
-compare digests of what is generated (tests/unit/test_versions.py), so that a docstring makes no cost stale and a
-changed kernel does.
+Each part that generates or measures kernels declares a version, which is raised when it generates something else. Tests
+compare digests of what is generated (tests/unit/test_versions.py). So a changed kernel makes costs stale, and a changed
+docstring does not.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import tvm
 from tvm.target import Target
 
 from .. import runtime
-from ..backends.registry import every, get
+from ..backends.registry import every, get, why_unavailable
 from ..graph.extract import EXTRACTION_VERSION
 from ..machine.fingerprint import fields_of, machine, text_of
+from ..runtime import libraries
+from ..runtime.vendors import VENDORS
 from ..schedule import SCHEDULE_VERSION
 from ..target import host_target
 from .method import METHOD_VERSION, Method
 
 _NEWER = ("version", "tvm", "made by", "method")
-"""Fields whose old values never come back once something newer is installed."""
+"""Fields whose old values do not come back after an update."""
 
 _SETTINGS = ("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS")
-"""Environment variables that begin so change how libraries run."""
+"""Prefixes of environment variables that change how libraries run."""
 
 
 def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
@@ -45,34 +47,41 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
 
 
 def made_by(backend: str) -> str:
-    """The declared versions of what makes a kernel of ``backend``: extraction, its rules and code generator, and for
-    TVM the schedules.
+    """The declared versions of what makes a kernel of ``backend`` and runs it: extraction, its rules and code generator,
+    the thread pool and the loops that time, and the schedules of TVM or our native library.
     """
     found = get(backend)
-    versions = {"extraction": EXTRACTION_VERSION, "backend": found.version}
+    versions: dict[str, object] = {
+        "extraction": EXTRACTION_VERSION,
+        "backend": found.version,
+        "runtime": libraries.version("runtime"),
+    }
     if found.codegen is None:
         versions["schedules"] = SCHEDULE_VERSION
+    if backend in VENDORS and runtime.why_unavailable(backend) is None:
+        versions["library"] = libraries.version(backend)
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def backend_version(backend: str) -> str:
-    """What quarantine entries hang on: another version of a library, or of our code that makes its kernels or checks
-    them, may do what this one cannot.
+    """The version that a quarantine entry holds for.
+
+    Another version of the library, or of our code that builds or checks its kernels, may make a kernel that works.
     """
     return f"{get(backend).fingerprint()}, {made_by(backend)}, method {METHOD_VERSION}"
 
 
 def available(method: Method) -> dict[str, str]:
-    """The fingerprint of each backend that can run here, in this process, for the machine's own target."""
-    backends = [name for name, backend in every().items() if backend.why_unavailable() is None]
+    """The fingerprint of each backend that can run in this process, for the host's target."""
+    backends = [name for name, backend in every().items() if why_unavailable(backend) is None]
     return {name: cost_fingerprint(name, host_target(), method) for name in backends}
 
 
 def stale(texts: Mapping[str, str], here: Mapping[str, str]) -> frozenset[str]:
-    """Of the fingerprints ``texts`` by digest, those that this machine has made once and makes no longer.
+    """The digests of those fingerprints in ``texts`` (by digest) that this machine had once and has no longer.
 
-    ``here``: what each backend's is now. Another number of threads or another target may be asked for again;
-    another version of something is gone. What other machines have made is theirs.
+    ``here``: the fingerprint of each backend now. Another number of threads or another target may be used again, so
+    only other versions count. Fingerprints of other machines are never stale.
     """
     now = {name: fields_of(text) for name, text in here.items()}
     return frozenset(digest for digest, text in texts.items() if _is_stale(fields_of(text), now))

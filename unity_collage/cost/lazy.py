@@ -1,7 +1,6 @@
-"""The costs of a function's candidates, of which only those are measured that can still change the plan.
+"""Lazy costs of a function's candidates: only those are measured that can still change the plan.
 
-What EstimateCosts writes for all candidates beforehand, SearchPartition asks for here while it searches, if it
-has an estimator and no ``collage.costs``.
+EstimateCosts measures all candidates beforehand. Without ``collage.costs`` SearchPartition calls this while it searches.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
 from ..search.throughs import Through, best_throughs
 from .asking import costs_of, workloads
-from .model import CostModel
+from .model import CostModel, Workload
 
 Throughs = Callable[[Problem, float], Mapping[int, Through]]
 
@@ -30,42 +29,58 @@ def lazy_costs(
     throughs: Throughs | None = best_throughs,
     assume_fusion_pays: bool = False,
 ) -> Costs:
-    """Costs of which a cheapest plan is a cheapest plan of all candidates.
+    """Costs whose cheapest plan is a cheapest plan of all candidates.
 
-    ``make`` is the search problem for given costs and ``solve`` finds a cheapest plan of it. A candidate that
-    need not be measured has no cost: its cost carries its lower bound and says, by ``throughs`` if given, what the
-    best plan with it costs at least. By default the lower bounds of a cost model are 0.
+    ``make`` returns the search problem for given costs, and ``solve`` finds its cheapest plan. A candidate that need not
+    be measured has a cost without seconds: it has a lower bound, and its reason gives the least cost of a plan with the
+    candidate if ``throughs`` finds it. Without lower bounds of the cost model they are 0.
 
-    ``lower_bound`` of the costs holds for plans of all candidates. The cost of the plan does not tell that if
-    ``solve`` is no exact search, or if less is measured because fusion is assumed to pay
-    (:class:`LazySearch`). Raises NoCover.
+    ``lower_bound`` of the costs holds for plans of all candidates. It may be below the cost of the plan if ``solve`` is
+    not exact, or if ``assume_fusion_pays`` leaves out measurements (:class:`LazySearch`). Raises NoCover.
     """
     asked = workloads(func, model)
-    by_key = {workload.key: workload for workload in asked.values()}
     keys = {candidate: workload.key for candidate, workload in asked.items()}
-    charged = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
-    measured: dict[str, Cost] = {}
-
-    def measure(wanted: Sequence[str]) -> dict[str, Answer]:
-        found = model.costs([by_key[key] for key in wanted])
-        if any(cost.origin == UNKNOWN for cost in found.values()):
-            # The time is over: what else is known is asked for at once.
-            found |= model.costs([by_key[key] for key in by_key if key not in measured | found])
-        for key, cost in found.items():
-            measured[key] = replace(cost, bound=bounds[key]) if cost.origin == UNKNOWN else cost
-        return {key: _answer(cost) for key, cost in found.items()}
+    overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
+    measurer = _Measurer(model, {workload.key: workload for workload in asked.values()})
 
     def problem(answers: Mapping[str, Answer]) -> Problem:
-        return make(costs_of(func, {key: _assumed(answer) for key, answer in answers.items()}, keys, charged))
+        assumed = {key: _assumed(answer) for key, answer in answers.items()}
+        return make(costs_of(func, assumed, keys, overheads))
 
-    bounds = model.lower_bounds(list(by_key.values()))
-    found = LazySearch(keys, bounds, problem, measure, solve, assume_fusion_pays).run()
-    through = throughs(found.problem, found.solution.seconds) if throughs and found.bounds else {}
-    open_costs = {key: _not_measured(key, keys, found, through) for key in found.bounds}
+    search = LazySearch(keys, measurer.bounds, problem, measurer.measure, solve, assume_fusion_pays)
+    found = search.run()
+    through: Mapping[int, Through] = {}
+    if throughs and found.bounds:
+        through = throughs(found.problem, found.solution.seconds)
+    costs = measurer.all_costs({key: _not_measured(key, keys, found, through) for key in found.bounds})
     if found.failed:  # then no bound is sure
-        measured = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in measured.items()}
-    answers = {key: measured.get(key) or open_costs[key] for key in by_key}
-    return replace(costs_of(func, answers, keys, charged), lower_bound=found.solution.lower_bound)
+        costs = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in costs.items()}
+    return replace(costs_of(func, costs, keys, overheads), lower_bound=found.solution.lower_bound)
+
+
+class _Measurer:
+    """Asks a cost model for the costs that the search wants, and caches them."""
+
+    def __init__(self, model: CostModel, by_key: Mapping[str, Workload]):
+        self._model = model
+        self._by_key = by_key
+        self._costs: dict[str, Cost] = {}
+        self.bounds = model.lower_bounds(list(by_key.values()))
+
+    def measure(self, wanted: Sequence[str]) -> dict[str, Answer]:
+        """The costs of these keys in seconds, or reasons; once the time is used up, of all keys that are known."""
+        found = self._model.costs([self._by_key[key] for key in wanted])
+        if any(cost.origin == UNKNOWN for cost in found.values()):
+            rest = [key for key in self._by_key if key not in self._costs and key not in found]
+            found |= self._model.costs([self._by_key[key] for key in rest])
+        for key, cost in found.items():
+            bounded = replace(cost, bound=self.bounds[key]) if cost.origin == UNKNOWN else cost
+            self._costs[key] = bounded
+        return {key: _answer(cost) for key, cost in found.items()}
+
+    def all_costs(self, others: Mapping[str, Cost]) -> dict[str, Cost]:
+        """The cost of every key: what was measured, else that of ``others``."""
+        return {key: self._costs.get(key) or others[key] for key in self._by_key}
 
 
 def _answer(cost: Cost) -> Answer:
@@ -79,7 +94,7 @@ def _assumed(answer: Answer) -> Cost:
 def _not_measured(
     key: str, keys: Mapping[int, str], found: LazySolution, throughs: Mapping[int, Through]
 ) -> Cost:
-    """Why the cost of ``key`` could not matter."""
+    """The cost of a key that was not measured, with the reason why it cannot change the plan."""
     bound = found.bounds[key]
     with_it = [throughs[id_].seconds for id_, other in keys.items() if other == key and id_ in throughs]
     reason = f"not measured: it costs at least {bound * 1e6:.4g} us"

@@ -1,28 +1,28 @@
-"""How kernels are timed."""
+"""The measuring method: how kernels are timed."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
 METHOD_VERSION = 1
-"""Raised when the same kernel would be measured otherwise: inputs, caches, order, judgement of results."""
+"""Raised when the same kernel would be measured differently: inputs, caches, order, checks of the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How long and how often kernels are timed. Part of every cost key."""
+    """How long and how often kernels are timed; part of every fingerprint."""
 
     percentile: float = 50.0
-    """The percentile of all runs that the cost is."""
+    """The cost is this percentile of all runs."""
     confidence: float = 0.95
-    """How sure it is that the interval of a cost holds the true percentile."""
+    """The probability that the interval of a cost contains the true percentile."""
     tolerance: float = 0.02
-    """Half the width of the interval over the cost: measuring ends when it is reached."""
+    """Measuring ends when half the width of the interval is at most this part of the cost."""
     min_runs: int = 9
-    """From that many runs on the interval of a median is narrower than from the fastest to the slowest run."""
+    """The least number of runs. With fewer than 9 the interval of a median spans all runs."""
     max_runs: int = 300
     max_seconds: float = 0.1
-    """How long the runs of one kernel may take, with what prepares the caches for them."""
+    """The limit for all runs of one kernel, including the preparation of the caches."""
     max_warmup_seconds: float = 0.05
 
     def __post_init__(self) -> None:

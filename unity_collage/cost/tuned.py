@@ -1,8 +1,8 @@
-"""Which kernels of TVM to tune, and what the costs are then.
+"""Which TVM kernels to tune, and the costs after that.
 
-A kernel is tuned if it lies in a plan that is the cheapest one as long as each kernel not tuned yet costs no more than
-its lower bound. So when this ends, no schedule that tuning might have found for the others makes a cheaper plan; and a
-kernel with which no plan can beat the best known one is never tuned.
+A kernel is tuned if it is in the plan that is cheapest when every kernel that is not tuned yet costs its lower bound. So
+in the end no schedule of an untuned kernel could make a cheaper plan. A kernel that is in no plan cheaper than the best
+known one is never tuned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .model import CostModel, TunedCost, Workload
 
 
 class _Plans:
-    """The search problem of one function, for one cost after the other."""
+    """The search problem of one function, for changing costs."""
 
     def __init__(self, func: relax.Function, costs: Costs):
         self._graph = DataflowGraph(func)
@@ -30,7 +30,7 @@ class _Plans:
         self._costs = costs
 
     def problem(self, seconds: Mapping[str, float]) -> Problem:
-        """With these costs in place of some of the known ones."""
+        """The problem where these costs replace the known ones."""
         by_key = {
             key: Cost(seconds[key]) if key in seconds else cost for key, cost in self._costs.by_key.items()
         }
@@ -44,9 +44,9 @@ class _Plans:
 def tuned_costs(
     func: relax.Function, costs: Costs, asked: Mapping[int, Workload], model: CostModel, trials: int
 ) -> tuple[Costs, dict[str, str]]:
-    """``costs`` with the tuned costs that are lower, and the traces of those by kernel.
+    """``costs`` with the tuned costs that are lower, and the traces of those schedules by kernel.
 
-    A candidate whose tuned schedule is faster gets that schedule's key.
+    A candidate whose tuned schedule is faster gets the key of that schedule.
     """
     plans = _Plans(func, costs)
     workloads = {w.key: w for w in asked.values() if get(w.backend).codegen is None}
@@ -66,18 +66,18 @@ def tuned_costs(
 
 
 def promising(plans: _Plans, bounds: Mapping[str, float]) -> dict[str, float]:
-    """Of the kernels with these lower bounds, those that are in a cheaper plan if all of them cost no more."""
+    """The kernels, with their ``bounds``, that are in a cheaper plan if all of them cost their lower bounds."""
     best = cheapest_cover(plans.problem({})).seconds
     hoped = plans.problem(bounds)
     throughs = best_throughs(hoped, cheapest_cover(hoped).seconds)
-    kept = plans.keys(id_ for id_, through in throughs.items() if through.seconds < best)
-    return {key: bounds[key] for key in kept if key in bounds}
+    cheaper = plans.keys(id_ for id_, through in throughs.items() if through.seconds < best)
+    return {key: bounds[key] for key in cheaper if key in bounds}
 
 
 def _next(
     plans: _Plans, hopeful: Mapping[str, float], won: Mapping[str, TunedCost], costs: Costs
 ) -> str | None:
-    """Of the kernels in the plan that is cheapest if tuning does all it can, the one that may gain most."""
+    """The kernel that may gain most, of those in the plan that is cheapest if tuning reaches the lower bounds."""
     known = {key: cost.cost.seconds for key, cost in won.items() if cost.cost.seconds is not None}
     plan = cheapest_cover(plans.problem({**known, **hopeful}))
     wanted = [key for key in plans.keys(option.id for option in plan.chosen) if key in hopeful]

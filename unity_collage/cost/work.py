@@ -1,9 +1,9 @@
-"""Work: what any kernel must do that computes a function: arithmetic, and bytes that it cannot avoid to move.
+"""Work: the arithmetic that every kernel of a function must do, and the bytes that it must move.
 
-A kernel may leave out what its results do not depend on: a slice needs a part of its operand only. So we go
-backwards from the results: a value is *whole* if a result is, or if an operator reads all of it in order to make a
-whole value. Only contractions with whole results count, and only parameters that are whole. What is not known to
-need all of an operand is taken to need nothing of it.
+A kernel may leave out what its results do not depend on: a slice needs only a part of its operand. So we go backwards
+from the results. A value is *whole* if it is a result, or if an operator needs every element of it for a whole value.
+Only contractions with whole results count, and only parameters that are whole. An operator that is not known to need
+all of an operand counts as needing nothing of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tvm import ir, relax
 
 from ..annotations import LIFTED
+from ..graph.calls import op_name
 from ..graph.shapes import nbytes_of
 from .arithmetic import CONVOLUTIONS, flops
 from .windows import convolution_axes, pooling_axes
@@ -38,19 +39,19 @@ _ALL_OPERANDS = frozenset((_POINTWISE + _MOVING + _REDUCING).split())
 _POOLINGS = frozenset(f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3))
 
 _FILLING = frozenset({"nn.pad", "broadcast_to", "repeat", "tile", "zeros", "full", "ones"})
-"""They make values that are known or equal: a contraction of those may be computed with less."""
+"""Operators that make known or equal values: a contraction of those may need less arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What cannot be left out, for one run."""
+    """The least work of one run."""
 
     flops: float
     """float32 operations, two for a multiply-add."""
     weight_bytes: int
-    """Of lifted constants."""
+    """Bytes of lifted constants."""
     read_bytes: int
-    """Of the other parameters."""
+    """Bytes of the other parameters."""
     written_bytes: int
 
 
@@ -78,7 +79,7 @@ def work_of(func: relax.Function) -> Work:
 
 
 def _leaves(expr: relax.Expr) -> Iterator[relax.Var]:
-    """The variables in an operand; a tuple's fields one by one."""
+    """The variables in an operand; of a tuple, those in each field."""
     if isinstance(expr, relax.Var):
         yield expr
     elif isinstance(expr, relax.Tuple):
@@ -87,7 +88,7 @@ def _leaves(expr: relax.Expr) -> Iterator[relax.Var]:
 
 
 def _whole_operands(value: relax.Expr) -> Iterator[relax.Var]:
-    """The variables of which ``value``, if it is whole itself, needs every element."""
+    """The variables of which a whole ``value`` needs every element."""
     if isinstance(value, (relax.Var, relax.Tuple)):
         yield from _leaves(value)
     elif isinstance(value, relax.Call) and isinstance(value.op, ir.Op):
@@ -96,8 +97,8 @@ def _whole_operands(value: relax.Expr) -> Iterator[relax.Var]:
 
 
 def _wholly_read(call: relax.Call) -> Iterator[int]:
-    """The operands of which every element counts, by position."""
-    name = call.op.name.removeprefix("relax.")
+    """The positions of the operands of which every element is needed."""
+    name = op_name(call).removeprefix("relax.")
     if name in _ALL_OPERANDS:
         yield from range(len(call.args))
     elif name in CONVOLUTIONS:

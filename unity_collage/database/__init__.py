@@ -1,1 +1,1 @@
-"""Where measured costs are kept: SQLite or PostgreSQL."""
+"""The database of measured costs: SQLite or PostgreSQL."""

@@ -10,7 +10,7 @@ from .rows import CostRow
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One kernel that two databases do not agree on."""
+    """One kernel whose costs in two databases differ."""
 
     first: CostRow
     second: CostRow
@@ -24,11 +24,11 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What two databases have in common, and what not."""
+class DatabaseComparison:
+    """The kernels that two databases agree on, those they differ on, and those only one of them has."""
 
     apart: tuple[Difference, ...]
-    """Cost against refusal first, then the largest ratio."""
+    """A cost against a refusal first, then by falling ratio."""
     alike: int
     only_first: int
     only_second: int
@@ -36,17 +36,17 @@ class Comparison:
 
 def compare(
     first: Iterable[CostRow], second: Iterable[CostRow], more_than: float, by_key: bool
-) -> Comparison:
+) -> DatabaseComparison:
     """Costs that differ by a factor of more than 1 + ``more_than``, and refusals where the other has a cost.
 
-    Rows are the same when workload and fingerprint are; ``by_key``: when the workload is, the newest row of
-    each side standing for it. So it compares two machines, or two versions of a library.
+    Two rows match if their workloads and fingerprints are equal. With ``by_key`` equal workloads are enough, and the
+    newest row of each database counts: this compares two machines, or two versions of a library.
     """
     ours, theirs = _indexed(first, by_key), _indexed(second, by_key)
     pairs = [Difference(cost, theirs[name]) for name, cost in ours.items() if name in theirs]
     apart = sorted((pair for pair in pairs if _factor(pair) > 1 + more_than), key=_factor, reverse=True)
     common = len(pairs)
-    return Comparison(tuple(apart), common - len(apart), len(ours) - common, len(theirs) - common)
+    return DatabaseComparison(tuple(apart), common - len(apart), len(ours) - common, len(theirs) - common)
 
 
 def _indexed(costs: Iterable[CostRow], by_key: bool) -> dict[tuple[str, str], CostRow]:
@@ -55,7 +55,7 @@ def _indexed(costs: Iterable[CostRow], by_key: bool) -> dict[tuple[str, str], Co
 
 
 def _factor(pair: Difference) -> float:
-    """How far apart, from 1 up; a cost and a refusal are infinitely far, two refusals are equal."""
+    """The ratio of the two costs, from 1 up; infinite for a cost and a refusal, 1 for two refusals."""
     if pair.ratio is not None:
         return max(pair.ratio, 1 / pair.ratio)
     return 1.0 if pair.first.seconds == pair.second.seconds else float("inf")

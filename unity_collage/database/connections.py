@@ -1,4 +1,4 @@
-"""Opening a database and talking to it: whatever goes wrong is a DatabaseError of one line."""
+"""Connections to a database: every error is a DatabaseError of one line."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A connection for questions."""
+        """A connection for queries."""
         with self._explained(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        """One transaction: all of it is kept, or nothing when an error ends it."""
+        """A connection inside one transaction, which is rolled back when an error ends it."""
         with self._explained(), self._engine.connect() as connection:
             connection = connection.execution_options(**{WRITES: True})
             with connection.begin():
@@ -73,7 +73,7 @@ def _engine(where: str | Path, read_only: bool, create: bool) -> Engine:
 
 
 def _reason(error: BaseException) -> str:
-    """What the driver says, without the SQL and the connection string that come around it."""
+    """The driver's message without the SQL and the connection string around it."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     line = first_line(cause)
     if isinstance(error, OSError):

@@ -1,7 +1,7 @@
-"""CostDatabase: what the measurer and the passes ask and tell.
+"""CostDatabase: reads and stores costs, refusals and facts about the machine.
 
-A row's key holds everything that can change the answer: the computation with its shapes and dtypes, the
-backend, and a fingerprint of machine, library versions, threads and measuring method, whose text is kept too.
+The key of a row covers everything that can change its cost: the computation with its shapes and dtypes, the backend,
+and a fingerprint of machine, library versions, threads and measuring method. The text of the fingerprint is stored too.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..plan.costs import Cost
 from . import schema
 from .connections import Connections
 from .location import default_path, is_url
-from .rows import CostRow, Kind, Quarantined, digest
+from .rows import CostRow, FailureKind, Quarantined, digest
 from .upsert import put_row
 
-__all__ = ["CostDatabase", "Kind", "CostRow", "Quarantined", "default_path"]
+__all__ = ["CostDatabase", "CostRow", "FailureKind", "Quarantined", "default_path"]
 
 _AT_ONCE = 500
-"""So many keys go into one question; SQLite's limit is 32,766."""
+"""How many keys go into one query; SQLite's limit is 32,766."""
 
 
 class CostDatabase:
     """Costs by workload key and fingerprint. Each cost is committed as soon as it is known.
 
-    ``where`` is a path (SQLite; None: a file in the user's cache directory) or a ``postgresql://`` URL. A file
-    that does not exist is made unless ``create`` is false; with ``read_only`` nothing is ever written. Errors
-    are DatabaseError, one line each. Several processes and threads may use one database at once.
+    ``where`` is a path (SQLite; None: a file in the user's cache directory) or a ``postgresql://`` URL. A file that
+    does not exist is created unless ``create`` is false; with ``read_only`` nothing is written. Errors are
+    DatabaseError, one line each. Several processes and threads may use one database at once.
     """
 
     def __init__(self, where: str | Path | None = None, *, read_only: bool = False, create: bool = True):
@@ -43,16 +43,16 @@ class CostDatabase:
         self.path = None if is_url(where) else Path(where)
         """The file; None for a server."""
         self.read_only = read_only
-        """Whether nothing is ever written: what would have to be measured and kept is missing for good."""
+        """Whether nothing is written to the database."""
         self._connections = Connections(where, read_only, create)
 
     @property
     def name(self) -> str:
-        """The file or server, as messages may show it: without a password."""
+        """The file or server for messages, without a password."""
         return self._connections.name
 
     def get(self, keys: Iterable[str], fingerprint: str) -> dict[str, Cost]:
-        """The known costs among ``keys`` under the ``fingerprint`` (its text)."""
+        """The known costs of ``keys`` with this ``fingerprint`` (its text)."""
         matching = {"fingerprint": digest(fingerprint)}
         return {row["key"]: CostRow(**row).cost for row in self._found(schema.COSTS, "key", keys, matching)}
 
@@ -67,10 +67,10 @@ class CostDatabase:
         workload: str = "",
         lasting: bool = True,
     ) -> None:
-        """Keep ``cost``, in place of an earlier one of the same key and ``fingerprint`` (its text).
+        """Store ``cost``; it replaces an earlier one with the same key and ``fingerprint`` (its text).
 
         ``workload`` is the text of the function that was measured, so that it can be measured again. A refusal
-        that is not ``lasting``, such as a timeout, never takes the place of a cost.
+        that is not ``lasting``, such as a timeout, never replaces a cost.
         """
         row = CostRow(
             key=key,
@@ -92,23 +92,23 @@ class CostDatabase:
             _keep_text(connection, schema.WORKLOADS, workload)
 
     def quarantined(self, keys: Iterable[str], version: str) -> dict[str, Quarantined]:
-        """Those of ``keys`` that have misbehaved with this ``version`` of their backend."""
+        """The quarantine entries of ``keys`` for this ``version`` of their backend."""
         rows = self._found(schema.QUARANTINE, "key", keys, {"version": version})
         return {row["key"]: _quarantined(row) for row in rows}
 
     def quarantine(self, entry: Quarantined) -> None:
-        """Keep how a kernel misbehaved, in place of an earlier entry of the same key and version."""
-        row = {**asdict(entry), "kind": Kind(entry.kind).value, "created": time.time()}
+        """Store how a kernel misbehaved; it replaces an earlier entry with the same key and version."""
+        row = {**asdict(entry), "kind": FailureKind(entry.kind).value, "created": time.time()}
         with self.writing() as connection:
             put_row(connection, schema.QUARANTINE, row)
 
     def fact(self, name: str, fingerprint: str) -> Any | None:
-        """What is known of the machine by this name, as plain data; None: nothing yet."""
+        """The fact of this name about the machine, as plain data; None: not known yet."""
         found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
         return json.loads(found[0]["value"]) if found else None
 
     def keep_fact(self, name: str, fingerprint: str, value: Any) -> None:
-        """Keep something measured once per machine (launch, transitions, peaks): whatever JSON can say."""
+        """Store a fact that is measured once per machine, such as launches, transitions or peaks, as JSON data."""
         row = {"name": name, "fingerprint": digest(fingerprint), "value": json.dumps(value, allow_nan=False)}
         with self.writing() as connection:
             put_row(connection, schema.FACTS, {**row, "created": time.time()})
@@ -131,26 +131,26 @@ class CostDatabase:
         return {row["digest"]: row["text"] for row in self._found(schema.WORKLOADS, "digest", digests, {})}
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
-        """All rows of ``table`` in the order of their primary key, which is that of Python, not of a locale."""
+        """All rows of ``table`` by primary key, in Python's order of texts rather than that of a locale."""
         with self.reading() as connection:
             found = [dict(row) for row in connection.execute(select(table)).mappings()]
         return sorted(found, key=lambda row: [row[column.name] for column in table.primary_key])
 
     def __len__(self) -> int:
-        """How many costs and refusals there are."""
+        """The number of costs and refusals."""
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(schema.COSTS)).scalar_one())
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A connection for questions of your own."""
+        """A connection for other queries."""
         return self._connections.reading()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """One transaction: all of it is kept, or nothing when an error ends it."""
+        """A connection inside one transaction, which is rolled back when an error ends it."""
         return self._connections.writing()
 
     def close(self) -> None:
-        """Give all connections back; the next use makes new ones."""
+        """Close all connections; the next use opens new ones."""
         self._connections.close()
 
     def __enter__(self) -> CostDatabase:
@@ -175,11 +175,11 @@ class CostDatabase:
 
 
 def _keep_text(connection: Connection, table: Table, text: str) -> None:
-    """A text that many rows share, under its digest; nothing where there is none."""
+    """Store a text that many rows share under its digest, unless it is empty."""
     if text:
         put_row(connection, table, {"digest": digest(text), "text": text})
 
 
 def _quarantined(row: dict[str, Any]) -> Quarantined:
-    row["kind"] = Kind(row["kind"])
+    row["kind"] = FailureKind(row["kind"])
     return Quarantined(**row)

@@ -1,7 +1,7 @@
-"""Databases as JSON lines, and one database poured into another.
+"""Exports databases as JSON lines, imports them, and merges them into another database.
 
-The first line of a file says what it is; each other one is a row: ``{"table": "costs", "key": ..., ...}``, in
-the order of the keys, so that two exports compare line by line.
+The first line of a file is a header. Each other line is a row, ``{"table": "costs", "key": ..., ...}``, ordered by key,
+so that two exports can be compared line by line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy import Column, Table, func, select
 from ..errors import DatabaseError
 from . import schema
 from .costs import CostDatabase
-from .rows import Kind
+from .rows import FailureKind
 from .upsert import put_newer
 
 Contents = Mapping[str, list[dict[str, Any]]]
@@ -27,12 +27,12 @@ _HEADER = {"unity_collage": "costs", "schema": schema.SCHEMA_VERSION}
 
 
 _INTEGERS = 1 << 31
-"""Beyond what an integer of PostgreSQL holds."""
+"""The first number that an integer of PostgreSQL cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of the rows of one table."""
+    """How many rows of one table were offered, added and replaced."""
 
     content: str
     offered: int
@@ -41,12 +41,12 @@ class Merged:
 
     @property
     def kept(self) -> int:
-        """So many were there already, as new or newer."""
+        """How many rows were there already, as new or newer."""
         return self.offered - self.added - self.replaced
 
 
 def contents(database: CostDatabase) -> Contents:
-    """Everything in ``database``."""
+    """All rows of ``database``."""
     return {name: database.rows(table) for name, table in schema.CONTENT.items()}
 
 
@@ -59,7 +59,7 @@ def to_lines(rows: Contents) -> Iterator[str]:
 
 
 def from_lines(lines: Iterable[str], name: str) -> Contents:
-    """The rows in JSON lines; raises DatabaseError that says which line of the file ``name`` is wrong, and why."""
+    """The rows in JSON lines; raises DatabaseError with the line of the file ``name`` that is wrong, and why."""
     rows: dict[str, list[dict[str, Any]]] = {content: [] for content in schema.CONTENT}
     number = 0
     for number, line in enumerate(lines, 1):
@@ -75,7 +75,7 @@ def from_lines(lines: Iterable[str], name: str) -> Contents:
 
 
 def merge(into: CostDatabase, rows: Contents) -> list[Merged]:
-    """Keep what is new or newer in ``rows``, all of it or, after an error, nothing."""
+    """Store the ``rows`` that are new or newer; after an error none of them."""
     with into.writing() as connection:
         done: list[Merged] = []
         for name, of_table in rows.items():
@@ -119,7 +119,7 @@ def _why_no_row(data: dict[str, Any] | None) -> str | None:
 
 
 def _fits(column: Column[Any], value: object) -> bool:
-    """Whether ``value`` has the column's type; numbers are counts, times and seconds: finite, not negative."""
+    """Whether ``value`` has the column's type; numbers must be finite and not negative."""
     if value is None:
         return bool(column.nullable)
     kind = column.type.python_type
@@ -131,7 +131,7 @@ def _fits(column: Column[Any], value: object) -> bool:
 
 
 def _why_not_whole(table: Table, data: Mapping[str, Any]) -> str | None:
-    if table is schema.QUARANTINE and data["kind"] not in {kind.value for kind in Kind}:
+    if table is schema.QUARANTINE and data["kind"] not in {kind.value for kind in FailureKind}:
         return f"kind cannot be {data['kind']!r}"
     if table is schema.COSTS and data["seconds"] is None and not data["reason"]:
         return "there is neither a cost nor a reason"

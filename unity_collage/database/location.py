@@ -1,4 +1,4 @@
-"""Where a cost database is: a SQLite file by path, or a PostgreSQL server by URL."""
+"""The location of a cost database: a SQLite file by path, or a PostgreSQL server by URL."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..errors import DatabaseError
 from .schema import SCHEMA_VERSION
 
 BUSY_SECONDS = 30.0
-"""How long to wait while another process writes, or for a server to answer."""
+"""How long to wait for a process that writes, or for a server to answer."""
 
 WRITES = "collage_writes"
 """Execution option of connections whose transaction will write."""
 
 _LOCK = 0x636F6C6C616765
-"""The advisory lock that one process holds while it makes the tables: the bytes of "collage"."""
+"""The advisory lock that one process holds while it creates the tables: the bytes of "collage"."""
 
 
 def default_path() -> Path:
@@ -37,7 +37,7 @@ def is_url(where: str | Path) -> bool:
 
 
 def shown(where: str | Path) -> str:
-    """``where`` as messages may show it: without a password, and without options, which may hold one."""
+    """``where`` for messages: without a password, and without options, which may contain one."""
     if not is_url(where):
         return str(where)
     try:
@@ -47,7 +47,7 @@ def shown(where: str | Path) -> str:
 
 
 def file_engine(path: Path, read_only: bool, create: bool) -> Engine:
-    """SQLite in a file: write-ahead log, so that readers and one writer do not wait for each other."""
+    """SQLite in a file, with a write-ahead log, so that readers and one writer do not wait for each other."""
     if (reason := _why_no_file(path, create)) is not None:
         raise DatabaseError(reason)
     mode = _reading(path) if read_only else "mode=rwc" if create else "mode=rw"
@@ -56,7 +56,7 @@ def file_engine(path: Path, read_only: bool, create: bool) -> Engine:
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
         timeout=BUSY_SECONDS,
-        isolation_level=None,  # transactions begin where we say so
+        isolation_level=None,  # begin transactions only where we do so
         check_same_thread=False,
     )
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
@@ -67,7 +67,7 @@ def file_engine(path: Path, read_only: bool, create: bool) -> Engine:
 
 
 def server_engine(where: str, read_only: bool) -> Engine:
-    """PostgreSQL through psycopg; a connection that was lost between two costs is made anew."""
+    """PostgreSQL through psycopg; a connection that was lost between two costs is opened again."""
     url = _postgresql(where)
     try:
         return create_engine(
@@ -83,7 +83,7 @@ def server_engine(where: str, read_only: bool) -> Engine:
 
 
 def lock_tables(connection: Connection) -> None:
-    """Let no other process make tables until the transaction ends; SQLite's own lock does that already."""
+    """Let no other process create tables until the transaction ends; SQLite's own lock does that already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
 
@@ -117,7 +117,7 @@ def _why_no_file(path: Path, create: bool) -> str | None:
 
 
 def _reading(path: Path) -> str:
-    """SQLite wants to write beside the file even to read it, unless it is told that nobody writes."""
+    """The mode to read a file. SQLite writes next to it even then, unless the file is declared immutable."""
     alone = not path.with_name(f"{path.name}-wal").exists()
     return "mode=ro&immutable=1" if alone and not os.access(path.parent, os.W_OK) else "mode=ro"
 
@@ -129,10 +129,10 @@ def _prepare(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Turn the write-ahead log on, which stays on in the file.
+    """Turn the write-ahead log on; the file stores that it is on.
 
-    To switch, SQLite turns its shared lock into an exclusive one, and two connections that do so would wait for each
-    other: one of them is told "locked" at once, whatever its timeout. It has let go of its lock then and may ask again.
+    For that SQLite turns its shared lock into an exclusive one. Of two connections that do so at once, one gets the
+    error "locked" immediately, whatever its timeout: it has released its lock then and may try again.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -146,6 +146,6 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """A transaction that writes takes its lock first: two readers that both turn writer cannot wait in turn."""
+    """Let a transaction that writes take its lock first: two readers that both become writers would deadlock."""
     if connection.get_execution_options().get(WRITES):
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Rows that nobody will ask for any more, and taking them out."""
+"""Finds and removes the rows of a database that are not needed any more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """The rows that a prune takes out."""
+    """The rows that a prune removes."""
 
     costs: tuple[Row, ...]
     quarantine: tuple[Row, ...]
@@ -26,20 +26,20 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """What goes: whatever one of these says."""
+    """What to remove: every row that one of these fields selects."""
 
     before: float | None = None
-    """Everything that was made earlier, in seconds since the epoch."""
+    """All rows that are older, in seconds since the epoch."""
     fingerprints: Set[str] = frozenset()
-    """Costs and facts under these digests."""
+    """Costs and facts with these digests of fingerprints."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Quarantine entries of these backends under any other version than this."""
+    """Quarantine entries of these backends with another version than this."""
     kinds: Set[str] = frozenset()
-    """Quarantine entries of these kinds: the kernels get another chance."""
+    """Quarantine entries of these kinds; the kernels are measured again then."""
 
 
 def doomed(database: CostDatabase, prune: Prune) -> Doomed:
-    """What ``prune`` would take out of ``database`` now."""
+    """The rows that ``prune`` selects in ``database``."""
 
     def goes(row: Row) -> bool:
         return _is_old(row, prune) or row["fingerprint"] in prune.fingerprints
@@ -56,7 +56,7 @@ def doomed(database: CostDatabase, prune: Prune) -> Doomed:
 
 
 def remove(database: CostDatabase, rows: Doomed) -> None:
-    """Take ``rows`` out, unless they have been renewed meanwhile, and the texts that no other row names."""
+    """Remove ``rows``, unless they were replaced meanwhile, and all texts that no other row refers to."""
     with database.writing() as connection:
         lock_rows(connection)
         _delete(connection, schema.COSTS, rows.costs)

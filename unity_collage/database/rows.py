@@ -1,4 +1,4 @@
-"""What one row of the cost database says, as values."""
+"""The rows of the cost database as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from ..plan.costs import Cost
 
 
-class Kind(str, Enum):
+class FailureKind(str, Enum):
     """How a kernel misbehaved."""
 
     CRASH = "crash"
@@ -25,12 +25,12 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """What one kernel costs, or why it has no cost, and under which circumstances that was found."""
+    """The cost of one kernel, or why it has none, with the fingerprint that it was measured with."""
 
     key: str
-    """The workload's: backend, computation with its shapes and dtypes, where its weights are."""
+    """The key of the workload: backend, computation with shapes and dtypes, and evicted bytes."""
     fingerprint: str
-    """Digest of the text that names everything else that can change the answer."""
+    """Digest of the text that lists everything else that can change the cost."""
     label: str
     backend: str
     seconds: float | None
@@ -39,9 +39,9 @@ class CostRow:
     runs: int
     reason: str
     lasting: bool
-    """Whether the answer holds for the next run too; a timeout may be the load of the machine."""
+    """Whether the answer holds for the next run too; a timeout may come from the load of the machine."""
     workload: str
-    """Digest of the function that was measured, where its text is kept; else empty."""
+    """Digest of the function that was measured, if its text is stored; else empty."""
     created: float
     """Seconds since the epoch."""
 
@@ -52,19 +52,19 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A kernel that misbehaved: it is not built again as long as its backend has this version."""
+    """A kernel that misbehaved. It is not built again while its backend has this version."""
 
     key: str
     version: str
     """The backend's own fingerprint: name, version, instruction set."""
     label: str
     backend: str
-    kind: Kind
+    kind: FailureKind
     reason: str
     created: float = 0.0
     """Seconds since the epoch; set by the database."""
 
 
 def digest(text: str) -> str:
-    """A short name for a text: equal texts are one row."""
+    """A short digest of a text; equal texts share one row."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""The tables, and what makes a database one of ours.
+"""The tables of a cost database.
 
-Names start with ``collage_``, since a team's PostgreSQL may hold other tables too. Long texts that many rows
-share (fingerprints, functions) are rows of their own, named by their digest: written once, never changed.
+Names start with ``collage_``, since a team's PostgreSQL may hold other tables too. Long texts that many rows share
+(fingerprints, functions) are rows of their own under their digest, written once and never changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 SCHEMA_VERSION = 2
-"""Part of the name of the user's own file, and a row of ``collage_schema``."""
+"""Part of the name of the user's default file, and the row of ``collage_schema``."""
 
 METADATA = MetaData()
 
@@ -86,15 +86,15 @@ CONTENT = {
     table.name.removeprefix("collage_"): table
     for table in (COSTS, QUARANTINE, FACTS, FINGERPRINTS, WORKLOADS)
 }
-"""What is exported, merged and counted. Rows are read and written before the texts that they name: a text is
-then never missing, whatever other processes do in between."""
+"""The tables that are exported and merged. Rows come before the texts that they refer to, so that no text is missing
+when other processes write in between."""
 
 _FIRST_VERSION = "costs"
 """The only table of schema 1, which had no version row."""
 
 
 def why_not_ours(connection: Connection) -> str | None:
-    """Why costs cannot be kept beside the tables that are here, or None; an empty database is fine."""
+    """Why costs cannot be stored in this database, or None; an empty database is fine."""
     tables = inspect(connection).get_table_names()
     if SCHEMA.name in tables:
         version = connection.execute(select(SCHEMA.c.version)).scalar()
@@ -107,12 +107,12 @@ def why_not_ours(connection: Connection) -> str | None:
 
 
 def is_empty(connection: Connection) -> bool:
-    """Whether our tables have not been made here."""
+    """Whether our tables do not exist yet."""
     return not inspect(connection).has_table(SCHEMA.name)
 
 
 def create(connection: Connection) -> None:
-    """Make our tables, unless another process has been faster; the caller's transaction holds a lock."""
+    """Create our tables unless another process has done so; the caller's transaction holds a lock."""
     if is_empty(connection):
         METADATA.create_all(connection)
         connection.execute(SCHEMA.insert().values(version=SCHEMA_VERSION))

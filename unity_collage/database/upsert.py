@@ -1,4 +1,4 @@
-"""One row in place of an earlier one, in both dialects: the last writer wins, with one exception."""
+"""Inserts a row or replaces an earlier one, in both dialects: the last writer wins, with one exception."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Row = Mapping[str, Any]
 
 
 def put_row(connection: Connection, table: Table, row: Row) -> None:
-    """Keep ``row`` in place of one with the same primary key."""
+    """Store ``row``; it replaces a row with the same primary key."""
     connection.execute(_upsert(connection, table, only_newer=False), row)
 
 
 def put_newer(connection: Connection, table: Table, rows: Sequence[Row]) -> int:
-    """Keep those of ``rows`` that are new or newer than what is there; how many those are."""
+    """Store those of ``rows`` that are new or newer; the result is how many were stored."""
     if not rows:
         return 0
     counted = connection.execution_options(preserve_rowcount=True)
@@ -34,7 +34,7 @@ def _upsert(connection: Connection, table: Table, only_newer: bool) -> Insert:
     new = insert.excluded
     conditions: list[ColumnElement[bool]] = [new.created > table.c.created] if only_newer else []
     if table is schema.COSTS:
-        # A refusal that the load of the machine may have caused never takes the place of a cost.
+        # A refusal that the load of the machine may have caused never replaces a cost.
         conditions.append(or_(new.lasting, table.c.seconds.is_(None)))
     others = {column.name: new[column.name] for column in table.columns if not column.primary_key}
     return insert.on_conflict_do_update(

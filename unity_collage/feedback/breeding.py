@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..search import Problem, Solution
 from ..search.alternatives import alternatives, seconds_of
-from ..search.evolutionary import Genome, Settings, State, evolve, first_state
+from ..search.evolutionary import EvolutionSettings, EvolutionState, Genome, evolve, first_state
 from ..search.plans import solution_of
 from .candidates import Choice
 
@@ -23,7 +23,9 @@ class Breeding:
 
     seconds: float = 600.0
     """No program is built after that."""
-    settings: Settings = field(default_factory=lambda: Settings(population=12, generations=20))
+    settings: EvolutionSettings = field(
+        default_factory=lambda: EvolutionSettings(population=12, generations=20)
+    )
     state: Path | None = None
     """A file that keeps all that was measured: a search that was stopped goes on from there."""
 
@@ -83,9 +85,9 @@ def _solution(problem: Problem, chosen: tuple[int, ...]) -> Solution:
     return solution_of(problem, [option for option in problem.options if option.id in chosen], "given")
 
 
-def _kept(path: Path | None, sizes: list[int]) -> State | None:
+def _kept(path: Path | None, sizes: list[int]) -> EvolutionState | None:
     """What an earlier search has left, if it was about the same groups."""
     if path is None or not path.exists():
         return None
     data = json.loads(path.read_text())
-    return State.from_data(data) if data.get("sizes") == sizes else None
+    return EvolutionState.from_data(data) if data.get("sizes") == sizes else None

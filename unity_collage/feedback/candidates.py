@@ -15,7 +15,7 @@ from ..plan.candidate import VIEW
 from ..plan.problem import problem_of
 from ..search import NoCover, Problem, Solution, cheapest_cover
 from ..search.auto import solve
-from ..search.ties import settled
+from ..search.ties import with_ties_broken
 
 Choice = dict[str, tuple[int, ...]]
 """Ids of the chosen candidates, by the name of their function."""
@@ -56,7 +56,7 @@ def ids_of(solution: Solution) -> tuple[int, ...]:
 
 def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
     if name == OURS:
-        return settled(problem, solve(problem), priority)
+        return with_ties_broken(problem, solve(problem), priority)
     if name == GREEDY:
         return solve(problem, "greedy", priority=priority)
     return cheapest_cover(alone(problem, name))

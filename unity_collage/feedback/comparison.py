@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..annotations import PLAN
-from ..errors import CollageError
+from ..errors import CollageError, last_line
 from ..plan.comparison import Prediction, ProgramComparison, ProgramTimes
-from ..processes.child import last_line
 from ..profile.programs import ProgramWorker
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice

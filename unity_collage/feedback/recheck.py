@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -19,6 +20,8 @@ from ..lowering.build import build
 from ..profile.digest import program_digest
 from ..profile.inputs import dummy_inputs, why_not_runnable
 from ..profile.programs import ProgramWorker
+
+LOGGER = logging.getLogger(__name__)
 
 _LATE = 1.3
 _NOTABLE_SECONDS = 50e-6
@@ -56,6 +59,7 @@ def in_time(
         first = Rechecked(final, executable, seconds)
         if seconds is None or not is_late(seconds, final):
             return first
+        LOGGER.info("the program takes %.3g s, far more than its kernels cost: planned again", seconds)
         corrected = passes(correct=True)(imported)
         if program_digest(corrected) == program_digest(final):
             return first
@@ -73,7 +77,7 @@ def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) 
     if model.why_not(Capability.RUN_PROGRAMS) is not None or why_not_runnable(mod) is not None:
         return None
     try:
-        return model.remembered(
+        return model.known_or_measured(
             f"program {program_digest(mod)}", "the program", lambda: _measured(mod, executable)
         )
     except CollageError:  # a user who runs the program is told

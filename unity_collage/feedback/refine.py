@@ -24,7 +24,7 @@ from ..plan.encoding import decode, encode
 from ..profile.kernels import KernelProfiler
 from ..profile.programs import ProgramWorker
 from ..search.auto import solve
-from ..search.ties import settled
+from ..search.ties import with_ties_broken
 from .breeding import Breeding, bred
 from .builder import ProgramBuilder
 from .candidates import OURS, Choice, choices, ids_of, problems_of
@@ -104,7 +104,7 @@ def learn(comparison: Comparison, priority: Sequence[str]) -> None:
 
     def plan(costed: IRModule) -> tuple[str, IRModule] | None:
         choice = {
-            function: ids_of(settled(problem, solve(problem), priority))
+            function: ids_of(with_ties_broken(problem, solve(problem), priority))
             for function, problem in problems_of(costed).items()
         }
         name = next(names)

@@ -11,6 +11,7 @@ from tvm.ir import IRModule
 from tvm.relax.frontend.onnx import from_onnx
 
 from ..errors import ModelError, first_line
+from ..tvm_private import end_open_blocks
 from .onnx_functions import with_functions_inlined
 from .onnx_names import named
 from .onnx_recurrent import converters, with_recurrent_operators
@@ -45,6 +46,7 @@ def _imported(model: onnx.ModelProto) -> IRModule:
         try:
             return from_onnx(model, keep_params_in_input=False)
         except Exception as error:  # the importer raises whatever its operators raise
+            end_open_blocks(error)
             reasons = [line for line in printed.getvalue().splitlines() if line.startswith("Error")]
             reasons.append(first_line(error))
     raise ModelError(f"this model cannot be imported: {': '.join(reasons)}")

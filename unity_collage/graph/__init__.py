@@ -1,10 +1,10 @@
 """The dataflow view of a Relax function: plain data that rules, costs and search work on."""
 
-from .. import operators as operators  # a graph that is read from a file may have them
+from .. import operators as operators  # registers them: a graph that is read from a file may call them
 from ..index_set import IndexSet, index_set, members
 from .dataflow import DataflowGraph, Node, used_vars
 from .extract import Signatures, extract, outside_vars, substitute
-from .kinds import Kind
+from .kinds import OpKind
 from .nested import Nested
 from .sub_graph import Limits, SubGraph, short_name
 from .union import disjoint_union, index_mapping, substituted, wrapped
@@ -12,10 +12,10 @@ from .union import disjoint_union, index_mapping, substituted, wrapped
 __all__ = [
     "DataflowGraph",
     "IndexSet",
-    "Kind",
     "Limits",
     "Nested",
     "Node",
+    "OpKind",
     "Signatures",
     "SubGraph",
     "disjoint_union",

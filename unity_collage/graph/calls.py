@@ -12,12 +12,12 @@ def calls(func: relax.Function) -> list[relax.Call]:
 
 
 def op_name(value: relax.Expr) -> str:
-    """The name of the operator that ``value`` calls, such as ``relax.add``; ``""`` if it does not call one."""
+    """The name of the operator that ``value`` calls, such as ``relax.add``; ``""`` if it calls none."""
     return value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else ""
 
 
 def operators(func: relax.Function) -> frozenset[str]:
-    """Their names, and ``call`` for each call of something else."""
+    """The names of the operators that ``func`` calls; ``call`` stands for a call of anything else."""
     values = [binding.value for block in func.body.blocks for binding in block.bindings]
     called = [value.op for value in values if isinstance(value, relax.Call)]
     return frozenset(op.name if isinstance(op, ir.Op) else "call" for op in called)

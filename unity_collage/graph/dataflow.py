@@ -1,9 +1,9 @@
 """DataflowGraph: the bindings of a Relax function as an indexed graph.
 
 Every binding of every block is a node: calls, tuples, projections, shape expressions, calls of ``call_tir``,
-``call_dps_packed`` and global functions, and what control flow binds. Nodes are numbered block by block,
-inside a dataflow block in post-dfs order, so that a producer always comes before its consumers and
-a chain is numbered consecutively. Constants and inline tuples belong to the binding that mentions them.
+``call_dps_packed`` and global functions, and the results of control flow. Nodes are numbered block by block.
+Inside a dataflow block the order is post-dfs: a producer comes before its consumers, and a chain is numbered
+consecutively. Constants and inline tuples belong to the binding that mentions them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tvm
 from tvm import ir, relax
 
 from ..index_set import EMPTY, IndexSet, index_set
-from .kinds import Kind, call_kinds, call_signature, kind_without_kernel
+from .kinds import OpKind, call_kinds, call_signature, kind_without_kernel
 
 _HOST_OPS = frozenset(
     {
@@ -44,11 +44,11 @@ class Node:
     op: str
     """Operator name such as ``relax.nn.conv2d``; ``tuple``, ``getitem``, ``call:NAME``, ``if``, ... otherwise."""
     inputs: tuple[int, ...]
-    """Indexes of the bindings it reads, without repeats, in order of first mention."""
+    """Indexes of the bindings that it reads, each once, in order of first mention."""
     block: int
-    """Which binding block it is in."""
+    """The number of its binding block."""
     in_dataflow: bool
-    """Whether that block is a dataflow block: only those may be partitioned."""
+    """Whether that block is a dataflow block: only dataflow blocks may be partitioned."""
 
     @property
     def var(self) -> relax.Var:
@@ -60,7 +60,7 @@ class Node:
 
     @property
     def call(self) -> relax.Call | None:
-        """The value if it is a call of an operator."""
+        """The value if it is a call of an operator, else None."""
         value = self.binding.value
         return value if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
 
@@ -71,7 +71,7 @@ class Node:
 
 
 class DataflowGraph:
-    """The nodes of one function and who reads whom."""
+    """The nodes of one function, and which node reads which."""
 
     def __init__(self, func: relax.Function):
         self.func = func
@@ -103,13 +103,13 @@ class DataflowGraph:
         return tuple(reach)
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[OpKind, ...]:
         """The fusion kind of each node."""
         calls = [node.call for node in self.nodes]
         by_signature = call_kinds(call for call in calls if call is not None and has_kernel(call))
         return tuple(self._kind(node, by_signature) for node in self.nodes)
 
-    def _kind(self, node: Node, by_signature: dict[str, Kind]) -> Kind:
+    def _kind(self, node: Node, by_signature: dict[str, OpKind]) -> OpKind:
         call = node.call
         if call is not None and has_kernel(call):
             return by_signature[call_signature(call)]
@@ -117,10 +117,10 @@ class DataflowGraph:
 
 
 def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
-    """The variables that ``expr`` mentions from outside, in order, possibly repeated.
+    """The free variables of ``expr``, in order, possibly repeated.
 
-    The usual arguments (variables, tuples, constants, shapes) are walked here; anything that binds
-    variables of its own (``If``, local functions) goes through TVM's free-variable analysis.
+    The usual arguments (variables, tuples, constants, shapes) are walked here. Expressions that bind variables of their
+    own (``If``, local functions) go through TVM's free-variable analysis.
     """
     if isinstance(expr, relax.Var):
         yield expr
@@ -138,7 +138,7 @@ def used_vars(expr: relax.Expr) -> Iterator[relax.Var]:
 
 
 def has_kernel(call: relax.Call) -> bool:
-    """Whether TVM can make a kernel of this operator: it has a legalization and is not a call of one already."""
+    """Whether TVM can make a kernel of this operator: it has a legalization and does not call a kernel already."""
     op = call.op
     return (
         isinstance(op, ir.Op)
@@ -167,10 +167,10 @@ def _nodes(func: relax.Function) -> Iterator[Node]:
 
 
 def _post_dfs(bindings: Iterable[relax.Binding]) -> list[relax.Binding]:
-    """Producers first, each chain consecutively: post-order from the bindings nobody in the block reads.
+    """Producers first, each chain consecutively: the post-order of a depth-first search from the unread bindings.
 
-    The deepest input is visited first, so that a shallow one is numbered right before its reader and few
-    values are open at any index: the search's states are sets of open values.
+    The deepest input is visited first (as in Sethi-Ullman numbering), so a shallow input is numbered right before its
+    reader. Few values are then live at any index. That keeps the search small, whose states are sets of live values.
     """
     by_var = {binding.var: binding for binding in bindings}
     sources: dict[relax.Var, list[relax.Var]] = {}

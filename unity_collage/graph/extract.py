@@ -1,4 +1,4 @@
-"""Extraction: a sub-graph as a Relax function of its own, and its signature as text."""
+"""Extraction: a sub-graph as a separate Relax function, and its signature as text."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .dataflow import DataflowGraph, used_vars
 from .sub_graph import SubGraph
 
 SMALL_CONSTANT = 1
-"""Constants of at most so many elements are part of the signature by value: clip bounds, scales, indexes."""
+"""The most elements of a constant whose value is part of the signature: clip bounds, scales, indexes."""
 
 
 EXTRACTION_VERSION = 1
-"""Raised when :func:`extract` makes another function of the same sub-graph. Part of the fingerprint of costs."""
+"""Raise it when :func:`extract` makes another function of the same sub-graph. It is part of the cost fingerprint."""
 
 LIFTED = "collage.lifted_constants"
-"""Function attribute: so many trailing parameters are constants in the program."""
+"""Function attribute: the number of trailing parameters that are constants in the program."""
 
 Leaf = relax.Var | ir.GenericConst
 
 
 def substitute(expr: relax.Expr, replacement: dict[Leaf, relax.Expr]) -> relax.Expr:
-    """``expr``, which binds nothing itself, with variables and constants replaced."""
+    """``expr`` with variables and constants replaced; it must not bind variables itself."""
     if isinstance(expr, (relax.Var, ir.GenericConst)):
         return replacement.get(expr, expr)
     if isinstance(expr, relax.Tuple):
@@ -53,7 +53,7 @@ def outside_vars(sub: SubGraph) -> list[relax.Var]:
 
 
 def large_constants(sub: SubGraph) -> list[ir.GenericConst]:
-    """The constants of more than one element inside, in order of first mention, each once."""
+    """The constants inside that have more than ``SMALL_CONSTANT`` elements, each once, in order of first mention."""
     found: dict[ir.GenericConst, None] = {}
     for i in members(sub.inside):
         for constant in _constants(sub.graph.nodes[i].value):
@@ -63,16 +63,16 @@ def large_constants(sub: SubGraph) -> list[ir.GenericConst]:
 
 
 def is_small(constant: ir.GenericConst) -> bool:
-    """Whether a constant is a matter of the computation (a bound, a scale, an index) and not data."""
+    """Whether a constant belongs to the computation (a bound, a scale, an index) rather than to the weights."""
     return math.prod(int(extent) for extent in constant.value.shape) <= SMALL_CONSTANT
 
 
 def extract(sub: SubGraph, *, lift_constants: bool = False) -> relax.Function:
-    """A function that computes the exits of ``sub`` from :func:`outside_vars`, in that order.
+    """A function that computes the exits of ``sub`` from its :func:`outside_vars`, in that order.
 
-    One exit is returned as it is, several as a tuple in index order. Constants stay inside, or with
-    ``lift_constants`` the large ones become parameters behind the others, counted by attribute ``LIFTED``.
-    An operand that is read twice, as in ``matmul(x, x)``, is one parameter.
+    It returns one exit as it is, and several as a tuple in index order. Constants stay inside. With ``lift_constants``
+    the large ones become trailing parameters, whose number is the attribute ``LIFTED``. An operand that is read twice,
+    as in ``matmul(x, x)``, is one parameter.
     """
     params: dict[Leaf, relax.Var] = {var: relax.Var(var.name, var.ty) for var in outside_vars(sub)}
     lifted = large_constants(sub) if lift_constants else []
@@ -107,16 +107,16 @@ def _constants(expr: relax.Expr) -> Iterator[ir.GenericConst]:
 
 
 def _type_text(ty: ir.Type) -> str:
-    """A type; the virtual devices in it, which print as numbers of a module's list, in full."""
+    """A type as text, with its virtual devices in full: TVM prints them as indexes into the module's list."""
     return " on ".join((str(ty), *(str(device) for device in devices_of(ty))))
 
 
 class Signatures:
-    """Canonical texts of sub-graphs of one graph: equal text, same computation on same types.
+    """Canonical texts of sub-graphs of one graph: equal texts mean the same computation on the same types.
 
-    Variables become positions, and so do constants of more than ``SMALL_CONSTANT`` elements, with their type: sixteen
-    equal convolutions with different weights have one signature, but one constant read twice is not two constants.
-    It does not depend on the process.
+    Variables are written as positions, and so are constants of more than ``SMALL_CONSTANT`` elements, with their types.
+    Sixteen equal convolutions with different weights have one signature. A constant that is read twice keeps one
+    position, so it differs from two constants. The text does not depend on the process.
     """
 
     def __init__(self, graph: DataflowGraph):
@@ -124,7 +124,7 @@ class Signatures:
         self._small: dict[ir.GenericConst, str | None] = {}
 
     def text(self, sub: SubGraph) -> str:
-        """One line a node: ``%2 = relax.nn.relu(%1)``, and the result."""
+        """One line for each node, such as ``%2 = relax.nn.relu(%1)``, and one for the result."""
         local: dict[Leaf, str] = {}
         lines: list[str] = []
         for position, i in enumerate(members(sub.inside)):
@@ -159,7 +159,7 @@ class Signatures:
         return str(expr)
 
     def _by_value(self, constant: ir.GenericConst) -> str | None:
-        """A small constant with its value; None for a large one."""
+        """The text of a small constant, with its value; None for a large one."""
         if constant not in self._small:
             value = (
                 f"const {constant.ty} = {constant.value.numpy().tolist()!r}" if is_small(constant) else None

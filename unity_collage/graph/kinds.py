@@ -1,7 +1,7 @@
 """Operator kinds: how freely an operator fuses with its neighbours.
 
-The kinds are TVM's ``OpPatternKind``; a node's kind is read off its legalized PrimFunc, so it is that of
-the kernel which TVM would really generate.
+The kinds are TVM's ``OpPatternKind``. A node's kind is that of its legalized PrimFunc, the kernel which TVM would
+generate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tvm.ir import IRModule
 from .calls import op_name
 
 
-class Kind(IntEnum):
+class OpKind(IntEnum):
     """TVM's ``OpPatternKind``, in its order: a fused group has the largest kind of its members."""
 
     ELEMENTWISE = 0
@@ -38,40 +38,40 @@ _ROW_WISE = frozenset(
         "relax.nn.instance_norm",
     }
 )
-"""Several stages to TVM, and so OUT_EWISE_FUSABLE by its analysis. They reduce rows and re-read them, so
-producers fuse into them as into a reduction."""
+"""TVM's analysis calls them OUT_EWISE_FUSABLE because they have several stages. They reduce rows and read them again,
+so producers fuse into them as into a reduction."""
 
 LEGALIZED_BY_TARGET = frozenset(
     f"relax.{name}" for name in ("argsort", "bucketize", "cumprod", "cumsum", "sort", "topk")
 )
-"""Operators that ``LegalizeOps`` leaves alone: TVM has a kernel for each target, and so they do not fuse."""
+"""Operators that ``LegalizeOps`` leaves unchanged: TVM has a kernel for each target, so they do not fuse."""
 
 _WITHOUT_KERNEL = {
-    "constant": Kind.ELEMENTWISE,
-    "getitem": Kind.INJECTIVE,
-    "tuple": Kind.TUPLE,
-    "relax.ewise_fma": Kind.ELEMENTWISE,
-    "relax.builtin.stop_lift_params": Kind.ELEMENTWISE,
-    "relax.memory.view": Kind.INJECTIVE,
-    "relax.memory.ensure_zero_offset": Kind.INJECTIVE,
+    "constant": OpKind.ELEMENTWISE,
+    "getitem": OpKind.INJECTIVE,
+    "tuple": OpKind.TUPLE,
+    "relax.ewise_fma": OpKind.ELEMENTWISE,
+    "relax.builtin.stop_lift_params": OpKind.ELEMENTWISE,
+    "relax.memory.view": OpKind.INJECTIVE,
+    "relax.memory.ensure_zero_offset": OpKind.INJECTIVE,
 }
-"""What has no legalization, hence no PrimFunc to read the kind off, but is no secret either."""
+"""The kinds of nodes without a legalization, which have no PrimFunc to analyse."""
 
 
-def kind_without_kernel(op: str) -> Kind:
-    """The kind of a node that TVM has no kernel for, by its operator name; OPAQUE for what nobody knows."""
-    return _WITHOUT_KERNEL.get(op, Kind.OPAQUE)
+def kind_without_kernel(op: str) -> OpKind:
+    """The kind of a node without a kernel of TVM, by its operator name; OPAQUE if it is not known."""
+    return _WITHOUT_KERNEL.get(op, OpKind.OPAQUE)
 
 
-def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
+def call_kinds(calls: Iterable[relax.Call]) -> dict[str, OpKind]:
     """The kind of each distinct call, by :func:`call_signature`.
 
-    All distinct calls are legalized in one module, one function each. What has no legalization,
-    or a data-dependent one, is OPAQUE.
+    All distinct calls are legalized in one module, one function each. A call without a legalization, or with a
+    data-dependent one, is OPAQUE.
     """
     distinct = {call_signature(call): call for call in calls}
     functions = {f"k{i}": _alone(call) for i, call in enumerate(distinct.values())}
-    # Public ones: LegalizeOps removes private functions that nobody calls, if it makes a kernel for a device.
+    # LegalizeOps removes private functions that are not called if it makes a kernel for a device: these are public.
     public = {
         name: func.with_attr("global_symbol", name) for name, func in functions.items() if func is not None
     }
@@ -79,15 +79,15 @@ def call_kinds(calls: Iterable[relax.Call]) -> dict[str, Kind]:
     lowered = tvm.transform.Sequential(
         [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
     )(module)
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, OpKind] = {}
     for i, (signature, call) in enumerate(distinct.items()):
         func = functions[f"k{i}"]
-        kinds[signature] = Kind.OPAQUE if func is None else _kind_of(call, lowered[f"k{i}"], lowered)
+        kinds[signature] = OpKind.OPAQUE if func is None else _kind_of(call, lowered[f"k{i}"], lowered)
     return kinds
 
 
 def call_signature(call: relax.Call) -> str:
-    """Operator, attributes and argument types as text: equal text, equal kernel."""
+    """Operator, attributes and argument types as text: calls of equal text have equal kernels."""
     args = ", ".join(_argument(arg) for arg in call.args)
     return f"{op_name(call)}({args}){{{call.attrs}}}"
 
@@ -122,11 +122,11 @@ def _alone(call: relax.Call) -> relax.Function | None:
     return builder.get()["main"].without_attr("global_symbol")
 
 
-def _kind_of(call: relax.Call, func: relax.Function, module: IRModule) -> Kind:
+def _kind_of(call: relax.Call, func: relax.Function, module: IRModule) -> OpKind:
     """The largest kind among the PrimFuncs that ``func`` calls."""
     if op_name(call) in _ROW_WISE:
-        return Kind.REDUCTION
-    found: list[Kind] = []
+        return OpKind.REDUCTION
+    found: list[OpKind] = []
     for block in func.body.blocks:
         for binding in block.bindings:
             value = binding.value
@@ -135,7 +135,7 @@ def _kind_of(call: relax.Call, func: relax.Function, module: IRModule) -> Kind:
                 assert isinstance(callee, ir.GlobalVar)
                 prim = module[callee]
                 assert isinstance(prim, tirx.PrimFunc)
-                found.append(Kind(int(prim.attrs.get("op_pattern", Kind.OPAQUE))))
+                found.append(OpKind(int(prim.attrs.get("op_pattern", OpKind.OPAQUE))))
             elif isinstance(value, relax.Call):
-                return Kind.OPAQUE
-    return max(found, default=Kind.OPAQUE)
+                return OpKind.OPAQUE
+    return max(found, default=OpKind.OPAQUE)

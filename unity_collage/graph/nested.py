@@ -1,4 +1,4 @@
-"""Nested: parts of a kernel that stay functions of their own inside it."""
+"""Nested: parts of a kernel that stay separate functions inside it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ..index_set import EMPTY, IndexSet, is_subset, to_text
 from .dataflow import DataflowGraph
-from .order import Unit, why_no_order
+from .order import NodeGroup, why_no_order
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Some nodes of a kernel that belong together inside it, as a function of their own."""
+    """Nodes of a kernel that form a separate function inside it."""
 
     inside: IndexSet
     label: str
@@ -20,9 +20,9 @@ class Nested:
 
 
 def why_not_nested(graph: DataflowGraph, inside: IndexSet, parts: Sequence[Nested]) -> str | None:
-    """Why ``parts`` cannot be functions inside a kernel of the nodes ``inside``, or None.
+    """Why ``parts`` cannot be functions inside a kernel of the nodes ``inside``, or None if they can.
 
-    They lie inside, share no node, and can be called one after the other.
+    Parts must lie inside and share no node, and there must be an order to call them in.
     """
     taken = EMPTY
     for part in parts:
@@ -31,5 +31,5 @@ def why_not_nested(graph: DataflowGraph, inside: IndexSet, parts: Sequence[Neste
         if part.inside & taken:
             return f"part {part.label} shares {to_text(part.inside & taken)} with another part"
         taken |= part.inside
-    reason = why_no_order(graph, [Unit(part.inside, part.inside) for part in parts], inside)
+    reason = why_no_order(graph, [NodeGroup(part.inside, part.inside) for part in parts], inside)
     return reason and f"parts inside: {reason}"

@@ -1,4 +1,8 @@
-"""Whether groups of nodes can be computed one after the other, each as a whole."""
+"""Whether groups of nodes can be computed one after the other, each as a whole.
+
+That is the case exactly if the quotient graph, in which each group is one vertex, has no cycle. The check is Kahn's
+algorithm (1962): repeatedly take every group whose inputs are all available.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +14,37 @@ from .dataflow import DataflowGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class NodeGroup:
     """Nodes that are computed together."""
 
     inside: IndexSet
     written: IndexSet
-    """Those of them whose values others can read afterwards."""
+    """The inside nodes whose values other groups can read afterwards."""
 
 
-def why_no_order(graph: DataflowGraph, units: Iterable[Unit], within: IndexSet) -> str | None:
-    """Which groups wait for each other, or None if there is an order that respects all reads.
+def why_no_order(graph: DataflowGraph, groups: Iterable[NodeGroup], within: IndexSet) -> str | None:
+    """Which groups wait for each other, or None if an order exists that respects all reads.
 
-    What of ``within`` no unit writes is computed alone; what is not ``within`` is there from the beginning.
-    Two convex groups may still wait for each other: a -> b, a -> d, c -> b, c -> d with {a,d} and {c,b}.
+    A node of ``within`` that no group writes is a group of its own; all other nodes are available from the start.
+    Convexity of each group is not enough: with a -> b, a -> d, c -> b, c -> d, the groups {a,d} and {c,b} are convex
+    and wait for each other.
     """
-    pending = list(units)
+    pending = list(groups)
     written = EMPTY
-    for unit in pending:
-        written |= unit.written
-    pending += [Unit(1 << i, 1 << i) for i in members(within & ~written)]
-    pending.sort(key=lambda unit: unit.inside.bit_length())
+    for group in pending:
+        written |= group.written
+    pending += [NodeGroup(1 << i, 1 << i) for i in members(within & ~written)]
+    pending.sort(key=lambda group: group.inside.bit_length())
     made = ~within
     while pending:
-        waiting: list[Unit] = []
-        for unit in pending:
-            if reads(graph, unit.inside) & ~made:
-                waiting.append(unit)
+        waiting: list[NodeGroup] = []
+        for group in pending:
+            if reads(graph, group.inside) & ~made:
+                waiting.append(group)
             else:
-                made |= unit.written
+                made |= group.written
         if len(waiting) == len(pending):
-            return _who_waits(graph, [unit for unit in waiting if unit.inside.bit_count() > 1])
+            return _waiting_groups(graph, [group for group in waiting if group.inside.bit_count() > 1])
         pending = waiting
     return None
 
@@ -62,6 +67,6 @@ def read_outside(graph: DataflowGraph, inside: IndexSet) -> IndexSet:
     return found
 
 
-def _who_waits(graph: DataflowGraph, waiting: list[Unit]) -> str:
-    names = (f"the one from {graph.nodes[first_inside(unit.inside)].var.name}" for unit in waiting)
+def _waiting_groups(graph: DataflowGraph, waiting: list[NodeGroup]) -> str:
+    names = (f"the one from {graph.nodes[first_inside(group.inside)].var.name}" for group in waiting)
     return "groups wait for each other: " + ", ".join(names)

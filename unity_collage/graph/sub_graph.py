@@ -1,4 +1,4 @@
-"""SubGraph: some nodes of a DataflowGraph, with its border, and whether they may become one kernel."""
+"""SubGraph: some nodes of a DataflowGraph with their border, and whether they may become one kernel."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from functools import cached_property
 
 from ..index_set import EMPTY, IndexSet, is_subset, members, size, to_text
 from .dataflow import DataflowGraph, used_vars
-from .kinds import Kind
+from .kinds import OpKind
 from .nested import Nested, why_not_nested
 from .order import read_outside, reads
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a rule allows its sub-graphs to be."""
+    """The limits that a rule sets for its sub-graphs."""
 
     max_depth: int = 0
-    """Longest path inside, in nodes; 0 is no limit."""
+    """Nodes on the longest path inside; 0 means no limit."""
     max_exits: int = 1
-    """How many inside values may be read from outside; 0 is no limit."""
+    """How many inside values may be read from outside; 0 means no limit."""
     allow_taps: bool = False
-    """Whether an exit may also feed the inside."""
+    """Whether an exit may also be read inside."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class SubGraph:
     graph: DataflowGraph
     inside: IndexSet
     hidden: IndexSet = EMPTY
-    """Inside nodes that something outside reads too, but whose values this kernel does not write: the readers
-    outside get them from elsewhere, so the nodes are computed more than once."""
+    """Inside nodes that outside nodes read too, but whose values this kernel does not write. The outside readers get
+    these values from another kernel, so the nodes are computed more than once."""
     nested: tuple[Nested, ...] = ()
-    """Parts of the inside that are functions of their own within the kernel, by first node."""
+    """Parts of the inside that are separate functions within the kernel, by first node."""
 
     @cached_property
     def entry(self) -> IndexSet:
@@ -47,7 +47,7 @@ class SubGraph:
 
     @cached_property
     def exit(self) -> IndexSet:
-        """Inside nodes that something outside reads, or that the function returns, and that are not hidden."""
+        """Inside nodes that outside nodes read or that the function returns, without the hidden ones."""
         return read_outside(self.graph, self.inside) & ~self.hidden
 
     @cached_property
@@ -73,9 +73,9 @@ class SubGraph:
         return max(depth.values(), default=0)
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> OpKind:
         """The largest kind inside."""
-        return max((self.graph.kinds[i] for i in members(self.inside)), default=Kind.ELEMENTWISE)
+        return max((self.graph.kinds[i] for i in members(self.inside)), default=OpKind.ELEMENTWISE)
 
     @cached_property
     def label(self) -> str:
@@ -95,7 +95,10 @@ class SubGraph:
         )
 
     def why_not_convex(self) -> str | None:
-        """A path that leaves the sub-graph and comes back, as a reason. It cannot leave from a hidden node."""
+        """Why the sub-graph is not convex, or None: a path leaves it and comes back.
+
+        A path cannot leave from a hidden node, because the kernel does not write its value.
+        """
         upstream = self.graph.upstream
         for outside in members(self.input):
             if upstream[outside] & self.exit:

@@ -1,4 +1,4 @@
-"""Sub-graphs made from sub-graphs: their union, a labelled wrapping, the same one in another graph."""
+"""Sub-graphs made from sub-graphs: the union of two, one as a single labelled part, one moved to another graph."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .sub_graph import SubGraph
 
 
 def disjoint_union(first: SubGraph, second: SubGraph) -> SubGraph | str:
-    """Both as one sub-graph with the parts of both, or the reason why not.
+    """Both sub-graphs as one, with the parts of both, or the reason why they cannot be united.
 
-    A hidden node stays hidden as long as something outside of the union reads it. Whether the union is valid is
-    a question of its own (:meth:`SubGraph.why_not_valid`).
+    A hidden node stays hidden while a node outside of the union reads it. Whether the union may be a kernel is a
+    separate question (:meth:`SubGraph.why_not_valid`).
     """
     if first.graph is not second.graph:
         return "sub-graphs of two graphs"
@@ -35,14 +35,14 @@ def in_order(parts: tuple[Nested, ...]) -> tuple[Nested, ...]:
 
 
 def wrapped(sub: SubGraph, label: str) -> SubGraph:
-    """``sub`` as one part named ``label``; parts that it had dissolve in it."""
+    """``sub`` as a single part named ``label``, which replaces the parts that it had."""
     return replace(sub, nested=(Nested(sub.inside, label),))
 
 
 def substituted(sub: SubGraph, graph: DataflowGraph, mapping: Mapping[int, int]) -> SubGraph | str:
-    """``sub`` in another graph, whose node ``mapping[i]`` stands for its node ``i``, or the reason why not.
+    """``sub`` in another graph, in which node ``mapping[i]`` stands for node ``i``, or the reason why that fails.
 
-    Several nodes may become one, such as the call of a function made of them.
+    Several nodes may map to one node, such as the call of the function that was made of them.
     """
     gone = [i for i in members(sub.inside) if i not in mapping]
     if gone:
@@ -57,5 +57,5 @@ def substituted(sub: SubGraph, graph: DataflowGraph, mapping: Mapping[int, int])
 
 
 def index_mapping(old: DataflowGraph, new: DataflowGraph) -> dict[int, int]:
-    """Where the nodes of ``old`` are in ``new``, by variable: outlining keeps the variables that are read."""
+    """The indexes in ``new`` of the nodes of ``old``, matched by variable: outlining keeps variables that are read."""
     return {node.index: new.index_of[node.var] for node in old.nodes if node.var in new.index_of}

@@ -99,10 +99,12 @@ def _codegen(name: str) -> Codegen | None:
     return tvm.get_global_func(f"relax.ext.{name}", allow_missing=True)
 
 
-def offloaded(func: relax.Function, external: Mapping[relax.GlobalVar, relax.Function]) -> relax.Expr:
+def offloaded(func: relax.Function, external: Mapping[relax.GlobalVar, relax.Function]) -> relax.Function:
     """``func`` with calls of ``external`` functions turned into ``call_dps_packed`` of their symbols."""
     symbols = {gvar: str(callee.attrs["global_symbol"]) for gvar, callee in external.items()}
-    return _Offloader(symbols).visit_expr(func)
+    changed = _Offloader(symbols).visit_expr(func)
+    assert isinstance(changed, relax.Function)
+    return changed
 
 
 @relax.expr_functor.mutator

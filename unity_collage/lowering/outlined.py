@@ -128,7 +128,11 @@ def _with_parts(graph: DataflowGraph, parts: Sequence[_Part], symbol: str) -> re
         for block in ordered.body.blocks:
             for binding in block.bindings:
                 value = substitute(binding.value, renamed)
-                if isinstance(value, relax.Call) and value.op in composites:
+                if (
+                    isinstance(value, relax.Call)
+                    and isinstance(value.op, relax.GlobalVar)
+                    and value.op in composites
+                ):
                     local = builder.emit(composites[value.op], value.op.name_hint)
                     value = relax.Call(local, value.args, ret_ty=binding.var.ty)
                 renamed[binding.var] = builder.emit(value, binding.var.name)

@@ -12,7 +12,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..schedule import faults, weights
-from ..schedule.machine import Machine
+from ..schedule.cpu import CpuTraits
 from ..schedule.panels import Panels
 from ..schedule.stage import nodes
 from ..tvm_private import give_type
@@ -28,7 +28,7 @@ def packed(mod: IRModule, target: Target) -> IRModule:
 
     A kernel that is called with a variable in place of the weights, or from outside, stays as it is.
     """
-    kernels = packed_kernels(mod, Machine.of(target))
+    kernels = packed_kernels(mod, CpuTraits.of(target))
     constants = _Constants()
     functions = {gvar: _calling(func, kernels, constants) for gvar, func in mod.functions_items()}
     for gvar, kernel in kernels.items():
@@ -46,26 +46,27 @@ class PackedKernel:
     panels: Mapping[int, Panels]
 
 
-def packed_kernels(mod: IRModule, machine: Machine) -> dict[ir.GlobalVar, PackedKernel]:
+def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKernel]:
     """The kernels to pack, by their name in ``mod``."""
     calls = [call for func in mod.functions.values() for call in call_sites(func)]
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
     found: dict[ir.GlobalVar, PackedKernel] = {}
     for gvar, func in mod.functions_items():
         sites = [list(call.args[1]) for call in calls if call.args[0].same_as(gvar)]
-        if sites and gvar not in elsewhere and why_not_changed(func) is None:
-            kernel = _packed_or_logged(gvar.name_hint, func, sites, machine.running(func))
-            if kernel is not None:
-                found[gvar] = kernel
+        if not isinstance(func, tirx.PrimFunc) or gvar in elsewhere or why_not_changed(func) is not None:
+            continue
+        kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu.running(func)) if sites else None
+        if kernel is not None:
+            found[gvar] = kernel
     return found
 
 
 def _packed_or_logged(
-    name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], machine: Machine
+    name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], cpu: CpuTraits
 ) -> PackedKernel | None:
     """The kernel over panels; None where none pays off, or where our own code fails on it."""
     try:
-        plan = _plan(func, sites, machine)
+        plan = _plan(func, sites, cpu)
         return _packed_kernel(name, func, plan) if plan else None
     except Exception as error:
         faults.logged(f"{name} keeps its weights as they are", error)
@@ -79,10 +80,8 @@ def _packed_kernel(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel:
     return PackedKernel(gvar, kernel, plan)
 
 
-def why_not_changed(func: ir.BaseFunc) -> str | None:
-    """Why a function keeps its parameters, or None when it is a kernel of ours alone, to be scheduled yet."""
-    if not isinstance(func, tirx.PrimFunc):
-        return "it is not a kernel"
+def why_not_changed(func: tirx.PrimFunc) -> str | None:
+    """Why a kernel keeps its parameters, or None when it is of ours alone, to be scheduled yet."""
     attrs = func.attrs or {}
     if "global_symbol" in attrs:
         return "it can be called from outside"
@@ -108,9 +107,9 @@ def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
     return nodes(bare, ir.GlobalVar)
 
 
-def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], machine: Machine) -> Plan:
+def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], cpu: CpuTraits) -> Plan:
     always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
-    chosen = weights.choose(func, [func.params[i] for i in always], machine) if always else {}
+    chosen = weights.choose(func, [func.params[i] for i in always], cpu) if always else {}
     return {i: chosen[func.params[i]] for i in always if func.params[i] in chosen}
 
 

@@ -1,1 +1,1 @@
-"""What this machine is: caches, measured peaks, the environment of a measuring process."""
+"""This machine: caches, measured peaks, the environment of a measuring process."""

@@ -1,8 +1,8 @@
-"""Where a kernel finds its weights when a network runs again and again.
+"""Caches: how much other memory to read before each timed run of a kernel.
 
-Between two runs of one kernel all others have read theirs. What they touch in total decides which cache the
-weights are still in: a cost measured with hot weights is too low for a network that is larger than the cache. So as
-much other memory as that is streamed over before each timed run, and the weights are found where they would be.
+Between two runs of a kernel in a network, all other kernels read their weights. If together they read more than a cache
+holds, the kernel's weights have left that cache, and a cost measured with hot weights is too low. So the same amount of
+other memory is read before each timed run.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 from .. import runtime
 
 _L2_BYTES, _L3_BYTES = 1 << 20, 32 << 20
-"""What is assumed where the system does not say."""
+"""Sizes that are assumed where the system does not report them."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The caches that all threads together have."""
+    """The caches that all threads have together."""
 
     l2_bytes: int
-    """Of the second-level caches of all threads' cores."""
+    """The second-level caches of all threads' cores together."""
     l3_bytes: int
-    """Of the third-level cache, as far as it is there for this machine (:mod:`.last_level`)."""
+    """The part of the third-level cache that this machine can use (:mod:`.last_level`)."""
 
     def evict_bytes(self, working_set: int) -> int:
-        """How much other memory to stream over before a kernel of a network that touches ``working_set`` bytes a run.
+        """How many bytes of other memory to read before a kernel of a network that touches ``working_set`` bytes a run.
 
-        Nothing where they all stay in the second level, and no more than what leaves nothing in the third: it keeps a
-        part of what is twice as large. Products of one row with 8 MB of weights took 92 us behind 64 MB, 112 to 152 us
-        behind 128 MB, and 211 us in a network of 100 MB. In steps of about 1.4 times: networks of about one size share
-        costs.
+        0 if all of them fit into the second level, and at most what evicts the third level: that one keeps a part of
+        data twice its size. Products of one row with 8 MB of weights took 92 us behind 64 MB, 112 to 152 us behind
+        128 MB, and 211 us in a network of 100 MB. The steps are about 1.4 times, so that networks of similar sizes
+        share costs.
         """
         if working_set <= self.l2_bytes:
             return 0
@@ -42,7 +42,7 @@ class Caches:
 
     @property
     def all_bytes(self) -> int:
-        """So much other memory leaves nothing in any cache."""
+        """How many bytes of other memory evict all caches."""
         return _rounded(4 * self.l3_bytes)
 
 
@@ -53,13 +53,13 @@ def _rounded(nbytes: int) -> int:
 
 
 def reported() -> Caches:
-    """What the system says. Of a third-level cache that others use too, a machine may get a small part."""
+    """The sizes that the system reports. Of a shared third-level cache a virtual machine may get a small part."""
     return Caches(_level_bytes(2, _L2_BYTES) * runtime.num_threads(), _level_bytes(3, _L3_BYTES))
 
 
 @cache
 def _level_bytes(level: int, otherwise: int) -> int:
-    """Bytes of the cache of this level that the first core uses."""
+    """Bytes of the first core's cache of this level; ``otherwise`` if the system does not report it."""
     for folder in sorted(_CACHES.glob("index*")):
         if (folder / "level").read_text().strip() == str(level):
             size = (folder / "size").read_text().strip()

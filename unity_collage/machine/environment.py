@@ -1,7 +1,7 @@
-"""What a worker process shares with the process that will run the final program, and what it must not exceed.
+"""The process environment of a worker: environment variables, usable cores, and the limit of its memory.
 
-Kernels are as fast as the cores they may use and the settings of their thread pool: a cost holds only where
-these are alike.
+The speed of a kernel depends on the cores it may use and the settings of its thread pool. So a worker has those of the
+process that will run the program.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 from .. import runtime
 
 _SETTINGS = ("DNNL_", "GOMP_", "KMP_", "MALLOC_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_")
-"""Environment variables that begin so change how fast kernels run."""
+"""Prefixes of environment variables that change how fast kernels run."""
 
 
 def environment() -> dict[str, str]:
-    """The environment of a worker: this process's, with numpy's own BLAS on one thread, as
-    ``unity_collage.runtime`` loads its own: two pools would spin against each other.
+    """The environment of a worker: that of this process, with numpy's own BLAS on one thread.
+
+    Otherwise two thread pools would spin against each other.
     """
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
@@ -44,7 +45,7 @@ def usable_cores() -> list[int]:
 
 @contextmanager
 def on_usable_cores() -> Iterator[None]:
-    """Processes started inside inherit all of :func:`usable_cores`."""
+    """Let processes that are started inside use all of :func:`usable_cores`."""
     own = os.sched_getaffinity(0)
     os.sched_setaffinity(0, usable_cores())
     try:
@@ -54,7 +55,7 @@ def on_usable_cores() -> Iterator[None]:
 
 
 def limit_memory(nbytes: int) -> None:
-    """Let this process grow by ``nbytes`` from now on: an allocation beyond that fails."""
+    """Let this process grow by at most ``nbytes`` from now on; an allocation beyond that fails."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = pages * resource.getpagesize() + nbytes
@@ -62,11 +63,11 @@ def limit_memory(nbytes: int) -> None:
 
 
 def half_of_memory() -> int:
-    """Bytes of half the machine's memory."""
+    """Half of the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def described() -> dict[str, Any]:
-    """What kernels find in this process."""
+    """The threads, cores and settings that kernels find in this process."""
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)}
     return {"threads": runtime.num_threads(), "cores": usable_cores(), "environment": settings}

@@ -1,6 +1,6 @@
-"""The text of fingerprints, and what this machine is in them.
+"""The text of fingerprints, and the fields that describe this machine.
 
-A fingerprint has one line for each field, ``name: value``, so that a person can read why two costs differ.
+A fingerprint has a line ``name: value`` for each field, so that a person can read why two costs differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fields_of(fingerprint: str) -> dict[str, str]:
 
 
 def differences(here: str, there: str) -> dict[str, tuple[str, str]]:
-    """The fields in which two fingerprints differ; empty for one that is missing."""
+    """The fields in which two fingerprints differ, with both values; the value of a missing field is empty."""
     ours, theirs = fields_of(here), fields_of(there)
     names = dict.fromkeys([*ours, *theirs])
     pairs = {name: (ours.get(name, ""), theirs.get(name, "")) for name in names}
@@ -35,7 +35,7 @@ def differences(here: str, there: str) -> dict[str, tuple[str, str]]:
 
 
 def machine() -> dict[str, str]:
-    """What this machine is, by field."""
+    """The fields that describe this machine."""
     said = reported()
     caches = f"L2 {said.l2_bytes // runtime.num_threads() >> 10} KiB, L3 {said.l3_bytes >> 10} KiB"
     return {"machine": f"{_processor()}, {os.cpu_count()} cores, {caches}", "system": _system()}
@@ -47,7 +47,7 @@ def _system() -> str:
 
 @cache
 def _processor() -> str:
-    """The model of the processor, as the system names it."""
+    """The name of the processor as the system reports it."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,7 +1,7 @@
-"""How much of the third-level cache is there for this machine: measured once and kept.
+"""How much of the third-level cache this machine can use: measured once and stored in the database.
 
-A virtual machine is told the size of a cache that it shares with others, or of which it may use a few ways only:
-one with two cores was told 105 MiB, and read what exceeds 16 MiB at the speed of memory.
+A virtual machine sees the size of a cache that it shares with others, or of which it may use only a few ways. One with
+two cores was told 105 MiB, but read anything beyond 16 MiB at the speed of memory.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from .fingerprint import machine, text_of
 _FACT = "third-level cache"
 _SWEEPS, _TRIALS_SECONDS = 3, 0.08
 _STEP = 1.5
-"""From one size to the next."""
+"""The ratio of one size of the buffer to the next."""
 _NO_CACHE = 1.3
-"""A level that is faster than memory by no more than that is none."""
+"""How many times faster than memory a level must be to count as a cache."""
 
 Curve = Sequence[tuple[int, float]]
-"""(bytes of a buffer, bytes a second that it is read with again and again), the larger buffers last."""
+"""(bytes of a buffer, bytes a second at which it is read repeatedly), by rising size."""
 
 
 def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
-    """The caches as far as they are there: from the database, else measured now and kept.
+    """The caches that this machine can use: from the database, else measured now and stored there.
 
-    With a ``locked`` database that does not know, as the system reports them.
+    If the database is ``locked`` and does not have them: the caches that the system reports.
     """
     said = reported()
-    kept = database.fact(_FACT, _fingerprint())
-    if kept is None and locked:
+    known = database.fact(_FACT, _fingerprint())
+    if known is None and locked:
         return said
-    if kept is None:
+    if known is None:
         command = [
             sys.executable,
             "-m",
@@ -50,20 +50,20 @@ def caches(database: CostDatabase, *, locked: bool = False) -> Caches:
             "unity_collage.machine.last_level",
         ]
         done = subprocess.run(command, env=environment(), cwd="/", capture_output=True, text=True, check=True)
-        kept = json.loads(done.stdout)
-        remember(database, kept)
-    return replace(said, l3_bytes=int(kept))
+        known = json.loads(done.stdout)
+        store(database, known)
+    return replace(said, l3_bytes=int(known))
 
 
-def remember(database: CostDatabase, l3_bytes: int) -> None:
-    """Let :func:`caches` find so much in ``database``."""
+def store(database: CostDatabase, l3_bytes: int) -> None:
+    """Store the size of the third-level cache for :func:`caches`."""
     database.keep_fact(_FACT, _fingerprint(), l3_bytes)
 
 
 def knee(curve: Curve) -> int | None:
-    """The largest buffer that is still read faster than midway between the first one and the last one of ``curve``.
+    """The largest buffer of ``curve`` that is read faster than midway between the first and the last one.
 
-    None where the last one, which is in memory, is read as fast as the first one: there is no such cache.
+    None where the last buffer, which is in memory, is read as fast as the first one: there is no such cache.
     """
     near, far = curve[0][1], curve[-1][1]
     if near < _NO_CACHE * far:
@@ -72,7 +72,7 @@ def knee(curve: Curve) -> int | None:
 
 
 def measured() -> int:
-    """Bytes of the third-level cache that this thread finds its data in, measured now; takes some seconds."""
+    """Bytes of the third-level cache that this thread can use, measured now; takes some seconds."""
     said = reported()
     own = said.l2_bytes // runtime.num_threads()
     sizes = [2 * own]
@@ -81,7 +81,7 @@ def measured() -> int:
     sizes = [*sizes, said.l3_bytes, 2 * said.l3_bytes]
     read = tvm_ffi.get_global_func("collage.runtime.peak_read_evicted")
     rates = dict.fromkeys(sizes, 0.0)
-    for _ in range(_SWEEPS):  # the best of several minutes, as near as may be
+    for _ in range(_SWEEPS):  # the best of several sweeps: other work on the machine comes and goes
         for size in sizes:
             rates[size] = max(rates[size], read(size, 2 * own, _TRIALS_SECONDS))
     found = knee(list(rates.items()))

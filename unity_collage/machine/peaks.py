@@ -1,7 +1,7 @@
-"""Machine: the most that this machine can compute and move in a second, measured once and kept.
+"""The peaks of this machine: the most that it can compute and move in a second, measured once.
 
 The rates are those of native loops with the widest vectors on one thread, the best of many short trials, so that other
-work on the machine does not lower them; times the number of threads they are more than all threads reach together.
+work on the machine does not lower them. All threads together reach at most that rate times their number.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from .environment import environment
 from .last_level import caches
 
 MARGIN = 1.25
-"""What is taken for possible over what was seen of a core alone: processors raise their clock for short work."""
+"""How many times the measured rate of a core may be possible: processors raise their clock for short work."""
 
 SHARED_MARGIN = 2.0
-"""The same for the third-level cache and memory: what others take of them meanwhile comes and goes."""
+"""The same for the third-level cache and memory, which other work on the machine also uses."""
 
 _OWN_BYTES = 1 << 20
-"""Working sets up to this are a matter of the core alone."""
+"""Working sets up to this size are in caches of the core alone."""
 
 _RESIDUE = 8
-"""Of data so many times as large as a cache an eighth at most is still there: the margin covers that."""
+"""Data this many times as large as a cache has at most an eighth in it, which the margin covers."""
 
 _WORKING_SETS = tuple(1 << power for power in range(15, 27, 2))
-"""Bytes that the loops go over again and again, from less than a first-level cache to more than most third-level
-ones."""
+"""Bytes that the loops read or write repeatedly, from less than a first-level cache to more than most third-level
+caches."""
 
 _EVICTED = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 _TRIALS_SECONDS = 0.06
 _FACT = "peaks"
 
 Curve = tuple[tuple[int, float], ...]
-"""(bytes of the working set, bytes a second), the rate never rising."""
+"""(bytes of the working set, bytes a second); the rate never rises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +56,34 @@ class Machine:
     reads: Curve
     writes: Curve
     weights: Curve
-    """(bytes that all threads have streamed over before, bytes a second of what is read once then), as far as they
-    matter: what leaves nothing in the second level, and what leaves nothing in the third."""
+    """(bytes of other memory that all threads have read before, bytes a second of a first read), for the sizes that
+    evict the second level and the third."""
 
     def compute_seconds(self, flops: float) -> float:
-        """Doing so many float32 operations."""
+        """Least seconds for ``flops`` float32 operations."""
         return flops / (self.flops * self.threads * MARGIN)
 
     def read_seconds(self, nbytes: int) -> float:
-        """Reading so many bytes that were just written, wherever they fit."""
+        """Least seconds to read ``nbytes`` that were just written, from the nearest cache that they fit into."""
         return nbytes / self._rate(self.reads, nbytes)
 
     def write_seconds(self, nbytes: int) -> float:
-        """Writing so many bytes."""
+        """Least seconds to write ``nbytes``."""
         return nbytes / self._rate(self.writes, nbytes)
 
     def is_far(self, evict_bytes: int) -> bool:
-        """Whether weights behind so many bytes of other memory have left the caches of the core."""
+        """Whether weights have left the caches of the core after ``evict_bytes`` of other memory were read."""
         return evict_bytes >= self.weights[0][0]
 
     def weights_seconds(self, nbytes: int, evict_bytes: int) -> float:
-        """Reading so many bytes of weights that lie behind ``evict_bytes`` of other memory."""
+        """Least seconds to read ``nbytes`` of weights after ``evict_bytes`` of other memory were read."""
         if not self.is_far(evict_bytes):
             return self.read_seconds(nbytes)
         rate = next(rate for evicted, rate in reversed(self.weights) if evicted <= evict_bytes)
         return nbytes / (rate * self.threads * SHARED_MARGIN)
 
     def load_seconds(self, nbytes: int) -> float:
-        """Bringing so many bytes into registers, from however near."""
+        """Least seconds to load ``nbytes`` into registers, even from the nearest cache."""
         return nbytes / (self.reads[0][1] * self.threads * MARGIN)
 
     def _rate(self, curve: Curve, nbytes: int) -> float:
@@ -93,7 +93,7 @@ class Machine:
 
 
 def machine(database: CostDatabase) -> Machine:
-    """This machine with the threads that kernels use: from the database, else measured now and kept."""
+    """The peaks of this machine with the threads that kernels use: from the database, else measured now."""
     known = known_machine(database)
     if known is None:
         here = caches(database)
@@ -103,15 +103,15 @@ def machine(database: CostDatabase) -> Machine:
 
 
 def known_machine(database: CostDatabase) -> Machine | None:
-    """This machine if the database knows it."""
-    kept = database.fact(_FACT, _fingerprint())
-    return None if kept is None else _decoded(kept)
+    """The peaks of this machine, if the database has them."""
+    known = database.fact(_FACT, _fingerprint())
+    return None if known is None else _decoded(known)
 
 
 def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
     """The rates of this thread, measured now; takes about two seconds.
 
-    Of weights, those behind each of ``evict_bytes`` that all threads have streamed over.
+    The rates of weights are those after each of ``evict_bytes`` of other memory, which all threads read together.
     """
     runtime.num_threads()  # loads the library
     return Machine(
@@ -124,7 +124,7 @@ def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
 
 
 def _measured_apart(evict_bytes: Sequence[int]) -> Machine:
-    """Measured in a process of its own, where no other library's threads run."""
+    """The peaks, measured in a process of its own, where no threads of other libraries run."""
     threads = str(runtime.num_threads())
     command = [
         sys.executable,
@@ -151,7 +151,7 @@ def _peak(name: str) -> Callable[..., float]:
 
 
 def _curve(rate: Callable[[int, float], float]) -> Curve:
-    """The rate for each working set; a larger one is never faster, whatever noise says."""
+    """The rate for each working set; noise cannot make a larger one faster."""
     rates = [rate(size, _TRIALS_SECONDS) for size in _WORKING_SETS]
     rising = list(accumulate(reversed(rates), max))
     return tuple(zip(_WORKING_SETS, reversed(rising), strict=True))

@@ -1,1 +1,1 @@
-"""What a kernel costs, found out by running it in a process of its own."""
+"""Measured costs: kernels are built, checked and timed in a worker process."""

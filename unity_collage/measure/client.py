@@ -1,6 +1,6 @@
-"""The parent's end of the worker: asks for costs, and says what no answer means for the kernels asked for.
+"""The parent's end of the worker: asks for costs, and decides what a missing answer means for each kernel.
 
-The kernel that ends the worker, or keeps it busy for too long, is refused; the others are asked for again.
+The kernel that ends the worker, or keeps it busy for too long, is refused. The others are asked for again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..cost.method import Method
-from ..database.rows import Kind
+from ..database.rows import FailureKind
 from ..machine.environment import half_of_memory
 from ..plan.costs import Cost
 from ..processes.child import STARTING, Child, NoAnswer
@@ -20,11 +20,11 @@ from .refusal import Refusal, ended
 Answer = Cost | Refusal
 
 _OF_ALL = ("comparing", "timing")
-"""Stages of all kernels of a question at once."""
+"""Stages in which the worker is busy with all kernels of a question at once."""
 
 
 class WorkerClient:
-    """One worker process, started when first asked and kept until it ends or is closed."""
+    """One worker process. It starts with the first question, and runs until it ends or is closed."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class WorkerClient:
         self._child = Child(module, hello, timeout_seconds)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The worker's one reply; a crash or a silence longer than the limit is a reply with a ``reason``."""
+        """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``."""
         try:
             return next(self._child.messages(request))
         except NoAnswer as error:
@@ -63,7 +63,7 @@ class WorkerClient:
                 pending += [left] if left else []
             elif len(left) == 1 or self._child.stage not in _OF_ALL:
                 answers.update(dict.fromkeys(left, problem))
-            else:  # it was one of them
+            else:  # one of them is to blame: ask for each alone
                 pending += [{key: asked} for key, asked in left.items()]
         return answers
 
@@ -82,14 +82,14 @@ class WorkerClient:
     def _asked(
         self, request: Mapping[str, Any], group: Mapping[str, Any], answers: dict[str, Answer]
     ) -> Refusal:
-        """Put what the worker says about ``group`` into ``answers``; the result is about what is then missing."""
+        """Put the worker's answers for ``group`` into ``answers``; the result is the refusal of those it did not answer."""
         try:
             for reply in self._child.messages({**request, "candidates": dict(group)}):
                 if "key" in reply:
                     answers[reply["key"]] = _answer(reply)
                 elif "fault" in reply:
                     self.close()
-                    return Refusal(reply["fault"], Kind(reply["kind"]))
+                    return Refusal(reply["fault"], FailureKind(reply["kind"]))
                 else:
                     return self._at_end(reply, answers)
         except NoAnswer as error:
@@ -97,9 +97,10 @@ class WorkerClient:
         raise AssertionError("messages end by NoAnswer only")
 
     def _at_end(self, reply: Mapping[str, Any], answers: Mapping[str, Answer]) -> Refusal:
-        """What is missing after the last reply; a process whose memory ran out is ended: it may not come back."""
+        """The refusal of what is missing after the last reply. A process that ran out of memory is ended."""
         if any(
-            isinstance(answer, Refusal) and answer.kind is Kind.OUT_OF_MEMORY for answer in answers.values()
+            isinstance(answer, Refusal) and answer.kind is FailureKind.OUT_OF_MEMORY
+            for answer in answers.values()
         ):
             self.close()
         return Refusal(reply.get("reason", "the worker gave no answer"))
@@ -112,13 +113,13 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
         if error.stage != STARTING:
             return refusal
         return Refusal(f"{refusal.reason}: {error.ending.last_words}".rstrip(": "), lasting=False)
-    # A slow compiler may be a busy machine; a kernel that has not come back after so long never will.
-    kind = Kind.HANG if error.stage in ("running", "timing") else None
+    # A compiler may be slow because the machine is busy. A kernel that has not returned by now never will.
+    kind = FailureKind.HANG if error.stage in ("running", "timing") else None
     reason = f"{error} while {error.stage}"
     return Refusal(reason, kind, lasting=kind is not None)
 
 
 def _answer(reply: Mapping[str, Any]) -> Answer:
     if "reason" in reply:
-        return Refusal(reply["reason"], None if reply["kind"] is None else Kind(reply["kind"]))
+        return Refusal(reply["reason"], None if reply["kind"] is None else FailureKind(reply["kind"]))
     return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"])

@@ -1,4 +1,4 @@
-"""Are these the right numbers? Against a reference, or by the vote of several kernels."""
+"""Whether a kernel's numbers are right: against a reference, or by the vote of several kernels."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..database.rows import Kind
+from ..database.rows import FailureKind
 from .refusal import Refusal
 
 Outputs = Sequence[np.ndarray]
 
 _HUGE = 1 / 16
-"""Beyond this share of a type's largest number a result may as well be infinite: it overflows on another path."""
+"""A result beyond this share of a type's largest number may also be infinite: another order of sums overflows."""
 
 
 def why_wrong(got: Outputs, expected: Outputs, tolerances: Sequence[float]) -> Refusal | None:
-    """How far ``got`` is off, or None if every error is within its tolerance of the output's range."""
+    """Why ``got`` is wrong, or None when each error is within its tolerance, as a part of the output's range."""
     for number, (value, right, tolerance) in enumerate(zip(got, expected, tolerances, strict=True)):
         refusal = _why_wrong_output(f"output {number}", value, right, tolerance)
         if refusal is not None:
@@ -25,9 +25,9 @@ def why_wrong(got: Outputs, expected: Outputs, tolerances: Sequence[float]) -> R
 
 
 def elected(voters: Mapping[str, Outputs], tolerances: Sequence[float], trusted: str) -> str | None:
-    """Of several that computed the same, one of the most that agree; a tie goes to who agrees with ``trusted``.
+    """The voter that most others agree with. A tie goes to a voter that agrees with ``trusted``.
 
-    None where there is only one voter: nobody has confirmed its numbers.
+    None where there is only one voter: no other kernel has confirmed its numbers.
     """
     if len(voters) < 2:
         return None
@@ -44,21 +44,25 @@ def _why_wrong_output(name: str, value: np.ndarray, right: np.ndarray, tolerance
     value, right = value.astype(np.float64), right.astype(np.float64)
     usual = np.abs(right) < limit
     if not np.all(np.isfinite(value) | ~usual):
-        return Refusal(f"{name} is infinite or no number where the reference is a number", Kind.NOT_FINITE)
+        return Refusal(
+            f"{name} is infinite or no number where the reference is a number", FailureKind.NOT_FINITE
+        )
     if not np.array_equal(_unusual(value, limit)[~usual], _unusual(right, limit)[~usual]):
-        return Refusal(f"{name} is a number where the reference is infinite or none", Kind.WRONG_NUMBERS)
+        return Refusal(
+            f"{name} is a number where the reference is infinite or none", FailureKind.WRONG_NUMBERS
+        )
     value, right = np.where(usual, value, 0.0), np.where(usual, right, 0.0)
     scale = max(float(np.max(np.abs(right), initial=0.0)), 1e-30)
     error = float(np.max(np.abs(value - right), initial=0.0)) / scale
     if error > tolerance:
         return Refusal(
-            f"{name} is off by {error:.1e} of its range (allowed {tolerance:.0e})", Kind.WRONG_NUMBERS
+            f"{name} is off by {error:.1e} of its range (allowed {tolerance:.0e})", FailureKind.WRONG_NUMBERS
         )
     return None
 
 
 def _unusual(value: np.ndarray, limit: float) -> np.ndarray:
-    """2 for what is no number, 1 and -1 for what is infinite or nearly so, 0 for all others."""
+    """2 for NaN, 1 and -1 for what is infinite or nearly so, 0 for all others."""
     return np.where(np.isnan(value), 2.0, np.sign(value) * (np.abs(value) >= limit / 16))
 
 

@@ -1,16 +1,17 @@
-"""Runs a kernel where it can do no harm unseen: between guard pages, on inputs that it cannot write to."""
+"""Runs a kernel between guard pages, on inputs that it cannot write to, so that any access outside is seen."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tvm
 from tvm import relax
 
-from ..database.rows import Kind
+from ..database.rows import FailureKind
+from ..graph.shapes import dtype_of, extents_of
 from ..runtime import guards
 from .refusal import Refusal, Refused
 
@@ -20,7 +21,7 @@ WROTE_INPUT = "it wrote to one of its inputs"
 
 
 def watch(file: int, line: Callable[[str], str]) -> None:
-    """A touch of a guard page is said on ``file`` before it ends the process, as ``line`` of the reason."""
+    """Write ``line(reason)`` to the descriptor ``file`` when a guard page is touched, before the process ends."""
     guards.watch_guards(
         file,
         wrote_outside=line(WROTE_OUTSIDE),
@@ -36,10 +37,10 @@ def outputs_of(
     func: relax.Function,
     at_end: bool,
 ) -> list[np.ndarray]:
-    """What ``kernel`` makes of ``inputs``; raises Refused when it leaves its outputs.
+    """The outputs of ``kernel`` for ``inputs``; raises Refused when it writes outside of its outputs.
 
-    All tensors end before a guard page (``at_end``) or begin behind one: a touch of the page ends the process, and
-    what the page cannot see shows in the red zone beside the outputs. So two runs with either end watch both.
+    All tensors end before a guard page (``at_end``) or begin behind one. A touch of the page ends the process; writes
+    nearer than the page change the red zone next to the outputs. Run a kernel twice to watch both ends.
     """
     taken = [_guarded(array, at_end) for array in [*inputs, *(c.numpy() for c in constants)]]
     for tensor in taken:
@@ -47,14 +48,15 @@ def outputs_of(
     outputs = [guards.guarded_tensor(shape, dtype, at_end) for shape, dtype in output_types(func)]
     kernel(*taken, *outputs)
     if not all(guards.is_red_zone_intact(output) for output in outputs):
-        raise Refused(Refusal(WROTE_OUTSIDE, Kind.WROTE_OUTSIDE))
-    return [output.numpy() for output in outputs]
+        raise Refused(Refusal(WROTE_OUTSIDE, FailureKind.WROTE_OUTSIDE))
+    # All tensors are of TVM's class once TVM is imported.
+    return [cast(tvm.runtime.Tensor, output).numpy() for output in outputs]
 
 
 def output_types(func: relax.Function) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each result of ``func``."""
     types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    return [(tuple(int(extent) for extent in ty.shape.values), str(ty.dtype)) for ty in types]
+    return [(extents_of(ty), dtype_of(ty)) for ty in types]
 
 
 def _guarded(array: np.ndarray, at_end: bool) -> Any:

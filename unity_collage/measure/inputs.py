@@ -1,4 +1,4 @@
-"""Inputs for a kernel: of the right dtype, and of values that the operators are made for."""
+"""Inputs for a kernel: of the right dtype, with values in the domain of its operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from tvm import relax
 
 from ..annotations import LIFTED
-from ..graph.calls import calls, operators
+from ..graph.calls import calls, op_name, operators
+from ..graph.shapes import dtype_of, extents_of
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
@@ -22,7 +23,7 @@ _DIVIDING_OPS = frozenset(
 )
 _RECURRENT_OPS = frozenset({"relax.collage.lstm", "relax.collage.gru", "relax.collage.rnn"})
 _UNSTABLE_ORDER_OPS = frozenset({"relax.argsort", "relax.sort", "relax.topk"})
-"""Equal elements come out in any order."""
+"""Operators that return equal elements in any order."""
 _INDEX_ARGS = {
     "relax.take": (1, 0),
     "relax.gather_elements": (1, 0),
@@ -32,8 +33,8 @@ _INDEX_ARGS = {
 
 _LINEAR_OPS = frozenset({"relax.matmul", "relax.sum", "relax.mean", "relax.variance"})
 _LARGE, _LARGE_EXPONENT, _LARGE_SUM = 1e3, 50.0, 4.0
-"""Large values: in general; where an exponential is taken, which overflows at 88; and where the range of a sum is cut
-down again, so that its rounding error weighs more."""
+"""Large values: in general; for exponentials, which overflow at 88; and for sums whose range is cut again, where the
+rounding error is a larger part of the result."""
 _EXPONENTIAL_OPS = frozenset(
     f"relax.{name}"
     for name in (
@@ -43,20 +44,20 @@ _EXPONENTIAL_OPS = frozenset(
 )  # fmt: skip
 
 _DISTINCT = 1_048_573
-"""So many numbers at most are drawn for one array; a prime."""
+"""The most random numbers that are drawn for one array; a prime."""
 
 _CUTTING_OPS = _EXPONENTIAL_OPS | {"relax.clip", "relax.minimum", "relax.maximum"}
 
 
 @dataclass(frozen=True)
 class _Domain:
-    """What the operators of a function take."""
+    """The values that the operators of a function accept."""
 
     bounds: dict[relax.Var, int]
-    """For integer parameters that index something, how many there are to choose from."""
+    """For integer parameters that are indexes: the extent of the axis that they index."""
     positive: frozenset[relax.Var]
     recurrent: frozenset[relax.Var]
-    """What a state is multiplied by, step after step."""
+    """Weights that a recurrent state is multiplied by in each step."""
     divides: bool
     large: float
 
@@ -65,18 +66,17 @@ Draw = Callable[[np.random.Generator, tuple[int, ...], np.dtype, relax.Var, _Dom
 
 
 def random_inputs(func: relax.Function, seed: int = 0) -> list[np.ndarray]:
-    """One array for each parameter of ``func``: static shapes, in order, equal for equal ``seed``."""
+    """One array for each parameter of ``func``, whose shapes must be static; equal ``seed``, equal arrays."""
     return _inputs(func, seed, len(func.params), _random)
 
 
 def edge_inputs(
     func: relax.Function, seed: int = 1, constants: Sequence[np.ndarray] | None = None
 ) -> list[np.ndarray]:
-    """Inputs of zeros, denormals, large, small and negative values in any order, as far as the operators' domain
-    goes; indexes are the first and the last.
+    """Inputs of zeros, denormals, large, small and negative values in the domain of the operators.
 
-    Lifted constants are no inputs: they are those of :func:`random_inputs`, which the caller may have at hand. Where
-    equal elements make the result ambiguous, the inputs have no edges.
+    Indexes are the first and the last. Lifted constants are not inputs: they are those of :func:`random_inputs`, which
+    the caller may pass as ``constants``. Where equal elements make a result ambiguous, the inputs are random.
     """
     lifted = int(func.attrs[LIFTED]) if func.attrs and LIFTED in func.attrs else 0
     first = len(func.params) - lifted
@@ -88,14 +88,14 @@ def edge_inputs(
 def _inputs(func: relax.Function, seed: int, count: int, draw: Draw) -> list[np.ndarray]:
     """Arrays for the first ``count`` parameters.
 
-    The first parameter of a shape is the same in all functions, so is the second: a product that many functions begin
-    with then has the same operands in all of them, and its reference is computed once.
+    The n-th parameter of a shape has equal values in all functions. Functions that begin with the same product then
+    give it the same operands, and its reference is computed once.
     """
     domain, seen = _domain(func), Counter[tuple[int, ...]]()
     arrays: list[np.ndarray] = []
     for param in func.params[:count]:
-        shape = tuple(int(extent) for extent in param.ty.shape.values)
-        dtype = np.dtype(str(param.ty.dtype))
+        shape = extents_of(param)
+        dtype = np.dtype(dtype_of(param))
         rng = np.random.default_rng((seed, seen[shape], *shape))
         seen[shape] += 1
         arrays.append(draw(rng, shape, dtype, param, domain).astype(dtype, copy=False))
@@ -110,14 +110,16 @@ def _random(
     if np.issubdtype(dtype, np.integer):
         return rng.integers(0, domain.bounds.get(param, 10), shape)
     values = _normal(rng, shape)
-    if param in domain.recurrent:  # larger ones make chaos: a last bit grows to anything
+    if param in domain.recurrent:  # with larger weights a rounding error grows without bound over the steps
         return values / np.float32(np.sqrt(shape[0]))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Normally distributed numbers, the same again and again in large arrays: drawing them takes ten times as long as
-    copying, and the number of different ones, a prime, meets no stride of a kernel."""
+    """Normally distributed numbers. Large arrays repeat them, since drawing takes ten times as long as copying.
+
+    The period is a prime, so that it is not a multiple of any stride of a kernel.
+    """
     values = np.empty(math.prod(shape), np.float32)
     drawn = rng.standard_normal(min(values.size, _DISTINCT), dtype=np.float32)
     for begin in range(0, values.size, _DISTINCT):
@@ -140,7 +142,7 @@ def _edges(
 
 
 def _picked(rng: np.random.Generator, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
-    """Of few ``values`` one for each element."""
+    """A random one of the few ``values`` for each element."""
     return values[rng.integers(0, len(values), shape, dtype=np.uint8)]
 
 
@@ -152,7 +154,7 @@ def _integer_edges(dtype: np.dtype, bound: int | None, divides: bool) -> np.ndar
 
 
 def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
-    """Magnitudes, zero and the usual ones more often than others."""
+    """Magnitudes; zero and ordinary ones occur more than once."""
     info = ml_dtypes.finfo(dtype)
     denormal = float(info.smallest_subnormal)
     large = min(large, _LARGE_SUM * 2) if dtype.itemsize < 4 else large
@@ -163,7 +165,7 @@ def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
 def _domain(func: relax.Function) -> _Domain:
     names = operators(func)
     params = func.params if names & _POSITIVE_OPS else _variances(func)
-    recurrent = (call.args[1] for call in calls(func) if call.op.name in _RECURRENT_OPS)
+    recurrent = (call.args[1] for call in calls(func) if op_name(call) in _RECURRENT_OPS)
     return _Domain(
         _index_bounds(func),
         frozenset(params),
@@ -183,11 +185,11 @@ def _large(names: frozenset[str]) -> float:
 def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
     bounds: dict[relax.Var, int] = {}
     for call in calls(func):
-        if call.op.name not in _INDEX_ARGS:
+        if op_name(call) not in _INDEX_ARGS:
             continue
-        position, data = _INDEX_ARGS[call.op.name]
+        position, data = _INDEX_ARGS[op_name(call)]
         axis = getattr(call.attrs, "axis", None)
-        extents = [int(extent) for extent in call.args[data].ty.shape.values]
+        extents = extents_of(call.args[data])
         bound = min(extents) if axis is None else extents[int(axis)]
         index = call.args[position]
         if isinstance(index, relax.Var):
@@ -197,5 +199,5 @@ def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
 
 def _variances(func: relax.Function) -> set[relax.Var]:
     """Parameters that a batch norm takes as variance."""
-    norms = [call for call in calls(func) if call.op.name == "relax.nn.batch_norm"]
-    return {call.args[4] for call in norms if isinstance(call.args[4], relax.Var)}
+    variances = [call.args[4] for call in calls(func) if op_name(call) == "relax.nn.batch_norm"]
+    return {variance for variance in variances if isinstance(variance, relax.Var)}

@@ -1,8 +1,8 @@
-"""Which of the kernels for one computation compute it: each on two inputs, against a reference or by vote."""
+"""Which kernels for one computation are right: each runs on two sets of inputs, against a reference or by vote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from tvm import relax
 
 from .. import reference
 from ..annotations import LIFTED
-from ..database.rows import Kind
+from ..database.rows import FailureKind
 from .compare import Outputs, elected, why_wrong
 from .guard import outputs_of
 from .inputs import edge_inputs, random_inputs
@@ -25,14 +25,14 @@ TRUSTED = "TVM's unscheduled kernel"
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of inputs, and what should come of it; None: numpy cannot tell."""
+    """One set of inputs and the expected outputs; None: numpy cannot compute them."""
 
     inputs: list[np.ndarray]
     expected: list[np.ndarray] | None
 
 
 def trials(func: relax.Function) -> list[Trial]:
-    """Random inputs and edge values, with the results that numpy computes."""
+    """Random inputs and edge values, each with the outputs that numpy computes."""
     random = random_inputs(func)
     edges = edge_inputs(func, constants=random[len(random) - int(func.attrs[LIFTED]) :])
     return [Trial(arrays, _expected(func, arrays)) for arrays in (random, edges)]
@@ -41,7 +41,7 @@ def trials(func: relax.Function) -> list[Trial]:
 def outputs_or_refusal(
     func: relax.Function, trials: list[Trial], kernel: Any, constants: list[tvm.runtime.Tensor]
 ) -> list[Outputs]:
-    """What ``kernel`` makes of each trial; raises Refused where it leaves its outputs, or the reference is another."""
+    """The outputs of ``kernel`` for each trial; raises Refused when it writes outside or its numbers are wrong."""
     activations = len(func.params) - int(func.attrs[LIFTED])
     results: list[Outputs] = []
     for number, trial in enumerate(trials):
@@ -49,8 +49,8 @@ def outputs_or_refusal(
             got = outputs_of(kernel, trial.inputs[:activations], constants, func, at_end=number % 2 == 0)
         except Refused:
             raise
-        except Exception as error:  # a foreign kernel failed: that is the answer
-            raise Refused(refusal_of(error, Kind.RUN_ERROR)) from error
+        except Exception as error:  # a foreign kernel failed: its error becomes the reason
+            raise Refused(refusal_of(error, FailureKind.RUN_ERROR)) from error
         refusal = None if trial.expected is None else why_wrong(got, trial.expected, tolerances(func))
         if refusal is not None:
             raise Refused(refusal)
@@ -59,11 +59,11 @@ def outputs_or_refusal(
 
 
 def outvoted(
-    func: relax.Function, trials: list[Trial], results: Mapping[str, list[Outputs]]
+    func: relax.Function, trials: list[Trial], results: Mapping[str, Sequence[Outputs]]
 ) -> dict[str, Refusal]:
-    """Of the kernels whose ``results`` are given by name, those that the others do not agree with.
+    """The kernels in ``results`` (outputs by name) that the others do not agree with, each with a refusal.
 
-    Only trials without a reference are voted on. TVM's unscheduled kernel has a vote, if it can be made.
+    Kernels vote only on trials without a reference. TVM's unscheduled kernel has a vote if it can be built.
     """
     allowed, refused = tolerances(func), dict[str, Refusal]()
     for number, trial in enumerate(trials):
@@ -73,14 +73,14 @@ def outvoted(
         voters |= _trusted_vote(func, trial)
         winner = elected(voters, allowed, TRUSTED)
         for name in results.keys() & voters.keys():
-            refusal = _NOBODY if winner is None else why_wrong(voters[name], voters[winner], allowed)
+            refusal = _UNCONFIRMED if winner is None else why_wrong(voters[name], voters[winner], allowed)
             if refusal is not None:
                 refused[name] = refusal
     return refused
 
 
-_NOBODY = Refusal(
-    "numpy cannot compute it and there is no second kernel: nobody can say that its numbers are right"
+_UNCONFIRMED = Refusal(
+    "its numbers cannot be checked: numpy cannot compute it, and there is no second kernel to compare with"
 )
 
 
@@ -94,5 +94,5 @@ def _expected(func: relax.Function, arrays: list[np.ndarray]) -> list[np.ndarray
 def _trusted_vote(func: relax.Function, trial: Trial) -> dict[str, Outputs]:
     try:
         return {TRUSTED: unscheduled_outputs(func, trial.inputs)}
-    except Exception:  # what TVM cannot build has no vote: the others decide
+    except Exception:  # TVM cannot build it: the other kernels decide
         return {}

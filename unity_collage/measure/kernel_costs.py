@@ -1,7 +1,8 @@
-"""KernelCosts: costs from the database, and from processes that measure for what is not there yet."""
+"""KernelCosts: costs from the database; what is missing there is measured by other processes."""
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from abc import abstractmethod
@@ -21,42 +22,46 @@ from .locked import missing_costs
 from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs
 from .session import Session
 
+LOGGER = logging.getLogger(__name__)
+
 
 def _no_progress(_done: int, _total: int, _label: str) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
 class KernelCosts(CostModel):
-    """Every distinct kernel is built, checked against a reference and timed once, and its cost is kept.
+    """Every distinct kernel is built, checked against a reference and timed once; the database keeps its cost.
 
-    Kernels for one computation are timed in turns, so ask for them together. Subclasses say which process measures.
+    Kernels for one computation are timed in turns, so ask for them together. A subclass chooses the process that
+    measures.
     """
 
     database: CostDatabase | None = None
-    """Where costs are kept; None: the user's own database."""
+    """The database of costs; None: the one in the user's cache directory."""
     timeout_seconds: float = 60.0
-    """A kernel that needs longer for one step (to be built, to be run, to be timed) has no cost."""
+    """The limit for one step of a kernel: to build, to run or to time it. A kernel that needs longer has no cost."""
     memory_bytes: int | None = None
-    """How much the worker process may grow; None: half of the machine's memory."""
+    """How many bytes the worker process may grow; None: half of the machine's memory."""
     method: Method = field(default_factory=Method)
     progress: Progress = _no_progress
     locked: bool = False
-    """Nothing is measured: what the database does not know is an error, so that every build is the same."""
+    """Whether nothing is measured: a cost that is not in the database is an error, so every build is the same."""
     budget_seconds: float | None = None
-    """How long to measure, from the first question on; what is not known then has no cost."""
+    """How many seconds after the first question to stop measuring; kernels without a cost by then have none."""
     _session: Session = field(default_factory=Session, init=False, repr=False, compare=False)
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPARE})
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs by workload key: from the database, else measured now and kept."""
+        """Costs by workload key: from the database, else measured now and stored there."""
         database, here = self._opened(), self._fingerprints()
         distinct = {workload.key: workload for workload in workloads}
         known = known_costs(database, list(distinct.values()), here)
         missing = [workload for key, workload in distinct.items() if key not in known]
         if missing and self.locked:
             raise MissingCost(missing_costs(database, missing, here.cost))
+        LOGGER.info("%d costs are in %s, %d are to be measured", len(known), database.name, len(missing))
         answered: list[Workload] = []
         hits = len(known)
 
@@ -83,7 +88,7 @@ class KernelCosts(CostModel):
         if known is None:
             question = {"ask": "launch", "target": str(here.target)}
             known = self._client().ask({**question, "backends": names})
-            if "seconds" not in known:  # some backend took the process with it: TVM's kernels do not
+            if "seconds" not in known:  # a backend has ended the process: ask for TVM's launches alone
                 known = self._client().ask({**question, "backends": ["tvm"]})
             if "seconds" not in known:
                 warnings.warn(
@@ -94,7 +99,7 @@ class KernelCosts(CostModel):
         return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs of kernels for one computation; if one is not known, all are timed anew, against each other."""
+        """Costs of kernels for one computation; if one is not known, all are timed again in turns."""
         database, here = self._opened(), self._fingerprints()
         known = known_costs(database, workloads, here)
         missing = [workload for workload in workloads if workload.key not in known]
@@ -108,7 +113,7 @@ class KernelCosts(CostModel):
         return found
 
     def is_budget_spent(self) -> bool:
-        """Whether nothing more is measured."""
+        """Whether the budget is used up; nothing more is measured then."""
         return self._session.seconds_since_start() > (self.budget_seconds or math.inf)
 
     @property
@@ -132,20 +137,20 @@ class KernelCosts(CostModel):
 
     @abstractmethod
     def _client(self) -> Client:
-        """What measures."""
+        """The client of the process that measures."""
 
     @abstractmethod
     def _fingerprints(self) -> Fingerprints:
-        """What besides a kernel can change its cost, there."""
+        """The fingerprints of costs on the machine that measures."""
 
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` finds out about each group, one after the other."""
+        """What ``work`` returns for each group, one after the other."""
         return (work(self._client(), group) for group in groups)
 
     def _out_of_time(self, group: Sequence[Workload]) -> dict[str, Cost]:
-        """The costs of what is not measured any more, for want of time; empty while there is some."""
+        """Unknown costs for ``group`` once the budget is used up; empty before that."""
         if not self.is_budget_spent():
             return {}
         reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
@@ -153,7 +158,7 @@ class KernelCosts(CostModel):
         return {key: Cost(None, reason=reason, origin=UNKNOWN, bound=bounds[key]) for key in bounds}
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
-        """Lower bounds by key, as far as they take no measurement."""
+        """Lower bounds by key that need no measurement."""
         return {workload.key: 0.0 for workload in workloads}
 
     def _opened(self) -> CostDatabase:

@@ -1,4 +1,4 @@
-"""A kernel as files, so that one machine can make it and another one time it."""
+"""A kernel as files, so that one machine can build it and another one time it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
 def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> None:
     """Write the shared library and, as numpy's ``npz``, the constants."""
     module = kernel.module
-    if module.kind not in ("llvm", "c"):  # a shared library holds generated code: others are imported by it
+    if module.kind not in ("llvm", "c"):  # a shared library holds generated code, and can import other modules
         module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
         module.import_module(kernel.module)
     module.export_library(str(library))
@@ -38,7 +38,7 @@ def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> Non
 
 
 def read(backend: str, library: str, constants: str) -> Kernel:
-    """What :func:`write` has written, for a kernel of ``backend``."""
+    """The kernel of ``backend`` that :func:`write` wrote."""
     if backend in VENDORS:
         runtime.load(backend)
     module: Any = library_file.read(library)

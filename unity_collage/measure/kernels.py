@@ -1,4 +1,4 @@
-"""Making a kernel exactly as the final program will have it, but alone and callable."""
+"""Builds a kernel as the final program will have it, but alone and callable."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ..lowering.outlined import external_function
 from .guard import output_types
 
 SYMBOL = "candidate"
-"""What every kernel is called in its module."""
+"""The name of every kernel in its module."""
 
 
 class NoKernel(Exception):
-    """The backend does not make one kernel of this; the text is the reason."""
+    """The backend does not make one kernel of a function; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that is made: it can be called here, or written to a library for another machine."""
+    """A kernel that can be called here, or written to a library for another machine."""
 
     module: Any
-    """Holds it, itself or in what it imports."""
+    """Holds the kernel's function, itself or in a module that it imports."""
     constants: list[tvm.runtime.Tensor]
-    """Its constant operands, as it wants them."""
+    """The constant operands, in the form in which the kernel reads them."""
 
     @property
     def function(self) -> Any:
@@ -43,7 +43,7 @@ class Kernel:
 def build_kernel(
     func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
 ) -> tuple[Any, list[tvm.runtime.Tensor]]:
-    """The function of :func:`make_kernel` and its constant operands."""
+    """The function that :func:`make_kernel` builds, and its constant operands."""
     made = make_kernel(func, arrays, backend, target)
     return made.function, made.constants
 
@@ -51,10 +51,9 @@ def build_kernel(
 def make_kernel(
     func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
 ) -> Kernel:
-    """A kernel in destination-passing style.
+    """A kernel in destination-passing style: it takes the activations of ``func``, its constants, and the outputs.
 
-    It takes the activations of ``func``, its constants, and the outputs. ``arrays`` are values for all
-    parameters; those of lifted constants are data: a library keeps them, TVM may have stored them anew.
+    ``arrays`` are values for all parameters. A library stores those of lifted constants itself; TVM may pack them.
     """
     if backend.codegen is None:
         return _tvm_kernel(func, arrays, target)
@@ -62,7 +61,7 @@ def make_kernel(
 
 
 def activation_tensors(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[tvm.runtime.Tensor]:
-    """The input tensors of the kernel of :func:`build_kernel` that are no constants."""
+    """The input tensors of a kernel that are not constants."""
     return [tvm.runtime.tensor(array) for array in arrays[: len(arrays) - int(func.attrs[LIFTED])]]
 
 
@@ -72,7 +71,7 @@ def output_tensors(func: relax.Function) -> list[tvm.runtime.Tensor]:
 
 
 def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What TVM's kernels compute as they come, for a generic CPU: no schedule of ours has touched them."""
+    """The outputs of TVM's own kernels for a generic CPU, without schedules of ours."""
     module = IRModule({"main": func.without_attr(LIFTED).with_attr("global_symbol", "main")})
     machine = relax.VirtualMachine(relax.build(module, Target("llvm")), tvm.cpu())
     result = machine["main"](*[tvm.runtime.tensor(array) for array in arrays])
@@ -81,12 +80,12 @@ def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> l
 
 
 def unscheduled_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
-    """What TVM makes of ``func`` before it is scheduled, for a tuner; raises NoKernel where that is not one kernel."""
+    """TVM's kernel for ``func`` before it is scheduled, for a tuner; raises NoKernel where TVM makes several."""
     return _only_kernel(fused(_caller(func, {}), target, schedule=False))
 
 
 def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
-    """What TVM makes of ``func``, scheduled; raises NoKernel where that is not one kernel."""
+    """TVM's scheduled kernel for ``func``; raises NoKernel where TVM makes several."""
     return _only_kernel(fused(_caller(func, {}), target, pack=False))
 
 
@@ -103,7 +102,7 @@ def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend:
 
 
 def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax.Var, relax.Expr]:
-    """The values of the parameters that are constants in the program."""
+    """Constants for the lifted parameters."""
     first = len(func.params) - int(func.attrs[LIFTED])
     return {var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])}
 
@@ -125,7 +124,7 @@ def _only_kernel(mod: IRModule) -> tirx.PrimFunc:
 def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> IRModule:
     """A module whose ``main`` takes the activations of ``func`` and calls it with them and ``constants``.
 
-    Schedules that the function carries are the module's, where :func:`fused` looks for them.
+    The module gets the schedules that the function carries, since :func:`fused` looks for them there.
     """
     builder = relax.BlockBuilder()
     bare = func.without_attr(LIFTED).without_attr(SCHEDULES).with_attr("Primitive", 1)
@@ -142,10 +141,17 @@ def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> 
 
 
 def _constants_of_call(main: relax.Function) -> list[tvm.runtime.Tensor]:
-    """The constants that ``main`` passes to its one kernel, behind its own parameters and in order."""
+    """The constants that ``main`` passes to its one kernel after its own parameters, in order."""
     values = [binding.value for block in main.body.blocks for binding in block.bindings]
     (call,) = [v for v in values if isinstance(v, relax.Call) and v.op == ir.Op.get("relax.call_tir")]
-    args, count = list(call.args[1]), len(main.params)
+    passed = call.args[1]
+    assert isinstance(passed, relax.Tuple)
+    args, count = list(passed.fields), len(main.params)
     if not all(arg.same_as(param) for arg, param in zip(args, main.params, strict=False)):
         raise NoKernel("TVM passes other activations to the kernel, or in another order")
-    return [constant.value for constant in args[count:]]
+    return [_tensor(constant) for constant in args[count:]]
+
+
+def _tensor(constant: relax.Expr) -> tvm.runtime.Tensor:
+    assert isinstance(constant, ir.GenericConst)
+    return constant.value

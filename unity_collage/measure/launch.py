@@ -1,8 +1,8 @@
-"""What a plan pays besides its kernels, measured: launches, and values that go from one backend to another.
+"""Measures what a plan costs besides its kernels: launches, and transitions of values between backends.
 
-Every figure is the slope between a short and a long program, so that what a run costs once cancels out. A launch is a
-call of a kernel that does nothing. A transition is what two kernels cost more when they take turns than when
-each follows its own kind: on one thread pool that is little, and what is within the noise of the kernels is nothing.
+Every figure is the slope between a short and a long program, so that the fixed cost of a run cancels out. A launch is a
+call of a kernel that does nothing. A transition is the extra cost of kernels of two backends that alternate, over chains
+of each backend alone. Differences within the noise of the kernels count as 0.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ..plan.candidate import Candidate
 from ..rules import Found
 
 SHORT, LONG = 8, 72
-"""Calls in the two programs that are compared for a launch."""
+"""Calls in the two programs that measure a launch."""
 FEW, MANY = 4, 20
-"""Kernels in the two that are compared for a transition."""
+"""Kernels in the two programs that measure a transition."""
 ROUNDS = 5
-"""So often each of those is timed."""
+"""How often each of those programs is timed."""
 NOISE = 0.1
-"""Slopes of the same kernels differ by this part of them."""
+"""By what part two slopes of the same kernels may differ."""
 
 _PROBE = (64, 256)
-"""Shape of what the probes hand on: 64 KiB, enough for every thread to have a part of it."""
+"""Shape of the values between the probe kernels: 64 KiB, so that every thread has a part."""
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -54,7 +54,7 @@ def _nothing(a: T.Buffer((1,), "float32"), b: T.Buffer((1,), "float32")) -> None
 
 
 def overheads(target: Target, names: Sequence[str]) -> dict[str, Any]:
-    """In seconds, ``launches`` by backend, ``transitions`` by ``"writer>reader"``, and a launch of TVM's."""
+    """Seconds: ``launches`` by backend, ``transitions`` by ``"writer>reader"``, and ``seconds`` of a TVM launch."""
     generated, external = launch_seconds(target), launch_seconds(target, external=True)
     backends = [get(name) for name in names]
     launches = {b.name: generated if b.codegen is None else external for b in backends}
@@ -68,10 +68,10 @@ def launch_seconds(target: Target, external: bool = False) -> float:
 
 
 def transitions(target: Target, backends: Sequence[Backend]) -> dict[str, float]:
-    """What each pair of backends costs more in turns, half for each direction; pairs that cost nothing are left out.
+    """The cost of a transition for each pair of backends, half for each direction; pairs without one are left out.
 
-    All chains are timed in rounds. What a pair costs more it costs in each of them, and noise does not: a
-    transition that is none bends plans and makes the search many times as long.
+    All chains are timed in rounds. A pair has a transition only if it costs more in every round: noise that is taken
+    for a transition changes plans, and makes the search many times as long.
     """
     chains: dict[tuple[str, ...], tuple[Chain, Chain]] = {}
     probes: dict[str, Probe] = {}
@@ -100,10 +100,10 @@ def transitions(target: Target, backends: Sequence[Backend]) -> dict[str, float]
 
 
 Probe = tuple[str, tuple[str, ...]]
-"""A backend and the operators, of a product and a relu, that it makes one kernel of."""
+"""A backend, and the operators among ``matmul`` and ``relu`` that it makes one kernel of."""
 
 Chain = Callable[[], float]
-"""Times a program: the median seconds of a run."""
+"""Times a program; the result is the median seconds of a run."""
 
 
 def _probe(backend: Backend, target: Target) -> Probe | None:
@@ -118,8 +118,8 @@ def _probe(backend: Backend, target: Target) -> Probe | None:
 
 
 def _chains(probes: Sequence[Probe], target: Target) -> tuple[Chain, Chain]:
-    """A short and a long chain of kernels in which ``probes`` take turns."""
-    short, long = (_timed(_taking_turns(probes, count, target), target, _PROBE) for count in (FEW, MANY))
+    """A short and a long chain of kernels in which ``probes`` alternate."""
+    short, long = (_timed(_alternating(probes, count, target), target, _PROBE) for count in (FEW, MANY))
     return short, long
 
 
@@ -129,7 +129,7 @@ def _slope(chains: tuple[Chain, Chain]) -> float:
     return (long() - short()) / (MANY - FEW)
 
 
-def _taking_turns(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir.IRModule:
+def _alternating(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir.IRModule:
     turns = list(islice(cycle(probes), count))
     module = _ops([op for _, ops in turns for op in ops])
     candidates: list[Candidate] = []
@@ -144,7 +144,7 @@ def _taking_turns(probes: Sequence[Probe], count: int, target: Target) -> tvm.ir
 
 
 def _ops(ops: Sequence[str]) -> tvm.ir.IRModule:
-    """These operators one after the other. The product is with the unit matrix, so that nothing grows."""
+    """These operators in a chain. Products are with the unit matrix, so that values do not grow."""
     weights = relax.const(np.eye(_PROBE[1], dtype=np.float32))
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(_PROBE, "float32"))

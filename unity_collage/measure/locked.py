@@ -1,4 +1,4 @@
-"""What to say when a cost is missing in a database that was said to be complete."""
+"""The message for costs that are missing in a locked database."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..database.schema import COSTS
 from ..machine.fingerprint import differences
 
 _NAMED = 3
-"""So many missing costs are named; the others are counted."""
+"""How many missing costs are named; the others are counted."""
 
 
 def missing_costs(
     database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]
 ) -> str:
-    """How many costs are missing, whose, and whether they are known under other circumstances.
+    """How many costs are missing, of which kernels, and whether the database has them with another fingerprint.
 
-    ``fingerprint`` gives the text of a backend's fingerprint here.
+    ``fingerprint`` returns the text of a backend's fingerprint here.
     """
     named = list(dict.fromkeys(f"{workload.backend} {workload.label}" for workload in missing))
     count = "1 cost is" if len(missing) == 1 else f"{len(missing)} costs are"
@@ -31,7 +31,7 @@ def missing_costs(
 
 
 def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint: Callable[[str], str]) -> str:
-    """How the fingerprint that most of the missing costs do have differs from ours."""
+    """The fields in which the most frequent fingerprint of the missing costs differs from ours."""
     backends, texts = {workload.key: workload.backend for workload in missing}, database.fingerprints()
     with database.reading() as connection:
         rows = connection.execute(select(COSTS.c.key, COSTS.c.fingerprint))
@@ -50,7 +50,7 @@ def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint:
 
 
 def _own(value: str, other: str) -> str:
-    """The words of ``value`` that ``other`` has not: of a long target only what differs."""
+    """The words of ``value`` that are not in ``other``: of a long target only what differs."""
     others = _words(other)
     return " ".join(word for word in _words(value) if word not in others) or "nothing"
 

@@ -26,20 +26,23 @@ from .tuning.tuner import Tuner
 
 @dataclass(frozen=True)
 class MeasuredCost(KernelCosts):
-    """Kernels are timed in a worker process, which lives from the first question that needs it until :meth:`close`."""
+    """Kernels are timed in a worker process. It starts when the first cost is measured, and ends with :meth:`close`."""
 
     tuning_folder: Path | None = None
-    """Where tuned schedules are kept; None: beside the database."""
+    """The folder of tuned schedules; None: next to the database."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
 
     def evict_bytes(self, working_set: int) -> int:
-        """How many bytes to touch before a kernel of such a network; caches that are not reported are measured."""
+        """How many bytes of other memory to read before each run of a kernel, for a network of ``working_set`` bytes.
+
+        The third-level cache is measured unless all fits into the second.
+        """
         here = self._caches() if reported().evict_bytes(working_set) else reported()
         return here.evict_bytes(working_set)
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
-        """Seconds that no kernel of each workload beats, by key; the machine's peaks are measured once."""
+        """Lower bounds of costs in seconds, by key; the machine's peaks are measured once."""
         database = self._opened()
         if self.locked and known_machine(database) is None:
             raise MissingCost(f"what this machine can do at most is not in {database.name}")
@@ -47,16 +50,16 @@ class MeasuredCost(KernelCosts):
         return {workload.key: lower_bound(workload, peaks) for workload in workloads}
 
     def tuning(self, trials: int) -> Tuning:
-        """Costs with schedules that MetaSchedule finds in so many trials; close it when done."""
+        """Costs with schedules that MetaSchedule finds in ``trials`` trials; use the result as a context manager."""
         folder = self.tuning_folder or tuning_folder(self._opened())
         tuner, ended = Tuner(folder, trials), self.is_budget_spent
         return Tuning(tuner, current_target(), self.compared, self.locked, ended, self.progress)
 
     def confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs of kernels that have costs already, for whatever computations, all timed in turns and kept as one.
+        """Costs of kernels that have costs already, all timed in turns and stored as one fact.
 
-        All are of one network. Empty where they are not known and cannot be measured: the database is locked, or the
-        budget is spent.
+        The kernels may compute different things, but are all of one network. The result is empty where the costs are
+        not known and cannot be measured: the database is locked, or the budget is spent.
         """
         database, here = self._opened(), self._fingerprints()
         backends = sorted({workload.backend for workload in workloads})
@@ -70,8 +73,8 @@ class MeasuredCost(KernelCosts):
         if self.locked or self.is_budget_spent():
             return {}
         self.progress(0, 1, f"{len(workloads)} kernels that may be in the plan, once more, in turns")
-        # Where nothing stays in any cache, more memory between two runs makes no difference. Caches are measured
-        # for networks that leave the second level only.
+        # Once all caches are evicted, more memory between two runs makes no difference. Caches are measured only for
+        # networks that do not fit into the second level.
         behind = workloads[0].evict_bytes
         apart = behind == 0 or behind < self._caches().all_bytes
         found = costs_in_turns(self._client(), workloads, here, apart)
@@ -82,11 +85,11 @@ class MeasuredCost(KernelCosts):
         )
         return found
 
-    def remembered(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
-        """What is known under ``name`` of this machine, else what ``measure`` finds: plain data, and kept.
+    def known_or_measured(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
+        """The fact ``name`` of this machine: from the database, else what ``measure`` returns, which is stored.
 
-        None where it is not known and may not be measured: the database is locked, or there is a budget, which this
-        could exceed by any time.
+        None where it is not known and may not be measured: the database is locked, or there is a budget, which
+        ``measure`` might exceed. ``what`` names it for progress.
         """
         database, fingerprint = self._opened(), self._fingerprints().cost("tvm")
         known = database.fact(name, fingerprint)
@@ -98,7 +101,7 @@ class MeasuredCost(KernelCosts):
         return known
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
-        """Lower bounds by key; 0 where measuring the machine for them would take more time."""
+        """Lower bounds by key; 0 where the machine's peaks are not known yet."""
         if known_machine(self._opened()) is None:
             return super()._bounds_if_known(workloads)
         return self.lower_bounds(workloads)

@@ -1,7 +1,8 @@
-"""What MeasuredCost asks its worker, and what the answers mean for the database."""
+"""The questions to a worker process, and what its answers mean for the database."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,14 +12,16 @@ import tvm
 from tvm.target import Target
 
 from ..cost.model import Workload
-from ..database.costs import CostDatabase, Kind, Quarantined
+from ..database.costs import CostDatabase, FailureKind, Quarantined
 from ..plan.costs import Cost
 from .client import Answer
 from .refusal import Refusal
 
+LOGGER = logging.getLogger(__name__)
+
 
 class Client(Protocol):
-    """What measures: a worker process here, or servers."""
+    """Measures kernels: in a worker process here, or on servers."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The one reply to ``request``; where there is none, a reply with a ``reason``."""
@@ -33,17 +36,17 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """What besides the kernel can change its cost."""
+    """The target, and everything else besides the kernel that can change its cost."""
 
     target: Target
     cost: Callable[[str], str]
-    """The fingerprint of a cost, by backend."""
+    """Returns the fingerprint of a cost, by backend."""
     version: Callable[[str], str]
-    """Of a backend by its name: what its quarantine entries hang on."""
+    """Returns the version of a backend by name; a quarantine entry holds for one version."""
 
 
 def grouped_by_computation(workloads: Iterable[Workload]) -> list[list[Workload]]:
-    """The workloads in groups that compute the same: they are timed against each other."""
+    """The workloads in groups that compute the same; each group is timed in turns."""
 
     def computation(workload: Workload) -> tuple[str, int]:
         return workload.digest, workload.evict_bytes
@@ -58,8 +61,8 @@ def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fin
         keys = [workload.key for workload in workloads if workload.backend == backend]
         known |= database.get(keys, here.cost(backend))
         for key, entry in database.quarantined(keys, here.version(backend)).items():
-            if key in known and entry.kind is Kind.HANG:
-                continue  # seen with another fingerprint or load; here it has a cost
+            if key in known and entry.kind is FailureKind.HANG:
+                continue  # it hung with another fingerprint or under load; here it has a cost
             text = Refusal(entry.reason, entry.kind).text
             known[key] = Cost(None, origin="database", reason=text)
     return known
@@ -68,7 +71,7 @@ def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fin
 def measured_costs(
     client: Client, database: CostDatabase, group: Sequence[Workload], here: Fingerprints
 ) -> dict[str, Cost]:
-    """By key, the costs of kernels for one computation; what lasts is kept."""
+    """The costs of kernels for one computation, by key; costs and lasting refusals are stored in ``database``."""
     texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
     answers = client.compare(
         {
@@ -83,6 +86,8 @@ def measured_costs(
     for workload in group:
         answer = answers[workload.key]
         costs[workload.key] = Cost(None, reason=answer.text) if isinstance(answer, Refusal) else answer
+        if isinstance(answer, Refusal):
+            LOGGER.info("%s %s has no cost: %s", workload.backend, workload.label, answer.text)
         if isinstance(answer, Refusal) and answer.kind is not None:
             database.quarantine(_entry(workload, answer, here.version(workload.backend)))
         elif isinstance(answer, Cost) or answer.lasting:
@@ -96,9 +101,9 @@ def measured_costs(
 def costs_in_turns(
     client: Client, group: Sequence[Workload], here: Fingerprints, apart: bool
 ) -> dict[str, Cost]:
-    """By key, the costs of kernels that have costs, for whatever computations, all timed in turns.
+    """The costs of kernels that have costs already, by key, all timed in turns; they may compute different things.
 
-    ``apart``: none of them is to push the weights of another out of the caches.
+    ``apart``: evict the caches before each run, so that kernels do not evict each other's weights.
     """
     answers = client.compare(
         {

@@ -5,21 +5,21 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from ..database.rows import Kind
+from ..database.rows import FailureKind
 from ..errors import first_line
-from ..processes.child import Ending
+from ..processes.process import Ending
 
 _NEARLY = 0.8
-"""A process that ended with so much of its memory in use has ended for want of more."""
+"""A process that ended with more than this part of its memory in use has run out of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason, and how the kernel misbehaved if it did."""
+    """The reason why a kernel has no cost, and how it misbehaved if it did."""
 
     reason: str
-    kind: Kind | None = None
-    """None: nothing is wrong with the kernel. Another kernel cannot be made, or nobody can judge this one."""
+    kind: FailureKind | None = None
+    """None: the kernel did not misbehave. It cannot be built, or its numbers cannot be checked."""
     lasting: bool = True
     """Whether the answer holds for the next run too."""
 
@@ -37,18 +37,23 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def refusal_of(error: Exception, kind: Kind) -> Refusal:
-    """What an error of a foreign compiler or kernel means."""
+def refusal_of(error: Exception, kind: FailureKind) -> Refusal:
+    """The refusal for an error of a foreign compiler or kernel."""
     text = f"{type(error).__name__}: {first_line(error)}"
     if isinstance(error, MemoryError) or "bad_alloc" in text:
-        return Refusal("memory ran out", Kind.OUT_OF_MEMORY)
+        return Refusal("memory ran out", FailureKind.OUT_OF_MEMORY)
     return Refusal(text, kind)
 
 
 def ended(ending: Ending, memory_bytes: int) -> Refusal:
-    """What the end of a worker process, which might use so much memory, says of the kernel that it was busy with."""
+    """The refusal of the kernel that a worker process was busy with when it ended.
+
+    ``memory_bytes``: how much memory the process was allowed to use.
+    """
     if ending.code == -signal.SIGKILL or ending.peak_bytes > _NEARLY * memory_bytes:
-        return Refusal(f"the process ended with {ending.peak_bytes >> 20} MiB in use", Kind.OUT_OF_MEMORY)
+        return Refusal(
+            f"the process ended with {ending.peak_bytes >> 20} MiB in use", FailureKind.OUT_OF_MEMORY
+        )
     if ending.code < 0:
-        return Refusal(f"it crashed the process: {ending.signal_name}", Kind.CRASH)
-    return Refusal(f"it ended the process with exit code {ending.code}", Kind.EXITED)
+        return Refusal(f"it crashed the process: {ending.signal_name}", FailureKind.CRASH)
+    return Refusal(f"it ended the process with exit code {ending.code}", FailureKind.EXITED)

@@ -1,4 +1,4 @@
-"""Session: the one worker process that many questions share, because starting it takes seconds."""
+"""Session: the worker process that many questions share, because starting one takes seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .client import WorkerClient
 
 
 class Session:
-    """Keeps a worker between questions; another when it has to be another one."""
+    """Holds a worker between questions; a worker with other settings replaces it."""
 
     def __init__(self) -> None:
         self._client: WorkerClient | None = None
@@ -18,7 +18,7 @@ class Session:
         self._started: float | None = None
 
     def seconds_since_start(self) -> float:
-        """Since this was asked for the first time."""
+        """Seconds since the first call of this method."""
         now = time.monotonic()
         self._started = now if self._started is None else self._started
         return now - self._started

@@ -1,10 +1,11 @@
-"""How far a kernel's numbers may be from the reference: by what it computes, and in which type."""
+"""How far a kernel's numbers may be from the reference, by its operators and types."""
 
 from __future__ import annotations
 
 from tvm import relax
 
-from ..graph.calls import calls, operators
+from ..graph.calls import calls, op_name, operators
+from ..graph.shapes import dtype_of
 
 _MOVING = frozenset(
     f"relax.{name}"
@@ -15,10 +16,10 @@ _MOVING = frozenset(
         "maximum", "minimum", "max", "min", "clip", "negative", "abs", "sign",
     )
 )  # fmt: skip
-"""Their results are elements of their operands, or those without the sign: there is nothing to round."""
+"""Operators whose results are elements of their operands, up to the sign: nothing is rounded."""
 
 _ROUNDING = _MOVING | {"relax.add", "relax.subtract", "relax.multiply", "relax.astype"}
-"""Each rounds once an element."""
+"""Operators that round each element once at most."""
 
 _ALLOWED = {
     "float64": (1e-14, 1e-6),
@@ -26,32 +27,32 @@ _ALLOWED = {
     "float16": (5e-3, 1e-2),
     "bfloat16": (4e-2, 5e-2),
 }
-"""For a few roundings an element, and for sums, quotients and functions: the largest error of an output over its
-range. Other types are exact."""
+"""The largest error of an output over its range: for a few roundings an element, and for sums, quotients and
+functions. Other types are exact."""
 
 _FLUSHED = 1e-38
-"""Units that read bfloat16 take denormal numbers, which are smaller than this, for zeros."""
+"""Units that read bfloat16 flush denormal numbers, which are smaller than this, to zero."""
 
 
 def tolerances(func: relax.Function) -> list[float]:
     """The largest error of each output of ``func`` over the output's range.
 
-    A value that is rounded to a narrow type inside may be rounded otherwise, or not at all: primitives keep what is
-    between two of their operations in float32. Then results are as uncertain as that type, whatever theirs is.
+    A kernel may round an inner value of a narrow type differently, or keep it in float32. The results then have the
+    tolerance of the narrow type, whatever their own type is.
     """
     names = operators(func)
     types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
     inside = [_tolerance(names, dtype) for dtype in _rounded_to(func)]
     return [
-        max([_tolerance(names, str(ty.dtype)), *(inside if str(ty.dtype) in _ALLOWED else [])])
-        for ty in types
+        max([_tolerance(names, dtype), *(inside if dtype in _ALLOWED else [])])
+        for dtype in map(dtype_of, types)
     ]
 
 
 def _rounded_to(func: relax.Function) -> list[str]:
-    """The types of what casts make inside of a function."""
-    casts = [call for call in calls(func) if call.op.name == "relax.astype"]
-    return [dtype for call in casts if (dtype := str(call.ty.dtype)) in _ALLOWED]
+    """The types that casts inside a function round to."""
+    casts = [call for call in calls(func) if op_name(call) == "relax.astype"]
+    return [dtype for call in casts if (dtype := dtype_of(call)) in _ALLOWED]
 
 
 def _tolerance(names: frozenset[str], dtype: str) -> float:

@@ -1,4 +1,4 @@
-"""Kept costs against new measurements of a random sample: is what the database says still true here?"""
+"""Compares stored costs with new measurements of a random sample, to see whether they still hold here."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .measured import MeasuredCost
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A kept cost and what was measured now."""
+    """A stored cost and the cost that was measured now."""
 
     kept: CostRow
     now: Cost
 
     @property
     def ratio(self) -> float | None:
-        """The new cost over the kept one; None when there is none any more."""
+        """The new cost over the stored one; None when the kernel has no cost any more."""
         return self.now.seconds / self.kept.seconds if self.now.seconds and self.kept.seconds else None
 
 
 def checkable(database: CostDatabase, here: Mapping[str, str]) -> list[CostRow]:
-    """The costs that this process can measure again as it is; ``here``: the fingerprints of its backends."""
+    """The costs that this process can measure again; ``here`` holds the fingerprint of each of its backends."""
     costs = [cost for cost in database.costs() if cost.seconds and cost.workload]
-    circumstances = {name: digest(text) for name, text in here.items()}
-    return [cost for cost in costs if circumstances.get(cost.backend) == cost.fingerprint]
+    digests = {name: digest(text) for name, text in here.items()}
+    return [cost for cost in costs if digests.get(cost.backend) == cost.fingerprint]
 
 
 def verify(
     database: CostDatabase, costs: Sequence[CostRow], sample: int, seed: int, progress: Progress
 ) -> list[Verified]:
-    """Measure ``sample`` of ``costs``, drawn by ``seed``, as they were measured first; nothing is kept."""
+    """Measure ``sample`` of the ``costs`` again, drawn by ``seed``; the new costs are not stored in ``database``."""
     chosen = random.Random(seed).sample(costs, min(sample, len(costs)))
     texts = database.workloads(cost.workload for cost in chosen)
     with (
@@ -53,7 +53,7 @@ def verify(
 
 
 def _workload(cost: CostRow, text: str) -> Workload:
-    """The question that ``cost`` was the answer to."""
+    """The workload that ``cost`` was measured for."""
     backend, computation, evicted, *schedule = cost.key.split(":")
     func = tvm.ir.load_json(text)
     return Workload(

@@ -1,13 +1,13 @@
 """The worker process: builds, checks and times kernels, so that a crash costs one kernel and not the run.
 
-:mod:`unity_collage.processes.child` says how it talks. A request for costs is answered by
+:mod:`unity_collage.processes.child` describes the protocol. The worker answers a request for costs with
 
-* ``{"stage": ..., "key": ...}`` before each step, so that the parent knows whose fault an end or a silence is,
+* ``{"stage": ..., "key": ...}`` before each step, so that the parent knows which kernel a crash or silence belongs to,
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``.
 
-A request for costs is about kernels for one computation, which are checked and timed in turns; one that asks
-``together`` is about kernels that have costs already, whatever they compute.
+The kernels of a request for costs compute the same, and are checked and timed in turns. The kernels of a request that
+asks ``together`` have costs already, and may compute different things.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from .. import runtime
 from ..annotations import LIFTED
 from ..backends.registry import get
 from ..cost.method import Method
-from ..database.rows import Kind
+from ..database.rows import FailureKind
 from ..errors import first_line
 from ..graph.shapes import nbytes_of
 from ..machine import environment
-from ..processes.child import Message, Say, serve_messages
+from ..processes.process import Message
+from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner
 from . import kernel_library
 from .guard import watch
@@ -45,18 +46,18 @@ from .launch import overheads
 from .refusal import Refusal, Refused, refusal_of
 
 _CACHE_SHARE = 4
-"""The cache of built kernels takes at most this part, one in so many, of the memory that the worker may use."""
+"""The cache of built kernels takes at most the memory that the worker may use, divided by this."""
 
 _CONSTANTS_HELD = 3
-"""A library holds constants as they came, as it has packed them, and its caller holds them too."""
+"""How many copies of its constants a kernel holds: as they were given, packed by the library, and the caller's."""
 
 _ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 6, 24, 10.0
-"""Kernels are measured together in so many rounds at most, until so much time has passed."""
+"""For kernels that are timed together: rounds in one go, the most rounds, and the seconds after which no more start."""
 
 
 @dataclass
 class _BuiltKernel:
-    """A kernel that is built, and its outputs for each trial."""
+    """A built kernel, and its outputs for each trial."""
 
     kernel: Any
     constants: list[tvm.runtime.Tensor]
@@ -64,7 +65,7 @@ class _BuiltKernel:
 
 
 class Worker:
-    """Answers requests; keeps the last trials, since questions about one computation may come one by one."""
+    """Answers requests. It caches the last trials, since questions about one computation may come one by one."""
 
     def __init__(self, threads: int, method: Method, memory_bytes: int, say: Say):
         runtime.set_num_threads(threads)
@@ -77,7 +78,7 @@ class Worker:
         self._trials: list[Trial] = []
 
     def answer(self, request: Message) -> None:
-        """Say all there is to say to one request."""
+        """Send all messages that answer one request."""
         try:
             if request["ask"] == "launch":
                 self._say(overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"])))
@@ -87,7 +88,7 @@ class Worker:
                 self._time_together(request)
             else:
                 self._measure(request)
-        except Exception as error:  # no candidate's fault: the reference, or a request that is broken
+        except Exception as error:  # not the fault of a candidate: the reference or the request is wrong
             self._say({"reason": f"{type(error).__name__}: {first_line(error)}", "done": True})
 
     def _measure(self, request: Message) -> None:
@@ -110,7 +111,7 @@ class Worker:
         self._say({"done": True})
 
     def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _BuiltKernel:
-        """The kernel of one candidate; raises Refused with the reason why there is none."""
+        """The kernel of one candidate; raises Refused with the reason where there is none."""
         self._say({"stage": "building", "key": key})
         made = _built(func, self._trials[0].inputs, asked, target)
         self._say({"stage": "running", "key": key})
@@ -132,7 +133,7 @@ class Worker:
             self._keep(key, runner, func)
 
     def _time_together(self, request: Message) -> None:
-        """Time kernels for different computations in turns: each once a round, and no one drops out."""
+        """Time kernels for different computations in turns: each once in every round."""
         target = Target(json.loads(request["target"]))
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
         seconds: list[list[float]] = [[] for _ in runners]
@@ -155,7 +156,7 @@ class Worker:
         self._say({"done": True})
 
     def _runner(self, key: str, asked: Message, target: Target) -> Runner:
-        """The kernel of one candidate, from the cache or built again."""
+        """The kernel of one candidate, from the cache or built now."""
         if key in self._cache:
             return self._cache[key][0]
         self._say({"stage": "building", "key": key})
@@ -197,7 +198,7 @@ class Worker:
 def _runners(
     func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _BuiltKernel]
 ) -> dict[str, Runner]:
-    """By key, kernels with what they are called with; those for one computation share it, but for constants."""
+    """The kernels with their arguments, by key. Kernels for one computation share all arguments but constants."""
     activations, outputs = activation_tensors(func, inputs), output_tensors(func)
     warm = [*activations, *outputs]
     return {
@@ -207,7 +208,7 @@ def _runners(
 
 
 def _held_bytes(func: relax.Function) -> int:
-    """About what a runner of a kernel for ``func`` keeps in memory."""
+    """About how many bytes a runner of a kernel for ``func`` holds."""
     lifted = len(func.params) - int(func.attrs[LIFTED])
     constants = sum(nbytes_of(param) for param in func.params[lifted:])
     return _CONSTANTS_HELD * constants + sum(nbytes_of(param) for param in func.params[:lifted])
@@ -216,7 +217,7 @@ def _held_bytes(func: relax.Function) -> int:
 def _built(
     func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
 ) -> _BuiltKernel:
-    """The kernel, made here or read from the ``library`` in which another machine has sent it."""
+    """The kernel, built here or read from the ``library`` that another machine sent."""
     try:
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
@@ -225,13 +226,13 @@ def _built(
         return _BuiltKernel(made.function, made.constants)
     except NoKernel as error:
         raise Refused(Refusal(str(error))) from error
-    except Exception as error:  # a foreign compiler failed: that is the answer
-        raise Refused(refusal_of(error, Kind.COMPILE_ERROR)) from error
+    except Exception as error:  # a foreign compiler failed: its error becomes the reason
+        raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
 
 
 def _watched_line(reason: str) -> str:
-    """What is said of a touch of a guard page."""
-    return json.dumps({"fault": reason, "kind": Kind.WROTE_OUTSIDE.value}) + "\n"
+    """The message about a touch of a guard page."""
+    return json.dumps({"fault": reason, "kind": FailureKind.WROTE_OUTSIDE.value}) + "\n"
 
 
 def _ready(hello: Message, connection: int, say: Say) -> Callable[[Message], None]:

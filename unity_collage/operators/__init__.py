@@ -1,4 +1,4 @@
-"""Operators that Relax does not have: whole loops, which as operators of their own are one kernel."""
+"""Operators that Relax does not have: whole loops over a sequence, so that each can be one kernel."""
 
 from . import recurrent
 from .recurrent import CELLS, gru, lstm, rnn

@@ -1,8 +1,8 @@
 """``relax.collage.lstm``, ``.gru`` and ``.rnn``: one layer in one direction over a whole sequence.
 
-The products of the inputs of all steps are made before (``X W^T`` and the biases, one product), so an operator is
-what really goes step by step. Its equations and the order of its gates are those of ONNX. TVMScript prints them as
-``R.collage.lstm(...)`` and reads them once :mod:`unity_collage.operators` is imported. TVM's own kernel is in
+The inputs of all steps are multiplied by their weights before (``X W^T`` and the biases, one product), so the operator
+computes only what depends on the step before. Its equations and the order of its gates are those of ONNX. TVMScript
+prints it as ``R.collage.lstm(...)``, and reads that once :mod:`unity_collage.operators` is imported. TVM's kernel is in
 :mod:`.recurrent_tir`.
 """
 
@@ -21,26 +21,26 @@ from ..tvm_private import register_operator
 from .recurrent_tir import attrs_of, kernel, tensor_type
 
 ACTIVATIONS = ("Relu", "Sigmoid", "Softsign", "Tanh")
-"""Functions that the gates may have, as ONNX calls them."""
+"""Activations that the gates may have, by their ONNX names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What the operators differ in."""
+class Cell:
+    """How one of the operators differs from the others."""
 
     gates: int
-    """So many products a hidden unit: the widths of ``inputs`` and ``weights`` are multiples of it."""
+    """Products for each hidden unit; the widths of ``inputs`` and ``weights`` are this number of hidden units."""
     operands: tuple[str, ...]
     activations: tuple[str, ...]
-    """Where none are named."""
+    """The default activations."""
 
 
-CELLS: Mapping[str, Kind] = {
-    "lstm": Kind(4, ("inputs", "weights", "state", "memory"), ("Sigmoid", "Tanh", "Tanh")),
-    "gru": Kind(3, ("inputs", "weights", "state", "bias"), ("Sigmoid", "Tanh")),
-    "rnn": Kind(1, ("inputs", "weights", "state"), ("Tanh",)),
+CELLS: Mapping[str, Cell] = {
+    "lstm": Cell(4, ("inputs", "weights", "state", "memory"), ("Sigmoid", "Tanh", "Tanh")),
+    "gru": Cell(3, ("inputs", "weights", "state", "bias"), ("Sigmoid", "Tanh")),
+    "rnn": Cell(1, ("inputs", "weights", "state"), ("Tanh",)),
 }
-"""By the last part of the operator's name."""
+"""The cells, by the last part of the operator's name."""
 
 
 def lstm(
@@ -55,9 +55,10 @@ def lstm(
 ) -> relax.Call:
     """Ct = f(ft) Ct-1 + f(it) g(ct); Ht = f(ot) h(Ct), where i, o, f, c = inputs[t] + Ht-1 weights.
 
-    ``inputs`` (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden).
-    The result is (steps, batch, hidden), all states where their inputs are; with ``keeps_memory`` one row more, the
-    memory behind the last step. ``reverse``: from the last step to the first. ``activations``: f, g and h.
+    ``inputs`` is (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden). The
+    result is (steps, batch, hidden): the state of each step at the index of its input. With ``keeps_memory`` it has one
+    more row, the memory after the last step. ``reverse`` goes from the last step to the first. ``activations`` are f, g
+    and h.
     """
     options = _options("lstm", activations, reverse) | {"keeps_memory": bool(keeps_memory)}
     return _call("lstm", (inputs, weights, state, memory), options)
@@ -73,11 +74,11 @@ def gru(
     reverse: bool = False,
     resets_first: bool = True,
 ) -> relax.Call:
-    """Ht = (1 - zt) ht + zt Ht-1 with zt, rt = f(inputs[t] + Ht-1 weights) and ht = g(inputs[t] + the state's part).
+    """Ht = (1 - zt) ht + zt Ht-1 with zt, rt = f(inputs[t] + Ht-1 weights) and ht = g(inputs[t] + st).
 
-    That is rt (Ht-1 weights + bias), or with ``resets_first`` (rt Ht-1) weights + bias. ``inputs`` (steps, batch,
-    3 hidden), ``weights`` (hidden, 3 hidden), both in the order z, r, h, ``state`` (batch, hidden), ``bias``
-    (hidden,). The result is (steps, batch, hidden).
+    st is rt (Ht-1 weights + bias), or with ``resets_first`` (rt Ht-1) weights + bias. ``inputs`` is (steps, batch,
+    3 hidden) and ``weights`` (hidden, 3 hidden), both in the order z, r, h. ``state`` is (batch, hidden), ``bias``
+    (hidden,), and the result (steps, batch, hidden).
     """
     options = _options("gru", activations, reverse) | {"resets_first": bool(resets_first)}
     return _call("gru", (inputs, weights, state, bias), options)
@@ -118,7 +119,7 @@ def _call(cell: str, operands: Sequence[relax.Expr], options: Mapping[str, Any])
 
 
 def _type(call: relax.Call, _builder: Any) -> relax.TensorType:
-    """The type of the result; raises ValueError, with one line, for operands that do not fit."""
+    """The type of the result; raises ValueError with one line if the operands do not fit together."""
     cell = cell_of(call)
     kind = CELLS[cell]
     shapes = {name: _shape(cell, name, arg) for name, arg in zip(kind.operands, call.args, strict=True)}
@@ -146,7 +147,7 @@ def _shape(cell: str, name: str, value: relax.Expr) -> tuple[int, ...]:
     values = list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
     extents = tuple(extent.value for extent in values if isinstance(extent, tirx.IntImm))
     if len(values) != _RANKS[name] or len(extents) != len(values):
-        raise ValueError(f"{name} of {cell} is no tensor of {_RANKS[name]} axes whose shape is known")
+        raise ValueError(f"{name} of {cell} is not a tensor of {_RANKS[name]} axes with a static shape")
     return extents
 
 
@@ -156,7 +157,7 @@ def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def register() -> None:
-    """Makes the operators known to Relax and to TVMScript; once a process."""
+    """Register the operators with Relax and TVMScript; a second call does nothing."""
     if _PREFIX + "lstm" in ir.Op.list_op_names():
         return
     for cell, kind in CELLS.items():

@@ -1,7 +1,7 @@
 """TVM's kernel of a recurrent operator: a loop over the steps, on one thread.
 
-The products of a step are made one number of the state after the other, each with a row of the weights, which LLVM
-makes vectors of. It is what runs where no library takes the operator.
+It runs where no library takes the operator. The product of a step adds up rows of the weights, each times one element
+of the state, because LLVM vectorises that order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm import relax, tirx
 from tvm.script import tirx as T
 
 _OPAQUE = 8
-"""``OpPatternKind``: nothing fuses with a loop over steps."""
+"""Its ``OpPatternKind``: nothing fuses with a loop over steps."""
 
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "Relu": lambda x: tirx.max(x, tirx.const(0, x.ty.dtype)),
@@ -24,7 +24,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def kernel(cell: str, call: relax.Call) -> tirx.PrimFunc:
-    """The PrimFunc of a call of ``cell`` with known shapes; its parameters are the operands and the result."""
+    """The PrimFunc of a call of ``cell`` with static shapes; its parameters are the operands and the result."""
     make = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell]
     made = make(call, *(_FUNCTIONS[str(name)] for name in attrs_of(call)["activations"]))
     return made.with_attrs({"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
@@ -36,13 +36,13 @@ def attrs_of(call: relax.Call) -> Any:
 
 
 def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
-    """Steps, batch, hidden units, numbers of a row of the inputs, and the type of all."""
+    """Steps, batch, hidden units, width of the inputs, and the element type."""
     steps, batch, width = _extents(call.args[0])
     return steps, batch, _extents(call)[-1], width, str(tensor_type(call.args[0]).dtype)
 
 
 def tensor_type(expr: relax.Expr) -> relax.TensorType:
-    """The type of what is known to be a tensor."""
+    """The type of an expression that is known to be a tensor."""
     assert isinstance(expr.ty, relax.TensorType)
     return expr.ty
 
@@ -54,7 +54,7 @@ def _extents(expr: relax.Expr) -> list[int]:
 
 
 def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The rows of turn ``i`` of the loop and of the turn before it."""
+    """Functions from an iteration of the loop to its row, and to the row of the iteration before it."""
     if attrs_of(call)["reverse"]:
         return lambda turn: steps - 1 - turn, lambda turn: steps - turn
     return lambda turn: turn, lambda turn: turn - 1

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -19,8 +20,8 @@ from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
 from ..index_set import EMPTY, IndexSet
-from ..plan.candidate import VIEW, Candidate, Composite, DeclinedBinding
-from ..rules import Declined, Found, TakenBack
+from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
+from ..rules import CancellingTransposes, Declined, Found
 from ..specs import PartitionSpec, gathered
 from ..target import current_target
 
@@ -47,7 +48,7 @@ class AnnotateCandidates:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         target = current_target()
         backends = select(self.backends, target)
-        functions = {}
+        functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if is_partitionable(func):
                 graph = DataflowGraph(func)
@@ -56,7 +57,7 @@ class AnnotateCandidates:
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def is_partitionable(func: tvm.ir.BaseFunc) -> bool:
+def is_partitionable(func: ir.BaseFunc) -> TypeGuard[relax.Function]:
     """Whether a function is still whole: not what some pass has already made one kernel of."""
     if not isinstance(func, relax.Function):
         return False
@@ -85,7 +86,7 @@ def annotated(
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
         found += [("tvm", rest) for rest in _left_to_tvm(graph, target, taken(found))]
-    found += [(VIEW, pair) for pair in TakenBack().apply(graph)]
+    found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
@@ -100,7 +101,7 @@ def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
         label=proposal.label,
         indexes=tuple(members(proposal.inside)),
         hidden=tuple(members(proposal.hidden)),
-        composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in proposal.nested),
+        composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in proposal.nested),
     )
 
 

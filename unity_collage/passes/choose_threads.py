@@ -26,7 +26,7 @@ from ..measure.measured import MeasuredCost
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
-from ..schedule.machine import Machine
+from ..schedule.cpu import CpuTraits
 from ..schedule.stage import nodes
 from ..search import NoCover
 from ..target import current_target
@@ -65,7 +65,7 @@ class ChooseThreads:
             return func
         if reason := self.model.why_not(Capability.COMPARE):
             return skipped(func, f"short kernels keep all threads: {reason}")
-        if Machine.of(current_target()).cores < 2:
+        if CpuTraits.of(current_target()).cores < 2:
             return func
         costs = COSTS.read(func)
         keys = set(_small(func, costs))

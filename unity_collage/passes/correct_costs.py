@@ -62,7 +62,7 @@ class CorrectCosts:
             return _skipped(mod, f"costs are not compared with the running program: {reason}")
         costs = COSTS.read(mod["main"])
         try:
-            found = self.model.remembered(
+            found = self.model.known_or_measured(
                 _name(mod, costs),
                 "the kernels of the running program",
                 lambda: {key: asdict(cost) for key, cost in self._corrected(mod).items()},

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import tvm
 from tvm import ir, relax
@@ -50,7 +51,7 @@ class EstimateCosts:
         schedules: dict[str, str] = {}
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
-            if gvar in questions:
+            if _has_candidates(func):
                 found = answered(func, questions[gvar], costs, overheads)
                 found, tuned = self._tuned(func, found, questions[gvar])
                 func, schedules = COSTS.write(func, found), schedules | tuned
@@ -74,5 +75,5 @@ def _warn_if_all_failed(costs: Mapping[str, Cost]) -> None:
         warnings.warn(f"no kernel has a cost, all is left to TVM; the first reason: {reason}", stacklevel=3)
 
 
-def _has_candidates(func: ir.BaseFunc) -> bool:
+def _has_candidates(func: ir.BaseFunc) -> TypeGuard[relax.Function]:
     return isinstance(func, relax.Function) and CANDIDATES.on(func)

@@ -59,7 +59,8 @@ def _offered(func: relax.Function) -> relax.Function:
     blocks = [_block(graph, number, readers) for number in range(len(func.body.blocks))]
     body = relax.SeqExpr(blocks, func.body.body)
     bare = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
-    return _normalized(bare.without_attr(CANDIDATES.name).without_attr(DECLINED.name))
+    offered = bare.without_attr(CANDIDATES.name).without_attr(DECLINED.name)
+    return relax.BlockBuilder().normalize(offered)
 
 
 def _is_image(node: Node) -> bool:

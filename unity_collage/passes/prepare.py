@@ -42,8 +42,8 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import UNRECOGNISED
-from ..rewrites import DEFAULT_RULES, Rule, near_misses, rewrite_function, with_own_names
-from ..rewrites.scope import Expr, Node, op_name
+from ..graph.calls import op_name
+from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
 
@@ -53,7 +53,7 @@ _FINISHED = ("Primitive", "Composite", "Codegen")
 class Prepare:
     """Bring every Relax function to the normal form, rule by rule until none applies."""
 
-    rules: tuple[Rule, ...] = DEFAULT_RULES
+    rules: tuple[Rewrite, ...] = DEFAULT_REWRITES
     """The rewrites, in the order in which they are asked at a binding."""
 
     params: Mapping[str, np.ndarray | tvm.runtime.Tensor] = field(default_factory=dict)
@@ -62,12 +62,15 @@ class Prepare:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         bound = relax.transform.BindParams("main", {**self.params})(mod) if self.params else mod
         before = dict(bound.functions_items())
-        ours = {gvar: func for gvar, func in before.items() if why_left_alone(func) is None}
+        ours = {
+            gvar: func
+            for gvar, func in before.items()
+            if isinstance(func, relax.Function) and why_left_alone(func) is None
+        }
         after = before | normal_forms(ours, self.rules, bound)
         orphans = _called(before) - _called(after)
         kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
-        rest: Node = mod
-        return IRModule(kept, attrs=rest.attrs, global_infos=rest.global_infos)
+        return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def why_left_alone(func: ir.BaseFunc) -> str | None:
@@ -83,7 +86,7 @@ def why_left_alone(func: ir.BaseFunc) -> str | None:
 _Functions = dict[ir.GlobalVar, relax.Function]
 
 
-def normal_forms(functions: _Functions, rules: tuple[Rule, ...], mod: IRModule) -> _Functions:
+def normal_forms(functions: _Functions, rules: tuple[Rewrite, ...], mod: IRModule) -> _Functions:
     """Each function in the normal form; ``mod`` is where they call into."""
     flows = _each(relax.transform.ConvertToDataflow(min_size=1), functions)
     rewritten = {gvar: rewrite_function(func, rules, mod) for gvar, func in flows.items()}
@@ -95,7 +98,7 @@ def normal_forms(functions: _Functions, rules: tuple[Rule, ...], mod: IRModule) 
     return {gvar: _with_near_misses(func, rules, mod) for gvar, func in named.items()}
 
 
-def _with_near_misses(func: relax.Function, rules: tuple[Rule, ...], mod: IRModule) -> relax.Function:
+def _with_near_misses(func: relax.Function, rules: tuple[Rewrite, ...], mod: IRModule) -> relax.Function:
     found = near_misses(func, rules, mod)
     if found:
         return UNRECOGNISED.write(func, found)
@@ -104,15 +107,19 @@ def _with_near_misses(func: relax.Function, rules: tuple[Rule, ...], mod: IRModu
 
 def _each(change: tvm.transform.Pass, functions: _Functions) -> _Functions:
     """A pass of TVM's on some functions alone, so that it does not see the others."""
-    return dict(change(IRModule(functions)).functions_items())
+    changed = change(IRModule(functions)).functions_items()
+    return {gvar: func for gvar, func in changed if isinstance(func, relax.Function)}
 
 
-def _trains(func: Node) -> bool:
+def _trains(func: relax.Function) -> bool:
     """Whether a batch norm computes its statistics from the batch, which TVM's decomposition overlooks."""
-    return any(op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training for expr in _expressions(func))
+    return any(
+        isinstance(expr, relax.Call) and op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training
+        for expr in _expressions(func)
+    )
 
 
-def _called(functions: _Functions) -> set[ir.GlobalVar]:
+def _called(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> set[ir.GlobalVar]:
     """Every function that a Relax function mentions."""
     return {
         expr
@@ -127,7 +134,7 @@ def _is_private(func: ir.BaseFunc) -> bool:
     return func.attrs is None or "global_symbol" not in func.attrs
 
 
-def _expressions(func: Node) -> list[Expr]:
-    found: list[Expr] = []
+def _expressions(func: relax.Function) -> list[relax.Expr]:
+    found: list[relax.Expr] = []
     relax.analysis.post_order_visit(func, found.append)
     return found

@@ -60,7 +60,9 @@ class ScheduleBranches:
             return _noted(mod, f"no branches side by side: {reason}")
         try:
             name, what = f"branches {program_digest(mod)}", "branches side by side"
-            found = self.model.remembered(name, what, lambda: asdict(tried(mod, calls, target, threads)))
+            found = self.model.known_or_measured(
+                name, what, lambda: asdict(tried(mod, calls, target, threads))
+            )
         except CollageError as error:  # it may be possible next time
             return _noted(mod, f"no branches side by side: {error}")
         if found is None:

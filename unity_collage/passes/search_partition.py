@@ -33,7 +33,7 @@ from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.auto import certified, solve
-from ..search.ties import settled, tied_with
+from ..search.ties import with_ties_broken, tied_with
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
@@ -126,7 +126,7 @@ class SearchPartition:
         """The plan among those that tie with the cheapest; backends are preferred in the order of their candidates."""
         if not self.settle_ties or self.algorithm == "greedy":
             return cheapest
-        return settled(problem, cheapest, [candidate.backend for candidate in candidates])
+        return with_ties_broken(problem, cheapest, [candidate.backend for candidate in candidates])
 
     def _costed(self, graph: DataflowGraph) -> relax.Function:
         """The function with costs: those that are there, or what the search asks the estimator for."""

@@ -1,4 +1,4 @@
-"""Candidates: groups of bindings that could be kernels, and what backends refused."""
+"""Candidates: groups of bindings that could be kernels, and the bindings that backends refused."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..graph import DataflowGraph, Nested, SubGraph
 from ..index_set import index_set
 
 VIEW = "view"
-"""In place of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
+"""Instead of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
 
 
-class Composite(NamedTuple):
+class CompositePart(NamedTuple):
     """A part of a kernel that its backend wants as a function of its own."""
 
     label: str
@@ -30,14 +30,14 @@ class Candidate:
     indexes: tuple[int, ...] = field(metadata={"key": "bindings"})
     """Post-dfs indexes of the bindings."""
     hidden: tuple[int, ...] = ()
-    """Those whose values others read too, and which this kernel computes for itself without writing them."""
-    composites: tuple[Composite, ...] = ()
+    """Bindings that this kernel computes without writing their values, although other kernels read them too."""
+    composites: tuple[CompositePart, ...] = ()
     threads: int | None = None
     """How many threads of the pool run the kernel; None: its backend decides, up to all."""
 
     @property
     def title(self) -> str:
-        """The label, and the number of threads if that is said."""
+        """The label, with the number of threads if the candidate has one."""
         return self.label if self.threads is None else f"{self.label} (threads: {self.threads})"
 
     def sub_graph(self, graph: DataflowGraph) -> SubGraph:
@@ -47,10 +47,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class DeclinedBinding:
-    """A backend looked at this binding and refused it."""
+    """A binding that a backend refused."""
 
     backend: str
     index: int = field(metadata={"key": "binding"})
     reason: str
     condition: str = "predicate"
-    """``predicate``, what the backend says; ``validity``, the shape of the sub-graph; ``limit`` or ``target``."""
+    """What refused it: the ``predicate`` of the backend, the ``validity`` of the group, a ``limit`` or the ``target``."""

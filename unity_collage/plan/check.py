@@ -1,4 +1,4 @@
-"""Whether a plan is what it claims to be, for a reader who doubts the search."""
+"""Checks whether a plan is what it claims to be, for readers who doubt the search."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .plan import Plan
 def why_plan_does_not_hold(problem: Problem, plan: Plan) -> str | None:
     """What is wrong with the certificate of ``plan`` as an answer to ``problem``, or None.
 
-    The checker shares no code with the searches. Where a policy has settled ties, it is checked too that the plan
-    differs from the certified one by ties alone.
+    The checker shares no code with the searches. Where the policy for ties was applied, it also checks that the plan
+    differs from the certified one only by ties.
     """
     if plan.certificate is None:
         return "the plan has no certificate: it was given, not searched"

@@ -1,4 +1,4 @@
-"""How candidate programs for one model compared, as plain data."""
+"""The comparison of candidate programs for one model, as plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProgramTimes:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the kernels of a plan took in its program, against their costs."""
+    """The seconds that the kernels of a plan took in its program, against their costs."""
 
     plan: str
     predicted: float
@@ -33,16 +33,16 @@ class ProgramComparison:
     winner: str
     programs: tuple[ProgramTimes, ...]
     iterations: tuple[Prediction, ...] = ()
-    """Of the plans whose kernels were timed in place."""
+    """The plans whose kernels were timed in the running program."""
     predicted: float | None = None
-    """Seconds of the winner by its costs."""
+    """Seconds of the winner by the costs of its kernels."""
     measured: float | None = None
     origin: str = "measured"
     """``measured`` or ``database``."""
 
     @property
     def additive_error(self) -> float | None:
-        """Seconds that the winner takes more than the sum of its costs."""
+        """By how many seconds the winner is slower than the sum of its costs."""
         if self.measured is None or self.predicted is None:
             return None
         return self.measured - self.predicted

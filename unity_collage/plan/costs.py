@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
-"""The origin of a cost that was not measured for want of time: it may be anything."""
+"""The origin of a cost that was not measured because the time was used up."""
 
 IN_PROGRAM = "in the program"
 """The origin of a cost that was observed in the running program, among the other kernels of its plan."""
@@ -13,7 +13,7 @@ IN_PROGRAM = "in the program"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds a run of one kernel, or why there is no cost."""
+    """The seconds of one run of a kernel, or the reason why it has no cost."""
 
     seconds: float | None
     low: float = 0.0
@@ -25,32 +25,32 @@ class Cost:
     reason: str = ""
     """Why there is no cost; empty where there is one."""
     bound: float | None = None
-    """A lower bound in seconds, where the kernel was not measured: it cannot matter, or there was no time."""
+    """A lower bound in seconds of a kernel that was not measured: it cannot be in the plan, or time was used up."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """``(low, high)`` of a cost that was measured."""
+        """``(low, high)`` of a measured cost."""
         known = self.seconds is not None and self.low <= self.seconds <= self.high
         return (self.low, self.high) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What EstimateCosts found for one function."""
+    """The costs of the candidates of one function."""
 
-    by_key: dict[str, Cost] = field(default_factory=dict)
-    keys: dict[int, str] = field(default_factory=dict)
+    by_key: dict[str, Cost] = field(default_factory=dict[str, Cost])
+    keys: dict[int, str] = field(default_factory=dict[int, str])
     """The cost key of each candidate, by its id."""
     launch_seconds: float = 0.0
-    """What the VM pays to call one kernel, where ``launches`` does not say it."""
-    launches: dict[str, float] = field(default_factory=dict)
-    """The same by backend."""
-    transitions: dict[str, float] = field(default_factory=dict)
+    """The VM's overhead for a call of a kernel whose backend is not in ``launches``."""
+    launches: dict[str, float] = field(default_factory=dict[str, float])
+    """The same overhead by backend."""
+    transitions: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds for a value that one backend writes and another reads, by ``"writer>reader"``."""
     lower_bound: float | None = None
-    """No plan of all candidates is cheaper, as far as a search that has not measured all of them has proved."""
+    """A lower bound of all plans that a lazy search proved, which has not measured all candidates."""
     skipped: tuple[str, ...] = ()
-    """Steps that were left out because the cost model cannot do them, each with its reason."""
+    """The steps that were left out because the cost model cannot do them, each with its reason."""
 
     def of(self, candidate: int) -> Cost:
         """The cost of a candidate, by its id."""

@@ -32,19 +32,17 @@ def plan_of(
     certificate: Certificate | None = None,
     ties: Ties | None = None,
 ) -> Plan:
-    """What was chosen at what cost; ``functions`` are the names of the kernels' functions, in their order.
+    """The plan of ``solution``; ``functions`` are the names of its kernels' functions, in their order.
 
-    With an ``explanation`` every kernel also has its runner-up. The ``certificate`` is about the cheapest plan,
-    ``tie_policy`` about what the policy for ties has changed in it.
+    With an ``explanation`` every kernel has its runner-up. The ``certificate`` is about the cheapest plan; the plan's
+    ``tie_policy`` says how the policy for ties changed it.
     """
     names = binding_names(graph)
     kernels = _kernels(solution, candidates, costs, functions, names, ties or {})
     if explanation is not None:
         kernels = [_with_runner_up(kernel, explanation) for kernel in kernels]
     without_cost = tuple(_without_cost(candidates.values(), costs))
-    views = {
-        index for option in solution.chosen if option.backend == VIEW for index in members(option.inside)
-    }
+    corrected = _corrected(candidates.values(), costs)
     return Plan(
         kernels=tuple(kernel for kernel in kernels if kernel.backend != VIEW),
         seconds=solution.seconds,
@@ -54,20 +52,26 @@ def plan_of(
         algorithm=solution.algorithm,
         visited_states=solution.visited,
         launch_seconds=costs.launch_seconds,
-        left_behind=tuple(names[i] for i in sorted({*members(solution.left_behind), *views})),
+        left_behind=_left_behind(solution, names),
         without_cost=without_cost,
         declined=tuple(
             DeclinedBindings(group.backend, group.reason, tuple(names[i] for i in group.bindings))
             for group in grouped(declined)
         ),
-        remarks=(
-            *_remarks(solution, len(without_cost), _corrected(candidates.values(), costs)),
-            *costs.skipped,
-        ),
+        remarks=(*_remarks(solution, len(without_cost), corrected), *costs.skipped),
         certificate=certificate,
         tie_policy=_tie_claim(solution) if solution.swaps else None,
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
     )
+
+
+def _left_behind(solution: Solution, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of the bindings that are in no kernel, views among them."""
+    found = set(members(solution.left_behind))
+    for option in solution.chosen:
+        if option.backend == VIEW:
+            found.update(members(option.inside))
+    return tuple(names[index] for index in sorted(found))
 
 
 def _kernels(
@@ -115,8 +119,8 @@ def _tie(candidate: Candidate, costs: Costs, names: Sequence[str]) -> Tie:
 
 
 def _with_runner_up(kernel: PlannedKernel, explanation: Explanation) -> PlannedKernel:
-    told = next(each for each in explanation.kernels if each.candidate == kernel.candidate)
-    return kernel if told.runner_up is None else replace(kernel, runner_up=_runner_up(explanation, told))
+    own = next(each for each in explanation.kernels if each.candidate == kernel.candidate)
+    return kernel if own.runner_up is None else replace(kernel, runner_up=_runner_up(explanation, own))
 
 
 def _runner_up(explanation: Explanation, kernel: ExplainedKernel) -> RunnerUp:
@@ -142,7 +146,7 @@ def _tie_claim(solution: Solution) -> TieClaim:
 
 
 def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str]) -> Iterator[str]:
-    """What a reader should know besides the figures."""
+    """Remarks for readers, besides the figures."""
     if not solution.proved:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
     if solution.swaps:
@@ -155,7 +159,7 @@ def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str]) ->
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
-    """Every distinct kernel whose measured cost did not hold in the running program."""
+    """The distinct kernels whose cost was replaced by what they took in the running program."""
     found: dict[str, str] = {}
     for candidate in candidates:
         cost = costs.of(candidate.id)
@@ -166,7 +170,7 @@ def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
 
 
 def _without_cost(candidates: Iterable[Candidate], costs: Costs) -> Iterable[WithoutCost]:
-    """Every distinct kernel that has no cost, with its reason."""
+    """The distinct kernels without a cost, each with its reason."""
     found: dict[str, WithoutCost] = {}
     for candidate in candidates:
         cost = costs.of(candidate.id)

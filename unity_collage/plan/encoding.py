@@ -1,20 +1,25 @@
-"""Dataclasses as str, int, float, list and dict, and back.
+"""Encodes dataclasses as str, int, float, list and dict, and decodes them.
 
-What has its default value is left out. A field may have another name in the data: ``field(metadata={"key": ...})``.
+Fields with their default value are left out. A field may have another name in the data:
+``field(metadata={"key": ...})``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from cattrs import Converter
+from cattrs import Converter, SimpleStructureHook
+from cattrs.dispatch import UnstructureHook
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from .candidate import Composite
+from .candidate import CompositePart
 
 T = TypeVar("T")
+
+_Plain: TypeAlias = "str | int | float | list[_Plain] | dict[Any, _Plain] | None"
 
 
 def encode(value: Any) -> Any:
@@ -30,27 +35,31 @@ def decode(kind: type[T], data: Any) -> T:
 @cache
 def _converter() -> Converter:
     made = Converter(omit_if_default=True, unstruct_collection_overrides={tuple: list})
-    made.register_structure_hook_factory(
-        is_dataclass, lambda kind: make_dict_structure_fn(kind, made, **_names(kind))
+
+    def structure(kind: type[Any]) -> SimpleStructureHook[Mapping[str, Any], Any]:
+        return make_dict_structure_fn(kind, made, **_names(kind))
+
+    def unstructure(kind: type[Any]) -> UnstructureHook:
+        return make_dict_unstructure_fn(kind, made, _cattrs_omit_if_default=True, **_names(kind))
+
+    made.register_structure_hook_factory(is_dataclass, structure)
+    made.register_unstructure_hook_factory(is_dataclass, unstructure)
+    # cattrs does not resolve the postponed annotations of a named tuple.
+    made.register_structure_hook(
+        CompositePart, lambda data, _: CompositePart(str(data[0]), tuple(map(int, data[1])))
     )
-    made.register_unstructure_hook_factory(
-        is_dataclass,
-        lambda kind: make_dict_unstructure_fn(kind, made, _cattrs_omit_if_default=True, **_names(kind)),
-    )
-    # A named tuple's types are text where annotations are postponed, which cattrs does not resolve.
-    made.register_structure_hook(Composite, lambda data, _: Composite(str(data[0]), tuple(map(int, data[1]))))
-    made.register_unstructure_hook(Composite, lambda part: [part[0], list(part[1])])
+    made.register_unstructure_hook(CompositePart, lambda part: [part[0], list(part[1])])
     return made
 
 
 def _names(kind: Any) -> Any:
-    """The keys of the fields that have another name in the data."""
+    """Overrides for the fields that have another name in the data."""
     return {
         item.name: override(rename=item.metadata["key"]) for item in fields(kind) if "key" in item.metadata
     }
 
 
-def _with_text_keys(value: Any) -> Any:
+def _with_text_keys(value: _Plain) -> _Plain:
     if isinstance(value, dict):
         return {str(key): _with_text_keys(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,7 @@
 """Explanation: for every candidate of a function, why it became a kernel or why not, as plain data.
 
-What a candidate would have cost is its *best-through* cost: that of the cheapest valid plan that contains it. Its
-*regret* is that minus the cost of the plan chosen, so much would its cost alone have to fall
-for it to win its place.
+The *best-through* cost of a candidate is that of the cheapest valid plan that contains it. Its *regret* is the
+difference to the cost of the chosen plan. If the cost of the candidate alone fell by its regret, it would be chosen.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from .unrecognised import NearMiss
 
 
 class Verdict(str, Enum):
-    """What became of a candidate."""
+    """Whether a candidate was chosen, or why not."""
 
     CHOSEN = "chosen"
     RUNNER_UP = "runner-up"
-    """In the cheapest plan without some chosen kernel."""
+    """It is in the cheapest plan without some chosen kernel."""
     COSTS_MORE = "costs more"
     NO_PLAN = "in no plan"
     """It has a cost, but no valid plan contains it."""
     NO_COST = "no cost"
     NOT_MEASURED = "not measured"
-    """A lower bound of its cost showed that it cannot matter, or the budget was spent."""
+    """A lower bound of its cost showed that it cannot be in the plan, or the budget was used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,12 @@ class ExplainedBinding:
     type: str
     """``float32 (1, 56, 56, 64)``, as far as it is known."""
     host: bool = False
-    """Whether the VM evaluates it by itself, for free."""
+    """Whether the VM evaluates it without a kernel, at no cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCost:
-    """What one distinct workload costs on one backend; equal candidates share it."""
+    """The cost of one distinct workload on one backend; equal candidates share it."""
 
     key: str
     seconds: float | None = None
@@ -53,9 +52,9 @@ class ExplainedCost:
     runs: int = 0
     origin: str = ""
     reason: str = ""
-    """Why there is none; empty where there is one."""
+    """Why there is no cost; empty where there is one."""
     bound: float | None = None
-    """Seconds that it costs at least, where that was enough to know."""
+    """A lower bound in seconds of a kernel that was not measured."""
 
     @classmethod
     def of(cls, key: str, cost: Cost) -> ExplainedCost:
@@ -64,7 +63,7 @@ class ExplainedCost:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
-    """One candidate and what became of it; the number of a bid is its candidate's id."""
+    """One candidate with its verdict; it has the id of the candidate."""
 
     id: int
     backend: str
@@ -72,20 +71,20 @@ class ExplainedCandidate:
     label: str
     bindings: tuple[int, ...]
     cost: int
-    """Which of the costs is its own, by position."""
+    """The position of its cost in ``Explanation.costs``."""
     verdict: Verdict
     best_through: float | None = None
-    """Seconds of the cheapest plan with it; None if there is none or it has no cost."""
+    """Seconds of the cheapest plan with it; None if there is no such plan or it has no cost."""
     regret: float | None = None
-    """Seconds by which that is more expensive than the plan chosen."""
+    """By how many seconds that plan costs more than the chosen one."""
     exact: bool = True
-    """False: both are at least that much."""
+    """False: ``best_through`` and ``regret`` are lower bounds."""
     saved: float | None = None
-    """The part of its cost that had to go for it to win here; 1 or more: it could not win even at no cost."""
+    """By what part its cost must fall for it to be chosen; with 1 or more it would not be chosen at no cost."""
     within_noise: bool = False
-    """Whether the ends of the measured intervals would make it as cheap as the kernels it competes with."""
+    """Whether it may be as cheap as the chosen kernels within the measured intervals."""
     hidden: tuple[int, ...] = ()
-    """Bindings that it computes for itself though others read them too."""
+    """Bindings that it computes without writing their values, although other kernels read them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +92,21 @@ class ExplainedKernel:
     """One kernel of the plan."""
 
     candidate: int
-    """Its id."""
+    """The id of the candidate."""
     function: str = ""
-    """The function that it was outlined as, if it was."""
+    """The function that it was outlined as; empty if it was not outlined."""
     reads: tuple[int, ...] = ()
-    """The kernels, by number, whose values it reads."""
+    """The numbers of the kernels whose values it reads."""
     runner_up: int | None = None
-    """The bid in the cheapest plan without this kernel."""
+    """The candidate in the cheapest plan without this kernel."""
     margin: float | None = None
-    """Seconds by which that plan is more expensive, hence by which the kernel may become more expensive; None: it has no rival."""
+    """By how many seconds that plan costs more, so the kernel may cost this much more; None: it has no rival."""
     exact: bool = True
-    """False: the margin is at least that much."""
+    """False: the margin is a lower bound."""
     rivals: tuple[int, ...] = ()
-    """All measured bids that share a binding with it, by regret."""
+    """All measured candidates that share a binding with it, by regret."""
     ties: tuple[tuple[int, ...], ...] = ()
-    """Bids that are as cheap as far as the measurements tell, each with those that stand in its place together."""
+    """Groups of candidates that could replace it, and that cost the same within the measured intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,30 +117,30 @@ class DeclinedGroup:
     reason: str
     bindings: tuple[int, ...]
     condition: str = "predicate"
-    """``predicate``, the backend's own word; ``validity``, the shape of the sub-graph; ``limit`` or ``target``."""
+    """What refused it: the ``predicate`` of the backend, the ``validity`` of the group, a ``limit`` or the ``target``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is known of the plan as a whole."""
+    """What is proved about the plan as a whole."""
 
     seconds: float
     lower_bound: float
     """No valid plan is cheaper."""
     gap: float
-    """How much more expensive than the lower bound the plan is at most, as a part of its cost."""
+    """The difference between the plan's cost and the lower bound, as a part of its cost."""
     proved: bool
     algorithm: str
     visited: int = 0
     launch_seconds: float = 0.0
-    """Charged for every kernel."""
+    """The overhead of every kernel call."""
     tie_seconds: float = 0.0
-    """By so much the plan is more expensive than the cheapest one, by ties that the policy has settled."""
+    """By how many seconds the plan costs more than the cheapest one, because the policy settled ties."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that was decided about one function."""
+    """All decisions about one function, with their reasons."""
 
     proof: Proof
     bindings: tuple[ExplainedBinding, ...] = ()
@@ -153,7 +152,7 @@ class Explanation:
     left_behind: tuple[int, ...] = field(default=())
     """Bindings in no kernel: views that cost nothing, and operators that TVM compiles as they are."""
     near_misses: tuple[NearMiss, ...] = ()
-    """Where a rewrite rule found the beginning of its form, but left it."""
+    """Where a rewrite rule matched the beginning of its form, but did not apply."""
 
     @cached_property
     def by_id(self) -> dict[int, ExplainedCandidate]:
@@ -163,7 +162,7 @@ class Explanation:
         return self.costs[candidate.cost]
 
     def seconds(self, kernel: ExplainedKernel) -> float:
-        """What the kernel costs a run, without its launch."""
+        """The cost of the kernel in seconds, without its launch."""
         return self.cost(self.by_id[kernel.candidate]).seconds or 0.0
 
     def names(self, indexes: tuple[int, ...]) -> str:

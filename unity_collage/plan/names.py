@@ -1,4 +1,4 @@
-"""Bindings by the names that the printed function gives them."""
+"""The names that the printed function gives to its bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..graph import DataflowGraph
 
 
 def binding_names(graph: DataflowGraph) -> list[str]:
-    """For each node, a name that no other has: what it is called, with a number if an earlier one is called so."""
+    """A unique name for each node: that of its variable, with a number if an earlier one has the same name."""
     taken: set[str] = set()
     for param in graph.func.params:
         _fresh(param, taken)

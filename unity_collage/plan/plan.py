@@ -1,12 +1,12 @@
-"""Plan: which kernels compute a function, at what cost, and what is proved of it."""
+"""Plan: the kernels that compute a function, their costs, and what is proved about them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..search.certificate import Certificate, TieClaim
+from .comparison import ProgramComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """A candidate that is as cheap as a kernel of the plan, as far as the measurements tell."""
+    """A candidate that costs the same as a kernel of the plan, within the measured intervals."""
 
     backend: str
     label: str
@@ -39,9 +39,9 @@ class RunnerUp:
     bindings: tuple[str, ...]
     seconds: float | None
     regret: float | None
-    """Seconds by which that plan costs more."""
+    """By how many seconds that plan costs more."""
     exact: bool = True
-    """False: the regret is at least that much."""
+    """False: the regret is a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class PlannedKernel:
     seconds: float
     """Its cost, without launch and transitions."""
     interval: tuple[float, float] | None = None
-    """That the measured median lies in."""
+    """The interval that the measured median lies in."""
     threads: int | None = None
-    """How many threads run it; None: its backend decides."""
+    """How many threads run the kernel; None: its backend decides."""
     device: str = ""
-    """The virtual device that it runs on, as ``kind:index``; empty: the only one there is."""
+    """The virtual device that the kernel runs on, as ``kind:index``; empty: there is only one."""
     others: tuple[Rival, ...] = ()
     ties: tuple[tuple[Tie, ...], ...] = ()
-    """Each with those that stand in the place of the kernel together."""
+    """Groups of candidates; each group could replace the kernel."""
     runner_up: RunnerUp | None = None
 
 
@@ -89,56 +89,56 @@ class DeclinedBindings:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """What running independent branches side by side gave."""
+    """What running independent branches side by side gained."""
 
     stages: int
     kernels: int
     split_seconds: float
-    """All kernels of the program when all threads share each of them."""
+    """Seconds of all kernels when all threads share each of them."""
     seconds: float
-    """All kernels of the program as it is."""
+    """Seconds of all kernels with branches side by side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One variant of a function: its kernels, what they cost, what is proved, and why the rest was not taken.
+    """The plan of one function: its kernels, their costs, what is proved, and why other candidates were not chosen.
 
-    It is plain data: :data:`unity_collage.annotations.PLAN` writes it into the module, :func:`.encoding.encode` makes
-    the JSON of reports from it, :func:`.encoding.decode` reads both.
+    It is plain data: :data:`unity_collage.annotations.PLAN` writes it into the module, :func:`.encoding.encode` writes
+    it into the JSON of reports, :func:`.encoding.decode` reads both.
     """
 
     kernels: tuple[PlannedKernel, ...] = ()
     """In the order in which they run."""
     seconds: float = 0.0
-    """Kernels, launches and transitions together."""
+    """The cost of kernels, launches and transitions together."""
     lower_bound: float = 0.0
     """No valid plan of the candidates is cheaper."""
     gap: float = 0.0
-    """By what part of its cost the plan may be more expensive than the cheapest one."""
+    """The difference between the plan's cost and the lower bound, as a part of its cost."""
     proved: bool = False
     algorithm: str = ""
     visited_states: int = 0
     launch_seconds: float = 0.0
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The values of symbolic dimensions that the costs hold for, by name; empty: every size is known."""
+    """The values of symbolic dimensions that the costs hold for, by name; empty: all sizes are static."""
     left_behind: tuple[str, ...] = ()
     """Bindings in no kernel: views, and operators that TVM compiles as they are."""
     without_cost: tuple[WithoutCost, ...] = ()
     declined: tuple[DeclinedBindings, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What a reader should know besides the figures: steps that were skipped, doubts, changes after the search."""
+    """Remarks for readers: steps that were skipped, doubts, changes after the search."""
     certificate: Certificate | None = None
     """A claim about the cheapest plan that :func:`unity_collage.search.certificate.why_not` checks."""
     tie_policy: TieClaim | None = None
-    """What the policy for ties has changed in that plan."""
+    """What the policy for ties changed in that plan."""
     more_than_cheapest: float = 0.0
-    """Seconds that the policy for ties has added."""
+    """Seconds that the policy for ties added."""
     measured_seconds: float | None = None
-    """A run of the whole program."""
+    """Measured seconds of a run of the whole program."""
     branches: SideBySide | None = None
-    comparison: Mapping[str, Any] | None = None
-    """How candidate programs compared, if they were timed: what :class:`unity_collage.feedback.Refinement` asks for."""
+    comparison: ProgramComparison | None = None
+    """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""
 
 
 WITHOUT_CANDIDATES = Plan(remarks=("TVM compiles it as it is",))
-"""Of a function without candidates."""
+"""The plan of a function without candidates."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tvm import ir
+
 from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..graph.kinds import LEGALIZED_BY_TARGET
@@ -13,18 +15,19 @@ from ..search import Option, Problem
 from .candidate import Candidate
 from .costs import UNKNOWN, Cost, Costs
 
-BETWEEN_RACES = 0.025
-"""By what share two costs that were not measured in turns may be off: on shared machines kernels of one program differ
-by more from hour to hour, and what is left to chance then is decided by policy (fewer kernels)."""
+_DRIFT = 0.025
+"""By what part two costs may differ by chance if they were not timed in turns. On shared machines kernels differ by
+more from hour to hour. Plans that differ by less are ties, which the policy settles (fewer kernels)."""
 
 
 def problem_of(
     graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, redundant: bool = True
 ) -> Problem:
-    """The search problem: measured candidates, and what may be left behind.
+    """The search problem: measured candidates, and bindings that may be left behind.
 
-    That is what the VM evaluates for free, operators for which nobody has a cost but TVM has a kernel, and such ones
-    without which the measured candidates make no plan: a spent budget may leave a value only inside of kernels.
+    Those are bindings that the VM evaluates for free, and operators without a measured candidate for which TVM has a
+    kernel. A used-up budget may leave a value only inside of kernels: an operator without which there is no plan may be
+    left behind too.
     """
     options: list[Option] = []
     for candidate in candidates:
@@ -37,19 +40,24 @@ def problem_of(
         options=tuple(options),
         launch_seconds=costs.launch_seconds,
         launches=costs.launches,
-        transitions={tuple(pair.split(">")): seconds for pair, seconds in costs.transitions.items()},
+        transitions={_writer_and_reader(pair): seconds for pair, seconds in costs.transitions.items()},
         results=graph.results,
         redundant=redundant,
-        drift=BETWEEN_RACES if any(cost.runs for cost in costs.by_key.values()) else 0.0,
+        drift=_DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
     )
+
+
+def _writer_and_reader(pair: str) -> tuple[str, str]:
+    writer, reader = pair.split(">")
+    return writer, reader
 
 
 def optimistic(
     graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, problem: Problem
 ) -> Problem:
-    """``problem`` with what was not measured at its lower bounds, 0 where there is none.
+    """``problem`` with the candidates that were not measured, at their lower bounds (0 where there is none).
 
-    No plan of ``problem`` is cheaper than the cheapest one of this, whatever the costs turn out to be.
+    Whatever their costs are, no plan of all candidates is cheaper than the cheapest plan of this problem.
     """
     options = list(problem.options)
     for candidate in candidates:
@@ -62,7 +70,7 @@ def optimistic(
 
 
 def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
-    """What may be left behind, so that there is a plan if TVM has the kernels for one."""
+    """The bindings that may be left behind, so that there is a plan if TVM has the kernels for one."""
     costed = EMPTY
     for option in options:
         costed |= option.inside
@@ -71,43 +79,43 @@ def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
         for node in graph.nodes
         if node.is_host or (not costed >> node.index & 1 and _tvm_can(node))
     )
-    makers = _makers(graph, options, free)
-    made = _made(makers)
-    wanted = list(members(graph.results & ~made))
+    ways = _ways(graph, options, free)
+    computable = _computable(ways)
+    wanted = list(members(graph.results & ~computable))
     while wanted:
         index = wanted.pop()
-        if made >> index & 1:
+        if computable >> index & 1:
             continue
-        made |= 1 << index  # asked for once
-        reads = min(makers[index], key=lambda reads: (reads & ~made).bit_count(), default=EMPTY)
-        if not makers[index] and _tvm_can(graph.nodes[index]):
+        computable |= 1 << index  # each binding is handled once
+        reads = min(ways[index], key=lambda reads: (reads & ~computable).bit_count(), default=EMPTY)
+        if not ways[index] and _tvm_can(graph.nodes[index]):
             free |= 1 << index
             reads = index_set(graph.nodes[index].inputs)
-        wanted += members(reads & ~made)
+        wanted += members(reads & ~computable)
     return free
 
 
-def _makers(graph: DataflowGraph, options: Sequence[Option], free: IndexSet) -> list[list[IndexSet]]:
-    """By value, what is read by each way to have it: by the options that make it for others, or by itself."""
-    makers = [[index_set(node.inputs)] if free >> node.index & 1 else [] for node in graph.nodes]
+def _ways(graph: DataflowGraph, options: Sequence[Option], free: IndexSet) -> list[list[IndexSet]]:
+    """For each binding, the ways to compute it: the values that each option reads which writes it, or it itself."""
+    ways = [[index_set(node.inputs)] if free >> node.index & 1 else [] for node in graph.nodes]
     for option in options:
         reads = EMPTY
         for index in members(option.inside):
             reads |= index_set(graph.nodes[index].inputs)
         for index in members(option.inside & ~option.hidden):
-            makers[index].append(reads & ~option.inside)
-    return makers
+            ways[index].append(reads & ~option.inside)
+    return ways
 
 
-def _made(makers: Sequence[Sequence[IndexSet]]) -> IndexSet:
-    """The values that can be had: those with a way that reads only such."""
-    made, before = EMPTY, None
-    while made != before:
-        before = made
-        for index, ways in enumerate(makers):
-            if not made >> index & 1 and any(not reads & ~made for reads in ways):
-                made |= 1 << index
-    return made
+def _computable(ways: Sequence[Sequence[IndexSet]]) -> IndexSet:
+    """The values that can be computed: one of their ways reads only values that can be computed."""
+    found, before = EMPTY, None
+    while found != before:
+        before = found
+        for index, of_value in enumerate(ways):
+            if not found >> index & 1 and any(not reads & ~found for reads in of_value):
+                found |= 1 << index
+    return found
 
 
 def _option(candidate: Candidate, sub: SubGraph, cost: Cost, seconds: float) -> Option:
@@ -124,21 +132,21 @@ _VM_PREFIXES = (
     "relax.shape_of",
     "relax.to_vdevice",
 )
-"""Operators that ``relax.build`` lowers by itself, without a legalization."""
+"""Operators that ``relax.build`` lowers without a legalization."""
 
 
 def _tvm_can(node: Node) -> bool:
-    """Whether the binding compiles as it stands."""
+    """Whether TVM compiles the binding without a kernel of ours."""
     call = node.call
-    if call is None or call.op.name.startswith(_VM_PREFIXES) or has_kernel(call):
+    if call is None or node.op.startswith(_VM_PREFIXES) or has_kernel(call):
         return True
-    return call.op.name in LEGALIZED_BY_TARGET or call.op.get_attr("FCallPacked") is not None
+    return node.op in LEGALIZED_BY_TARGET or ir.Op.get(node.op).get_attr("FCallPacked") is not None
 
 
 def why_no_cover(
     graph: DataflowGraph, index: int, candidates: Iterable[Candidate], costs: Costs | None = None
 ) -> str:
-    """Why the binding ``index`` cannot be computed: what each candidate that contains it failed of."""
+    """Why the binding ``index`` cannot be computed: the reason of each candidate that contains it."""
     node = graph.nodes[index]
     holders = [candidate for candidate in candidates if index in candidate.indexes]
     reasons = [f"{c.backend} {c.label}: {costs.of(c.id).reason}" for c in holders if costs]

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Unrecognised:
-    """A rewrite rule found the beginning of its form at this binding, and left it as it is."""
+    """A rewrite rule matched the beginning of its form at this binding, but did not apply."""
 
     rule: str
     binding: str
-    """The name that the variable has when Prepare is done."""
+    """The name of the variable after Prepare."""
     op: str
     reason: str
     matched: int = 1
-    """How many operators of the form were found."""
+    """How many operators of the form matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """The same in the function that was partitioned."""
+    """A near miss in the partitioned function."""
 
     rule: str
     reason: str
     bindings: tuple[int, ...]
-    """The binding that the rule left, then those of the chain that it is in."""
+    """The binding that the rule did not rewrite, then those of the chain that it is in."""

@@ -1,8 +1,7 @@
-"""How our own processes start: ``python -m unity_collage.processes.launcher MODULE ARGUMENT...``.
+"""Starts our own processes: ``python -m unity_collage.processes.launcher MODULE ARGUMENT...``.
 
-MODULE runs without PyTorch: TVM imports it wherever it is installed, for tensors that are not passed here. That would be
-most of the time that a worker takes to start, and would load the libraries of another thread pool. A module that needs
-PyTorch can still import it.
+MODULE runs without PyTorch, which TVM imports wherever it is installed. The import would take most of the time that a
+worker needs to start, and would load another thread pool. A module that needs PyTorch can still import it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from importlib import import_module
 
 def import_tvm_without_torch() -> None:
     """Import TVM as if PyTorch were not installed."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # so Python marks what cannot be imported
+    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's mark for a module that cannot be imported
     import_module("tvm.relax")
     del sys.modules["torch"]
 

@@ -1,4 +1,4 @@
-"""Errors that a child process logs: they are logged again by its parent, since its standard error is not shown."""
+"""Errors that a child process logs. Its parent logs them again, since the child's standard error is not shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 _PACKAGE = "unity_collage"
 
 _LOGGER = "log"
-"""The field that tells a record from an answer: the name of the logger."""
+"""The field of a message with the name of the logger; only log records have it."""
 
 
 class _Sender(logging.Handler):
@@ -25,17 +25,17 @@ class _Sender(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         trace = traceback.format_exc() if sys.exc_info()[0] is not None else ""
         message = {_LOGGER: record.name, "message": record.getMessage(), "traceback": trace}
-        with suppress(OSError):  # the parent has ended: the next answer finds out
+        with suppress(OSError):  # the parent has ended, which the next answer finds out
             self._say(message)
 
 
 def send_errors(say: Callable[[dict[str, Any]], None]) -> None:
-    """Send what this package logs as errors to the parent, by ``say``."""
+    """Send the errors that this package logs to the parent with ``say``."""
     logging.getLogger(_PACKAGE).addHandler(_Sender(say))
 
 
 def logged_again(message: Mapping[str, Any]) -> bool:
-    """Whether ``message`` is a record of a child's log; it is logged here then, its traceback at level DEBUG."""
+    """Log ``message`` if it is a log record of a child, its traceback at level DEBUG; whether it is one."""
     if _LOGGER not in message:
         return False
     logger = logging.getLogger(message[_LOGGER])

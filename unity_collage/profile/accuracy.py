@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import tvm
 
 from .. import reference
 from ..errors import CollageError
@@ -67,8 +68,8 @@ def _ratio(error: float, scale: float) -> float:
     return error / scale if scale else float("inf")
 
 
-def _flat(result: object) -> list[np.ndarray]:
-    if hasattr(result, "numpy"):
-        return [result.numpy()]  # pyright: ignore[reportAttributeAccessIssue]
-    assert isinstance(result, Sequence) or hasattr(result, "__iter__")
-    return [array for part in result for array in _flat(part)]  # pyright: ignore[reportGeneralTypeIssues]
+def _flat(result: Any) -> list[np.ndarray]:
+    """The arrays of a tensor or of nested tuples of them."""
+    if isinstance(result, tvm.runtime.Tensor):
+        return [result.numpy()]
+    return [array for part in result for array in _flat(part)]

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..errors import CollageError
+from ..errors import CollageError, last_line
 from ..lowering.build import link, lower
 from ..plan.plan import Plan
-from ..processes.child import last_line
 from .instrument import called_kernels, instrumented
 from .programs import ProgramWorker
 

@@ -10,7 +10,7 @@ import numpy as np
 import tvm_ffi
 
 from .. import runtime
-from ..processes.child import serve
+from ..processes.serving import serve
 from ..program import Program, load
 from .instrument import kernel_seconds
 from .rounds import in_turns

@@ -37,8 +37,8 @@ def windows(
     return view[(slice(None), slice(None), *steps)]
 
 
-_KEPT_BYTES = 1 << 28
-_kept: OrderedDict[tuple[object, ...], np.ndarray] = OrderedDict()
+_CACHE_BYTES = 1 << 28
+_cache: OrderedDict[tuple[object, ...], np.ndarray] = OrderedDict()
 """The last results of :func:`convolve`, by a digest of what it was asked: what is fused behind a convolution changes,
 itself it is computed again and again."""
 
@@ -53,13 +53,13 @@ def convolve(
 ) -> np.ndarray:
     """(N, C, in...) with (O, C / groups, kernel...) to (N, O, out...); not to be written to."""
     asked = (_digest(x), _digest(weight), tuple(strides), tuple(padding), tuple(dilation), groups)
-    if asked not in _kept:
-        _kept[asked] = _convolved(x, weight, strides, padding, dilation, groups)
-        _kept[asked].flags.writeable = False
-    _kept.move_to_end(asked)
-    result = _kept[asked]
-    while sum(array.nbytes for array in _kept.values()) > _KEPT_BYTES:
-        _kept.popitem(last=False)
+    if asked not in _cache:
+        _cache[asked] = _convolved(x, weight, strides, padding, dilation, groups)
+        _cache[asked].flags.writeable = False
+    _cache.move_to_end(asked)
+    result = _cache[asked]
+    while sum(array.nbytes for array in _cache.values()) > _CACHE_BYTES:
+        _cache.popitem(last=False)
     return result
 
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ..database.compare import Comparison, Difference
+from ..database.compare import DatabaseComparison, Difference
 from ..database.costs import CostRow, Quarantined
 from ..database.exchange import Merged
 from ..database.prune import Doomed
@@ -68,7 +68,7 @@ def merged_table(merged: Iterable[Merged]) -> Table:
     return table
 
 
-def comparison_table(comparison: Comparison, more_than: float) -> RenderableType:
+def comparison_table(comparison: DatabaseComparison, more_than: float) -> RenderableType:
     """The costs that differ, the furthest apart first."""
     apart = comparison.apart
     verb = "differs" if len(apart) == 1 else "differ"

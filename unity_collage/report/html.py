@@ -13,6 +13,8 @@ from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from .words import chances, proof_text, sentence, why_it_won
 
+_PAGE = resources.files("unity_collage.report") / "page"
+
 
 def html_report(
     title: str, explanations: Mapping[str, Explanation], remarks: Mapping[str, Sequence[str]] | None = None
@@ -44,4 +46,4 @@ def told(explanation: Explanation) -> dict[str, Any]:
 
 
 def _part(name: str) -> str:
-    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+    return (_PAGE / name).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from .. import runtime
-from ..backends.registry import Listed
+from ..backends.registry import BackendStatus
 from ..plan.comparison import ProgramComparison
 from ..plan.plan import Plan, PlannedKernel, Tie
 
@@ -93,7 +93,7 @@ def comparison_table(report: ProgramComparison) -> RenderableType:
     return Group(table, "", *lines) if lines else table
 
 
-def backend_table(backends: Iterable[Listed]) -> RenderableType:
+def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used."""
     table = Table(_left("backend"), "state", box=None)
     for backend in backends:

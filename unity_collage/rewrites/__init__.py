@@ -1,6 +1,6 @@
 """Rewrites: the framework of Prepare, and its rules by family.
 
-A rule is a frozen value; :data:`DEFAULT_RULES` is all of them in the order in which they are asked.
+A rewrite is a frozen value; :data:`DEFAULT_REWRITES` has all of them in the order in which the driver asks them.
 """
 
 from .activations import (
@@ -53,8 +53,8 @@ from .one_convolution import ONE_CONVOLUTION
 from .own_names import with_own_names
 from .padding import PAD_FORM, PAD_INTO_WINDOW
 from .reductions import GLOBAL_MEAN, LOG_SOFTMAX_FORM, REDUCED_AXES, SOFTMAX_FORM
+from .rewrite import ANY_OP, Rewrite, RewriteError
 from .rms_norm import RMS_NORM_FORM, SCALE_INTO_RMS_NORM
-from .rule import ANY_OP, RewriteError, Rule
 from .scope import Scope
 from .slices import MERGE_SLICES, POOL_OF_ONE, SLICE_INTO_CONVOLUTION, SLICE_OF_PAD, TAKE_AS_SLICE
 from .split import SPLIT_INTO_WEIGHTS
@@ -70,7 +70,7 @@ from .views import (
 )
 from .why_not import WhyNot
 
-DEFAULT_RULES: tuple[Rule, ...] = (
+DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     # What is known already.
     PROJECT_TUPLE,
     FOLD_SHAPE_OF,
@@ -152,9 +152,9 @@ DEFAULT_RULES: tuple[Rule, ...] = (
 
 __all__ = [
     "ANY_OP",
-    "DEFAULT_RULES",
+    "DEFAULT_REWRITES",
+    "Rewrite",
     "RewriteError",
-    "Rule",
     "Scope",
     "WhyNot",
     "near_misses",

@@ -13,12 +13,12 @@ from tvm import relax
 from .clip import bounds_of
 from .gelu import close
 from .products import factors, polynomial, polynomial_text
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, rank_of
 from .why_not import WhyNot, first_of, is_no, number_text
 
 
-def _silu(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _silu(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x * sigmoid(x) -> silu(x)."""
     return first_of(_gated(x, gate, scope) for x, gate in (call.args, call.args[::-1]))
 
@@ -37,7 +37,7 @@ def _gated(x: Expr, gate: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.nn.silu(x) if shared is None else WhyNot(shared, 2)
 
 
-def _sigmoid(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _sigmoid(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """1 / (1 + exp(-x)) -> sigmoid(x)."""
     bottom = scope.call(call.args[1], "relax.add")
     power = None if bottom is None else scope.call(bottom.args[0], "relax.exp")
@@ -56,8 +56,8 @@ def _why_not_sigmoid(call: Call, bottom: Call, minus: Call, scope: Scope) -> str
         return f"the numerator is {_operand_text(call.args[0], scope)}, not the number 1"
     if scope.scalar(bottom.args[1]) != 1.0:
         return f"exp is added to {_operand_text(bottom.args[1], scope)}, not to the number 1"
-    if call.ty.ndim != minus.ty.ndim:
-        return f"the numerator makes {call.ty.ndim} axes of {minus.ty.ndim}"
+    if rank_of(call) != rank_of(minus):
+        return f"the numerator makes {rank_of(call)} axes of {rank_of(minus)}"
     return scope.why_not_own(call.args[1]) or scope.why_not_own(bottom.args[0])
 
 
@@ -67,13 +67,13 @@ def _operand_text(expr: Expr, scope: Scope) -> str:
     return scope.title(expr) if number is None else number_text(number)
 
 
-def _hard_sigmoid(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _hard_sigmoid(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """clip(x + 3, 0, 6) / 6 -> clip(x * (1 / 6) + 0.5, 0, 1)."""
     coefficient, terms = factors(call, scope)
     return _unit_clip(terms[0], coefficient, scope) if len(terms) == 1 else None
 
 
-def _hard_swish(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _hard_swish(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x * clip(x + 3, 0, 6) / 6, in any order of the factors -> x * clip(x * (1 / 6) + 0.5, 0, 1)."""
     coefficient, terms = factors(call, scope)
     if len(terms) != 2:
@@ -134,7 +134,7 @@ def _scaled(expr: Expr, factor: float, scope: Scope) -> Expr:
     return op.add(op.multiply(summed.args[0], scale), relax.const(number * factor, dtype_of(expr)))
 
 
-def _one_slope(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _one_slope(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """prelu(x, [0.1, ..., 0.1]) -> leakyrelu(x, 0.1), which products take into their kernels.
 
     ONNX's importer gives a slope of one element to an axis of many, which TVM does not legalize.
@@ -148,8 +148,8 @@ def _one_slope(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.nn.leakyrelu(call.args[0], float(slopes.flat[0]))
 
 
-SILU_FORM = Rule("silu_form", ("relax.multiply",), _silu)
-SIGMOID_FORM = Rule("sigmoid_form", ("relax.divide",), _sigmoid)
-HARD_SIGMOID_FORM = Rule("hard_sigmoid_form", ("relax.multiply", "relax.divide"), _hard_sigmoid)
-HARD_SWISH_FORM = Rule("hard_swish_form", ("relax.multiply", "relax.divide"), _hard_swish)
-ONE_SLOPE_FORM = Rule("one_slope_form", ("relax.nn.prelu",), _one_slope)
+SILU_FORM = Rewrite("silu_form", ("relax.multiply",), _silu)
+SIGMOID_FORM = Rewrite("sigmoid_form", ("relax.divide",), _sigmoid)
+HARD_SIGMOID_FORM = Rewrite("hard_sigmoid_form", ("relax.multiply", "relax.divide"), _hard_sigmoid)
+HARD_SWISH_FORM = Rewrite("hard_swish_form", ("relax.multiply", "relax.divide"), _hard_swish)
+ONE_SLOPE_FORM = Rewrite("one_slope_form", ("relax.nn.prelu",), _one_slope)

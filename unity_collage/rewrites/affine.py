@@ -12,13 +12,13 @@ from tvm_ffi import structural_equal
 
 from .constants import constant
 from .linear import LINEAR_OPS, Linear, is_of_two_tensors, linear_of, per_channel, why_not_linear
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
 from .views import permutation
 from .why_not import WhyNot, shape_text
 
 
-def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv(x, w) * s -> conv(x, w * s), and (conv(x, w) + b) * s -> conv(x, w * s) + b * s."""
     array = scope.array(call.args[1])
     found = None if array is None else _linear_and_shift(call.args[0], scope)
@@ -28,7 +28,7 @@ def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     why = _why_no_factor(call, array)
     if why is not None:
         return WhyNot(why, 2)
-    scale = per_channel(array if call.op.name == "relax.multiply" else 1 / array, linear)
+    scale = per_channel(array if op_name(call) == "relax.multiply" else 1 / array, linear)
     if scale is None:
         return WhyNot(_varies("the factor", array), 2)
     if shift is None:
@@ -40,7 +40,7 @@ def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.add(linear.scaled(scale), constant(bias.astype(shift.dtype)))
 
 
-def _before_permute(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _before_permute(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """permute(y) * s -> permute(y * s), where y is conv(x, w) + b or the like and s one factor per channel of it."""
     moved, factor = scope.call(call.args[0], "relax.permute_dims"), scope.array(call.args[1])
     found = None if moved is None or factor is None else _linear_and_shift(moved.args[0], scope)
@@ -81,14 +81,14 @@ def _why_no_factor(call: Call, array: np.ndarray) -> str | None:
         return f"the product is {dtype_of(call)}, not a floating point type"
     if not np.all(np.isfinite(array)):
         return "the factor is not finite"
-    return "a divisor is 0" if call.op.name == "relax.divide" and np.any(array == 0) else None
+    return "a divisor is 0" if op_name(call) == "relax.divide" and np.any(array == 0) else None
 
 
 def _varies(what: str, array: np.ndarray) -> str:
     return f"{what} has the shape {shape_text(array.shape)}, not one value for each output channel"
 
 
-def _bias_shape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _bias_shape(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """A summand per channel of a convolution or product -> the same values in the shape of a bias."""
     array, product = scope.array(call.args[1]), scope.call(call.args[0], *LINEAR_OPS)
     if array is None or product is None or is_of_two_tensors(product, scope):
@@ -106,6 +106,6 @@ def _bias_shape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.add(call.args[0], constant(bias.reshape(linear.bias_shape())))
 
 
-SCALE_BEFORE_PERMUTE = Rule("scale_before_permute", ("relax.multiply",), _before_permute)
-SCALE_INTO_WEIGHTS = Rule("scale_into_weights", ("relax.multiply", "relax.divide"), _scale)
-BIAS_SHAPE = Rule("bias_shape", ("relax.add",), _bias_shape)
+SCALE_BEFORE_PERMUTE = Rewrite("scale_before_permute", ("relax.multiply",), _before_permute)
+SCALE_INTO_WEIGHTS = Rewrite("scale_into_weights", ("relax.multiply", "relax.divide"), _scale)
+BIAS_SHAPE = Rewrite("bias_shape", ("relax.add",), _bias_shape)

@@ -10,15 +10,15 @@ import numpy as np
 from tvm import relax
 
 from .constants import constant
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .why_not import WhyNot, number_text, shape_text
 
 _COMMUTATIVE = ("relax.add", "relax.multiply", "relax.maximum", "relax.minimum")
 _POWERS = {2.0: op.square, 0.5: op.sqrt, -0.5: op.rsqrt}
 
 
-def _constant_right(call: Expr, scope: Scope) -> Expr | None:
+def _constant_right(call: Call, scope: Scope) -> Expr | None:
     """c + x -> x + c, for all commutative operators."""
     left, right = call.args
     if scope.array(left) is None or scope.array(right) is not None:
@@ -26,7 +26,7 @@ def _constant_right(call: Expr, scope: Scope) -> Expr | None:
     return relax.Call(call.op, [right, left], call.attrs)
 
 
-def _subtract(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _subtract(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x - c -> x + (-c)."""
     array = scope.array(call.args[1])
     if array is None:
@@ -36,7 +36,7 @@ def _subtract(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.add(call.args[0], constant(-array))
 
 
-def _divide(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _divide(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x / c -> x * (1 / c), where each 1 / c is exact: powers of two."""
     array = scope.array(call.args[1])
     if array is None:
@@ -50,7 +50,7 @@ def _divide(call: Expr, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _why_not_float(call: Call, matched: int = 1) -> WhyNot:
-    name = call.op.name.removeprefix("relax.")
+    name = op_name(call).removeprefix("relax.")
     return WhyNot(f"{name} is of {dtype_of(call)}, not of a floating point type", matched)
 
 
@@ -60,10 +60,10 @@ def _powers_of_two(array: np.ndarray) -> bool:
     return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < 14))
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """(x + a) + b -> x + (a + b), and the same for products, if nothing else reads x + a."""
     outer = scope.array(call.args[1])
-    inner = None if outer is None else scope.call(call.args[0], call.op.name)
+    inner = None if outer is None else scope.call(call.args[0], op_name(call))
     first = None if inner is None else scope.array(inner.args[1])
     if outer is None or inner is None or first is None:
         return None
@@ -72,7 +72,7 @@ def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     shared = scope.why_not_own(call.args[0])
     if shared is not None:
         return WhyNot(shared, 2)
-    merged = first + outer if call.op.name == "relax.add" else first * outer
+    merged = first + outer if op_name(call) == "relax.add" else first * outer
     why = _why_not_merged(first, outer, merged)
     if why is not None:
         return WhyNot(why, 2)
@@ -87,7 +87,7 @@ def _why_not_merged(first: np.ndarray, outer: np.ndarray, merged: np.ndarray) ->
     return None if np.all(np.isfinite(merged)) else "the two constants together are not finite"
 
 
-def _square(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _square(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x * x -> square(x)."""
     left, right = call.args
     if not isinstance(left, relax.Var) or not left.same_as(right):
@@ -95,19 +95,19 @@ def _square(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.square(left) if is_float(call) else _why_not_float(call)
 
 
-def _power(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _power(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x ** 2, x ** 0.5, x ** -0.5 -> square, sqrt, rsqrt."""
     exponent = scope.scalar(call.args[1])
     if exponent is None:
         return None
     if exponent not in _POWERS:
         return WhyNot(f"the exponent of power is {number_text(exponent)}, not 2, 0.5 or -0.5")
-    if call.args[1].ty.ndim > call.args[0].ty.ndim:
-        return WhyNot(f"the exponent of power has {call.args[1].ty.ndim} axes, more than the tensor")
+    if rank_of(call.args[1]) > rank_of(call.args[0]):
+        return WhyNot(f"the exponent of power has {rank_of(call.args[1])} axes, more than the tensor")
     return _POWERS[exponent](call.args[0]) if is_float(call) else _why_not_float(call)
 
 
-def _double(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _double(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x + x -> x * 2, which is as exact and reads one tensor."""
     left, right = call.args
     if not isinstance(left, relax.Var) or not left.same_as(right):
@@ -115,24 +115,24 @@ def _double(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.multiply(left, relax.const(2.0, dtype_of(call))) if is_float(call) else _why_not_float(call)
 
 
-def _reciprocal_root(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _reciprocal_root(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """1 / sqrt(x) -> rsqrt(x)."""
     root, numerator = scope.call(call.args[1], "relax.sqrt"), scope.scalar(call.args[0])
     if root is None or numerator is None:
         return None
     if numerator != 1.0:
         return WhyNot(f"{number_text(numerator)} is divided by sqrt, not 1", 2)
-    if call.args[0].ty.ndim > call.args[1].ty.ndim:
-        return WhyNot(f"the numerator has {call.args[0].ty.ndim} axes, more than the root", 2)
+    if rank_of(call.args[0]) > rank_of(call.args[1]):
+        return WhyNot(f"the numerator has {rank_of(call.args[0])} axes, more than the root", 2)
     shared = scope.why_not_own(call.args[1])
     return op.rsqrt(root.args[0]) if shared is None else WhyNot(shared, 2)
 
 
-CONSTANT_RIGHT = Rule("constant_right", _COMMUTATIVE, _constant_right)
-SUBTRACT_CONSTANT = Rule("subtract_constant", ("relax.subtract",), _subtract)
-DIVIDE_EXACTLY = Rule("divide_exactly", ("relax.divide",), _divide)
-MERGE_CONSTANTS = Rule("merge_constants", ("relax.add", "relax.multiply"), _merge)
-SQUARE_FORM = Rule("square_form", ("relax.multiply",), _square)
-POWER_FORM = Rule("power_form", ("relax.power",), _power)
-DOUBLE_FORM = Rule("double_form", ("relax.add",), _double)
-RSQRT_FORM = Rule("rsqrt_form", ("relax.divide",), _reciprocal_root)
+CONSTANT_RIGHT = Rewrite("constant_right", _COMMUTATIVE, _constant_right)
+SUBTRACT_CONSTANT = Rewrite("subtract_constant", ("relax.subtract",), _subtract)
+DIVIDE_EXACTLY = Rewrite("divide_exactly", ("relax.divide",), _divide)
+MERGE_CONSTANTS = Rewrite("merge_constants", ("relax.add", "relax.multiply"), _merge)
+SQUARE_FORM = Rewrite("square_form", ("relax.multiply",), _square)
+POWER_FORM = Rewrite("power_form", ("relax.power",), _power)
+DOUBLE_FORM = Rewrite("double_form", ("relax.add",), _double)
+RSQRT_FORM = Rewrite("rsqrt_form", ("relax.divide",), _reciprocal_root)

@@ -11,12 +11,12 @@ from tvm import relax
 
 from .constants import constant
 from .linear import LINEAR_OPS, VIEWS, is_of_product, linear_of, why_not_linear
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .why_not import WhyNot, first_of, is_no
 
 
-def _absorb(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _absorb(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """reshape(x @ w + b) * s -> reshape(x @ (w * s) + b * s), through permutations and a product (q @ k) * s too."""
     factor = scope.scalar(call.args[1])
     if not factor:
@@ -24,7 +24,7 @@ def _absorb(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     why = _why_no_number(call)
     if why is not None:
         return WhyNot(why) if is_of_product(call.args[0], scope) else None
-    factor = 1 / factor if call.op.name == "relax.divide" else factor
+    factor = 1 / factor if op_name(call) == "relax.divide" else factor
     return _absorbed(call.args[0], factor, scope)
 
 
@@ -32,8 +32,8 @@ def _why_no_number(call: Call) -> str | None:
     """Why a product with, or quotient by, one number cannot have it elsewhere."""
     if not is_float(call):
         return f"the product is {dtype_of(call)}, not a floating point type"
-    widens = call.args[1].ty.ndim > call.args[0].ty.ndim
-    return f"the factor has {call.args[1].ty.ndim} axes, more than what it multiplies" if widens else None
+    widens = rank_of(call.args[1]) > rank_of(call.args[0])
+    return f"the factor has {rank_of(call.args[1])} axes, more than what it multiplies" if widens else None
 
 
 def _absorbed(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
@@ -44,9 +44,9 @@ def _absorbed(expr: Expr, factor: float, scope: Scope) -> Expr | WhyNot | None:
     shared = scope.why_not_own(expr)
     if shared is not None:
         return WhyNot(shared) if is_of_product(expr, scope) else None
-    if call.op.name == "relax.add":
+    if op_name(call) == "relax.add":
         return _absorbed_sum(call, factor, scope)
-    if call.op.name in VIEWS:
+    if op_name(call) in VIEWS:
         inner = _absorbed(call.args[0], factor, scope)
         return inner if is_no(inner) else relax.Call(call.op, [inner, *call.args[1:]], call.attrs)
     linear = linear_of(call, scope)
@@ -66,7 +66,7 @@ def _absorbed_sum(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | No
 
 def _absorbed_product(call: Call, factor: float, scope: Scope) -> Expr | WhyNot | None:
     """The factor in what makes one of the operands of a product of two activations."""
-    if call.op.name != "relax.matmul":
+    if op_name(call) != "relax.matmul":
         return WhyNot(why_not_linear(call, scope) or "")
     found = first_of(_with_absorbed(call, side, factor, scope) for side in (0, 1))
     if found is None:
@@ -82,7 +82,7 @@ def _with_absorbed(call: Call, side: int, factor: float, scope: Scope) -> Expr |
     return relax.Call(call.op, args, call.attrs)
 
 
-def _after_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _after_product(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """(q * s) @ k -> (q @ k) * s, for a number s, through views of the operand."""
     return first_of(_with_factor_behind(call, side, scope) for side in (0, 1))
 
@@ -103,7 +103,7 @@ def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | WhyNot | N
     call = scope.call(expr, *VIEWS, "relax.multiply", "relax.divide")
     if call is None:
         return None
-    if call.op.name in VIEWS:
+    if op_name(call) in VIEWS:
         found = _without_factor(call.args[0], scope)
         if not isinstance(found, tuple):
             return found
@@ -112,14 +112,14 @@ def _without_factor(expr: Expr, scope: Scope) -> tuple[Expr, float] | WhyNot | N
         number = scope.scalar(call.args[1])
         if not number:
             return None
-        if call.args[1].ty.ndim > call.args[0].ty.ndim:
-            return WhyNot(f"the factor has {call.args[1].ty.ndim} axes, more than what it multiplies", 2)
-        inner, number = call.args[0], 1 / number if call.op.name == "relax.divide" else number
+        if rank_of(call.args[1]) > rank_of(call.args[0]):
+            return WhyNot(f"the factor has {rank_of(call.args[1])} axes, more than what it multiplies", 2)
+        inner, number = call.args[0], 1 / number if op_name(call) == "relax.divide" else number
     shared = scope.why_not_own(expr)
     return (inner, number) if shared is None else WhyNot(shared, 2)
 
 
-def _divided_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _divided_product(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """(q @ k) / s -> (q @ k) * (1 / s), for a number s."""
     product, divisor = scope.call(call.args[0], "relax.matmul"), scope.array(call.args[1])
     if product is None or divisor is None:
@@ -134,6 +134,6 @@ def _divided_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     )
 
 
-ABSORB_FACTOR = Rule("absorb_factor", ("relax.multiply", "relax.divide"), _absorb)
-FACTOR_AFTER_PRODUCT = Rule("factor_after_product", ("relax.matmul",), _after_product)
-PRODUCT_DIVIDED = Rule("product_divided", ("relax.divide",), _divided_product)
+ABSORB_FACTOR = Rewrite("absorb_factor", ("relax.multiply", "relax.divide"), _absorb)
+FACTOR_AFTER_PRODUCT = Rewrite("factor_after_product", ("relax.matmul",), _after_product)
+PRODUCT_DIVIDED = Rewrite("product_divided", ("relax.divide",), _divided_product)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tvm import relax
 
-from .rule import Rule
-from .scope import GETITEM, Call, Expr, Scope, dtype_of, op
+from .rewrite import Rewrite
+from .scope import GETITEM, Call, Expr, Scope, dtype_of, op, rank_of
 from .why_not import WhyNot
 
 
-def _batch_norm(item: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _batch_norm(item: relax.TupleGetItem, scope: Scope) -> Expr | WhyNot | None:
     """batch_norm(x, gamma, beta, mean, var)[0] -> x * scale + shift; [1] and [2] -> mean and var.
 
     ``scale = gamma / sqrt(var + epsilon)`` and ``shift = beta - mean * scale`` are left to constant folding.
@@ -38,9 +38,9 @@ def _scale_and_shift(call: Call) -> tuple[Expr, Expr]:
     shift = op.negative(op.multiply(mean, scale))
     if call.attrs.center:
         shift = op.add(shift, beta)
-    rank, axis = call.args[0].ty.ndim, int(call.attrs.axis)
+    rank, axis = rank_of(call.args[0]), int(call.attrs.axis)
     others = [dim for dim in range(rank) if dim != axis % rank]
     return op.expand_dims(scale, others), op.expand_dims(shift, others)
 
 
-BATCH_NORM_FORM = Rule("batch_norm_form", (GETITEM,), _batch_norm)
+BATCH_NORM_FORM = Rewrite("batch_norm_form", (GETITEM,), _batch_norm)

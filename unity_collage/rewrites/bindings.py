@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tvm import ir, relax
 
-from .scope import Expr, Node
+from .scope import Expr
 
 
 def operands(value: Expr) -> Iterator[relax.Var]:
@@ -27,13 +27,13 @@ def _of_all(values: Iterable[Expr]) -> Iterator[relax.Var]:
         yield from operands(value)
 
 
-def live(bindings: Sequence[Node]) -> list[Node]:
+def live(bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
     """The bindings of a dataflow block that its outputs need.
 
     A ``match_cast`` stays in any case: it checks, and defines symbolic dimensions.
     """
     needed: set[relax.Var] = set()
-    kept: list[Node] = []
+    kept: list[relax.Binding] = []
     for binding in reversed(bindings):
         inner = isinstance(binding, relax.VarBinding) and isinstance(binding.var, relax.DataflowVar)
         if inner and binding.var not in needed:
@@ -52,6 +52,7 @@ def map_operands(expr: Expr, mapped: Callable[[Expr], Expr], builder: relax.Bloc
         source = mapped(expr.tuple_value)
         same = source.same_as(expr.tuple_value)
         return expr if same else builder.normalize(relax.TupleGetItem(source, expr.index))
+    assert isinstance(expr, relax.Call)
     args = [mapped(arg) for arg in expr.args]
     op = mapped(expr.op) if isinstance(expr.op, relax.Var) else expr.op
     if _same(args, expr.args) and op.same_as(expr.op) and not expr.ty.is_missing():
@@ -68,11 +69,11 @@ def is_visible_outside(leaf: Expr) -> bool:
     return isinstance(leaf, (relax.Var, ir.GenericConst)) and not isinstance(leaf, relax.DataflowVar)
 
 
-def substituted(func: Node, renamed: Mapping[relax.Var, Expr]) -> Node:
+def substituted(func: relax.Function, renamed: Mapping[relax.Var, Expr]) -> relax.Function:
     """``func`` with variables of its blocks replaced wherever they are read, nested scopes included."""
     if not renamed:
         return func
-    of_those: Node = relax.Function(list(renamed), func.body, func.ret_ty, is_pure=False)
+    of_those = relax.Function(list(renamed), func.body, func.ret_ty, is_pure=False)
     bound = of_those.bind_params(dict(renamed)).body
     body = relax.SeqExpr(bound.blocks, bound.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)

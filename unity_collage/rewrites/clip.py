@@ -10,8 +10,8 @@ from math import inf
 from tvm import ir, relax, tirx
 from tvm_ffi import structural_equal
 
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .tir_store import Store, is_load_at, loaded, store_of
 from .why_not import WhyNot, number_text
 
@@ -20,7 +20,7 @@ _UNKNOWN = "a bound of clip is not a number that is written in the program"
 _EXTREMA = {tirx.Max: op.maximum, tirx.Min: op.minimum}
 
 
-def _call_tir_extremum(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _call_tir_extremum(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """call_tir(max or min of a tensor and a scalar) -> maximum or minimum.
 
     So the importer writes ONNX's Clip: the scalar is an operand of no dimensions, or in the PrimFunc.
@@ -60,7 +60,7 @@ def _bounded(x: Expr, low: float, high: float) -> Expr:
     return op.clip(x, float(low), float(high))
 
 
-def _extremum(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _extremum(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """maximum(x, 0.5) -> clip(x, 0.5, inf); minimum(x, 6) -> clip(x, -inf, 6)."""
     array = scope.array(call.args[1])
     if array is None:
@@ -68,8 +68,8 @@ def _extremum(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     bound = scope.scalar(call.args[1])
     why = _why_no_bound(call, bound, array.size)
     if bound is None or why is not None:
-        return WhyNot(f"the bound of {call.op.name.removeprefix('relax.')} {why}")
-    lower = call.op.name == "relax.maximum"
+        return WhyNot(f"the bound of {op_name(call).removeprefix('relax.')} {why}")
+    lower = op_name(call) == "relax.maximum"
     return _bounded(call.args[0], bound if lower else -inf, inf if lower else bound)
 
 
@@ -79,8 +79,8 @@ def _why_no_bound(call: Call, bound: float | None, size: int) -> str | None:
         return f"has {size} elements, not one"
     if bound != bound:
         return "is not a number"
-    if call.args[1].ty.ndim > call.args[0].ty.ndim:
-        return f"has {call.args[1].ty.ndim} axes, more than the tensor"
+    if rank_of(call.args[1]) > rank_of(call.args[0]):
+        return f"has {rank_of(call.args[1])} axes, more than the tensor"
     return None if is_float(call) else f"is {dtype_of(call)}, not a floating point type"
 
 
@@ -88,7 +88,7 @@ def bounds_of(call: Expr | None) -> tuple[float, float] | None:
     """The bounds of a ``clip`` by numbers, or of a ``relu``."""
     if call is None:
         return None
-    if call.op.name == "relax.nn.relu":
+    if op_name(call) == "relax.nn.relu":
         return 0.0, inf
     low, high = call.args[1:]
     if not all(isinstance(bound, (tirx.FloatImm, tirx.IntImm)) for bound in (low, high)):
@@ -96,7 +96,7 @@ def bounds_of(call: Expr | None) -> tuple[float, float] | None:
     return float(low.value), float(high.value)
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """clip(clip(x, a, b), c, d) -> clip(x, max(a, c), min(b, d)), where the ranges meet."""
     inner = scope.call(call.args[0], "relax.clip", "relax.nn.relu")
     if inner is None:
@@ -118,7 +118,7 @@ def _range_text(bounds: tuple[float, float]) -> str:
     return f"{number_text(bounds[0])} to {number_text(bounds[1])}"
 
 
-def _canonical(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _canonical(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """clip(x, 0, inf) -> relu(x); clip(x, -inf, inf) -> x; the bounds of floats are floats."""
     bounds = bounds_of(call)
     if bounds is None:
@@ -133,7 +133,7 @@ def _canonical(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return _bounded(call.args[0], *bounds) if whole else None
 
 
-EXTREMUM_OF_CALL_TIR = Rule("extremum_of_call_tir", ("relax.call_tir",), _call_tir_extremum)
-CLIP_FORM = Rule("clip_form", ("relax.maximum", "relax.minimum"), _extremum)
-MERGE_CLIPS = Rule("merge_clips", ("relax.clip", "relax.nn.relu"), _merge)
-CLIP_CANONICAL = Rule("clip_canonical", ("relax.clip",), _canonical)
+EXTREMUM_OF_CALL_TIR = Rewrite("extremum_of_call_tir", ("relax.call_tir",), _call_tir_extremum)
+CLIP_FORM = Rewrite("clip_form", ("relax.maximum", "relax.minimum"), _extremum)
+MERGE_CLIPS = Rewrite("merge_clips", ("relax.clip", "relax.nn.relu"), _merge)
+CLIP_CANONICAL = Rewrite("clip_canonical", ("relax.clip",), _canonical)

@@ -9,8 +9,20 @@ import numpy as np
 from tvm import relax, tirx
 
 from .. import reference
-from .rule import ANY_OP, Rule
-from .scope import GETITEM, Call, Expr, Node, Scope, dtype_of, is_constant, op_name, static_dims, static_shape
+from .rewrite import ANY_OP, Rewrite
+from .scope import (
+    GETITEM,
+    Call,
+    Expr,
+    Node,
+    Scope,
+    dtype_of,
+    is_constant,
+    op_name,
+    rank_of,
+    static_dims,
+    static_shape,
+)
 from .why_not import WhyNot
 
 _FREE_ELEMENTS = 1 << 18
@@ -115,7 +127,7 @@ def _as_constant(value: np.ndarray | tuple) -> Expr:
     return constant(np.asarray(value))
 
 
-def _shape_of(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _shape_of(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """shape_of(x) -> the shape itself, where ``x`` has a known one."""
     shape = getattr(call.args[0].ty, "shape", None)
     if isinstance(shape, relax.ShapeExpr):
@@ -123,7 +135,7 @@ def _shape_of(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return WhyNot(f"the type of {scope.title(call.args[0])} does not say its shape")
 
 
-def _shape_to_tensor(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _shape_to_tensor(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """shape_to_tensor(R.shape([2, 3])) -> const([2, 3])."""
     shape = scope.value(call.args[0])
     if not isinstance(shape, relax.ShapeExpr):
@@ -132,7 +144,7 @@ def _shape_to_tensor(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return WhyNot("the shape has symbolic dimensions") if dims is None else constant(np.array(dims, "int64"))
 
 
-def _tensor_to_shape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _tensor_to_shape(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """tensor_to_shape(const([2, 3])) -> R.shape([2, 3]), and shape_to_tensor before it is undone."""
     array = scope.array(call.args[0])
     if array is not None:
@@ -144,13 +156,13 @@ def _tensor_to_shape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return WhyNot(f"the shape is read from {scope.title(call.args[0])}, which is not constant")
 
 
-def _project(item: Expr, scope: Scope) -> Expr | None:
+def _project(item: relax.TupleGetItem, scope: Scope) -> Expr | None:
     """(a, b)[0] -> a."""
     source = scope.value(item.tuple_value)
     return source.fields[item.index] if isinstance(source, relax.Tuple) else None
 
 
-def _printable(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _printable(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """where(c, x, R.const(-inf)) -> where(c, x, a constant of shape (1,)).
 
     Scalars that are infinite or not a number print as text that does not parse; those of one dimension are
@@ -159,7 +171,7 @@ def _printable(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     odd = [_is_odd_scalar(arg, scope) for arg in call.args]
     if not any(odd):
         return None
-    if call.ty.ndim < 1:
+    if rank_of(call) < 1:
         return WhyNot("an operand is not finite, but the result has no axis that it could have too")
     args = [
         constant(np.full(1, scope.scalar(arg)), dtype_of(arg)) if this else arg
@@ -173,9 +185,9 @@ def _is_odd_scalar(arg: Expr, scope: Scope) -> bool:
     return number is not None and not np.isfinite(number)
 
 
-PROJECT_TUPLE = Rule("project_tuple", (GETITEM,), _project)
-FOLD_SHAPE_OF = Rule("fold_shape_of", ("relax.shape_of",), _shape_of)
-FOLD_SHAPE_TO_TENSOR = Rule("fold_shape_to_tensor", ("relax.shape_to_tensor",), _shape_to_tensor)
-FOLD_TENSOR_TO_SHAPE = Rule("fold_tensor_to_shape", ("relax.tensor_to_shape",), _tensor_to_shape)
-FOLD_CONSTANTS = Rule("fold_constants", (ANY_OP,), _fold)
-PRINTABLE_SCALARS = Rule("printable_scalars", _BROADCASTING, _printable)
+PROJECT_TUPLE = Rewrite("project_tuple", (GETITEM,), _project)
+FOLD_SHAPE_OF = Rewrite("fold_shape_of", ("relax.shape_of",), _shape_of)
+FOLD_SHAPE_TO_TENSOR = Rewrite("fold_shape_to_tensor", ("relax.shape_to_tensor",), _shape_to_tensor)
+FOLD_TENSOR_TO_SHAPE = Rewrite("fold_tensor_to_shape", ("relax.tensor_to_shape",), _tensor_to_shape)
+FOLD_CONSTANTS = Rewrite("fold_constants", (ANY_OP,), _fold)
+PRINTABLE_SCALARS = Rewrite("printable_scalars", _BROADCASTING, _printable)

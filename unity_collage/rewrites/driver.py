@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
 from .bindings import is_visible_outside, live, map_operands, operands, substituted
-from .rule import RewriteError, Rule, rules_by_op
-from .scope import Expr, Node, Scope, op_name
+from .rewrite import Rewrite, RewriteError, rewrites_by_op
+from .scope import Expr, Scope, op_name
 from .value_number import value_number
 from .why_not import is_no
 
@@ -24,14 +24,14 @@ _REWRITES_OF_ONE_BINDING = 100
 
 
 def rewrite_function(
-    func: relax.Function, rules: Iterable[Rule], mod: IRModule | None = None
+    func: relax.Function, rules: Iterable[Rewrite], mod: IRModule | None = None
 ) -> relax.Function:
     """``func`` with ``rules`` applied in every dataflow block until nothing changes; ``func`` stays as it is.
 
     Other blocks than dataflow blocks stay, and only learn the new names of what they read.
     ``mod`` is where rules look up the PrimFuncs that ``func`` calls.
     """
-    at = rules_by_op(rules)
+    at = rewrites_by_op(rules)
     fired: set[str] = set()
     for _ in range(_SWEEPS):
         fired.clear()
@@ -41,22 +41,22 @@ def rewrite_function(
     raise RewriteError(f"the rules never come to rest; the last sweep applied {sorted(fired)}")
 
 
-def why_not_rewritable(block: Node) -> str | None:
+def why_not_rewritable(block: relax.BindingBlock) -> str | None:
     """Why a block is passed over, or None when rules may work in it."""
     if not isinstance(block, relax.DataflowBlock):
         return "not a dataflow block: order and side effects matter in it"
-    bindings: list[Node] = list(block.bindings)
-    for binding in bindings:
+    for binding in block.bindings:
         if isinstance(binding.value, (relax.Function, relax.SeqExpr, relax.If)):
             return f"{binding.var.name} holds a nested scope"
     return None
 
 
 def _sweep(
-    func: Node, at: Callable[[str], tuple[Rule, ...]], fired: set[str], mod: IRModule | None
-) -> tuple[Node, bool]:
+    func: relax.Function, at: Callable[[str], tuple[Rewrite, ...]], fired: set[str], mod: IRModule | None
+) -> tuple[relax.Function, bool]:
     """One pass over all blocks, and whether it changed anything."""
-    blocks, changed = [], False
+    blocks: list[relax.BindingBlock] = []
+    changed = False
     outputs: dict[relax.Var, Expr] = {}
     for block in func.body.blocks:
         if why_not_rewritable(block) is None:
@@ -76,8 +76,8 @@ class _BlockRewriter:
 
     def __init__(
         self,
-        block: Node,
-        at: Callable[[str], tuple[Rule, ...]],
+        block: relax.BindingBlock,
+        at: Callable[[str], tuple[Rewrite, ...]],
         fired: set[str],
         scope: Scope,
         outputs: dict[relax.Var, Expr],
@@ -103,7 +103,7 @@ class _BlockRewriter:
                 self._rebind(binding)
         return relax.DataflowBlock(live(self._bindings))
 
-    def _rebind(self, binding: relax.VarBinding) -> None:
+    def _rebind(self, binding: relax.Binding) -> None:
         """Emit one binding of the old block; its variable stays where that is possible."""
         result = self._emit(binding.value, binding.var)
         if result.same_as(binding.var):
@@ -128,7 +128,8 @@ class _BlockRewriter:
 
         ``keep`` is the variable to bind it to if that fits.
         """
-        expected, applied = None, []
+        expected: ir.Type | None = None
+        applied: list[str] = []
         for _ in range(_REWRITES_OF_ONE_BINDING):
             if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
                 return _checked(self._leaf(expr), expected, applied)
@@ -181,12 +182,12 @@ class _BlockRewriter:
         return keep
 
 
-def _checked(leaf: Expr, expected: Node | None, applied: list[str]) -> Expr:
+def _checked(leaf: Expr, expected: ir.Type | None, applied: list[str]) -> Expr:
     """``leaf``, checked for its type, which the rules ``applied`` must not have changed."""
     if expected is not None and applied and not expected.is_base_of(leaf.ty):
         raise RewriteError(f"{' and '.join(applied)} turned a value of type {expected} into {leaf.ty}")
     return leaf
 
 
-def _same_type(left: Node, right: Node) -> bool:
+def _same_type(left: ir.Type, right: ir.Type) -> bool:
     return left.is_base_of(right) and right.is_base_of(left)

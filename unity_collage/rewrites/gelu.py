@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import isclose, pi, sqrt
 
 from .products import factors, polynomial, polynomial_text
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
 from .why_not import WhyNot, first_of, number_text
 
 _GELU = {"relax.erf": {1: sqrt(0.5)}, "relax.tanh": {1: sqrt(2 / pi), 3: 0.044715 * sqrt(2 / pi)}}
@@ -29,7 +29,7 @@ def close(value: float, wanted: float, expr: Expr) -> bool:
     return isclose(value, wanted, rel_tol=tolerance)
 
 
-def _gelu(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _gelu(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """0.5 * x * (1 + erf(x / sqrt(2))) -> gelu(x), tanh's form -> gelu_tanh(x); factors in any order."""
     coefficient, terms = factors(call, scope)
     if len(terms) == 2:
@@ -69,7 +69,7 @@ def _one_plus(bracket: Expr, x: Expr, scope: Scope) -> tuple[float, str] | WhyNo
     inner = scope.own_call(terms[0], *_GELU) if len(terms) == 1 else None
     if inner is None:
         return _why_no_sum(bracket, scope)
-    name = inner.op.name
+    name = op_name(inner)
     if not close(coefficient, number, bracket):
         product = f"{number_text(coefficient)} * {_SHORT[name]}"
         return WhyNot(f"{number_text(number)} is added to {product}, not {number_text(coefficient)}", 3)
@@ -88,7 +88,7 @@ def _why_no_sum(bracket: Expr, scope: Scope) -> WhyNot | None:
 
 def _why_not_inner(inner: Call, x: Expr, scope: Scope) -> str | None:
     """Why an erf or tanh is not applied to what it is in the GELU of ``x``."""
-    found, wanted, short = polynomial(inner.args[0], x, scope), _GELU[inner.op.name], _SHORT[inner.op.name]
+    found, wanted, short = polynomial(inner.args[0], x, scope), _GELU[op_name(inner)], _SHORT[op_name(inner)]
     if found is None:
         return f"{short} is applied to {scope.title(inner.args[0])}, not to a polynomial of {scope.title(x)}"
     if found.keys() == wanted.keys() and all(close(found[power], wanted[power], x) for power in wanted):
@@ -104,14 +104,14 @@ def _way_to_inner(expr: Expr, scope: Scope) -> list[Expr] | None:
         if call is None:
             return None
         way.append(expr)
-        if call.op.name in _GELU:
+        if op_name(call) in _GELU:
             return way if sums == 1 else None
-        sums += call.op.name == "relax.add"
+        sums += op_name(call) == "relax.add"
         tensors = [arg for arg in call.args if scope.scalar(arg) is None]
-        if len(tensors) != 1 or (call.op.name == "relax.divide" and not tensors[0].same_as(call.args[0])):
+        if len(tensors) != 1 or (op_name(call) == "relax.divide" and not tensors[0].same_as(call.args[0])):
             return None
         expr = tensors[0]
     return None
 
 
-GELU_FORM = Rule("gelu_form", ("relax.multiply", "relax.divide"), _gelu)
+GELU_FORM = Rewrite("gelu_form", ("relax.multiply", "relax.divide"), _gelu)

@@ -6,8 +6,8 @@ import numpy as np
 from tvm import relax
 from tvm_ffi import structural_equal
 
-from .rule import Rule
-from .scope import GETITEM, Expr, Scope, op
+from .rewrite import Rewrite
+from .scope import GETITEM, Call, Expr, Scope, op, op_name
 from .why_not import WhyNot
 
 _NEUTRAL = {
@@ -41,30 +41,30 @@ def _same_type(expr: Expr, source: Expr) -> bool:
     return known and structural_equal(expr.ty, source.ty)
 
 
-def _dropout(item: Expr, scope: Scope) -> Expr | None:
+def _dropout(item: relax.TupleGetItem, scope: Scope) -> Expr | None:
     """dropout(x)[0] -> x: this is inference."""
     source = scope.call(item.tuple_value, "relax.nn.dropout")
     return source.args[0] if source is not None and item.index == 0 else None
 
 
-def _same_shape(call: Expr, scope: Scope) -> Expr | None:
+def _same_shape(call: Call, scope: Scope) -> Expr | None:
     """reshape(x, shape of x) -> x, and the like."""
     return call.args[0] if _same_type(call, call.args[0]) else None
 
 
-def _same_dtype(call: Expr, scope: Scope) -> Expr | None:
+def _same_dtype(call: Call, scope: Scope) -> Expr | None:
     """astype(x, dtype of x) -> x."""
     return call.args[0] if structural_equal(call.ty, call.args[0].ty) else None
 
 
-def _permute(call: Expr, scope: Scope) -> Expr | None:
+def _permute(call: Call, scope: Scope) -> Expr | None:
     """permute_dims(x, [0, 1, 2]) -> x."""
     axes = call.attrs.axes
     ordered = axes is not None and [int(axis) for axis in axes] == list(range(len(axes)))
     return call.args[0] if ordered else None
 
 
-def _whole_slice(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _whole_slice(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """strided_slice(x, all of x) -> x. A slice of the same size with step 1 is all of it."""
     if not _same_type(call, call.args[0]):
         return None
@@ -79,12 +79,12 @@ def _is_one(step: Expr) -> bool:
     return int(getattr(step, "value", 0)) == 1
 
 
-def _pad_by_nothing(call: Expr, scope: Scope) -> Expr | None:
+def _pad_by_nothing(call: Call, scope: Scope) -> Expr | None:
     """pad(x, 0, 0, ...) -> x."""
     return call.args[0] if not any(int(width) for width in call.attrs.pad_width) else None
 
 
-def _resize_to_its_size(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _resize_to_its_size(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """resize2d(x, size of x) -> x: each pixel of the result has the coordinates of one of x."""
     if not _same_type(call, call.args[0]):
         return None
@@ -94,41 +94,41 @@ def _resize_to_its_size(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     )
 
 
-def _join_of_one(call: Expr, scope: Scope) -> Expr | None:
+def _join_of_one(call: Call, scope: Scope) -> Expr | None:
     """concat((x,)) -> x; stack((x,), axis) -> expand_dims(x, axis)."""
     parts = scope.value(call.args[0])
     if not isinstance(parts, relax.Tuple) or len(parts.fields) != 1:
         return None
-    if call.op.name == "relax.concat":
+    if op_name(call) == "relax.concat":
         return parts.fields[0]
     return op.expand_dims(parts.fields[0], int(call.attrs.axis or 0))
 
 
-def _split_into_one(call: Expr, scope: Scope) -> Expr | None:
+def _split_into_one(call: Call, scope: Scope) -> Expr | None:
     """split(x, 1) -> x; Relax gives it the type of a tensor."""
     return call.args[0] if isinstance(call.ty, relax.TensorType) else None
 
 
-def _neutral(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _neutral(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x + 0, x - 0, x * 1, x / 1, x ** 1 -> x, where the constant does not widen x."""
     array = scope.array(call.args[1])
-    if array is None or not np.all(array == _NEUTRAL[call.op.name]):
+    if array is None or not np.all(array == _NEUTRAL[op_name(call)]):
         return None
     if _same_type(call, call.args[0]):
         return call.args[0]
-    name, number = call.op.name.removeprefix("relax."), _NEUTRAL[call.op.name]
+    name, number = op_name(call).removeprefix("relax."), _NEUTRAL[op_name(call)]
     return WhyNot(f"{name} with {number:.0f} makes {call.ty} of {call.args[0].ty}, not the same shape")
 
 
-DROP_DROPOUT = Rule("drop_dropout", (GETITEM,), _dropout)
-DROP_SAME_SHAPE = Rule("drop_same_shape", _SAME_IF_SAME_SHAPE, _same_shape)
-DROP_SAME_DTYPE = Rule("drop_same_dtype", ("relax.astype",), _same_dtype)
-DROP_IDENTITY_PERMUTE = Rule("drop_identity_permute", ("relax.permute_dims",), _permute)
-DROP_WHOLE_SLICE = Rule("drop_whole_slice", ("relax.strided_slice",), _whole_slice)
-DROP_EMPTY_PAD = Rule("drop_empty_pad", ("relax.nn.pad",), _pad_by_nothing)
-DROP_RESIZE_TO_ITS_SIZE = Rule(
+DROP_DROPOUT = Rewrite("drop_dropout", (GETITEM,), _dropout)
+DROP_SAME_SHAPE = Rewrite("drop_same_shape", _SAME_IF_SAME_SHAPE, _same_shape)
+DROP_SAME_DTYPE = Rewrite("drop_same_dtype", ("relax.astype",), _same_dtype)
+DROP_IDENTITY_PERMUTE = Rewrite("drop_identity_permute", ("relax.permute_dims",), _permute)
+DROP_WHOLE_SLICE = Rewrite("drop_whole_slice", ("relax.strided_slice",), _whole_slice)
+DROP_EMPTY_PAD = Rewrite("drop_empty_pad", ("relax.nn.pad",), _pad_by_nothing)
+DROP_RESIZE_TO_ITS_SIZE = Rewrite(
     "drop_resize_to_its_size", ("relax.image.resize2d", "relax.image.resize3d"), _resize_to_its_size
 )
-DROP_JOIN_OF_ONE = Rule("drop_join_of_one", ("relax.concat", "relax.stack"), _join_of_one)
-DROP_SPLIT_INTO_ONE = Rule("drop_split_into_one", ("relax.split",), _split_into_one)
-DROP_NEUTRAL = Rule("drop_neutral", tuple(_NEUTRAL), _neutral)
+DROP_JOIN_OF_ONE = Rewrite("drop_join_of_one", ("relax.concat", "relax.stack"), _join_of_one)
+DROP_SPLIT_INTO_ONE = Rewrite("drop_split_into_one", ("relax.split",), _split_into_one)
+DROP_NEUTRAL = Rewrite("drop_neutral", tuple(_NEUTRAL), _neutral)

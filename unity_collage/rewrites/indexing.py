@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .rule import Rule
-from .scope import Expr, Scope, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, op
 
 
-def _bounded(call: Expr, scope: Scope) -> Expr | None:
+def _bounded(call: Call, scope: Scope) -> Expr | None:
     """take(x, i, mode="fast") -> take(x, i, mode="clip").
 
     Equal for every index within bounds; beyond them "fast" reads whatever memory is there, and TVM warns of it
@@ -18,4 +18,4 @@ def _bounded(call: Expr, scope: Scope) -> Expr | None:
     return op.take(call.args[0], call.args[1], axis, "clip")
 
 
-BOUNDED_TAKE = Rule("bounded_take", ("relax.take",), _bounded)
+BOUNDED_TAKE = Rewrite("bounded_take", ("relax.take",), _bounded)

@@ -10,16 +10,16 @@ from tvm import relax
 
 from .constants import constant, stretched_to
 from .reductions import reduced_axes, why_not_last
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, op, op_name, static_shape
 from .why_not import WhyNot, first_of, is_no, shape_text
 
 _NAME = "relax.nn.layer_norm"
 
 
-def _layer_norm(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _layer_norm(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + e), or times rsqrt of it -> layer_norm(x, 1, 0)."""
-    divided = call.op.name == "relax.divide"
+    divided = op_name(call) == "relax.divide"
     pairs = (call.args,) if divided else (call.args, call.args[::-1])
     name = "relax.sqrt" if divided else "relax.rsqrt"
     return first_of(_of_root(centred, root, name, scope) for centred, root in pairs)
@@ -69,7 +69,7 @@ def _why_not_variance(
     shared = scope.why_not_own(variance)
     if shared is not None:
         return shared
-    if spread.op.name == "relax.variance":
+    if op_name(spread) == "relax.variance":
         same = spread.args[0].same_as(x)
         return None if same else f"the variance is of {scope.title(spread.args[0])}, not of {scope.title(x)}"
     squared = scope.own(spread.args[0], "relax.square")
@@ -80,7 +80,7 @@ def _why_not_variance(
     return f"the variance is the mean of {scope.title(spread.args[0])}, not of the square of {scope.title(centred)}"
 
 
-def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """layer_norm(x, gamma, beta) * s -> layer_norm(x, gamma * s, beta * s), if s has the shape of gamma."""
     return first_of(_scaled(source, factor, scope) for source, factor in (call.args, call.args[::-1]))
 
@@ -96,7 +96,7 @@ def _scaled(source: Expr, factor: Expr, scope: Scope) -> Expr | WhyNot | None:
     return _with(inner, gamma, beta)
 
 
-def _shift(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _shift(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """layer_norm(x, gamma, beta) + b -> layer_norm(x, gamma, beta + b), if b has the shape of beta."""
     return first_of(_shifted(source, summand, scope) for source, summand in (call.args, call.args[::-1]))
 
@@ -142,6 +142,6 @@ def _with(inner: Call, gamma: Expr, beta: Expr) -> Expr:
     return relax.Call(inner.op, [inner.args[0], gamma, beta], inner.attrs)
 
 
-LAYER_NORM_FORM = Rule("layer_norm_form", ("relax.divide", "relax.multiply"), _layer_norm)
-SCALE_INTO_LAYER_NORM = Rule("scale_into_layer_norm", ("relax.multiply",), _scale)
-SHIFT_INTO_LAYER_NORM = Rule("shift_into_layer_norm", ("relax.add",), _shift)
+LAYER_NORM_FORM = Rewrite("layer_norm_form", ("relax.divide", "relax.multiply"), _layer_norm)
+SCALE_INTO_LAYER_NORM = Rewrite("scale_into_layer_norm", ("relax.multiply",), _scale)
+SHIFT_INTO_LAYER_NORM = Rewrite("shift_into_layer_norm", ("relax.add",), _shift)

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from .constants import constant
-from .scope import Call, Expr, Scope, dtype_of, is_float
+from .scope import Call, Expr, Scope, dtype_of, is_float, op_name, rank_of
 from .windows import CONVOLUTIONS
 
 _TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose")
@@ -41,32 +41,32 @@ class Linear:
 
     def bias_shape(self) -> tuple[int, ...]:
         """Of a bias in normal form."""
-        if self.call.op.name == "relax.matmul":
+        if op_name(self.call) == "relax.matmul":
             return (self.channels,)
         return tuple(self.channels if axis == self.axis else 1 for axis in range(self.rank))
 
 
 def linear_of(call: Call | None, scope: Scope) -> Linear | None:
     """``call`` as a :class:`Linear` if it is one, in one floating point type."""
-    if call is None or call.op.name not in LINEAR_OPS or why_not_linear(call, scope) is not None:
+    if call is None or op_name(call) not in LINEAR_OPS or why_not_linear(call, scope) is not None:
         return None
-    weights, rank = scope.array(call.args[1]), call.ty.ndim
-    if call.op.name == "relax.matmul":
+    weights, rank = scope.array(call.args[1]), rank_of(call)
+    if op_name(call) == "relax.matmul":
         return Linear(call, weights, rank - 1, rank, weights.shape[-1])
     layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)
-    groups = int(call.attrs.groups) if call.op.name in _TRANSPOSED else 1
+    groups = int(call.attrs.groups) if op_name(call) in _TRANSPOSED else 1
     return Linear(call, weights, layout.index("C"), rank, weights.shape[kernel.index("O")] * groups)
 
 
 def why_not_linear(call: Call, scope: Scope) -> str | None:
     """Why the output channels of one of ``LINEAR_OPS`` are not slices of known weights, or None."""
-    weights, name = scope.array(call.args[1]), call.op.name.removeprefix("relax.")
+    weights, name = scope.array(call.args[1]), op_name(call).removeprefix("relax.")
     if weights is None:
         return f"the weights of {name}, {scope.title(call.args[1])}, are not constant"
     if not is_float(call) or dtype_of(call) != dtype_of(call.args[1]):
         return f"{name} makes {dtype_of(call)} with weights of {dtype_of(call.args[1])}, not one floating point type"
     if name == "matmul":
-        vector = weights.ndim < 2 or call.args[0].ty.ndim < 2 or call.ty.ndim < 2
+        vector = weights.ndim < 2 or rank_of(call.args[0]) < 2 or rank_of(call) < 2
         return "an operand of matmul is a vector, not a matrix" if vector else None
     layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)
     if not layout.isalpha() or not kernel.isalpha():
@@ -76,14 +76,14 @@ def why_not_linear(call: Call, scope: Scope) -> str | None:
 
 def is_of_two_tensors(call: Call, scope: Scope) -> bool:
     """Whether ``call`` is a product of two values that are computed, such as queries and keys."""
-    return call.op.name == "relax.matmul" and scope.array(call.args[1]) is None
+    return op_name(call) == "relax.matmul" and scope.array(call.args[1]) is None
 
 
 def is_of_product(expr: Expr, scope: Scope, *ops: str) -> bool:
     """Whether ``expr`` is one of ``ops``, by default any of ``LINEAR_OPS``, or views and sums of one."""
     wanted = ops or LINEAR_OPS
     while (call := scope.call(expr, *VIEWS, "relax.add", *wanted)) is not None:
-        if call.op.name in wanted:
+        if op_name(call) in wanted:
             return True
         expr = call.args[0]
     return False
@@ -92,10 +92,10 @@ def is_of_product(expr: Expr, scope: Scope, *ops: str) -> bool:
 def _along_weights(linear: Linear, scale: np.ndarray) -> np.ndarray:
     """One factor per output channel, shaped to broadcast against the weights."""
     attrs = linear.call.attrs
-    if linear.call.op.name == "relax.matmul":
+    if op_name(linear.call) == "relax.matmul":
         return scale
     layout = str(attrs.kernel_layout)
-    if linear.call.op.name in CONVOLUTIONS:
+    if op_name(linear.call) in CONVOLUTIONS:
         return scale.reshape([-1 if letter == "O" else 1 for letter in layout])
     groups = int(attrs.groups)
     inputs = linear.weights.shape[layout.index("I")]

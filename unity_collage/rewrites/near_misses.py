@@ -10,8 +10,8 @@ from tvm.ir import IRModule
 from ..plan.unrecognised import Unrecognised
 from .bindings import operands
 from .driver import why_not_rewritable
-from .rule import Rule, rules_by_op
-from .scope import Expr, Node, Scope, op_name
+from .rewrite import Rewrite, rewrites_by_op
+from .scope import Expr, Scope, op_name
 from .why_not import WhyNot
 
 LIMIT = 200
@@ -21,7 +21,7 @@ _Found = dict[tuple[str, relax.Var], Unrecognised]
 
 
 def near_misses(
-    func: relax.Function, rules: Iterable[Rule], mod: IRModule | None = None
+    func: relax.Function, rules: Iterable[Rewrite], mod: IRModule | None = None
 ) -> tuple[Unrecognised, ...]:
     """At which bindings of ``func``, to which no rule applies any more, a rule found a part of its form.
 
@@ -29,7 +29,7 @@ def near_misses(
     once of a binding, by the rule that came the farthest. ``mod`` is where the rules look up the PrimFuncs that
     ``func`` calls.
     """
-    at = rules_by_op(rules)
+    at = rewrites_by_op(rules)
     found = [miss for block in _blocks(func) for miss in _of_block(block, at, Scope(mod))]
     found.sort(key=lambda miss: -miss.matched)
     distinct: dict[tuple[str, str], Unrecognised] = {}
@@ -38,11 +38,13 @@ def near_misses(
     return tuple(distinct.values())[:LIMIT]
 
 
-def _blocks(func: Node) -> Iterator[Node]:
+def _blocks(func: relax.Function) -> Iterator[relax.BindingBlock]:
     return (block for block in func.body.blocks if why_not_rewritable(block) is None)
 
 
-def _of_block(block: Node, at: Callable[[str], tuple[Rule, ...]], scope: Scope) -> Iterator[Unrecognised]:
+def _of_block(
+    block: relax.BindingBlock, at: Callable[[str], tuple[Rewrite, ...]], scope: Scope
+) -> Iterator[Unrecognised]:
     readers: dict[relax.Var, relax.Var] = {}
     for binding in block.bindings:
         for var in operands(binding.value):
@@ -63,8 +65,8 @@ def _of_block(block: Node, at: Callable[[str], tuple[Rule, ...]], scope: Scope) 
 
 
 def _answers(
-    value: Expr, at: Callable[[str], tuple[Rule, ...]], scope: Scope
-) -> Iterator[tuple[Rule, WhyNot]]:
+    value: Expr, at: Callable[[str], tuple[Rewrite, ...]], scope: Scope
+) -> Iterator[tuple[Rewrite, WhyNot]]:
     for rule in at(op_name(value)):
         answer = rule.rewrite(value, scope)
         if isinstance(answer, WhyNot):

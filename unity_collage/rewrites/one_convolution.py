@@ -14,7 +14,7 @@ from tvm_ffi import Array, structural_equal
 
 from .constants import constant
 from .linear import Linear, linear_of, per_channel
-from .rule import Rule
+from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, op
 from .why_not import WhyNot, first_of, shape_text
 from .windows import CONVOLUTIONS, kernel_sizes, window
@@ -158,4 +158,4 @@ def _bias(linear: Linear, *shifts: np.ndarray | None) -> Expr | str | None:
     return constant(total.reshape(linear.bias_shape()).astype(linear.weights.dtype))
 
 
-ONE_CONVOLUTION = Rule("one_convolution", ("relax.add",), _merge)
+ONE_CONVOLUTION = Rewrite("one_convolution", ("relax.add",), _merge)

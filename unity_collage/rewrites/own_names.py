@@ -7,23 +7,21 @@ from collections.abc import Iterator
 from tvm import relax
 
 from .bindings import substituted
-from .scope import Node
 
 
 def with_own_names(func: relax.Function) -> relax.Function:
     """``func`` with the names that its script shows: a number behind those that an earlier variable has already."""
-    whole: Node = func
-    fresh = dict(_renamed(whole))
+    fresh = dict(_renamed(func))
     if not fresh:
         return func
-    reading = substituted(whole, fresh)
+    reading = substituted(func, fresh)
     blocks = [type(block)([_rebound(b, fresh) for b in block.bindings]) for block in reading.body.blocks]
     body = relax.SeqExpr(blocks, reading.body.body)
-    new = relax.Function(whole.params, body, whole.ret_ty, whole.is_pure, whole.attrs, whole.span)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
     return relax.BlockBuilder().normalize(new)
 
 
-def _renamed(func: Node) -> Iterator[tuple[relax.Var, relax.Var]]:
+def _renamed(func: relax.Function) -> Iterator[tuple[relax.Var, relax.Var]]:
     taken = {param.name for param in func.params}
     for block in func.body.blocks:
         for binding in block.bindings:

@@ -14,8 +14,8 @@ import numpy as np
 from tvm import ir, tirx
 
 from .clip import bounds_of
-from .rule import Rule
-from .scope import Call, Expr, Node, Scope, dtype_of, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Node, Scope, dtype_of, op, op_name, static_shape
 from .tir_store import Store, loaded, store_of
 from .why_not import WhyNot, number_text, shape_text
 from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
@@ -36,7 +36,7 @@ def padding_of(expr: Expr, scope: Scope) -> Padding | WhyNot | None:
     call = scope.call(expr, "relax.nn.pad", "relax.call_tir")
     if call is None:
         return None
-    if call.op.name == "relax.call_tir":
+    if op_name(call) == "relax.call_tir":
         return _of_call_tir(call, scope)
     widths = [int(width) for width in call.attrs.pad_width]
     if str(call.attrs.pad_mode) != "constant":
@@ -107,7 +107,7 @@ def _conjuncts(condition: Node) -> list[Node]:
     return [part for side in sides for part in _conjuncts(side)] or [condition]
 
 
-def _pad_form(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _pad_form(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """call_tir(pad) -> nn.pad, of a strided_slice where a width is negative."""
     padding = _of_call_tir(call, scope)
     if not isinstance(padding, Padding):
@@ -125,7 +125,7 @@ def _pad_form(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.nn.pad(source, widths, "constant", padding.value)
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv(pad(x, 0)), avg_pool(pad(x, 0)), max_pool(pad(x, lowest)) -> the same with padding of its own."""
     padding = padding_of(call.args[0], scope)
     if not isinstance(padding, Padding):
@@ -144,7 +144,7 @@ def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
 def _why_not_spatial(call: Call, padding: Padding, axes: list[int] | None) -> str | None:
     """Why something else than the axes along which the windows of ``call`` slide is padded, or they are cut."""
     if axes is None:
-        return f"{call.op.name.removeprefix('relax.')} has the layout {data_layout(call)}, which is blocked"
+        return f"{op_name(call).removeprefix('relax.')} has the layout {data_layout(call)}, which is blocked"
     if min(*padding.before, *padding.after) < 0:
         return f"the padding {shape_text(padding.before)}, {shape_text(padding.after)} cuts elements off"
     others = [axis for axis in range(len(padding.before)) if axis not in axes]
@@ -155,13 +155,13 @@ def _why_not_spatial(call: Call, padding: Padding, axes: list[int] | None) -> st
 def _changes(call: Call, padding: Padding, scope: Scope) -> dict[str, object] | str:
     """What else must change so that the padding means the same, or why it cannot be said."""
     value = number_text(padding.value)
-    if call.op.name in CONVOLUTIONS:
+    if op_name(call) in CONVOLUTIONS:
         return (
             {}
             if padding.value == 0.0
             else f"the value of the padding is {value}, and convolutions pad with 0"
         )
-    if call.op.name in MAX_POOLS:
+    if op_name(call) in MAX_POOLS:
         if not _no_maximum(padding, scope):
             return f"the value of the padding is {value}, which may be the maximum of a window"
         return "a window of the pool may lie in the padding alone" if _misses(call, padding) else {}
@@ -193,5 +193,5 @@ def _misses(call: Call, padding: Padding) -> bool:
     return any(width >= size for width, size in zip(reach, sizes, strict=True)) or bool(call.attrs.ceil_mode)
 
 
-PAD_FORM = Rule("pad_form", ("relax.call_tir",), _pad_form)
-PAD_INTO_WINDOW = Rule("pad_into_window", (*CONVOLUTIONS, *AVG_POOLS, *MAX_POOLS), _merge)
+PAD_FORM = Rewrite("pad_form", ("relax.call_tir",), _pad_form)
+PAD_INTO_WINDOW = Rewrite("pad_into_window", (*CONVOLUTIONS, *AVG_POOLS, *MAX_POOLS), _merge)

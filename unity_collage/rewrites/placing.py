@@ -12,8 +12,8 @@ import numpy as np
 from tvm import relax
 
 from .constants import constant
-from .rule import Rule
-from .scope import Call, Expr, Scope, op, op_name, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, op, op_name, rank_of, static_shape
 from .views import permutation
 from .why_not import WhyNot, shape_text
 
@@ -30,7 +30,7 @@ _POINTWISE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PatchAxis:
     """An axis of an image: its pixels were computed in ``count`` patches of ``stride``."""
 
     count: int
@@ -41,7 +41,7 @@ class Place:
     """Pixels of the image."""
 
 
-def placed(patches: Expr, order: Sequence[int], images: int, units: int, places: Sequence[Place]) -> Expr:
+def placed(patches: Expr, order: Sequence[int], images: int, units: int, places: Sequence[PatchAxis]) -> Expr:
     """``patches`` in the ``order`` (N, H, kh, W, kw, O) as an image (N, O, H kh, W kw), cut to size."""
     axes = list(range(1, len(places) + 1))
     full = [place.count * place.stride for place in places]
@@ -52,7 +52,7 @@ def placed(patches: Expr, order: Sequence[int], images: int, units: int, places:
     return op.permute_dims(image, [0, len(places) + 1, *axes])
 
 
-def _before_placing(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _before_placing(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """A bias or an activation of an image that was put in place -> the same before it is."""
     moves = _moves(call.args[0], scope)
     if moves is None:
@@ -77,14 +77,14 @@ def _moves(expr: Expr, scope: Scope) -> list[Call] | None:
     image = scope.own_call(expr, "relax.permute_dims")
     if image is None:
         return None
-    moves, rank = [image], image.ty.ndim
+    moves, rank = [image], rank_of(image)
     if permutation(image) != [0, rank - 1, *range(1, rank - 1)]:
         return None
     for name in ("strided_slice", "reshape", "permute_dims", "reshape", "concat"):
         move = scope.own_call(moves[-1].args[0], f"relax.{name}")
         if move is None:
             continue
-        if name == "permute_dims" and permutation(move)[-1] != move.ty.ndim - 1:
+        if name == "permute_dims" and permutation(move)[-1] != rank_of(move) - 1:
             return None
         moves.append(move)
     return moves if any(op_name(move) == "relax.reshape" for move in moves) else None
@@ -124,4 +124,4 @@ def _keeps_channels(move: Call, channels: int) -> bool:
     return after is not None and after[-1] % channels == 0
 
 
-BEFORE_PLACING = Rule("before_placing", ("relax.add", *_POINTWISE), _before_placing)
+BEFORE_PLACING = Rewrite("before_placing", ("relax.add", *_POINTWISE), _before_placing)

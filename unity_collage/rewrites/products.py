@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
-from .scope import Call, Expr, Scope
+from .scope import Call, Expr, Scope, op_name
 from .why_not import number_text
 
 _DEPTH = 8
@@ -26,7 +26,7 @@ def factors(expr: Expr, scope: Scope, root: bool = True, depth: int = _DEPTH) ->
         number = scope.scalar(expr)
         return (1.0, [expr]) if number is None else (number, [])
     left, right = call.args
-    if call.op.name == "relax.divide":
+    if op_name(call) == "relax.divide":
         divisor = scope.scalar(right)
         if not divisor:
             return 1.0, [expr]

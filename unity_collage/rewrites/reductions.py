@@ -6,8 +6,8 @@ Normal form: the axes of a reduction are counted from the front and in order; th
 
 from __future__ import annotations
 
-from .rule import Rule
-from .scope import Call, Expr, Scope, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, op, op_name, rank_of, static_shape
 from .why_not import WhyNot, is_no, shape_text
 from .windows import AVG_POOLS, data_layout, spatial_axes, window
 
@@ -25,17 +25,17 @@ _ADAPTIVE = ("relax.nn.adaptive_avg_pool1d", "relax.nn.adaptive_avg_pool2d", "re
 
 def reduced_axes(call: Call) -> list[int]:
     """The axes a reduction runs over, from the front and in order."""
-    rank = call.args[0].ty.ndim
+    rank = rank_of(call.args[0])
     axes = range(rank) if call.attrs.axis is None else [int(axis) % rank for axis in call.attrs.axis]
     return sorted(axes)
 
 
-def _axes_in_order(call: Expr, scope: Scope) -> Expr | None:
+def _axes_in_order(call: Call, scope: Scope) -> Expr | None:
     """mean(x, axis=[-1, -2]) -> mean(x, axis=[2, 3])."""
     axes = call.attrs.axis
-    if axes is None or call.args[0].ty.ndim < 0 or [int(axis) for axis in axes] == reduced_axes(call):
+    if axes is None or rank_of(call.args[0]) < 0 or [int(axis) for axis in axes] == reduced_axes(call):
         return None
-    return _REDUCTIONS[call.op.name](call.args[0], reduced_axes(call), bool(call.attrs.keepdims))
+    return _REDUCTIONS[op_name(call)](call.args[0], reduced_axes(call), bool(call.attrs.keepdims))
 
 
 def why_not_last(expr: Expr, axes: list[int]) -> str | None:
@@ -48,13 +48,13 @@ def why_not_last(expr: Expr, axes: list[int]) -> str | None:
     return f"the mean is over the axes {axes} of {len(shape)}, which are not the last ones"
 
 
-def _global_mean(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _global_mean(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """avg_pool(x) with one window over all of the image -> mean(x, axis=[2, 3], keepdims=True)."""
     before, after = static_shape(call.args[0]), static_shape(call)
     axes = spatial_axes(data_layout(call))
     if before is None or after is None or axes is None:
         unknown = "layout is blocked" if axes is None else "shape is not known"
-        return WhyNot(f"{call.op.name.removeprefix('relax.')} pools an image, and its {unknown}")
+        return WhyNot(f"{op_name(call).removeprefix('relax.')} pools an image, and its {unknown}")
     if any(after[axis] != 1 for axis in axes):
         return None
     if call.attrs.layout != call.attrs.out_layout:
@@ -65,7 +65,7 @@ def _global_mean(call: Expr, scope: Scope) -> Expr | WhyNot | None:
 
 def _why_not_all(call: Call, image: list[int]) -> str | None:
     """Why the first window does not take in the image and count nothing else."""
-    if call.op.name in _ADAPTIVE:
+    if op_name(call) in _ADAPTIVE:
         return None
     sizes, padding = window(call, "pool_size"), window(call, "padding")
     if set(window(call, "dilation")) != {1}:
@@ -78,7 +78,7 @@ def _why_not_all(call: Call, image: list[int]) -> str | None:
     return f"the window of the pool is {shape_text(sizes)}, and the image {shape_text(image)}"
 
 
-def _softmax(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _softmax(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) -> softmax(x), over one axis."""
     power, total = scope.call(call.args[0], "relax.exp"), scope.call(call.args[1], "relax.sum")
     if power is None or total is None or scope.call(total.args[0], "relax.exp") is None:
@@ -105,13 +105,13 @@ def _why_not_softmax(call: Call, power: Call, total: Call, scope: Scope) -> str 
     return scope.why_not_own(call.args[1])
 
 
-def _log_softmax(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _log_softmax(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """log(softmax(x)) -> log_softmax(x), which does not lose what rounds to zero."""
     inner = scope.own(call.args[0], "relax.nn.softmax", matched=2)
     return inner if is_no(inner) else op.nn.log_softmax(inner.args[0], int(inner.attrs.axis))
 
 
-REDUCED_AXES = Rule("reduced_axes", tuple(_REDUCTIONS), _axes_in_order)
-GLOBAL_MEAN = Rule("global_mean", (*AVG_POOLS, *_ADAPTIVE), _global_mean)
-SOFTMAX_FORM = Rule("softmax_form", ("relax.divide",), _softmax)
-LOG_SOFTMAX_FORM = Rule("log_softmax_form", ("relax.log",), _log_softmax)
+REDUCED_AXES = Rewrite("reduced_axes", tuple(_REDUCTIONS), _axes_in_order)
+GLOBAL_MEAN = Rewrite("global_mean", (*AVG_POOLS, *_ADAPTIVE), _global_mean)
+SOFTMAX_FORM = Rewrite("softmax_form", ("relax.divide",), _softmax)
+LOG_SOFTMAX_FORM = Rewrite("log_softmax_form", ("relax.log",), _log_softmax)

@@ -10,16 +10,16 @@ import numpy as np
 
 from .constants import constant, stretched_to
 from .reductions import reduced_axes, why_not_last
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, op, op_name, static_shape
 from .why_not import WhyNot, first_of, shape_text
 
 _NAME = "relax.nn.rms_norm"
 
 
-def _rms_norm(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _rms_norm(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """x / sqrt(mean(x ** 2) + e), or x times rsqrt of it -> rms_norm(x, 1)."""
-    divided = call.op.name == "relax.divide"
+    divided = op_name(call) == "relax.divide"
     pairs = (call.args,) if divided else (call.args, call.args[::-1])
     name = "relax.sqrt" if divided else "relax.rsqrt"
     return first_of(_of_root(x, root, name, scope) for x, root in pairs)
@@ -48,7 +48,7 @@ def _of_root(x: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNot | No
 
 def _why_not_mean(x: Expr, reduced: Call, squared: Call, scope: Scope) -> str | None:
     """Why a reduction of squares is not the mean square of ``x`` as ``nn.rms_norm`` takes it."""
-    if reduced.op.name != "relax.mean":
+    if op_name(reduced) != "relax.mean":
         return f"{scope.title(squared.args[0])} is normed by the sum of its squares, not by their mean"
     if not squared.args[0].same_as(x):
         return f"the mean square is of {scope.title(squared.args[0])}, not of {scope.title(x)}"
@@ -57,7 +57,7 @@ def _why_not_mean(x: Expr, reduced: Call, squared: Call, scope: Scope) -> str | 
     return None if dtype_of(x) == "float32" else f"rms_norm takes float32, not {dtype_of(x)}"
 
 
-def _scale(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """rms_norm(x, gamma) * s -> rms_norm(x, gamma * s), if s is a constant of the shape of gamma."""
     return first_of(_scaled(source, factor, scope) for source, factor in (call.args, call.args[::-1]))
 
@@ -87,5 +87,5 @@ def _why_not_fitting(array: np.ndarray, gamma: np.ndarray | None) -> str | None:
     return None
 
 
-RMS_NORM_FORM = Rule("rms_norm_form", ("relax.divide", "relax.multiply"), _rms_norm)
-SCALE_INTO_RMS_NORM = Rule("scale_into_rms_norm", ("relax.multiply",), _scale)
+RMS_NORM_FORM = Rewrite("rms_norm_form", ("relax.divide", "relax.multiply"), _rms_norm)
+SCALE_INTO_RMS_NORM = Rewrite("scale_into_rms_norm", ("relax.multiply",), _scale)

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from tvm import ir, relax, tirx
-from tvm.ir import IRModule
+from tvm.ir import Call, Expr, IRModule
+from tvm.relax import op
 
+from ..graph.shapes import tensor_type
 from ..reference.values import tensor_value
 from .why_not import WhyNot
 
-Expr = Any
-"""A Relax expression. TVM ships no types for what its nodes hold, so a checker is told nothing."""
-
-Call = Any
-"""A ``relax.Call``."""
+__all__ = [
+    "GETITEM",
+    "Call",
+    "Expr",
+    "Scope",
+    "dtype_of",
+    "is_constant",
+    "is_float",
+    "op",
+    "op_name",
+    "rank_of",
+    "static_dims",
+    "static_shape",
+]
 
 Node = Any
-"""Any other object of TVM's: a type, a binding, a statement, a PrimFunc."""
-
-op: Any = relax.op
-"""TVM's operators. What they are annotated with is narrower than what they take."""
 
 GETITEM = "getitem"
 """The :func:`op_name` of a tuple projection."""
@@ -49,6 +56,11 @@ def static_dims(shape: relax.ShapeExpr) -> tuple[int, ...] | None:
     return tuple(known) if len(known) == len(shape.values) else None
 
 
+def rank_of(expr: Expr) -> int:
+    """How many axes a tensor has; -1 when it is unknown."""
+    return tensor_type(expr).ndim
+
+
 def dtype_of(expr: Expr) -> str:
     """The dtype of a tensor, ``""`` when it is unknown or ``expr`` is not a tensor."""
     dtype = getattr(expr.ty, "dtype", None)
@@ -60,7 +72,7 @@ def is_float(expr: Expr) -> bool:
     return "float" in dtype_of(expr)
 
 
-def is_constant(expr: Expr) -> bool:
+def is_constant(expr: Expr) -> TypeGuard[ir.GenericConst]:
     """Whether ``expr`` is a tensor that is written in the program."""
     return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
 
@@ -69,7 +81,7 @@ class Scope:
     """The bindings seen so far in one dataflow block, and how often each is used."""
 
     def __init__(self, mod: IRModule | None = None):
-        self.mod: Node = mod
+        self.mod = mod
         """Where the functions are that the block calls."""
         self._values: dict[relax.Var, Expr] = {}
         self._arrays: dict[Expr, np.ndarray] = {}
@@ -138,7 +150,7 @@ class Scope:
         shape = static_shape(expr)
         return None if shape is None else int(np.prod(shape, dtype=np.int64))
 
-    def prim_func(self, gvar: Expr) -> Node | None:
+    def prim_func(self, gvar: Expr) -> tirx.PrimFunc | None:
         """The PrimFunc of that name in the module."""
         if self.mod is None or not isinstance(gvar, ir.GlobalVar) or gvar not in self.mod.functions:
             return None

@@ -11,8 +11,8 @@ from math import isfinite
 from tvm import relax, tirx
 
 from .padding import Padding, padding_of
-from .rule import Rule
-from .scope import Call, Expr, Scope, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, op, rank_of, static_shape
 from .why_not import WhyNot, number_text, shape_text
 from .windows import (
     AVG_POOLS,
@@ -91,7 +91,7 @@ def _numbers(arg: Expr) -> list[int] | None:
     return [int(getattr(field, "value", 0)) for field in arg.fields]
 
 
-def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """strided_slice(strided_slice(x)) -> strided_slice(x)."""
     first = scope.call(call.args[0], "relax.strided_slice")
     if first is None:
@@ -102,7 +102,7 @@ def _merge(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return outer.after(inner).expr()
 
 
-def _of_pad(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _of_pad(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """strided_slice(pad(x)) -> strided_slice(x), padded by as much as the slice reads of the padding."""
     padding = padding_of(call.args[0], scope)
     if not isinstance(padding, Padding):
@@ -128,7 +128,7 @@ def _of_pad(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.nn.pad(inner.expr(), widths, "constant", padding.value)
 
 
-def _pool_of_one(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _pool_of_one(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """A pool with a window of one element and no padding -> strided_slice, or its operand."""
     if set(kernel_sizes(call)) != {1}:
         return None
@@ -145,7 +145,7 @@ def _pool_of_one(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return Slice(call.args[0], (0,) * len(before), tuple(step), after).expr()
 
 
-def _into_convolution(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _into_convolution(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv_1x1(x[::2, ::2]) -> conv_1x1(x) with stride 2, if nothing else reads the slice."""
     sliced = scope.call(call.args[0], "relax.strided_slice")
     if sliced is None:
@@ -176,15 +176,15 @@ def _why_no_stride(call: Call, taken: Slice, axes: list[int]) -> str | None:
     return None
 
 
-def _take(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _take(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """take(x, constant scalar, axis) -> reshape(strided_slice(x)), which needs no copy to be a view."""
     index, shape, after = scope.scalar(call.args[1]), static_shape(call.args[0]), static_shape(call)
     if index is None:
         return None
     if shape is None or after is None:
         return WhyNot("the shape of take or of its operand is not known")
-    if call.args[1].ty.ndim != 0:
-        return WhyNot(f"the index of take has {call.args[1].ty.ndim} axes, not 0")
+    if rank_of(call.args[1]) != 0:
+        return WhyNot(f"the index of take has {rank_of(call.args[1])} axes, not 0")
     if call.attrs.axis is None and len(shape) > 1:
         return WhyNot("take counts the elements of all axes, not those of one")
     axis = int(call.attrs.axis or 0) % len(shape)
@@ -194,8 +194,8 @@ def _take(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return op.reshape(one, after)
 
 
-MERGE_SLICES = Rule("merge_slices", ("relax.strided_slice",), _merge)
-SLICE_OF_PAD = Rule("slice_of_pad", ("relax.strided_slice",), _of_pad)
-POOL_OF_ONE = Rule("pool_of_one", (*AVG_POOLS, *MAX_POOLS), _pool_of_one)
-SLICE_INTO_CONVOLUTION = Rule("slice_into_convolution", CONVOLUTIONS, _into_convolution)
-TAKE_AS_SLICE = Rule("take_as_slice", ("relax.take",), _take)
+MERGE_SLICES = Rewrite("merge_slices", ("relax.strided_slice",), _merge)
+SLICE_OF_PAD = Rewrite("slice_of_pad", ("relax.strided_slice",), _of_pad)
+POOL_OF_ONE = Rewrite("pool_of_one", (*AVG_POOLS, *MAX_POOLS), _pool_of_one)
+SLICE_INTO_CONVOLUTION = Rewrite("slice_into_convolution", CONVOLUTIONS, _into_convolution)
+TAKE_AS_SLICE = Rewrite("take_as_slice", ("relax.take",), _take)

@@ -13,18 +13,18 @@ from tvm import relax
 
 from .constants import constant
 from .linear import LINEAR_OPS, is_of_product, is_of_two_tensors, linear_of, per_channel, why_not_linear
-from .rule import Rule
-from .scope import GETITEM, Call, Expr, Scope, op, static_shape
+from .rewrite import Rewrite
+from .scope import GETITEM, Call, Expr, Scope, op, op_name, rank_of, static_shape
 from .views import permutation
 from .why_not import WhyNot, is_no, shape_text
 
 
-def _split(item: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _split(item: relax.TupleGetItem, scope: Scope) -> Expr | WhyNot | None:
     """split(permute(reshape(x @ w + b)))[i] -> permute(reshape(x @ w_i + b_i)), for the columns that part i reads."""
     source = scope.call(item.tuple_value, "relax.split")
     if source is None or static_shape(source.args[0]) is None:
         return None
-    axis = int(source.attrs.axis) % source.args[0].ty.ndim
+    axis = int(source.attrs.axis) % rank_of(source.args[0])
     widths = [int(part.shape.values[axis]) for part in source.ty.fields]
     first = sum(widths[: item.index])
     return _columns(source.args[0], axis, np.arange(first, first + widths[item.index]), scope)
@@ -38,12 +38,12 @@ def _columns(expr: Expr, axis: int, index: np.ndarray, scope: Scope) -> Expr | W
     shared = scope.why_not_own(expr)
     if shared is not None:
         return WhyNot(shared, 2) if is_of_product(expr, scope, "relax.matmul") else None
-    if call.op.name == "relax.permute_dims":
+    if op_name(call) == "relax.permute_dims":
         inner = _columns(call.args[0], permutation(call)[axis], index, scope)
         return inner if is_no(inner) else relax.Call(call.op, [inner], call.attrs)
-    if call.op.name == "relax.reshape":
+    if op_name(call) == "relax.reshape":
         return _through_reshape(call, axis, index, scope)
-    if call.op.name == "relax.add":
+    if op_name(call) == "relax.add":
         return _of_sum(call, axis, index, scope)
     return _of_product(call, axis, index, scope)
 
@@ -81,7 +81,7 @@ def _of_sum(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr | Wh
     if bias is not None:
         inner = _columns(call.args[0], axis, index, scope)
         return inner if is_no(inner) else op.add(inner, constant(bias[index]))
-    if product is None or product.op.name != "relax.matmul" or is_of_two_tensors(product, scope):
+    if product is None or op_name(product) != "relax.matmul" or is_of_two_tensors(product, scope):
         return None
     summand = f"{scope.title(call.args[1])}, which is added to matmul, is not one number for each column"
     return WhyNot(why_not_linear(product, scope) or summand, 3)
@@ -101,4 +101,4 @@ def _of_product(call: Call, axis: int, index: np.ndarray, scope: Scope) -> Expr 
     return linear.with_weights(linear.weights.take(index, axis=-1))
 
 
-SPLIT_INTO_WEIGHTS = Rule("split_into_weights", (GETITEM,), _split)
+SPLIT_INTO_WEIGHTS = Rewrite("split_into_weights", (GETITEM,), _split)

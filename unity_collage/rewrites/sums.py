@@ -6,8 +6,8 @@ from functools import reduce
 
 from tvm import relax
 
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
 from .why_not import WhyNot
 
 _BINARY = {
@@ -18,7 +18,7 @@ _BINARY = {
 }
 
 
-def _stack_reduction(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _stack_reduction(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """sum(stack((a, b, c), axis=k), axis=[k]) -> (a + b) + c; mean, max and min likewise."""
     stack = scope.call(call.args[0], "relax.stack")
     parts = None if stack is None else scope.value(stack.args[0])
@@ -27,15 +27,15 @@ def _stack_reduction(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     why = _why_not_stacked(call, stack)
     if why is not None:
         return WhyNot(why, 2)
-    total = reduce(_BINARY[call.op.name], parts.fields)
-    if call.op.name != "relax.mean":
+    total = reduce(_BINARY[op_name(call)], parts.fields)
+    if op_name(call) != "relax.mean":
         return total
     return op.multiply(total, relax.const(1.0 / len(parts.fields), dtype_of(call)))
 
 
 def _why_not_stacked(call: Call, stack: Call) -> str | None:
     """Why a reduction of a stack does not reduce just what was stacked."""
-    name, rank = call.op.name.removeprefix("relax."), stack.ty.ndim
+    name, rank = op_name(call).removeprefix("relax."), rank_of(stack)
     if call.attrs.keepdims:
         return f"{name} keeps the axis that stack made"
     if not is_float(call):
@@ -46,4 +46,4 @@ def _why_not_stacked(call: Call, stack: Call) -> str | None:
     )
 
 
-UNSTACK_REDUCTION = Rule("unstack_reduction", tuple(_BINARY), _stack_reduction)
+UNSTACK_REDUCTION = Rewrite("unstack_reduction", tuple(_BINARY), _stack_reduction)

@@ -16,9 +16,9 @@ from math import ceil, prod
 import numpy as np
 
 from .constants import constant
-from .placing import Place, placed
-from .rule import Rule
-from .scope import Call, Expr, Scope, dtype_of, is_float, op, static_shape
+from .placing import PatchAxis, placed
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of, static_shape
 from .why_not import WhyNot
 from .windows import spatial_axes, window
 
@@ -92,7 +92,7 @@ class _Transposed:
 
     @classmethod
     def of(cls, call: Call, weights: np.ndarray) -> _Transposed:
-        kernel, spatial = str(call.attrs.kernel_layout), call.ty.ndim - 2
+        kernel, spatial = str(call.attrs.kernel_layout), rank_of(call) - 2
         order = [*(spatial_axes(kernel) or []), kernel.index("I"), kernel.index("O")]
         pixels = op.permute_dims(call.args[0], [0, *range(2, spatial + 2), 1])
         return cls(pixels, int(call.ty.shape.values[0]), weights.transpose(order), _axes(call))
@@ -141,9 +141,9 @@ class _Transposed:
         if len(parts) == 1:
             return op.permute_dims(parts[0], [0, len(self.axes) + 1, *range(1, len(self.axes) + 1)])
         image = op.concat(parts, axis=len(self.axes) + 1)
-        return self._side_by_side(image, [Place(a.rows, a.stride, 0, a.extent) for a in self.axes])
+        return self._side_by_side(image, [PatchAxis(a.rows, a.stride, 0, a.extent) for a in self.axes])
 
-    def _side_by_side(self, image: Expr, places: Sequence[Place]) -> Expr:
+    def _side_by_side(self, image: Expr, places: Sequence[PatchAxis]) -> Expr:
         """What is (N, H, W, kh kw O) put in place."""
         spatial, units = len(places), self.taps.shape[-1]
         counts, strides = [place.count for place in places], [place.stride for place in places]
@@ -151,8 +151,8 @@ class _Transposed:
         order = [0, *(i for axis in range(1, spatial + 1) for i in (axis, axis + spatial)), 2 * spatial + 1]
         return placed(patches, order, self.images, units, places)
 
-    def _places(self, count: str) -> list[Place]:
-        return [Place(getattr(axis, count), axis.stride, axis.before, axis.extent) for axis in self.axes]
+    def _places(self, count: str) -> list[PatchAxis]:
+        return [PatchAxis(getattr(axis, count), axis.stride, axis.before, axis.extent) for axis in self.axes]
 
     def _whole(self) -> np.ndarray:
         """The taps with zeros up to a multiple of the strides."""
@@ -180,12 +180,12 @@ class _Transposed:
         return rows * taps * channels * _filled(units) + (len(phases) - 1) * _KERNEL
 
 
-def _expanded(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _expanded(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv2d_transpose(x, w) -> a product or convolutions, and their pixels put in place."""
     weights = scope.array(call.args[1])
     why = "its weights are not constant" if weights is None else why_not_expanded(call)
     if weights is None or why is not None:
-        return WhyNot(f"{call.op.name.removeprefix('relax.nn.')} stays: {why}")
+        return WhyNot(f"{op_name(call).removeprefix('relax.nn.')} stays: {why}")
     return _Transposed.of(call, weights).expanded()
 
 
@@ -233,4 +233,4 @@ def _filled(units: int) -> int:
     return -(-units // _LANES) * _LANES
 
 
-EXPAND_TRANSPOSED = Rule("expand_transposed", _TRANSPOSED, _expanded)
+EXPAND_TRANSPOSED = Rewrite("expand_transposed", _TRANSPOSED, _expanded)

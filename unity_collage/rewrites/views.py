@@ -7,8 +7,8 @@ product have the shape that its result shall have.
 
 from __future__ import annotations
 
-from .rule import Rule
-from .scope import Call, Expr, Scope, op, static_shape
+from .rewrite import Rewrite
+from .scope import Call, Expr, Scope, op, op_name, rank_of, static_shape
 from .why_not import WhyNot, is_no, shape_text
 
 _RESHAPES = ("relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.nn.batch_flatten")
@@ -16,12 +16,12 @@ _RESHAPES = ("relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.nn.ba
 
 def permutation(call: Call) -> list[int]:
     """The axes of a ``permute_dims``: output axis ``i`` is input axis ``axes[i]``."""
-    rank = call.ty.ndim
+    rank = rank_of(call)
     axes = call.attrs.axes
     return [int(axis) % rank for axis in axes] if axes is not None else list(range(rank))[::-1]
 
 
-def _as_reshape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _as_reshape(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """expand_dims, squeeze, flatten -> reshape to the static shape they give."""
     shape = static_shape(call)
     return _unknown(call) if shape is None else op.reshape(call.args[0], shape)
@@ -29,11 +29,11 @@ def _as_reshape(call: Expr, scope: Scope) -> Expr | WhyNot | None:
 
 def _unknown(call: Expr, matched: int = 1) -> WhyNot:
     return WhyNot(
-        f"the shape of {call.op.name.removeprefix('relax.')} or of its operand is not known", matched
+        f"the shape of {op_name(call).removeprefix('relax.')} or of its operand is not known", matched
     )
 
 
-def _merge_reshapes(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _merge_reshapes(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """reshape(reshape(x, a), b) -> reshape(x, b)."""
     inner = scope.call(call.args[0], "relax.reshape")
     if inner is None:
@@ -42,7 +42,7 @@ def _merge_reshapes(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     return _unknown(call, 2) if shape is None else op.reshape(inner.args[0], shape)
 
 
-def _merge_permutes(call: Expr, scope: Scope) -> Expr | None:
+def _merge_permutes(call: Call, scope: Scope) -> Expr | None:
     """permute_dims(permute_dims(x, a), b) -> permute_dims(x, [a[i] for i in b])."""
     inner = scope.call(call.args[0], "relax.permute_dims")
     if inner is None:
@@ -51,7 +51,7 @@ def _merge_permutes(call: Expr, scope: Scope) -> Expr | None:
     return op.permute_dims(inner.args[0], [first[axis] for axis in permutation(call)])
 
 
-def _permute_as_reshape(call: Expr, scope: Scope) -> Expr | None:
+def _permute_as_reshape(call: Call, scope: Scope) -> Expr | None:
     """A permutation that moves axes of size 1 only -> reshape."""
     before, after = static_shape(call.args[0]), static_shape(call)
     if before is None or after is None:
@@ -60,7 +60,7 @@ def _permute_as_reshape(call: Expr, scope: Scope) -> Expr | None:
     return op.reshape(call.args[0], after) if moved == sorted(moved) else None
 
 
-def _unit_axes_first(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _unit_axes_first(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """reshape(permute_dims(x)) that only drops axes of size 1 -> permute_dims(reshape(x))."""
     inner = scope.call(call.args[0], "relax.permute_dims")
     if inner is None:
@@ -94,7 +94,7 @@ def _dropped_unit_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[
     return dropped if dropped and position == len(after) else None
 
 
-def _unit_axes_stay(call: Expr, scope: Scope) -> Expr | None:
+def _unit_axes_stay(call: Call, scope: Scope) -> Expr | None:
     """A permutation that carries axes of size 1 along -> one that leaves them, after a reshape.
 
     Which of several unit axes was meant to be the batch cannot be told from a shape like (197, 1, 6, 64), so all
@@ -114,7 +114,7 @@ def _unit_axes_stay(call: Expr, scope: Scope) -> Expr | None:
     return op.permute_dims(op.reshape(call.args[0], shape), moved)
 
 
-def _rows_before_product(call: Expr, scope: Scope) -> Expr | WhyNot | None:
+def _rows_before_product(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """reshape(matmul(reshape(x), w) + bias), of the rows only -> matmul(reshape(x), w) + bias.
 
     What follows the product then lies as its result does, and may be in its kernel; the two reshapes become one, which
@@ -157,10 +157,10 @@ def _product_of_rows(value: Expr, rows: tuple[int, ...], scope: Scope) -> Expr |
     return op.matmul(reshaped, product.args[1], product.attrs.out_dtype)
 
 
-RESHAPE_FORM = Rule("reshape_form", _RESHAPES, _as_reshape)
-MERGE_RESHAPES = Rule("merge_reshapes", ("relax.reshape",), _merge_reshapes)
-ROWS_BEFORE_PRODUCT = Rule("rows_before_product", ("relax.reshape",), _rows_before_product)
-MERGE_PERMUTES = Rule("merge_permutes", ("relax.permute_dims",), _merge_permutes)
-PERMUTE_AS_RESHAPE = Rule("permute_as_reshape", ("relax.permute_dims",), _permute_as_reshape)
-UNIT_AXES_FIRST = Rule("unit_axes_first", ("relax.reshape",), _unit_axes_first)
-UNIT_AXES_STAY = Rule("unit_axes_stay", ("relax.permute_dims",), _unit_axes_stay)
+RESHAPE_FORM = Rewrite("reshape_form", _RESHAPES, _as_reshape)
+MERGE_RESHAPES = Rewrite("merge_reshapes", ("relax.reshape",), _merge_reshapes)
+ROWS_BEFORE_PRODUCT = Rewrite("rows_before_product", ("relax.reshape",), _rows_before_product)
+MERGE_PERMUTES = Rewrite("merge_permutes", ("relax.permute_dims",), _merge_permutes)
+PERMUTE_AS_RESHAPE = Rewrite("permute_as_reshape", ("relax.permute_dims",), _permute_as_reshape)
+UNIT_AXES_FIRST = Rewrite("unit_axes_first", ("relax.reshape",), _unit_axes_first)
+UNIT_AXES_STAY = Rewrite("unit_axes_stay", ("relax.permute_dims",), _unit_axes_stay)

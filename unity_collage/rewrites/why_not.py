@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 T = TypeVar("T")
 
@@ -19,7 +22,7 @@ class WhyNot:
     """How many operators of the form were found. Of two near misses, the one with more is nearer."""
 
 
-def is_no(answer: Any) -> bool:
+def is_no(answer: object) -> TypeIs[WhyNot | None]:
     """Whether a rule or a part of one found nothing to put in place: None or a WhyNot."""
     return answer is None or isinstance(answer, WhyNot)
 

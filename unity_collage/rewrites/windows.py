@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scope import Call, Expr, op
+from .scope import Call, Expr, op, op_name
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 AVG_POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
@@ -32,9 +32,9 @@ _POOL_FIELDS = (
 
 def with_attrs(call: Call, source: Expr, **changes: object) -> Expr:
     """A convolution or pool like ``call`` of ``source``, with some attributes changed."""
-    names = _CONVOLUTION_FIELDS if call.op.name in CONVOLUTIONS else _POOL_FIELDS
+    names = _CONVOLUTION_FIELDS if op_name(call) in CONVOLUTIONS else _POOL_FIELDS
     fields = {name: getattr(call.attrs, name) for name in names} | changes
-    make = getattr(op.nn, call.op.name.rpartition(".")[2])
+    make = getattr(op.nn, op_name(call).rpartition(".")[2])
     return make(source, *call.args[1:], **fields)
 
 
@@ -45,12 +45,12 @@ def spatial_axes(layout: str) -> list[int] | None:
 
 def data_layout(call: Call) -> str:
     """The layout of the operand of a convolution or pool."""
-    return str(call.attrs.data_layout if call.op.name in CONVOLUTIONS else call.attrs.layout)
+    return str(call.attrs.data_layout if op_name(call) in CONVOLUTIONS else call.attrs.layout)
 
 
 def kernel_sizes(call: Call) -> list[int]:
     """The extent of the window along each spatial axis."""
-    if call.op.name not in CONVOLUTIONS:
+    if op_name(call) not in CONVOLUTIONS:
         return [int(size) for size in call.attrs.pool_size]
     layout = str(call.attrs.kernel_layout)
     shape = call.args[1].ty.shape.values

@@ -1,24 +1,25 @@
 """Partition rules: which groups of operators a backend could make one kernel of.
 
-Rules are frozen values that compose like passes do; ``print(rule)`` shows the tree.
+Rules are frozen values that compose as passes do; ``print(rule)`` shows the tree of rules.
 """
 
 from .algebra import Composite, OnlyValid, Primitive, Union
 from .base import Declined, Found, Nested, Rule
 from .calls import Host, OpCallByKind, OpPredicate
-from .coalesce import Kernel, MaxCoalesce, coalesce
+from .cancelling import CancellingTransposes
+from .coalesce import MaxCoalesce, TaggedKernel, coalesce
 from .combine import Combine
 from .combiners import ByKind, Combiner, Constant, JoinAnything, TupleArgument, TupleProjection
 from .cone import FusionCone
 from .horizontal import Horizontal
 from .pattern import DFPattern
 from .primitives import PrimitiveChain
-from .taken_back import TakenBack
 from .tree import rule_tree
 from .vertical import Vertical
 
 __all__ = [
     "ByKind",
+    "CancellingTransposes",
     "Combine",
     "Combiner",
     "Composite",
@@ -30,7 +31,6 @@ __all__ = [
     "Horizontal",
     "Host",
     "JoinAnything",
-    "Kernel",
     "MaxCoalesce",
     "Nested",
     "OnlyValid",
@@ -39,7 +39,7 @@ __all__ = [
     "Primitive",
     "PrimitiveChain",
     "Rule",
-    "TakenBack",
+    "TaggedKernel",
     "TupleArgument",
     "TupleProjection",
     "Union",

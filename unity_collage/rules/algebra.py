@@ -1,4 +1,4 @@
-"""Rules around rules: choice, validity, labels, kernels."""
+"""Rules that wrap other rules: choice, validity, labels, callable kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tree import Printed
 
 @dataclass(frozen=True, slots=True)
 class Union(Printed):
-    """What any of the rules proposes."""
+    """The proposals of all the rules, one rule after the other."""
 
     rules: tuple[Rule, ...]
 
@@ -23,7 +23,7 @@ class Union(Printed):
 
 @dataclass(frozen=True, slots=True)
 class OnlyValid(Printed):
-    """What ``rule`` proposes, as far as it is within ``limits``; the rest is declined at its last node."""
+    """The proposals of ``rule`` that are valid within ``limits``; the others are declined at their last node."""
 
     rule: Rule
     limits: Limits = field(default_factory=Limits)
@@ -43,9 +43,9 @@ class OnlyValid(Printed):
 
 @dataclass(frozen=True, slots=True)
 class Composite(Printed):
-    """What ``rule`` proposes, each as one part named ``label``, which stays a function inside every larger kernel.
+    """Each proposal of ``rule`` as one part named ``label``, which stays a function inside every larger kernel.
 
-    Parts that a proposal had dissolve: the outermost label counts.
+    The part replaces those that the proposal had: the outermost label counts.
     """
 
     label: str
@@ -60,9 +60,9 @@ class Composite(Printed):
 
 @dataclass(frozen=True, slots=True)
 class Primitive(Printed):
-    """What ``rule`` proposes as kernels that can be called: each once, and something for a kernel to do.
+    """The proposals of ``rule`` that make sense as kernels, each once.
 
-    Declined is what consists of views, tuples and projections only: the VM evaluates those for nothing.
+    A proposal of views, tuples and projections alone is declined: the VM evaluates these for free.
     """
 
     rule: Rule

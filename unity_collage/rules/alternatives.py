@@ -1,7 +1,7 @@
 """The alternatives of a dataflow pattern, and all matches of all of them at one root.
 
-TVM's matcher answers with one match: of ``a | b`` it takes the side that fits first, of a sum the order that
-fits first. So a pattern is taken apart into patterns without choice, and each is matched by itself.
+TVM's matcher returns one match: of ``a | b`` the first side that fits, of a sum the first order of operands that fits.
+So a pattern is expanded into patterns without choices, and each of them is matched separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tvm.relax.dpl import (
 )
 
 MAX_ALTERNATIVES = 64
-"""Six choices, each of two."""
+"""Enough for six choices between two."""
 
 _COMMUTATIVE = frozenset(
     f"relax.{name}"
@@ -38,14 +38,14 @@ _COMMUTATIVE = frozenset(
 )
 
 Match = dict[DFPattern, relax.Expr]
-"""What each part of a pattern has matched; parts that alternatives share are those of the pattern itself."""
+"""The expression that each part of a pattern has matched, keyed by the parts of the original pattern."""
 
 
 def matches(pattern: DFPattern, root: relax.Expr, definitions: Mapping[Any, Any]) -> Iterator[Match]:
-    """All matches of ``pattern`` with ``root`` as its last expression, the one that TVM prefers first.
+    """All matches of ``pattern`` with ``root`` as its last expression; the match that TVM prefers comes first.
 
-    Enumerated are both sides of every ``|`` and both orders of the operands of every commutative operator. The
-    same match may come several times.
+    Both sides of every ``|`` and both operand orders of every commutative operator are tried. The same match may come
+    several times.
     """
     for alternative, origin in alternatives(pattern):
         matched = alternative.extract_matched_expr(root, definitions)
@@ -54,9 +54,9 @@ def matches(pattern: DFPattern, root: relax.Expr, definitions: Mapping[Any, Any]
 
 
 def alternatives(pattern: DFPattern) -> Iterator[tuple[DFPattern, dict[DFPattern, DFPattern]]]:
-    """``pattern``, then what it is for each way to decide all its choices, with where new parts come from.
+    """``pattern``, then one pattern for each way to decide all its choices, with the origin of each new part.
 
-    At most MAX_ALTERNATIVES; a part that occurs twice is decided once.
+    At most MAX_ALTERNATIVES ways are tried. A part that occurs twice is decided once.
     """
     yield pattern, {}
     choices: dict[DFPattern, None] = {}
@@ -68,7 +68,7 @@ def alternatives(pattern: DFPattern) -> Iterator[tuple[DFPattern, dict[DFPattern
 
 
 def is_structure(part: DFPattern) -> bool:
-    """Whether what ``part`` matches belongs to the match: not so wildcards and conditions on types."""
+    """Whether the expression that ``part`` matches belongs to the match; wildcards and type conditions do not."""
     return isinstance(part, (CallPattern, TuplePattern, TupleGetItemPattern))
 
 
@@ -104,7 +104,7 @@ def _commutes(part: DFPattern) -> bool:
 
 
 class _Rebuilding:
-    """A pattern without its choices. What holds no choice stays the very object that it was."""
+    """Builds a pattern with its choices decided. A part without a choice inside stays the same object."""
 
     def __init__(self, decisions: dict[DFPattern, bool]):
         self._decisions = decisions
@@ -133,7 +133,7 @@ class _Rebuilding:
     def _with(self, part: DFPattern, new: list[DFPattern]) -> DFPattern:
         """``part`` over other parts."""
         if isinstance(part, CallPattern):
-            # Whether further arguments are allowed is no attribute: it only shows in the text.
+            # Whether further arguments are allowed is not an attribute: it only shows in the text.
             return CallPattern(part.op, new, str(part).endswith("...)"))
         if isinstance(part, AndPattern):
             return AndPattern(*new)

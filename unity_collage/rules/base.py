@@ -1,4 +1,4 @@
-"""What a partition rule is: a frozen value that proposes sub-graphs, and says why not."""
+"""What a partition rule is: a frozen value that proposes sub-graphs and gives a reason for each refusal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Found:
     rule: str
     label: str
     hidden: IndexSet = EMPTY
-    """Nodes that the kernel computes for itself though others read them too (:class:`SubGraph`)."""
+    """Nodes that the kernel computes for itself although other kernels read them too (:class:`SubGraph`)."""
     nested: tuple[Nested, ...] = ()
-    """Disjoint parts of the inside, by first node; empty: the whole is one part, named by ``label``."""
+    """Disjoint parts of the inside, by first node. If empty, the whole is one part named ``label``."""
 
     def sub_graph(self, graph: DataflowGraph) -> SubGraph:
         return SubGraph(graph, self.inside, self.hidden, self.nested)
@@ -37,11 +37,12 @@ class Declined:
     rule: str
     reason: str
     condition: str = "predicate"
-    """``predicate``: the rule's own word; ``validity``: the sub-graph is not valid (:class:`SubGraph`)."""
+    """What failed: ``predicate``, a check of the rule; ``validity``, the shape of the sub-graph (:class:`SubGraph`);
+    ``limit`` or ``target``."""
 
 
 class Rule(Protocol):
-    """Proposes sub-graphs of a graph. Rules compare, hash and print (:class:`Printed`) as the values they are."""
+    """Proposes sub-graphs of a graph. Rules are values: they compare, hash and print (:class:`Printed`) by content."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         """All proposals and refusals, in a fixed order."""
@@ -49,7 +50,7 @@ class Rule(Protocol):
 
 
 def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] = ()) -> str:
-    """What the nodes are called together: operator names in index order, and parts by their own labels."""
+    """The label of a set of nodes: operator names in index order, and the labels of its parts."""
     parts = {first_inside(part.inside): part for part in nested}
     names: list[str] = []
     for i in members(inside):
@@ -61,7 +62,7 @@ def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] 
 
 
 def why_not_partitionable(node: Node) -> str | None:
-    """Why no kernel can be made of this node alone, whatever the backend, or None."""
+    """Why no backend can make a kernel of this node alone, or None."""
     if not node.in_dataflow:
         return "not in a dataflow block"
     if node.call is None:
@@ -74,7 +75,7 @@ def why_not_partitionable(node: Node) -> str | None:
 
 
 def only_reader(graph: DataflowGraph, node: Node) -> Node | None:
-    """The one node that reads ``node``, if nothing else does and the function does not return it."""
+    """The only reader of ``node``; None if it has several or none, or if the function returns it."""
     readers = graph.consumers[node.index]
     if graph.results >> node.index & 1 or size(readers) != 1:
         return None
@@ -83,7 +84,7 @@ def only_reader(graph: DataflowGraph, node: Node) -> Node | None:
 
 
 def why_not_static(value: relax.Expr) -> str | None:
-    """Why the shape of ``value`` is not known now, or None. Shape and prim expressions count by their content."""
+    """Why the shape of ``value`` is not known at compile time, or None. Shapes and prim expressions count by value."""
     if isinstance(value, relax.Tuple):
         return next((reason for field in value.fields if (reason := why_not_static(field))), None)
     name = value.name if isinstance(value, relax.Var) else "argument"
@@ -106,7 +107,7 @@ def _why_not_static_type(name: str, ty: ir.Type) -> str | None:
             else _why_not_constant(name, ty.values)
         )
     if isinstance(ty, (relax.ObjectType, relax.FuncType)):
-        return f"{name} is no tensor"
+        return f"{name} is not a tensor"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Rules that propose single nodes: the ground that others build on."""
+"""Rules that propose single nodes; other rules build on them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from ..graph import DataflowGraph, Kind, short_name
+from ..graph import DataflowGraph, OpKind, short_name
 from .base import Declined, Found, why_not_partitionable
 from .tree import Printed
 
 
 @dataclass(frozen=True, slots=True)
 class OpPredicate(Printed):
-    """Single calls of the operators ``ops`` that ``why_not`` has nothing against."""
+    """Single calls of the operators ``ops`` for which ``why_not`` returns None."""
 
     name: str
     ops: frozenset[str]
@@ -33,9 +33,9 @@ class OpPredicate(Printed):
 
 @dataclass(frozen=True, slots=True)
 class OpCallByKind(Printed):
-    """Single calls whose kind is ``most`` at the most: every operator that fuses somehow."""
+    """Single calls whose kind is at most ``most``; by default every operator that fuses with others."""
 
-    most: Kind = Kind.OUT_EWISE_FUSABLE
+    most: OpKind = OpKind.OUT_EWISE_FUSABLE
     name: str = "kind"
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
@@ -56,7 +56,7 @@ class OpCallByKind(Printed):
 class Host(Printed):
     """Single nodes that the VM evaluates for free: views, tuples, projections, constants, shape arithmetic.
 
-    They are what a plan may leave behind.
+    A plan may leave them behind.
     """
 
     name: str = "host"

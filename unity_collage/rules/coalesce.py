@@ -1,4 +1,4 @@
-"""Coalescing: kernels that touch and are of one kind become one, as far as the plan stays a plan."""
+"""Coalescing: touching kernels with one tag are merged while the plan keeps an order to run in."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..graph import DataflowGraph, IndexSet, Limits, Nested, SubGraph, disjoint_union
-from ..graph.order import Unit, why_no_order
+from ..graph.order import NodeGroup, why_no_order
 from ..index_set import EMPTY, first_n, members
 from .base import Declined, Found, Rule, label_of
 from .tree import Printed
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """One kernel of a plan."""
+class TaggedKernel:
+    """One kernel of a plan, with a tag."""
 
     inside: IndexSet
     tag: str
-    """Whose it is: only kernels of one tag are merged."""
+    """Its backend, for instance: only kernels with equal tags are merged."""
     hidden: IndexSet = EMPTY
     nested: tuple[Nested, ...] = ()
 
@@ -26,12 +26,14 @@ class Kernel:
         return SubGraph(graph, self.inside, self.hidden, self.nested)
 
 
-def coalesce(graph: DataflowGraph, kernels: Sequence[Kernel], limits: Limits) -> tuple[Kernel, ...]:
-    """``kernels`` with touching ones of one tag merged, again and again, by index.
+def coalesce(
+    graph: DataflowGraph, kernels: Sequence[TaggedKernel], limits: Limits
+) -> tuple[TaggedKernel, ...]:
+    """``kernels``, by index, after merging touching kernels of one tag until no merge is left.
 
-    A merged kernel is valid within ``limits``, and the whole remains a plan whose kernels can run one after
-    the other. Pairwise convexity would not do: of a -> b, a -> d, c -> b, c -> d both {a,d} and {c,b} are convex,
-    but each waits for the other. Kernels that have no order to begin with are given back as they are.
+    Each merged kernel is valid within ``limits``, and all kernels can still run one after the other. Convexity of each
+    kernel is not enough for that (:func:`~unity_collage.graph.order.why_no_order`). Kernels that cannot be ordered to
+    begin with are returned unchanged.
     """
     plan = sorted(kernels, key=lambda kernel: kernel.inside)
     if why_not_plan(graph, plan) is not None:
@@ -41,8 +43,8 @@ def coalesce(graph: DataflowGraph, kernels: Sequence[Kernel], limits: Limits) ->
     return tuple(sorted(plan, key=lambda kernel: kernel.inside))
 
 
-def _sweep(graph: DataflowGraph, plan: list[Kernel], limits: Limits) -> bool:
-    """Lets each kernel swallow its readers, in place; whether anything has changed."""
+def _sweep(graph: DataflowGraph, plan: list[TaggedKernel], limits: Limits) -> bool:
+    """Merge each kernel with its readers, in place; returns whether anything changed."""
     before, position = len(plan), 0
     while position < len(plan):
         merged = next(_merged(graph, plan, position, limits), None)
@@ -56,16 +58,16 @@ def _sweep(graph: DataflowGraph, plan: list[Kernel], limits: Limits) -> bool:
     return len(plan) < before
 
 
-def why_not_plan(graph: DataflowGraph, kernels: Sequence[Kernel]) -> str | None:
+def why_not_plan(graph: DataflowGraph, kernels: Sequence[TaggedKernel]) -> str | None:
     """Why the kernels, with each other node computed alone, cannot run one after the other, or None."""
-    units = (Unit(kernel.inside, kernel.inside & ~kernel.hidden) for kernel in kernels)
-    return why_no_order(graph, units, first_n(len(graph)))
+    groups = (NodeGroup(kernel.inside, kernel.inside & ~kernel.hidden) for kernel in kernels)
+    return why_no_order(graph, groups, first_n(len(graph)))
 
 
 def _merged(
-    graph: DataflowGraph, plan: list[Kernel], position: int, limits: Limits
-) -> Iterator[tuple[Kernel, Kernel]]:
-    """The kernels that the one at ``position`` can swallow, and what the two become."""
+    graph: DataflowGraph, plan: list[TaggedKernel], position: int, limits: Limits
+) -> Iterator[tuple[TaggedKernel, TaggedKernel]]:
+    """The kernels that can be merged into the one at ``position``, each with the merged kernel."""
     first = plan[position]
     upper = first.sub_graph(graph)
     readers = EMPTY
@@ -77,7 +79,7 @@ def _merged(
         union = disjoint_union(upper, other.sub_graph(graph))
         if isinstance(union, str) or union.why_not_valid(limits) is not None:
             continue
-        whole = Kernel(union.inside, first.tag, union.hidden, union.nested)
+        whole = TaggedKernel(union.inside, first.tag, union.hidden, union.nested)
         rest = [kernel for kernel in plan if kernel is not first and kernel is not other]
         if why_not_plan(graph, [*rest, whole]) is None:
             yield other, whole
@@ -85,10 +87,10 @@ def _merged(
 
 @dataclass(frozen=True, slots=True)
 class MaxCoalesce(Printed):
-    """The largest kernels that proposals of ``rule`` grow into when touching ones are merged.
+    """The largest kernels that result from merging touching proposals of ``rule``.
 
-    Of proposals that overlap the largest counts, of equal ones the first. Nothing smaller is offered: this is what
-    greedy partitioners do with a whole network, and a Union with ``rule`` offers both.
+    Where proposals overlap, the largest one is taken, and the first of equally large ones. Smaller kernels are not
+    offered, as in greedy partitioners such as ``partition_for_*``; a Union with ``rule`` offers both.
     """
 
     rule: Rule
@@ -106,11 +108,11 @@ class MaxCoalesce(Printed):
             label = label_of(graph, kernel.inside, kernel.nested)
             yield Found(kernel.inside, self.name, label, kernel.hidden, kernel.nested)
 
-    def _apart(self, graph: DataflowGraph, proposals: list[Found]) -> list[Kernel]:
-        """Proposals that share no node and can run one after the other, which single nodes always can."""
-        taken, kernels = EMPTY, list[Kernel]()
+    def _apart(self, graph: DataflowGraph, proposals: list[Found]) -> list[TaggedKernel]:
+        """Proposals that share no node and can run one after the other; single nodes always can."""
+        taken, kernels = EMPTY, list[TaggedKernel]()
         for found in sorted(proposals, key=lambda found: -found.inside.bit_count()):
-            kernel = Kernel(found.inside, self.name, found.hidden, found.nested)
+            kernel = TaggedKernel(found.inside, self.name, found.hidden, found.nested)
             alone = found.inside.bit_count() == 1
             if not found.inside & taken and (alone or why_not_plan(graph, [*kernels, kernel]) is None):
                 taken |= found.inside

@@ -1,4 +1,9 @@
-"""Combine: every larger kernel that can be put together from the proposals of another rule."""
+"""Combine: the larger kernels that can be put together from the proposals of another rule.
+
+The regions form the smallest set that contains the proposals and is closed under joining two touching regions: a least
+fixed point, which a worklist computes. ``CombinePartitionRule`` of the Collage RFC for Relay does the same; the order
+of enumeration and the limits on number and work are ours, since the set may be exponentially large.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +25,23 @@ Key = tuple[IndexSet, IndexSet, tuple[Nested, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Combine(Printed):
-    """What ``rule`` proposes, and the unions of touching regions that one of the combiners joins.
+    """The proposals of ``rule``, and the unions of touching regions that one of the combiners joins.
 
-    The regions are the smallest set that holds the proposals and is closed under joining within the limits. The
-    limits hold at every step: a region with one exit grows from its exit upwards, one producer after the
-    other, and all on the way have one exit too. For regions that pass through something wider, widen the
-    limits and put OnlyValid around.
+    The limits hold at every step. A region with one exit grows from its exit upwards, one producer after the other, and
+    each intermediate region has one exit too. To reach regions by way of wider ones, widen the limits and wrap the rule
+    in OnlyValid.
     """
 
     rule: Rule
     combiners: tuple[Combiner, ...]
     limits: Limits = field(default_factory=lambda: Limits(max_depth=8))
     max_size: int = 12
-    """Most nodes inside a union; 0 is no limit."""
+    """Most nodes inside a union; 0 means no limit."""
     max_unions: int = 32
-    """How many unions are offered for one last node, smallest first, and the largest beside them; 0 is no limit."""
+    """How many unions are offered for one last node, smallest first; the largest one is added. 0 means no limit."""
     max_work: int = 4096
-    """How much is tried for one last node: 1 for a pair of regions, 8 where its union is judged; 0 is no limit."""
+    """Work that is spent for one last node: 1 for a pair of regions, 8 more if their union is checked. 0 means no
+    limit."""
     name: str = "combine"
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
@@ -49,20 +54,21 @@ class Combine(Printed):
 
 
 class _Enumeration:
-    """The unions by their last node, in ascending order, and for each by size.
+    """The unions by last node in ascending order, and for each last node by size.
 
-    A union of two ends where the later of them ends, so all that end before are known by then. A region
-    meets the others it touches through two indexes, by exit and by input, once each pair.
+    Invariant: when the regions that end at node ``n`` are enumerated, all regions that end before ``n`` are known,
+    because a union ends where the later of its two parts ends. Each pair of touching regions is tried once: when the
+    second of the two is registered, two indexes (by exit node and by input node) find the first.
     """
 
     def __init__(self, rule: Combine, graph: DataflowGraph, proposals: Iterable[Found]):
         self._rule = rule
         self._graph = graph
         self._seen: set[Key] = set()
-        """What has been made or refused; for the present last node only, once the starts are there."""
+        """Keys that were made or refused. During the enumeration it holds those of the current last node only."""
         self._work = 0
         self._starts: dict[int, list[tuple[Region, bool]]] = defaultdict(list)
-        """By last node, what that node begins with; True for a union."""
+        """By last node, the regions to begin with; True marks a union."""
         self._by_exit: dict[int, list[Region]] = defaultdict(list)
         self._by_input: dict[int, list[Region]] = defaultdict(list)
         for found in proposals:
@@ -126,7 +132,7 @@ class _Enumeration:
             self._by_input[i].append(part)
 
     def _wider(self, part: Region) -> Iterator[Region]:
-        """The unions of ``part`` with what is registered, each once in all."""
+        """The unions of ``part`` with registered regions, each once over the whole enumeration."""
         for i in members(part.input):
             for up in () if self._is_spent() else self._by_exit[i]:
                 yield from self._fresh(up, part)
@@ -163,7 +169,7 @@ class _Enumeration:
             yield region(self._graph, *key)
 
     def _largest(self, part: Region) -> Region:
-        """``part`` with whatever else can be joined upstream, the largest regions first."""
+        """``part`` joined greedily with upstream regions, the largest first, until none can be joined."""
         for i in members(part.input):
             for up in reversed(self._by_exit[i]):
                 if up.inside & part.inside or self._is_too_large(up.size + part.size):
@@ -183,7 +189,10 @@ class _Enumeration:
         return bool(self._rule.max_size) and size > self._rule.max_size
 
     def _is_offered(self, part: Region) -> bool:
-        """A kernel neither ends in a tuple of its own nor begins with the element of one that it does not make."""
+        """Whether ``part`` makes sense as a kernel.
+
+        It must not end in a tuple that it builds itself, nor begin with an element of a tuple that it does not compute.
+        """
         nodes = self._graph.nodes
         for i in members(part.inside & self._seeds):
             if nodes[i].op == "tuple" and part.exit >> i & 1:

@@ -1,4 +1,4 @@
-"""Combiners: which two touching regions may become one, and what else belongs to a region."""
+"""Combiners: which two touching regions may become one, and which further nodes belong to a region."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from ..graph import DataflowGraph, IndexSet, Kind, index_set, members, used_vars
+from ..graph import DataflowGraph, IndexSet, OpKind, index_set, members, used_vars
 from ..graph.order import read_outside
 from ..index_set import EMPTY, is_subset
 from .region import Region
@@ -14,12 +14,12 @@ from .tree import Printed
 
 
 class Combiner(Printed):
-    """One way of making larger regions; what a kind of combiner does not do, it inherits from here."""
+    """One way to make larger regions. The defaults here do nothing; each combiner overrides what it does."""
 
     __slots__ = ()
 
     def seeds(self, graph: DataflowGraph) -> IndexSet:
-        """Nodes that no rule need propose: they are never offered alone, but may be a part."""
+        """Nodes that may be part of a region although no rule proposes them; they are never offered alone."""
         return EMPTY
 
     def joins(self, graph: DataflowGraph, up: Region, down: Region) -> bool:
@@ -27,16 +27,16 @@ class Combiner(Printed):
         return False
 
     def widened(self, graph: DataflowGraph, part: Region) -> tuple[IndexSet, IndexSet] | None:
-        """``part`` with all that belongs to it, as inside and hidden nodes, or None if there is nothing."""
+        """The inside and hidden nodes of ``part`` with all that belongs to it, or None if nothing is to be added."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class ByKind(Combiner):
-    """A region of at most the first kind feeds one of at most the second: A -> B, B -> R, I -> I and so on."""
+    """A region of at most the upstream kind feeds one of at most the downstream kind: A -> B, B -> R, I -> I, ..."""
 
-    upstream_kind: Kind
-    downstream_kind: Kind
+    upstream_kind: OpKind
+    downstream_kind: OpKind
 
     def joins(self, graph: DataflowGraph, up: Region, down: Region) -> bool:
         if up.is_seed or down.is_seed:
@@ -48,11 +48,11 @@ class ByKind(Combiner):
 class TupleArgument(Combiner):
     """Values that reach their reader through a tuple, one field or several: ``concat((a, b))``.
 
-    The tuple may be bound, or written in place. A value that is in the tuple twice is one value.
+    The tuple may be a binding or be written inline. A value that is in the tuple twice counts once.
     """
 
-    upstream_kind: Kind = Kind.INJECTIVE
-    downstream_kind: Kind = Kind.INJECTIVE
+    upstream_kind: OpKind = OpKind.INJECTIVE
+    downstream_kind: OpKind = OpKind.INJECTIVE
 
     def seeds(self, graph: DataflowGraph) -> IndexSet:
         return _nodes_of(graph, "tuple")
@@ -73,12 +73,12 @@ class TupleArgument(Combiner):
 class TupleProjection(Combiner):
     """Values that reach their reader as an element of a tuple: ``split(x)[0]``.
 
-    One projection joins what makes the tuple, or what reads the element; and all of them at once join what makes
-    the tuple, if nothing else reads it.
+    One projection joins the producer of the tuple, or the reader of the element. All projections at once join the
+    producer if nothing else reads the tuple.
     """
 
-    upstream_kind: Kind = Kind.OUT_EWISE_FUSABLE
-    downstream_kind: Kind = Kind.INJECTIVE
+    upstream_kind: OpKind = OpKind.OUT_EWISE_FUSABLE
+    downstream_kind: OpKind = OpKind.INJECTIVE
 
     def seeds(self, graph: DataflowGraph) -> IndexSet:
         return _nodes_of(graph, "getitem")
@@ -106,9 +106,9 @@ class TupleProjection(Combiner):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Combiner):
-    """All bound constants that a region reads, at once; those that others read too are hidden.
+    """All bound constants that a region reads, at once; those that other nodes read too are hidden.
 
-    Constants that are written in place belong to the call that mentions them anyway.
+    Inline constants belong to the call that mentions them in any case.
     """
 
     def widened(self, graph: DataflowGraph, part: Region) -> tuple[IndexSet, IndexSet] | None:
@@ -121,7 +121,7 @@ class Constant(Combiner):
 
 @dataclass(frozen=True, slots=True)
 class JoinAnything(Combiner):
-    """Whatever touches: for backends that take any sub-graph of the operators they know."""
+    """Any two touching regions: for backends that take every sub-graph of the operators that they know."""
 
     def joins(self, graph: DataflowGraph, up: Region, down: Region) -> bool:
         return True

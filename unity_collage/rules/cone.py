@@ -1,58 +1,67 @@
-"""FusionCone: what a loop compiler fuses, grown upwards from each possible last operator."""
+"""FusionCone: the groups that a loop compiler fuses, grown upwards from each possible last operator.
+
+Each group is a *fanout-free cone*, a term of logic synthesis (Cong and Ding, "On Area/Depth Trade-Off in LUT-Based FPGA
+Technology Mapping", 1994): all readers of a member but the last one are members. TVM's FuseOps makes one group of a
+possible cone, by post-dominators and operator kinds. Here smaller cones are offered too, since the operators that they
+leave out may be worth more in a neighbouring kernel.
+
+Invariants of every region: one exit, its last node; every path from a member leads to that exit inside the region, so
+it is convex; at most one anchor (a reduction, a convolution or a product).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..graph import DataflowGraph, IndexSet, Kind, Node, SubGraph, members
+from ..graph import DataflowGraph, IndexSet, Node, OpKind, SubGraph, members
 from ..graph.dataflow import has_kernel
 from ..graph.order import read_outside
 from ..index_set import EMPTY, size
 from .base import Declined, Found, why_not_partitionable
+from .cancelling import PERMUTATION, cancelling_transposes, cancels_inside
 from .prologue import prologue_of, reads_through
-from .taken_back import PERMUTATION, in_pairs, reads_back
 from .tree import Printed
 
-_ANCHORS = (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE)
+_ANCHORS = (OpKind.REDUCTION, OpKind.OUT_EWISE_FUSABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class FusionCone(Printed):
     """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
 
-    As in Relay Collage: an anchor takes broadcast operators behind it (A -> B), broadcast operators go
-    into a reduction (B -> R), injective ones into each other (I -> I). Beyond it, a convolution or a product takes the
-    permutation or the factors of channels that it reads, or all that is computed for it alone element by element, and
-    permutations behind it. A producer joins only when all its readers are inside, which makes every region convex and
-    free of taps.
+    The rules are those of Relay Collage: an anchor is followed by broadcast operators (A -> B), broadcast operators
+    feed a reduction (B -> R), injective operators feed each other (I -> I). Three are added. A convolution or a product
+    takes in the transpose or the channel factors that it reads. It takes in a chain of element-wise operators that only
+    it reads. It may be followed by transposes. A producer joins only when all its readers are inside, so every region
+    is convex and has no taps.
 
-    With ``recompute`` there are also regions that compute a cheap producer for themselves which others read too:
-    the producer is hidden. Cheap is what at most moves elements around, no anchor.
+    With ``recompute``, a region may also compute a cheap producer for itself that other nodes read too; that producer
+    is hidden. Cheap operators are those up to INJECTIVE.
     """
 
     max_depth: int = 8
-    """Longest path inside, in nodes."""
+    """Nodes on the longest path inside."""
     max_size: int = 12
-    """Most nodes inside: LLVM's time grows faster than a kernel's size."""
+    """Most nodes inside: LLVM's compile time grows faster than the size of a kernel."""
     max_regions: int = 16
-    """How many regions are offered for one exit, smallest first; the largest is always among them."""
+    """How many regions are offered for one exit, smallest first; the largest one is always among them."""
     name: str = "cone"
     recompute: bool = False
     """Whether cheap producers may be computed more than once."""
     max_recomputed: int = 2
-    """Most nodes inside that are computed for this region only because a hidden one is."""
+    """Most nodes that a region computes again: the hidden ones, and the producers that feed nothing else inside."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         able = [self._why_not(graph, node) is None for node in graph.nodes]
-        pairs = in_pairs(graph)
+        pairs = cancelling_transposes(graph)
         apart = [able[node.index] and not pairs >> node.index & 1 for node in graph.nodes]
         for node in graph.nodes:
             reason = self._why_not(graph, node)
             if reason is None:
                 found = list(self._regions(graph, node, apart))
                 yield from found
-                if pairs:  # other layouts are offered besides, in place of nothing
+                if pairs:  # cancelling transposes separate two layouts: offer regions across them too
                     yield from (each for each in self._regions(graph, node, able) if each not in found)
             elif node.call is not None and not node.is_host:
                 yield Declined(node.index, self.name, reason)
@@ -61,7 +70,7 @@ class FusionCone(Printed):
         if node.call is not None and not has_kernel(node.call):
             return f"{node.op} has no legalization"
         reason = why_not_partitionable(node)
-        if reason is None and graph.kinds[node.index] > Kind.OUT_EWISE_FUSABLE:
+        if reason is None and graph.kinds[node.index] > OpKind.OUT_EWISE_FUSABLE:
             return f"{node.op} is opaque to TVM's fusion"
         return reason
 
@@ -112,7 +121,7 @@ class FusionCone(Printed):
     def _widened(
         self, graph: DataflowGraph, region: IndexSet, able: list[bool], *, recompute: bool = False
     ) -> Iterator[IndexSet]:
-        """``region`` with one more producer, or with all that its anchor computes before itself by bands of rows."""
+        """``region`` with one more producer, or with the whole prologue that its anchor computes by bands of rows."""
         sub = SubGraph(graph, region)
         for source in members(sub.input):
             wider = region | (_joining(graph, region, source, recompute) if able[source] else EMPTY)
@@ -122,7 +131,7 @@ class FusionCone(Printed):
                 and (not shared or recompute)
                 and graph.nodes[source].block == graph.nodes[region.bit_length() - 1].block
                 and all(able[i] for i in members(wider & ~region))
-                and not reads_back(graph, region, source)
+                and not cancels_inside(graph, region, source)
                 and size(wider) <= self.max_size
                 and SubGraph(graph, wider).depth <= self.max_depth
                 and (not recompute or self._may_recompute(graph, _recomputed(graph, wider)))
@@ -131,7 +140,7 @@ class FusionCone(Printed):
 
     def _may_recompute(self, graph: DataflowGraph, again: IndexSet) -> bool:
         return size(again) <= self.max_recomputed and all(
-            graph.kinds[i] <= Kind.INJECTIVE and not graph.nodes[i].is_host for i in members(again)
+            graph.kinds[i] <= OpKind.INJECTIVE and not graph.nodes[i].is_host for i in members(again)
         )
 
 
@@ -140,7 +149,7 @@ def _exit_of(region: IndexSet) -> IndexSet:
 
 
 def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
-    """What ``region`` computes beside others: nodes read outside, and those that feed nothing else inside."""
+    """The nodes that ``region`` computes again: those read outside, and those that feed only such nodes inside."""
     found = read_outside(graph, region) & ~_exit_of(region)
     for i in sorted(members(region), reverse=True):
         readers = graph.consumers[i] & region
@@ -150,24 +159,24 @@ def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
 
 
 def _joining(graph: DataflowGraph, region: IndexSet, source: int, recompute: bool) -> IndexSet:
-    """What joins the kernel of ``region`` with ``source``; nothing if that cannot."""
+    """The nodes that join the kernel of ``region`` together with ``source``; empty if ``source`` cannot join."""
     if _fuses(graph, region, source):
         return 1 << source
     if recompute:
         return EMPTY
-    anchor = next((i for i in members(region) if graph.kinds[i] is Kind.OUT_EWISE_FUSABLE), None)
-    if anchor is None or graph.upstream[anchor] & region != 1 << anchor or _goes_on(graph, region):
+    anchor = next((i for i in members(region) if graph.kinds[i] is OpKind.OUT_EWISE_FUSABLE), None)
+    if anchor is None or graph.upstream[anchor] & region != 1 << anchor or _epilogue_follows(graph, region):
         return EMPTY
     return prologue_of(graph, graph.nodes[anchor], graph.nodes[source])
 
 
-def _goes_on(graph: DataflowGraph, region: IndexSet) -> bool:
-    """Whether an operator behind the region would join it: a kernel by bands of rows is offered whole only."""
+def _epilogue_follows(graph: DataflowGraph, region: IndexSet) -> bool:
+    """Whether an operator behind the region would join it: kernels by bands of rows are offered with their epilogue."""
     last = region.bit_length() - 1
     readers = graph.consumers[last]
     if graph.results >> last & 1 or size(readers) != 1:
         return False
-    return graph.kinds[readers.bit_length() - 1] <= Kind.BROADCAST
+    return graph.kinds[readers.bit_length() - 1] <= OpKind.BROADCAST
 
 
 def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
@@ -176,11 +185,11 @@ def _fuses(graph: DataflowGraph, region: IndexSet, source: int) -> bool:
     anchor = next((i for i in members(region) if graph.kinds[i] in _ANCHORS), None)
     if kind in _ANCHORS:
         behind = all(
-            graph.kinds[i] <= Kind.BROADCAST or graph.nodes[i].op == PERMUTATION for i in members(region)
+            graph.kinds[i] <= OpKind.BROADCAST or graph.nodes[i].op == PERMUTATION for i in members(region)
         )
-        return kind is Kind.OUT_EWISE_FUSABLE and anchor is None and behind
+        return kind is OpKind.OUT_EWISE_FUSABLE and anchor is None and behind
     if anchor is None:
         return True
-    if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is Kind.OUT_EWISE_FUSABLE:
+    if graph.upstream[anchor] >> source & 1 and graph.kinds[anchor] is OpKind.OUT_EWISE_FUSABLE:
         return reads_through(graph.nodes[anchor], graph.nodes[source])
-    return kind <= Kind.BROADCAST
+    return kind <= OpKind.BROADCAST

@@ -18,16 +18,16 @@ from .tree import Printed
 
 @dataclass(frozen=True, slots=True)
 class Horizontal(Printed):
-    """Groups of two and more equal proposals of ``rule`` that read a common value and do not wait for each other.
+    """Groups of two or more equal proposals of ``rule`` that read a common value and do not depend on each other.
 
-    Equal is who has the same label: the three products of queries, keys and values, or the 1x1 convolutions that
-    an Inception block begins with. Each branch keeps its exits. The proposals themselves are not offered again.
+    Proposals are equal if they have the same label: the products of queries, keys and values, or the 1x1 convolutions
+    that an Inception block begins with. Each branch keeps its exits. Single proposals are not offered again.
     """
 
     rule: Rule
     max_branches: int = 4
     max_groups: int = 16
-    """How many groups are offered for one common value, smallest first; the largest is always among them."""
+    """How many groups are offered for one common value, smallest first; the largest one is always among them."""
     name: str = "horizontal"
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
@@ -61,13 +61,13 @@ class Horizontal(Printed):
             yield Declined(largest.inside.bit_length() - 1, self.name, reason, "limit")
 
     def _grown(self, branches: list[SubGraph]) -> Iterator[SubGraph]:
-        """All groups of up to ``max_branches``, by their number of branches and then by index."""
+        """All groups of up to ``max_branches`` branches, by the number of branches and then by index."""
         groups = list(enumerate(branches))
         for _ in range(self.max_branches - 1):
             larger: list[tuple[int, SubGraph]] = []
             for last, group in groups:
                 for i in range(last + 1, len(branches)):
-                    union = _beside(group, branches[i])
+                    union = _joined_branches(group, branches[i])
                     if union is not None:
                         yield union
                         larger.append((i, union))
@@ -76,7 +76,7 @@ class Horizontal(Printed):
     def _largest(self, branches: list[SubGraph]) -> SubGraph:
         group, count = branches[0], 1
         for branch in branches[1:]:
-            union = _beside(group, branch) if count < self.max_branches else None
+            union = _joined_branches(group, branch) if count < self.max_branches else None
             if union is not None:
                 group, count = union, count + 1
         return group
@@ -86,8 +86,8 @@ class Horizontal(Printed):
         return Found(group.inside, self.name, label, group.hidden, group.nested)
 
 
-def _beside(group: SubGraph, branch: SubGraph) -> SubGraph | None:
-    """Both, if neither needs a value of the other and they are in one block."""
+def _joined_branches(group: SubGraph, branch: SubGraph) -> SubGraph | None:
+    """The union of both, if neither needs a value of the other and they are in one block; else None."""
     graph = group.graph
     blocks = {graph.nodes[sub.inside.bit_length() - 1].block for sub in (group, branch)}
     if len(blocks) > 1 or _needs(group, branch) or _needs(branch, group):

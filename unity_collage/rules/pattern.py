@@ -16,20 +16,20 @@ from .tree import Printed
 
 @dataclass(frozen=True, slots=True)
 class DFPattern(Printed):
-    """Every match of a pattern, at every possible root, that ``why_not`` has nothing against.
+    """Every match of a pattern, at every possible root, for which ``why_not`` returns None.
 
-    Matches may overlap, and one root has several: each side of ``|`` and each order of commutative operands that
-    fits, as far as other nodes are matched (:func:`matches`). Inside are the calls, tuples and projections that
-    the pattern spells out; what a wildcard stands for, whatever its type must be, is outside.
+    Matches may overlap, and a root may have several: one for each side of ``|`` and each order of commutative operands
+    that matches other nodes (:func:`matches`). The inside has the calls, tuples and projections that the pattern spells
+    out. A value that a wildcard matches, even one with a type condition, is outside.
     """
 
     name: str
     pattern: Callable[[], Pattern]
-    """Makes the pattern: patterns are made on demand."""
+    """Builds the pattern on demand."""
     why_not: Callable[[list[relax.Call]], str | None]
-    """Judges the matched calls, in index order."""
+    """Checks the matched calls, in index order."""
     root: str
-    """Operator of the pattern's last call; other bindings are not tried."""
+    """The operator of the pattern's last call; other bindings are not tried."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         pattern = self.pattern()

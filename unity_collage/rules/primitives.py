@@ -1,4 +1,4 @@
-"""PrimitiveChain: one library primitive with what it can absorb before and behind it."""
+"""PrimitiveChain: one library primitive with the operators that it can absorb before and behind it."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Node, SubGraph, members
 from .base import Declined, Found, only_reader, why_not_partitionable
-from .taken_back import reads_back, taken_back
+from .cancelling import cancels_inside, transpose_cancelled_by
 from .tree import Printed
 
-Step = Any
+PrimitiveCall = Any
 """A library's own description of one primitive call; opaque to the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveChain(Printed):
-    """Anchors, grown by the library's own word: what it lowers to one primitive is one candidate.
+    """Anchors, grown as far as the library can lower the whole to one primitive; each such group is a candidate.
 
-    Behind the anchor come operators that the primitive takes as bias or post-operation, then layout changes
-    of the result; before it, layout changes of operands. Every prefix is a candidate, since a later
-    operator may be worth more elsewhere.
+    Behind the anchor come operators that the primitive takes as bias or post-operation, then layout changes of the
+    result. Before it come layout changes of operands. Every prefix is a candidate, since a later operator may be worth
+    more in another kernel.
     """
 
     name: str
     anchors: frozenset[str]
-    step: Callable[[relax.Call], Step | str]
-    """One operator as a primitive, or the reason why not."""
-    fused: Callable[[Step, relax.Call, int], Step | str]
-    """The step with a call, whose ``args[i]`` is its result, as post-operation, or the reason why not."""
-    absorbed_input: Callable[[Step, relax.Expr, relax.Call], Step | str]
-    """The step that reads an operand through the layout change that makes it, or the reason why not."""
-    absorbed_output: Callable[[Step, relax.Call], Step | str]
-    """The step that writes its result through a layout change, or the reason why not."""
-    joined: Callable[[Step, relax.Call, int], Step | str] | None = None
-    """The step with a concat, of which field ``i`` is its result, or the reason why not; None: it never takes one."""
-    why_partial: Callable[[Step], str | None] | None = None
-    """Why a step is no kernel as it is, or None: a primitive of several anchors grows from the first to the last of
-    them, and some layout changes go together only. None in its place: every step is one."""
+    step: Callable[[relax.Call], PrimitiveCall | str]
+    """One operator as a primitive call, or the reason why the library cannot take it."""
+    fused: Callable[[PrimitiveCall, relax.Call, int], PrimitiveCall | str]
+    """The primitive call with an operator, whose ``args[i]`` is its result, as post-operation, or the reason why
+    not."""
+    absorbed_input: Callable[[PrimitiveCall, relax.Expr, relax.Call], PrimitiveCall | str]
+    """The primitive call that reads an operand through the layout change that makes it, or the reason why not."""
+    absorbed_output: Callable[[PrimitiveCall, relax.Call], PrimitiveCall | str]
+    """The primitive call that writes its result through a layout change, or the reason why not."""
+    joined: Callable[[PrimitiveCall, relax.Call, int], PrimitiveCall | str] | None = None
+    """The primitive call with a concat, of which field ``i`` is its result, or the reason why not. None if the library
+    never takes a concat."""
+    why_partial: Callable[[PrimitiveCall], str | None] | None = None
+    """Why a primitive call is not yet a complete kernel, or None if it is. A primitive with several anchors grows from
+    the first to the last, and some layout changes only work together. If this field is None, every call is complete."""
     max_absorbed: int = 16
-    """How many sets of layout changes are offered before an anchor, the smallest first, and the largest: a concat of
-    many fields that are reshaped each has more than can be counted."""
-    taken_in: frozenset[str] = frozenset()
-    """Operators that a primitive computes while it reads an operand of what stands behind its anchor: always taken
-    in, and so are those before them."""
+    """How many sets of layout changes before an anchor are offered, smallest first; the largest set is added. A concat
+    whose many fields are each reshaped has exponentially many sets."""
+    always_absorbed: frozenset[str] = frozenset()
+    """Operators, such as casts, that the primitive computes while it reads the operand of an operator behind its
+    anchor. They are always absorbed, and so are such operators before them."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
         for node in graph.nodes:
@@ -62,7 +64,9 @@ class PrimitiveChain(Printed):
                     yield self._found(graph, inside)
                 yield from self._behind(graph, inside, node, begun)
 
-    def _with_inputs(self, graph: DataflowGraph, anchor: Node, step: Step) -> Iterator[tuple[IndexSet, Step]]:
+    def _with_inputs(
+        self, graph: DataflowGraph, anchor: Node, step: PrimitiveCall
+    ) -> Iterator[tuple[IndexSet, PrimitiveCall]]:
         """The anchor alone, and with closed sets of layout changes before it."""
         start = 1 << anchor.index, step
         found = dict([start])
@@ -78,7 +82,9 @@ class PrimitiveChain(Printed):
         found.setdefault(inside, begun)
         yield from found.items()
 
-    def _widened(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> Iterator[tuple[IndexSet, Step]]:
+    def _widened(
+        self, graph: DataflowGraph, inside: IndexSet, step: PrimitiveCall
+    ) -> Iterator[tuple[IndexSet, PrimitiveCall]]:
         """The kernel with one more layout change before it."""
         for source in _sole_producers(graph, inside):
             assert source.call is not None
@@ -87,14 +93,20 @@ class PrimitiveChain(Printed):
                 yield inside | 1 << source.index, grown
 
     def _behind(
-        self, graph: DataflowGraph, inside: IndexSet, tail: Node, step: Step, *, writes_through: bool = False
+        self,
+        graph: DataflowGraph,
+        inside: IndexSet,
+        tail: Node,
+        step: PrimitiveCall,
+        *,
+        writes_through: bool = False,
     ) -> Iterator[Found | Declined]:
-        """Candidates that go on behind ``tail``; the library's reason where the chain ends.
+        """Candidates that continue behind ``tail``, and the library's reason where the chain ends.
 
         Once the result is written through a layout change, only further layout changes may follow.
         """
         reader = only_reader(graph, tail)
-        if reader is None or reader.call is None or taken_back(graph, reader) == tail.index:
+        if reader is None or reader.call is None or transpose_cancelled_by(graph, reader) == tail.index:
             return
         if self.joined is not None and reader.op == "relax.concat":
             yield self._joining(graph, inside, tail, reader, step)
@@ -107,7 +119,7 @@ class PrimitiveChain(Printed):
         if isinstance(grown, str):
             yield Declined(reader.index, self.name, f"not behind {tail.op}: {grown}")
             return
-        wider, grown = self._taking_in(graph, inside | 1 << reader.index, grown)
+        wider, grown = self._absorbing(graph, inside | 1 << reader.index, grown)
         if SubGraph(graph, wider).why_not_convex() is None:
             reason = self._why_partial(grown)
             if reason is None:
@@ -116,17 +128,20 @@ class PrimitiveChain(Printed):
                 yield Declined(reader.index, self.name, f"not behind {tail.op} alone: {reason}")
             yield from self._behind(graph, wider, reader, grown, writes_through=through)
 
-    def _taking_in(self, graph: DataflowGraph, inside: IndexSet, step: Step) -> tuple[IndexSet, Step]:
-        """The kernel with the operators ``taken_in`` before its operands, where nobody else needs their results."""
-        for source in [node for node in _sole_producers(graph, inside) if node.op in self.taken_in]:
+    def _absorbing(
+        self, graph: DataflowGraph, inside: IndexSet, step: PrimitiveCall
+    ) -> tuple[IndexSet, PrimitiveCall]:
+        """The kernel with the ``always_absorbed`` operators before its operands, if nothing else reads their
+        results."""
+        for source in [node for node in _sole_producers(graph, inside) if node.op in self.always_absorbed]:
             assert source.call is not None
             grown = self.absorbed_input(step, source.var, source.call)
             if not isinstance(grown, str):
-                return self._taking_in(graph, inside | 1 << source.index, grown)
+                return self._absorbing(graph, inside | 1 << source.index, grown)
         return inside, step
 
     def _joining(
-        self, graph: DataflowGraph, inside: IndexSet, tail: Node, reader: Node, step: Step
+        self, graph: DataflowGraph, inside: IndexSet, tail: Node, reader: Node, step: PrimitiveCall
     ) -> Found | Declined:
         """The kernel with the concat behind it, which ends the chain."""
         assert reader.call is not None and self.joined is not None
@@ -140,7 +155,7 @@ class PrimitiveChain(Printed):
             return Declined(reader.index, self.name, f"not behind {tail.op}: {reason}")
         return self._found(graph, wider)
 
-    def _why_partial(self, step: Step) -> str | None:
+    def _why_partial(self, step: PrimitiveCall) -> str | None:
         return None if self.why_partial is None else self.why_partial(step)
 
     def _found(self, graph: DataflowGraph, inside: IndexSet) -> Found:
@@ -148,12 +163,12 @@ class PrimitiveChain(Printed):
 
 
 def _sole_producers(graph: DataflowGraph, inside: IndexSet) -> Iterator[Node]:
-    """Calls that only ``inside`` reads and does not take back."""
+    """Calls that only ``inside`` reads, without transposes that it cancels."""
     block = graph.nodes[inside.bit_length() - 1].block
     for source in members(SubGraph(graph, inside).input):
         node = graph.nodes[source]
         read_elsewhere = graph.consumers[source] & ~inside or graph.results >> source & 1
-        if read_elsewhere or node.block != block or reads_back(graph, inside, source):
+        if read_elsewhere or node.block != block or cancels_inside(graph, inside, source):
             continue
         if why_not_partitionable(node) is None:
             yield node

@@ -1,13 +1,13 @@
-"""What a product or a convolution of TVM may compute in front of itself: what costs it little where it reads."""
+"""The prologue of a kernel: operators that a product or a convolution of TVM may compute while it reads its operand."""
 
 from __future__ import annotations
 
 from tvm import relax
 
-from ..graph import DataflowGraph, IndexSet, Kind, Node
+from ..graph import DataflowGraph, IndexSet, Node, OpKind
 from ..graph.shapes import extents_of
 from ..index_set import EMPTY
-from .taken_back import PERMUTATION
+from .cancelling import PERMUTATION
 
 _FACTOR = "relax.multiply"
 _PRODUCT = "relax.matmul"
@@ -16,10 +16,11 @@ _CONCAT = "relax.concat"
 
 
 def reads_through(anchor: Node, source: Node) -> bool:
-    """Whether ``anchor`` may compute ``source``: another order of what it reads, or a factor for each channel.
+    """Whether ``anchor`` may compute ``source`` while reading: a transpose, or a factor for each channel.
 
-    Such a factor moves to the weights, ``sum((x[i, c] * s[c]) * w[c, j]) = sum(x[i, c] * (w[c, j] * s[c]))``, and is
-    multiplied once for all rows of a tile: the gates of squeeze-and-excitation blocks. Static shapes are assumed.
+    A channel factor moves to the weights, ``sum((x[i, c] * s[c]) * w[c, j]) = sum(x[i, c] * (w[c, j] * s[c]))``, and is
+    multiplied once for all rows of a tile. The gates of squeeze-and-excitation blocks are such factors. Shapes must be
+    static.
     """
     return source.op == PERMUTATION or (
         _sums_channels_of(anchor, source) and _has_factors_of_channels(source)
@@ -27,10 +28,10 @@ def reads_through(anchor: Node, source: Node) -> bool:
 
 
 def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
-    """All that ``anchor``, a product or a pointwise convolution, may compute before itself by bands of rows, if
-    ``source`` is the last of it: operators element by element and concatenations that nobody else reads.
+    """The nodes, ``source`` last, that ``anchor`` may compute before itself by bands of rows.
 
-    Nothing where it ends at an operator that could take it behind itself.
+    ``anchor`` is a product or a pointwise convolution; the nodes are element-wise operators and concatenations that
+    nothing else reads. Empty if they begin behind another anchor, which could take them as its epilogue.
     """
     if (
         not _sums_channels_of(anchor, source)
@@ -44,7 +45,7 @@ def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
         for index in pending.pop().inputs:
             node = graph.nodes[index]
             alone = not graph.consumers[index] & ~inside and not graph.results >> index & 1
-            if alone and graph.kinds[index] in (Kind.REDUCTION, Kind.OUT_EWISE_FUSABLE):
+            if alone and graph.kinds[index] in (OpKind.REDUCTION, OpKind.OUT_EWISE_FUSABLE):
                 return EMPTY
             if alone and _is_local(graph, node) and node.block == source.block:
                 inside |= 1 << index
@@ -53,21 +54,21 @@ def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
 
 
 def _keeps_rows(anchor: Node, source: Node) -> bool:
-    """Whether each row of the result comes from the same row of ``source``: no stride leaves any out."""
+    """Whether each row of the result comes from the same row of ``source``: no stride skips a row."""
     if anchor.call is None or source.call is None:
         return False
     return extents_of(anchor.call)[:-1] == extents_of(source.call)[:-1]
 
 
 def _is_local(graph: DataflowGraph, node: Node) -> bool:
-    """Whether it computes rows of float32 from rows, at little cost."""
+    """Whether a node is cheap and computes each row of float32 values from the same row of its operands."""
     if node.call is None or node.is_host or not _is_float32(node.call):
         return False
-    return graph.kinds[node.index] <= Kind.BROADCAST or node.op == _CONCAT
+    return graph.kinds[node.index] <= OpKind.BROADCAST or node.op == _CONCAT
 
 
 def _sums_channels_of(anchor: Node, source: Node) -> bool:
-    """Whether ``anchor`` sums over the last axis of ``source`` alone, with weights for each result."""
+    """Whether ``anchor`` reduces the last axis of ``source`` and no other, as a matrix product does."""
     if anchor.call is None or not anchor.call.args[0].same_as(source.var):
         return False
     if anchor.op == _PRODUCT:
@@ -81,7 +82,7 @@ def _sums_channels_of(anchor: Node, source: Node) -> bool:
 
 
 def _has_factors_of_channels(node: Node) -> bool:
-    """Whether it multiplies float32 values, wherever the last axis is the same by the same."""
+    """Whether a node multiplies float32 values by factors that depend on the last axis alone."""
     if node.call is None or node.op != _FACTOR or not _is_float32(node.call):
         return False
     whole = extents_of(node.call)

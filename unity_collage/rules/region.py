@@ -1,10 +1,10 @@
-"""Region: a sub-graph in the making, whose border is kept up to date instead of computed anew."""
+"""Region: a growing sub-graph whose border is updated incrementally instead of being computed again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph import DataflowGraph, IndexSet, Kind, Limits, Nested, SubGraph, members
+from ..graph import DataflowGraph, IndexSet, Limits, Nested, OpKind, SubGraph, members
 from ..graph.nested import why_not_nested
 from ..graph.order import read_outside
 from ..graph.union import in_order
@@ -13,7 +13,7 @@ from ..index_set import EMPTY
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """What :class:`Combine` knows of a set of nodes."""
+    """A set of nodes with its border, as :class:`Combine` needs it."""
 
     inside: IndexSet
     hidden: IndexSet
@@ -22,13 +22,13 @@ class Region:
     """Outside nodes that it reads."""
     exit: IndexSet
     """Inside nodes that are read outside, or returned, and not hidden."""
-    kind: Kind
-    """The largest kind inside; a bound tuple counts as INJECTIVE: it only collects values."""
+    kind: OpKind
+    """The largest kind inside. A bound tuple counts as INJECTIVE, since it only collects values."""
     size: int
     depth: int
-    """At least the longest path inside, in nodes."""
+    """An upper bound of the longest path inside, in nodes."""
     is_seed: bool = False
-    """One node that no rule has proposed: a tuple or a projection, which makes sense in company only."""
+    """Whether it is a single node that no rule has proposed: a tuple or a projection, useful only in a union."""
 
     @property
     def last(self) -> int:
@@ -37,7 +37,7 @@ class Region:
 
     @property
     def key(self) -> tuple[IndexSet, IndexSet, tuple[Nested, ...]]:
-        """What makes two regions one proposal."""
+        """Two regions with one key are the same proposal."""
         return (self.inside, self.hidden, self.nested)
 
 
@@ -49,14 +49,17 @@ def region(
     *,
     is_seed: bool = False,
 ) -> Region:
-    """The region of these nodes, computed from nothing."""
+    """The region of these nodes, computed from the graph."""
     sub = SubGraph(graph, inside, hidden)
     kind = max(_kind(graph, i) for i in members(inside))
     return Region(inside, hidden, nested, sub.input, sub.exit, kind, inside.bit_count(), sub.depth, is_seed)
 
 
 def joined(graph: DataflowGraph, up: Region, down: Region, limits: Limits) -> Region | None:
-    """The union of two disjoint regions if it is within ``limits``, as :class:`SubGraph` would judge it."""
+    """The union of two disjoint regions, or None if it is not valid within ``limits``.
+
+    The checks are those of :meth:`SubGraph.why_not_valid`, on borders that are updated instead of computed again.
+    """
     inside = up.inside | down.inside
     exits, hidden = _still_read(graph, up, inside), up.hidden | down.hidden
     exits |= _still_read(graph, down, inside)
@@ -85,7 +88,7 @@ def joined(graph: DataflowGraph, up: Region, down: Region, limits: Limits) -> Re
 
 
 def _still_read(graph: DataflowGraph, part: Region, inside: IndexSet) -> IndexSet:
-    """Those exits of ``part`` that are exits of ``inside`` too."""
+    """The exits of ``part`` that are also exits of ``inside``."""
     outside, results, found = ~inside, graph.results, EMPTY
     for i in members(part.exit):
         if graph.consumers[i] & outside or results >> i & 1:
@@ -93,6 +96,6 @@ def _still_read(graph: DataflowGraph, part: Region, inside: IndexSet) -> IndexSe
     return found
 
 
-def _kind(graph: DataflowGraph, index: int) -> Kind:
+def _kind(graph: DataflowGraph, index: int) -> OpKind:
     kind = graph.kinds[index]
-    return Kind.INJECTIVE if kind is Kind.TUPLE else kind
+    return OpKind.INJECTIVE if kind is OpKind.TUPLE else kind

@@ -1,4 +1,4 @@
-"""How a rule prints: as a tree of the rules that it is made of."""
+"""How a rule prints: as the tree of the rules that it consists of."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Printed:
 
 
 def rule_tree(rule: Any) -> str:
-    """``rule`` with what it is made of, one line each, two spaces in for each level.
+    """``rule`` and the rules inside it, one line each, indented by two spaces for each level.
 
-    A line is the name of the class and its options, as far as they are not the default.
+    A line has the name of the class and the options that differ from their defaults.
     """
     return "\n".join(_lines(rule, 0))
 
@@ -37,7 +37,7 @@ def _lines(rule: Any, level: int) -> Iterator[str]:
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
-    """The rules in one field: those of another make, without :class:`Printed`, are known by what they do."""
+    """The rules in one field. Rules that do not derive from :class:`Printed` are recognised by their ``apply``."""
     values = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
     return tuple(v for v in values if isinstance(v, Printed) or hasattr(v, "apply"))
 

@@ -1,4 +1,4 @@
-"""Vertical: one anchor behind another as one kernel, with the cheap operators between them."""
+"""Vertical: consecutive anchors as one kernel, with the cheap operators between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..graph import DataflowGraph, Kind, Limits, SubGraph
+from ..graph import DataflowGraph, Limits, OpKind, SubGraph
 from ..graph.union import disjoint_union
 from ..index_set import IndexSet, members
 from .base import Declined, Found, Rule, label_of, only_reader
@@ -17,16 +17,15 @@ _VALID = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Vertical(Printed):
-    """A proposal of each of the ``stages``, one feeding the next: convolution and convolution, or product, softmax,
-    product.
+    """A chain of proposals, one of each of the ``stages``: two convolutions, or product, softmax, product.
 
-    Between two stages there may be up to ``max_between`` operators that only the next one reads, such as the
-    scale and the mask of attention. The whole has one exit; the stages alone are not offered again.
+    Between two stages there may be up to ``max_between`` operators that only the next one reads, such as the scale and
+    the mask of attention. The whole has one exit. Single stages are not offered again.
     """
 
     stages: tuple[Rule, ...]
-    between: Kind = Kind.BROADCAST
-    """The largest kind of what may lie between."""
+    between: OpKind = OpKind.BROADCAST
+    """The largest kind of the operators between stages."""
     max_between: int = 2
     max_kernels: int = 32
     """How many kernels are offered for one last node, in index order."""
@@ -56,7 +55,7 @@ class Vertical(Printed):
     def _continued(
         self, begun: SubGraph, stage: SubGraph, following: list[dict[int, list[SubGraph]]]
     ) -> Iterator[SubGraph]:
-        """``begun``, which ends with ``stage``, with all that is to follow."""
+        """``begun``, which ends with ``stage``, continued by each possible choice of the ``following`` stages."""
         if not following:
             yield begun
             return
@@ -67,7 +66,7 @@ class Vertical(Printed):
                     yield from self._continued(union, follower, following[1:])
 
     def _glued(self, begun: SubGraph, tail: int) -> Iterator[tuple[SubGraph, int]]:
-        """``begun`` with none, one, ... of the cheap operators that follow, and where it ends then."""
+        """``begun`` with none, one, ... of the cheap operators that follow it, and the node where it then ends."""
         yield begun, tail
         graph = begun.graph
         for _ in range(self.max_between):

@@ -8,9 +8,9 @@ from tvm.tirx.stmt import Stmt
 
 from ..annotations import UNSCHEDULED
 from . import fast_math, faults
+from .cpu import CpuTraits
 from .families import emit
 from .inline import inlined_stages
-from .machine import Machine
 from .stage import Func
 
 __all__ = ["SCHEDULE_VERSION", "schedule", "scheduled_module"]
@@ -51,9 +51,9 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
     kernel that our own code fails on: the attribute ``UNSCHEDULED`` says why, and :func:`.faults.is_fault` which of
     the two it is.
     """
-    machine = Machine.of(target).running(func)
+    cpu = CpuTraits.of(target).running(func)
     try:
-        found = _written(func, machine)
+        found = _written(func, cpu)
         if not isinstance(found, str):
             return fast_math.rewritten(found)
         return fast_math.rewritten(func).with_attr(UNSCHEDULED, found)
@@ -61,13 +61,13 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
         return func.with_attr(UNSCHEDULED, faults.logged(f"{name} keeps its loops", error))
 
 
-def _written(func: Func, machine: Machine) -> Func | str:
+def _written(func: Func, cpu: CpuTraits) -> Func | str:
     """``func`` with its loops written anew, or the reason why they cannot be."""
     found = inlined_stages(func)
     if isinstance(found, str):
         return found
     flat, stages = found
-    return _with_body(flat, emit(stages, machine))
+    return _with_body(flat, emit(stages, cpu))
 
 
 def _with_body(func: Func, body: Stmt) -> Func:

@@ -19,7 +19,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, injective, tile
 from .axes import axis, with_load
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, static, substitute
 
 _MOST_BYTES = 512 * 1024
@@ -44,7 +44,7 @@ class _Rows:
 
 
 def emit(
-    producer: Stage, reduction: Stage, epilogue: Stage | None, machine: Machine, threads: bool
+    producer: Stage, reduction: Stage, epilogue: Stage | None, cpu: CpuTraits, threads: bool
 ) -> Stmt | str:
     """Loops for all, or the reason why they do not go by bands."""
     rows = _rows(producer, reduction)
@@ -53,7 +53,7 @@ def emit(
     pair = tile.paired(reduction, epilogue)
     if isinstance(pair, str):
         return pair
-    height = _height(producer, rows, machine)
+    height = _height(producer, rows, cpu)
     shape = [static(extent) for extent in rows.load.source.shape]
     if height is None or None in shape:
         return "its rows make no bands"
@@ -61,10 +61,10 @@ def emit(
     buffer = build.buffer([extent or 1 for extent in shape], rows.load.source, "band")
     turns = axis(rows.read.var, (rows.read.size or 1) // height)
     made, (stage, result) = _of_band(producer, pair, rows, buffer, turns.var * height, height)
-    body = tile.emit_pair(stage, result, machine, False)
+    body = tile.emit_pair(stage, result, cpu, False)
     if isinstance(body, str):
         return body
-    band = build.with_buffers([buffer], build.seq(injective.emit(made, machine, False), body), "band")
+    band = build.with_buffers([buffer], build.seq(injective.emit(made, cpu, False), body), "band")
     return build.parallel([turns], lambda values: substitute(band, values), threads)
 
 
@@ -107,11 +107,11 @@ def _rows(producer: Stage, reduction: Stage) -> _Rows | str:
     return "there is one row"
 
 
-def _height(producer: Stage, rows: _Rows, machine: Machine) -> int | None:
+def _height(producer: Stage, rows: _Rows, cpu: CpuTraits) -> int | None:
     """The rows of a band: as many as fit, in equally many bands for each core where that can be."""
     size = rows.made.size or 1
     row_bytes = 4 * prod(it.size or 1 for it in producer.iters) // size
-    heights = [h for h in range(1, size + 1) if size % h == 0 and size // h >= machine.cores]
+    heights = [h for h in range(1, size + 1) if size % h == 0 and size // h >= cpu.cores]
     fitting = [h for h in heights if h * row_bytes <= _MOST_BYTES] or heights[:1]
-    even = [h for h in fitting if size // h % machine.cores == 0]
+    even = [h for h in fitting if size // h % cpu.cores == 0]
     return max(even or fitting, default=None)

@@ -8,90 +8,90 @@ from tvm import tirx
 from tvm.tirx.stmt import Stmt
 
 from . import bands, build, injective, lanes, rows, tile
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Stage, Var
 
 _TILED_IN_ONE = 8
 """Steps of a reduction in register tiles that take as long as one element-wise operation, with what it reads and
 writes: products of 32k and 64k steps are faster on one core and as fast on two."""
 
-Rule = Callable[[Sequence[Stage], Machine], "tuple[Stmt, int] | str"]
+Family = Callable[[Sequence[Stage], CpuTraits], "tuple[Stmt, int] | str"]
 """Takes the stages that are still to be written; gives loops for the first few of them and how many
 these are, or the reason why it does not apply."""
 
 
-def emit(stages: Sequence[Stage], machine: Machine) -> Stmt:
+def emit(stages: Sequence[Stage], cpu: CpuTraits) -> Stmt:
     """Loops for all stages in order."""
     parts: list[Stmt] = []
     while stages:
-        statement, taken = _first(stages, machine)
+        statement, taken = _first(stages, cpu)
         parts.append(statement)
         stages = stages[taken:]
     return build.seq(*parts)
 
 
-def _first(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int]:
-    _, statement, taken = _first_rule(stages, machine)
+def _first(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int]:
+    _, statement, taken = _first_family(stages, cpu)
     return statement, taken
 
 
-def _first_rule(stages: Sequence[Stage], machine: Machine) -> tuple[Rule | None, Stmt, int]:
+def _first_family(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Family | None, Stmt, int]:
     """The first rule that applies, or None where the stage stays as it is, with the loops of so many stages."""
-    for rule in RULES:
-        found = rule(stages, machine)
+    for family in FAMILIES:
+        found = family(stages, cpu)
         if not isinstance(found, str):
-            return rule, *found
+            return family, *found
     return None, _as_written(stages[0]), 1
 
 
-def by_tiles(stages: Sequence[Stage], machine: Machine) -> list[tuple[Stage, Stage]]:
+def by_tiles(stages: Sequence[Stage], cpu: CpuTraits) -> list[tuple[Stage, Stage]]:
     """Those reductions that are written tile by tile, each with the stage that writes its result."""
     found: list[tuple[Stage, Stage]] = []
     while stages:
-        rule, _, taken = _first_rule(stages, machine)
-        if rule in (_tile_by_tile, _band_by_band):
-            own = stages[int(rule is _band_by_band) : taken]
+        family, _, taken = _first_family(stages, cpu)
+        if family in (_tile_by_tile, _band_by_band):
+            own = stages[int(family is _band_by_band) : taken]
             pair = tile.paired(own[0], own[1] if len(own) == 2 else None)
             found += [] if isinstance(pair, str) else [pair]
         stages = stages[taken:]
     return found
 
 
-def _row_by_row(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _row_by_row(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """As much as goes one row at a time: softmax, layer norm."""
     for count in range(len(stages), 2, -1):
         if sum(stage.init is not None for stage in stages[:count]) >= 2:
-            found = rows.emit(stages[:count], machine, _threads(stages[:count], machine))
+            found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
             if not isinstance(found, str):
                 return found, count
     return "no two reductions go by the same rows"
 
 
-def _element_by_element(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _element_by_element(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     stage = stages[0]
     if stage.init is not None or stage.reduction:
         return "it reduces"
-    return injective.emit(stage, machine, _threads(stages[:1], machine)), 1
+    return injective.emit(stage, cpu, _threads(stages[:1], cpu)), 1
 
 
-def _tile_by_tile(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _tile_by_tile(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A product, a convolution, a pooling; with what follows it where that reads nothing else of it."""
-    threads = _threads(stages[:1], machine, _TILED_IN_ONE)
+    threads = _threads(stages[:1], cpu, _TILED_IN_ONE)
     if why_not_epilogue(stages) is None:
-        found = tile.emit(stages[0], stages[1], machine, threads)
+        found = tile.emit(stages[0], stages[1], cpu, threads)
         if not isinstance(found, str):
             return found, 2
-    found = tile.emit(stages[0], None, machine, threads)
+    found = tile.emit(stages[0], None, cpu, threads)
     return found if isinstance(found, str) else (found, 1)
 
 
-def _band_by_band(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _band_by_band(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A product with what is computed element by element before it, and what follows it."""
     if len(stages) < 2 or any(_reads(stage, stages[0]) for stage in stages[2:]):
         return "no reduction alone reads it"
-    threads = _threads(stages[1:2], machine, _TILED_IN_ONE)
+    threads = _threads(stages[1:2], cpu, _TILED_IN_ONE)
     follows = why_not_epilogue(stages[1:]) is None
-    found = bands.emit(stages[0], stages[1], stages[2] if follows else None, machine, threads)
+    found = bands.emit(stages[0], stages[1], stages[2] if follows else None, cpu, threads)
     return found if isinstance(found, str) else (found, 3 if follows else 2)
 
 
@@ -99,23 +99,23 @@ def _reads(reader: Stage, writer: Stage) -> bool:
     return any(load.source.same_as(store.buffer) for load in reader.loads for store in writer.stores)
 
 
-def _one_reduction(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _one_reduction(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A reduction along memory, with what follows it."""
     taken = 2 if why_not_epilogue(stages) is None else 1
     for count in range(taken, 0, -1):
-        found = rows.emit(stages[:count], machine, _threads(stages[:count], machine))
+        found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
         if not isinstance(found, str):
             return found, count
     return "the result has no axis"
 
 
-def _one_number(stages: Sequence[Stage], machine: Machine) -> tuple[Stmt, int] | str:
+def _one_number(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
     """A reduction of a whole tensor along memory, on one core."""
     stage = stages[0]
     if any(it.size != 1 for it in stage.spatial):
         return "it has many results"
     only = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in stage.spatial}
-    return lanes.emit(stage.substituted(only, stage.reduction), machine), 1
+    return lanes.emit(stage.substituted(only, stage.reduction), cpu), 1
 
 
 def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
@@ -140,15 +140,13 @@ def _as_written(stage: Stage) -> Stmt:
     return build.nest(stage.spatial, body)
 
 
-def _threads(stages: Sequence[Stage], machine: Machine, in_one: int = 1) -> bool:
+def _threads(stages: Sequence[Stage], cpu: CpuTraits, in_one: int = 1) -> bool:
     """Whether so much work is worth a parallel loop; ``in_one`` operations take as long as one element-wise."""
     works = [stage.work for stage in stages]
-    return injective.worth_threads(
-        None if None in works else sum(work or 0 for work in works) // in_one, machine
-    )
+    return injective.worth_threads(None if None in works else sum(work or 0 for work in works) // in_one, cpu)
 
 
-RULES: tuple[Rule, ...] = (
+FAMILIES: tuple[Family, ...] = (
     _row_by_row,
     _band_by_band,
     _element_by_element,

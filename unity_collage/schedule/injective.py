@@ -15,7 +15,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, segments, transpose, vectors
 from .axes import axis, flattened
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Iter, Stage, Var, static, stride
 
 PARALLEL_WORK = 8_192
@@ -28,29 +28,29 @@ _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 
 
-def worth_threads(work: int | None, machine: Machine) -> bool:
+def worth_threads(work: int | None, cpu: CpuTraits) -> bool:
     """Whether that many operations pay for a parallel loop; an unknown number is taken to."""
-    return machine.cores > 1 and (work is None or work >= PARALLEL_WORK)
+    return cpu.cores > 1 and (work is None or work >= PARALLEL_WORK)
 
 
-def emit(stage: Stage, machine: Machine, threads: bool) -> Stmt:
+def emit(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
     """The whole stage as loops, parallel if ``threads``."""
     pieces = segments.of(stage)
     if pieces is None:
-        return _whole(stage, machine, threads)
+        return _whole(stage, cpu, threads)
     position, ranges = pieces
     outer, inner = stage.iters[:position], stage.iters[position:]
-    shared = threads and _enough(outer, machine)
+    shared = threads and _enough(outer, cpu)
 
     def body(values: dict[Var, Expr]) -> Stmt:
         rest = stage.substituted(values, inner)
         parts = (segments.cut(rest, 0, low, high) for low, high in ranges)
-        return build.seq(*(emit(part, machine, threads and not shared) for part in parts))
+        return build.seq(*(emit(part, cpu, threads and not shared) for part in parts))
 
     return build.parallel(outer, body, shared)
 
 
-def _whole(stage: Stage, machine: Machine, threads: bool) -> Stmt:
+def _whole(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
     """A stage without conditions along its innermost axis."""
     stage = flattened(stage)
     if not stage.iters or stage.store is None:
@@ -58,36 +58,34 @@ def _whole(stage: Stage, machine: Machine, threads: bool) -> Stmt:
     *outer, last = stage.iters
     turned = _turned(stage)
     if isinstance(turned, Iter):
-        return _transposed(stage, turned, machine, threads)
+        return _transposed(stage, turned, cpu, threads)
     if turned is not None:
         return build.parallel(outer, lambda values: _serial(stage.substituted(values, [last])), threads)
-    if threads and not _enough(outer, machine):
-        return _chunks(stage, machine)
-    return build.parallel(
-        outer, lambda values: vectors.emit(stage.substituted(values, [last]), machine), threads
-    )
+    if threads and not _enough(outer, cpu):
+        return _chunks(stage, cpu)
+    return build.parallel(outer, lambda values: vectors.emit(stage.substituted(values, [last]), cpu), threads)
 
 
-def _enough(iters: Sequence[Iter], machine: Machine) -> bool:
+def _enough(iters: Sequence[Iter], cpu: CpuTraits) -> bool:
     """Whether the product of the extents keeps every core busy (a symbolic one is taken to)."""
     turns = build.product(iters)
-    return bool(iters) and (turns is None or turns >= _CHUNKS_A_CORE * machine.cores)
+    return bool(iters) and (turns is None or turns >= _CHUNKS_A_CORE * cpu.cores)
 
 
 def _serial(stage: Stage) -> Stmt:
     return build.nest(stage.iters, lambda values: stage.substituted(values, []).body)
 
 
-def _chunks(stage: Stage, machine: Machine) -> Stmt:
+def _chunks(stage: Stage, cpu: CpuTraits) -> Stmt:
     """Share the innermost axis among the threads: there is too little outside of it."""
     *outer, last = stage.iters
 
     def piece(start: Expr, size: Expr | int) -> Stmt:
         chunk = axis(last.var, size)
         part = stage.substituted({last.var: start + chunk.var}, [*outer, chunk])
-        return build.nest(outer, lambda values: vectors.emit(part.substituted(values, [chunk]), machine))
+        return build.nest(outer, lambda values: vectors.emit(part.substituted(values, [chunk]), cpu))
 
-    size = _SYMBOLIC_CHUNK if last.size is None else _chunk(last.size, machine)
+    size = _SYMBOLIC_CHUNK if last.size is None else _chunk(last.size, cpu)
     if last.size is not None and not stage.once_only:
         turns, start = build.tiled(last.size, size)
         return build.loop(turns, lambda turn: piece(start(turn), size), last.var, ForKind.PARALLEL)
@@ -96,13 +94,13 @@ def _chunks(stage: Stage, machine: Machine) -> Stmt:
     return head if static(rest) == 0 else build.seq(head, piece(whole * size, rest))
 
 
-def _chunk(size: int, machine: Machine) -> int:
+def _chunk(size: int, cpu: CpuTraits) -> int:
     """Elements a thread takes at a time, in whole cache lines."""
-    step = 4 * machine.vector_bytes
-    return min(-(-size // (_CHUNKS_A_CORE * machine.cores * step)) * step, size)
+    step = 4 * cpu.vector_bytes
+    return min(-(-size // (_CHUNKS_A_CORE * cpu.cores * step)) * step, size)
 
 
-def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> Stmt:
+def _transposed(stage: Stage, across: Iter, cpu: CpuTraits, threads: bool) -> Stmt:
     """Tiles over the axis that is contiguous where it is read and the one where it is written."""
     *outer, last = stage.iters
     others = [it for it in outer if it is not across]
@@ -114,7 +112,7 @@ def _transposed(stage: Stage, across: Iter, machine: Machine, threads: bool) -> 
     def tile(values: dict[Var, Expr]) -> Stmt:
         top, left = row(values[tiles[0].var]), col(values[tiles[1].var])
         part = stage.substituted(values, [across, last])
-        if transpose.why_not_in_registers(stage, height, width, machine) is None:
+        if transpose.why_not_in_registers(stage, height, width, cpu) is None:
             return transpose.tile(part, across, last, top, left, width)
 
         def line(i: Expr) -> Stmt:

@@ -14,7 +14,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, segments, vectors
 from .axes import flattened
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Stage, Var, static, stride
 
 _PARTIALS = 4
@@ -22,10 +22,10 @@ _PARTIALS = 4
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 
-def emit(stage: Stage, machine: Machine) -> Stmt:
+def emit(stage: Stage, cpu: CpuTraits) -> Stmt:
     """``stage``, which has no spatial iterator left, as one number."""
     stage = flattened(stage)
-    return serial(stage) if why_not_lanes(stage) is not None else _Lanes(stage, machine).emit()
+    return serial(stage) if why_not_lanes(stage) is not None else _Lanes(stage, cpu).emit()
 
 
 class _Lanes:
@@ -35,14 +35,14 @@ class _Lanes:
     than a vector or of unknown length: LLVM takes apart what it sees in parts.
     """
 
-    def __init__(self, stage: Stage, machine: Machine) -> None:
+    def __init__(self, stage: Stage, cpu: CpuTraits) -> None:
         store, init = stage.store, stage.init
         assert store is not None and isinstance(init, tirx.BufferStore)
         assert isinstance(store.value, _COMBINERS)
         self.stage, self.store, self.start = stage, store, init.value
         self.combiner = type(store.value)
         *self.outer, self.last = stage.iters
-        self.one = vectors.lanes(stage, machine)
+        self.one = vectors.lanes(stage, cpu)
         long = self.last.size is None or self.last.size >= 2 * _PARTIALS * self.one
         count = _PARTIALS if long else 1
         self.partials = [build.buffer((self.one,), store.buffer, "partial") for _ in range(count)]

@@ -11,7 +11,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, injective
 from .axes import axis, with_load
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, Var, nodes, static, stride
 from .tiling import SMALL_STEP, operands, result_lane
 
@@ -23,7 +23,7 @@ _MOST_ELEMENTS = 1 << 23
 Packed = tuple[Stage, list[Stmt], list[Buffer]]
 
 
-def turned(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Packed | str:
+def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed | str:
     """``stage`` with each operand contiguous or constant along the lanes, the copies that make it so,
     and their buffers; or the reason why an operand stays the other way round."""
     lane, analyzer = result_lane(stage, result), sym.Analyzer()
@@ -39,7 +39,7 @@ def turned(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Pack
         if reason is not None:
             return f"{load.source.name} is not contiguous along the lanes, and {reason}"
         order = [*(it for it in _used(stage.iters, load) if it is not lane), lane]
-        copy, buffer = copied(load, order, {}, machine, threads)
+        copy, buffer = copied(load, order, {}, cpu, threads)
         copies.append(copy)
         buffers.append(buffer)
         stage = with_load(stage, load, tirx.BufferLoad(buffer, [it.var for it in order]))
@@ -47,12 +47,12 @@ def turned(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Pack
 
 
 def columns(
-    stage: Stage, load: TensorLoad, lane: Iter, left: Expr, width: int, machine: Machine
+    stage: Stage, load: TensorLoad, lane: Iter, left: Expr, width: int, cpu: CpuTraits
 ) -> tuple[Stmt, Buffer, Stage]:
     """A copy of ``width`` columns of the operand from ``left`` on, its buffer, and the stage that reads it."""
     used = _used(stage.reduction, load)
     part = axis(lane.var, width)
-    copy, buffer = copied(load, [*used, part], {lane.var: left + part.var}, machine, False)
+    copy, buffer = copied(load, [*used, part], {lane.var: left + part.var}, cpu, False)
     return (
         copy,
         buffer,
@@ -61,7 +61,7 @@ def columns(
 
 
 def copied(
-    load: TensorLoad, order: Sequence[Iter], values: dict[Var, Expr], machine: Machine, threads: bool
+    load: TensorLoad, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
 ) -> tuple[Stmt, Buffer]:
     """Loops that fill a fresh buffer with ``load`` over the iterators in ``order``."""
     buffer = build.buffer([it.extent for it in order], load.source, "packed")
@@ -69,7 +69,7 @@ def copied(
     store = tirx.BufferStore(buffer, load, [it.var for it in order])
     renamed: dict[Var, Expr] = {old.var: new.var for old, new in zip(order, fresh, strict=True)}
     whole = Stage("pack", (), None, store, temporary=True).substituted(values, order)
-    return injective.emit(whole.substituted(renamed, fresh), machine, threads), buffer
+    return injective.emit(whole.substituted(renamed, fresh), cpu, threads), buffer
 
 
 def _why_not_turn(stage: Stage, load: TensorLoad, lane: Iter) -> str | None:

@@ -18,7 +18,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, injective, lanes, vectors
 from .axes import axis, split_groups
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Iter, Stage, Var, static, stride
 
 _VECTORS_OF_ROWS = 4
@@ -27,7 +27,7 @@ Names = dict[Var, Var]
 """The row axis that each iterator of a stage is; iterators inside of a row are not named."""
 
 
-def emit(stages: Sequence[Stage], machine: Machine, threads: bool) -> Stmt | str:
+def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
     """The stages row by row, or the reason why they have no rows in common."""
     stages = (*stages[:-1], *split_groups(stages[-1:], stages[-1].spatial))
     found = common_axes(stages)
@@ -37,29 +37,29 @@ def emit(stages: Sequence[Stage], machine: Machine, threads: bool) -> Stmt | str
     for stage, own in zip(stages, names, strict=True):
         if stage.init is not None and any(it.var not in own and it.size != 1 for it in stage.spatial):
             return f"{stage.name} has many results in a row"
-    beside = _side_by_side(stages, rows, names)
+    along = _adjacent_axis(stages, rows, names)
 
     def each(values: Mapping[Var, Expr], lane: Iter | None) -> Stmt:
         return build.seq(
-            *(_inside(stage, own, values, lane, machine) for stage, own in zip(stages, names, strict=True))
+            *(_inside(stage, own, values, lane, cpu) for stage, own in zip(stages, names, strict=True))
         )
 
-    if beside is None:
+    if along is None:
         return build.parallel(rows, lambda values: each(values, None), threads)
-    one = min(vectors.lanes(stage, machine) for stage in stages)
+    one = min(vectors.lanes(stage, cpu) for stage in stages)
     exact = stages[-1].once_only or any(stage.init is None and stage.updates_itself for stage in stages)
-    width = build.tile_size(beside.size or 1, one * _VECTORS_OF_ROWS, exact)
+    width = build.tile_size(along.size or 1, one * _VECTORS_OF_ROWS, exact)
     width = width if exact else build.power_of_two(width)
-    turns, left = build.tiled(beside.size or 1, width)
-    turn, lane = axis(beside.var, turns), axis(beside.var, width)
+    turns, left = build.tiled(along.size or 1, width)
+    turn, lane = axis(along.var, turns), axis(along.var, width)
 
     def some(values: Mapping[Var, Expr]) -> Stmt:
-        return each({**values, beside.var: left(values[turn.var]) + lane.var}, lane)
+        return each({**values, along.var: left(values[turn.var]) + lane.var}, lane)
 
-    return build.parallel([*(it for it in rows if it is not beside), turn], some, threads)
+    return build.parallel([*(it for it in rows if it is not along), turn], some, threads)
 
 
-def _side_by_side(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence[Names]) -> Iter | None:
+def _adjacent_axis(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence[Names]) -> Iter | None:
     """The row axis along which every tensor is contiguous or constant, and the result contiguous."""
     analyzer, store = sym.Analyzer(), stages[-1].store
     for row in rows:
@@ -75,21 +75,19 @@ def _side_by_side(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence
 
 
 def _inside(
-    stage: Stage, own: Names, values: Mapping[Var, Expr], lane: Iter | None, machine: Machine
+    stage: Stage, own: Names, values: Mapping[Var, Expr], lane: Iter | None, cpu: CpuTraits
 ) -> Stmt:  # fmt: skip
     """One stage inside a row, or inside some rows side by side."""
     rest = [it for it in stage.iters if it.var not in own]
     part = stage.substituted({mine: values[row] for mine, row in own.items()}, rest)
     if lane is not None:
-        return _beside(part, lane)
+        return _adjacent_rows(part, lane)
     if part.init is None:
-        return injective.emit(part, machine, False)
-    return build.nest(
-        part.spatial, lambda inner: lanes.emit(part.substituted(inner, part.reduction), machine)
-    )
+        return injective.emit(part, cpu, False)
+    return build.nest(part.spatial, lambda inner: lanes.emit(part.substituted(inner, part.reduction), cpu))
 
 
-def _beside(part: Stage, lane: Iter) -> Stmt:
+def _adjacent_rows(part: Stage, lane: Iter) -> Stmt:
     """A stage of some rows: every step is one for all of them."""
 
     def step(statement: Stmt, inner: Mapping[Var, Expr]) -> Stmt:

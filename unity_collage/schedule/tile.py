@@ -18,28 +18,28 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, packing, panels, tiling
 from .axes import joined, split_groups
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Stage, static
 from .tile_loops import TileLoops, Values
 
 
-def emit(stage: Stage, epilogue: Stage | None, machine: Machine, threads: bool) -> Stmt | str:
+def emit(stage: Stage, epilogue: Stage | None, cpu: CpuTraits, threads: bool) -> Stmt | str:
     """The reduction and what follows it element by element, or the reason why it does not go by tiles."""
     found = paired(stage, epilogue)
-    return found if isinstance(found, str) else emit_pair(*found, machine, threads)
+    return found if isinstance(found, str) else emit_pair(*found, cpu, threads)
 
 
-def emit_pair(stage: Stage, result: Stage, machine: Machine, threads: bool) -> Stmt | str:
+def emit_pair(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Stmt | str:
     """The reduction and the stage that writes its result, as :func:`paired` gives them."""
     stage, result = in_common_axes(stage, result)
-    packed = packing.turned(stage, result, machine, threads)
+    packed = packing.turned(stage, result, cpu, threads)
     if isinstance(packed, str):
         return packed
     stage, copies, buffers = packed
-    tile = tiling.choose(stage, result, machine)
+    tile = tiling.choose(stage, result, cpu)
     if isinstance(tile, str):
         return tile
-    body = TileLoops(stage, result, tile, machine).emit(threads)
+    body = TileLoops(stage, result, tile, cpu).emit(threads)
     return build.with_buffers(buffers, build.seq(*copies, body), stage.name) if buffers else body
 
 

@@ -13,7 +13,7 @@ from tvm.tirx.stmt import Stmt
 
 from . import build, lanes, packing, prefetch, tiling
 from .axes import axis
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, Var, expensive_calls
 from .tiling import Tile
 
@@ -35,8 +35,8 @@ Write = Callable[[Place, Values], Stmt]
 class TileLoops:
     """The loops over tiles of one reduction."""
 
-    def __init__(self, stage: Stage, result: Stage, tile: Tile, machine: Machine) -> None:
-        self.stage, self.result, self.tile, self.machine = stage, result, tile, machine
+    def __init__(self, stage: Stage, result: Stage, tile: Tile, cpu: CpuTraits) -> None:
+        self.stage, self.result, self.tile, self.cpu = stage, result, tile, cpu
         turns, self.left = build.tiled(tile.lane.size or 1, tile.width)
         self.column = axis(tile.lane.var, turns)
         turns, self.top = build.tiled(tile.row.size or 1, tile.height) if tile.row else (1, lambda turn: turn)
@@ -82,7 +82,7 @@ class TileLoops:
         """How many of the outer loops together make enough tasks for the cores."""
         for count in range(1, len(order)):
             turns = build.product(order[:count])
-            if turns is not None and turns >= _TASKS_A_CORE * self.machine.cores:
+            if turns is not None and turns >= _TASKS_A_CORE * self.cpu.cores:
                 return count
         return len(order)
 
@@ -94,7 +94,7 @@ class TileLoops:
             return "several operands fill the lanes"
         if self.column.size == 1:
             return "a tile has whole rows"
-        if (build.product(batch) or 1) * (self.column.size or 1) < 2 * self.machine.cores:
+        if (build.product(batch) or 1) * (self.column.size or 1) < 2 * self.cpu.cores:
             return "there are too few columns for the threads"
         if (build.product([*rest, *self.rows]) or 1) < _LEAST_TURNS:
             return "the copy would be used too seldom"
@@ -106,7 +106,7 @@ class TileLoops:
         stage = self.stage.substituted({it.var: values[it.var] for it in batch}, self.stage.iters)
         (load,) = tiling.wide(stage, tile.lane)
         left = self.left(values[self.column.var])
-        copy, buffer, narrow = packing.columns(stage, load, tile.lane, left, tile.width, self.machine)
+        copy, buffer, narrow = packing.columns(stage, load, tile.lane, left, tile.width, self.cpu)
         tiles = build.nest([*rest, *self.rows], lambda inner: self._tile(narrow, {**values, **inner}))
         return build.with_buffers([buffer], build.seq(copy, tiles), "columns")
 

@@ -10,7 +10,7 @@ from tvm import sym, tirx
 from tvm.ir.expr import TensorLoad
 
 from . import build, vectors
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Iter, Stage, static, stride
 
 STACK_BYTES = 1024
@@ -53,25 +53,25 @@ class Tile:
         return self.vector == 1
 
 
-def choose(stage: Stage, result: Stage, machine: Machine) -> Tile | str:
+def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
     """The tile for the reduction ``stage`` whose results ``result`` writes, or the reason why there is none."""
     lane = lane_axis(stage, result)
     if isinstance(lane, str):
         return lane
     assert lane.size is not None
-    analyzer, one, exact = sym.Analyzer(), vectors.lanes(stage, machine), must_not_overlap(stage, result)
+    analyzer, one, exact = sym.Analyzer(), vectors.lanes(stage, cpu), must_not_overlap(stage, result)
     if any((static(stride(load, lane.var, analyzer)) or 0) > 1 for load in operands(stage)):
-        longest = (STACK_BYTES - 1) * one // machine.vector_bytes
+        longest = (STACK_BYTES - 1) * one // cpu.vector_bytes
         return Tile(lane, build.tile_size(lane.size, longest, exact), 1, None, 1)
     row = _row_axis(stage, lane)
-    budget = min(machine.registers - 4, _LONE_REGISTERS)
+    budget = min(cpu.registers - 4, _LONE_REGISTERS)
     if row is None and (panels := _panels(stage, lane)) is not None:
-        several = PANELS_AT_ONCE * lane.size // one <= budget and _in_turns(panels, machine)
+        several = PANELS_AT_ONCE * lane.size // one <= budget and _in_turns(panels, cpu)
         return Tile(lane, lane.size, one, *((panels, PANELS_AT_ONCE) if several else (None, 1)))
     if row is None or row.size is None:
-        return Tile(lane, _lone_width(stage, lane, one, budget, machine, exact), one, None, 1)
+        return Tile(lane, _lone_width(stage, lane, one, budget, cpu, exact), one, None, 1)
     most = min(row.size, _unaliased(stage, row))
-    _, width, height = max(_sizes(lane.size, row.size, most, one, machine, exact))
+    _, width, height = max(_sizes(lane.size, row.size, most, one, cpu, exact))
     return Tile(lane, width, one, row, height)
 
 
@@ -146,12 +146,12 @@ def _panels(stage: Stage, lane: Iter) -> Iter | None:
     return along[-1] if along and static(load.source.shape[-1]) == lane.size else None
 
 
-def _in_turns(panels: Iter, machine: Machine) -> bool:
+def _in_turns(panels: Iter, cpu: CpuTraits) -> bool:
     """Whether every core gets as many turns of some panels side by side."""
-    return (panels.size or 1) % (PANELS_AT_ONCE * machine.cores) == 0
+    return (panels.size or 1) % (PANELS_AT_ONCE * cpu.cores) == 0
 
 
-def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, machine: Machine, exact: bool) -> int:
+def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, cpu: CpuTraits, exact: bool) -> int:
     """The width of a tile of one row. A product with a vector reads long runs of its matrix; every
     core gets some tiles."""
     most = budget if len(stage.reduction) == 1 else _PLAIN_REGISTERS
@@ -159,7 +159,7 @@ def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, machine: Machin
     choices = [build.tile_size(size, one * count, exact) for count in range(1, most + 1)]
     width = max(choices, key=lambda width: (_useful(size, width, one), width))
     outer = prod(it.size or 1 for it in stage.spatial if it is not lane)
-    while width > one and outer * -(-size // width) < 2 * machine.cores:
+    while width > one and outer * -(-size // width) < 2 * cpu.cores:
         width = build.tile_size(size, max(width // 2 // one * one, one), exact)
         if exact and width < one:
             break
@@ -183,7 +183,7 @@ def _unaliased(stage: Stage, row: Iter) -> int:
 
 
 def _sizes(
-    lanes: int, rows: int, most: int, one: int, machine: Machine, exact: bool
+    lanes: int, rows: int, most: int, one: int, cpu: CpuTraits, exact: bool
 ) -> list[tuple[float, int, int]]:
     """Each (merit, width, height) of up to ``most`` rows: the share of useful work among all, reading included.
     Registers hold the results, a row of one operand and one element of the other."""
@@ -191,7 +191,7 @@ def _sizes(
     for several in range(1, 5):
         width = build.tile_size(lanes, one * several, exact)
         used = -(-width // one)
-        room = min((machine.registers - 1 - used) // used, (STACK_BYTES - 1) // machine.vector_bytes)
+        room = min((cpu.registers - 1 - used) // used, (STACK_BYTES - 1) // cpu.vector_bytes)
         for height in range(1, min(room, most) + 1):
             if not exact or rows % height == 0:
                 useful = _useful(lanes, width, one) * rows / (-(-rows // height) * height)

@@ -17,7 +17,7 @@ from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
 from . import build
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, Var
 
 SIDE = 16
@@ -28,15 +28,15 @@ _LEAST_VECTOR_BYTES = 32
 element by element with AVX2; with SSE it is slower for small tensors."""
 
 
-def why_not_in_registers(stage: Stage, height: int, width: int, machine: Machine) -> str | None:
+def why_not_in_registers(stage: Stage, height: int, width: int, cpu: CpuTraits) -> str | None:
     """Why a tile of the copy cannot be turned by shuffles."""
     store = stage.store
     if store is None or not isinstance(store.value, TensorLoad):
         return "it does more than copy"
     if tvm.DataType(str(store.buffer.dtype)).bits != _ELEMENT_BITS:
         return f"its elements are {store.buffer.dtype}"
-    if machine.vector_bytes < _LEAST_VECTOR_BYTES:
-        return f"vectors have {machine.vector_bytes} bytes"
+    if cpu.vector_bytes < _LEAST_VECTOR_BYTES:
+        return f"vectors have {cpu.vector_bytes} bytes"
     return None if height == width == SIDE else f"a tile has {height} x {width} elements"
 
 

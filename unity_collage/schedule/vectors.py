@@ -7,7 +7,7 @@ from tvm.tirx import ForKind
 from tvm.tirx.stmt import Stmt
 
 from . import build
-from .machine import Machine
+from .cpu import CpuTraits
 from .stage import Expr, Stage, buffer_of
 
 _REGISTERS_A_TURN = 2
@@ -16,10 +16,10 @@ _SMALLEST = 4
 """A loop shorter than this is left to run element by element."""
 
 
-def emit(stage: Stage, machine: Machine) -> Stmt:
+def emit(stage: Stage, cpu: CpuTraits) -> Stmt:
     """``stage``, which has one iterator left, vector by vector."""
     (it,) = stage.iters
-    width = _width(stage, machine)
+    width = _width(stage, cpu)
 
     def at(start: Expr, count: int | Expr, kind: ForKind) -> Stmt:
         return build.loop(count, lambda i: stage.substituted({it.var: start + i}, []).body, it.var, kind)
@@ -41,13 +41,13 @@ def _kind(count: int) -> ForKind:
     return ForKind.VECTORIZED if count >= _SMALLEST else ForKind.SERIAL
 
 
-def lanes(stage: Stage, machine: Machine) -> int:
+def lanes(stage: Stage, cpu: CpuTraits) -> int:
     """Elements that one register holds of the widest type in the stage."""
     buffers = [buffer_of(access) for access in (*stage.loads, *stage.stores)]
-    return min(machine.lanes(str(buffer.dtype)) for buffer in buffers)
+    return min(cpu.lanes(str(buffer.dtype)) for buffer in buffers)
 
 
-def _width(stage: Stage, machine: Machine) -> int:
+def _width(stage: Stage, cpu: CpuTraits) -> int:
     (it,) = stage.iters
-    one = lanes(stage, machine)
+    one = lanes(stage, cpu)
     return one if it.size is not None and it.size < one * _REGISTERS_A_TURN else one * _REGISTERS_A_TURN

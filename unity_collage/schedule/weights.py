@@ -12,8 +12,8 @@ from tvm.ir.expr import TensorLoad, TensorRegion
 
 from . import build, families, tile, tiling
 from .axes import with_load
+from .cpu import CpuTraits
 from .inline import inlined, inlined_stages
-from .machine import Machine
 from .panels import Panels
 from .stage import Buffer, Expr, Func, Iter, Stage, static
 
@@ -23,7 +23,7 @@ _NARROW_PANEL = 2
 """The same for panels that are read side by side."""
 
 
-def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffer, Panels]:
+def choose(func: Func, params: Sequence[Buffer], cpu: CpuTraits) -> dict[Buffer, Panels]:
     """The panels for those of ``params`` that the schedule of ``func`` would read in panels."""
     flat = inlined_stages(func)
     if isinstance(flat, str):
@@ -31,16 +31,16 @@ def choose(func: Func, params: Sequence[Buffer], machine: Machine) -> dict[Buffe
     _, stages = flat
     found: dict[Buffer, Panels] = {}
     loads = [load.source for stage in stages for load in stage.loads]
-    for stage, result in families.by_tiles(stages, machine):
+    for stage, result in families.by_tiles(stages, cpu):
         for load in tiling.operands(stage):
             if load.source in params and loads.count(load.source) == 1:
-                panels = panels_of(load, stage, result, machine)
+                panels = panels_of(load, stage, result, cpu)
                 if not isinstance(panels, str):
                     found[load.source] = panels
     return found
 
 
-def panels_of(load: TensorLoad, stage: Stage, result: Stage, machine: Machine) -> Panels | str:
+def panels_of(load: TensorLoad, stage: Stage, result: Stage, cpu: CpuTraits) -> Panels | str:
     """The panels in which the tiles of ``stage`` would read ``load``, or why it is better left as it is."""
     lane = tiling.result_lane(stage, result)
     if lane is None or lane.size is None:
@@ -55,10 +55,10 @@ def panels_of(load: TensorLoad, stage: Stage, result: Stage, machine: Machine) -
     rows = build.buffer([load.source.shape[i] for i in turned], load.source, "rows")
     read = tirx.BufferLoad(rows, [load.indices[i] for i in turned])
     stage, result = tile.in_common_axes(with_load(stage, load, read), result)
-    chosen = tiling.choose(stage, result, machine)
+    chosen = tiling.choose(stage, result, cpu)
     if isinstance(chosen, str):
         return chosen
-    width = chosen.width if chosen.row else _lone_width(lane.size, chosen.vector, machine)
+    width = chosen.width if chosen.row else _lone_width(lane.size, chosen.vector, cpu)
     if chosen.lane.size != lane.size or not chosen.vector <= width < lane.size:
         return "one panel would hold it all"
     if chosen.row is not None and not tiling.heavy(load):
@@ -111,14 +111,14 @@ def _dimensions(
     return outside, inside, cut
 
 
-def _lone_width(size: int, one: int, machine: Machine) -> int:
+def _lone_width(size: int, one: int, cpu: CpuTraits) -> int:
     """The width for a product with a vector: the threads get equal shares, in narrow panels side by side, or in as wide
     ones as there can be."""
-    if size % (one * _NARROW_PANEL * tiling.PANELS_AT_ONCE * machine.cores) == 0:
+    if size % (one * _NARROW_PANEL * tiling.PANELS_AT_ONCE * cpu.cores) == 0:
         return one * _NARROW_PANEL
     vectors = ceil(size / one)
 
     def last_done(registers: int) -> int:
-        return ceil(ceil(vectors / registers) / machine.cores) * registers
+        return ceil(ceil(vectors / registers) / cpu.cores) * registers
 
     return one * min(range(min(_PANEL_REGISTERS, vectors), 0, -1), key=last_done)

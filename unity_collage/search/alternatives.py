@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..index_set import EMPTY, IndexSet, first_inside, is_subset, members
-from .evolutionary import Genome, Settings, evolve, first_state
+from .evolutionary import EvolutionSettings, Genome, evolve, first_state
 from .plans import dependencies, is_usable, left_behind, order_of, plan_seconds, solution_of, units_of
 from .problem import Option, Problem, Solution
 
@@ -16,13 +16,13 @@ Parts = tuple[Option, ...]
 
 
 def evolutionary_cover(
-    problem: Problem, base: Solution, settings: Settings | None = None, seconds: float = 60.0
+    problem: Problem, base: Solution, settings: EvolutionSettings | None = None, seconds: float = 60.0
 ) -> Solution:
     """The best that breeding finds among the alternatives of ``base``'s kernels, by the additive cost.
 
     ``base`` itself is among the first genomes, so the result is never more expensive.
     """
-    settings = settings or Settings()
+    settings = settings or EvolutionSettings()
     deadline = time.monotonic() + seconds
     groups = alternatives(problem, base)
     sizes = [len(choices) for choices in groups]

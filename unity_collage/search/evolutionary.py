@@ -21,7 +21,7 @@ Fitness = Callable[[Genome], "float | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EvolutionSettings:
     """How the search breeds. Probabilities are the paper's."""
 
     population: int = 30
@@ -40,7 +40,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class EvolutionState:
     """Where a search stands."""
 
     generation: int
@@ -64,9 +64,9 @@ class State:
         }
 
     @staticmethod
-    def from_data(data: dict[str, Any]) -> State:
+    def from_data(data: dict[str, Any]) -> EvolutionState:
         """The inverse of ``to_data``."""
-        return State(
+        return EvolutionState(
             int(data["generation"]),
             tuple(tuple(genome) for genome in data["population"]),
             {tuple(genome): seconds for genome, seconds in data["known"]},
@@ -74,29 +74,29 @@ class State:
 
 
 def first_state(
-    sizes: Sequence[int], seeds: Sequence[Genome] = (), settings: Settings | None = None
-) -> State:
+    sizes: Sequence[int], seeds: Sequence[Genome] = (), settings: EvolutionSettings | None = None
+) -> EvolutionState:
     """The first population: ``seeds``, each group's first choice if there are none, then random genomes."""
-    settings = settings or Settings()
+    settings = settings or EvolutionSettings()
     random = Random(f"{settings.seed}/start")
     population = list(seeds) or [(0,) * len(sizes)]
     while len(population) < settings.population:
         population.append(tuple(random.randrange(size) for size in sizes))
-    return State(0, tuple(population))
+    return EvolutionState(0, tuple(population))
 
 
 def evolve(
     sizes: Sequence[int],
     fitness: Fitness,
-    state: State | None = None,
-    settings: Settings | None = None,
+    state: EvolutionState | None = None,
+    settings: EvolutionSettings | None = None,
     seconds: float = float("inf"),
-) -> State:
+) -> EvolutionState:
     """Breed and measure until all generations or ``seconds`` are over; ``sizes`` says how many choices a group has.
 
     The clock is read before every measurement. What it cuts short is repeated from memory when the search goes on.
     """
-    settings = settings or Settings()
+    settings = settings or EvolutionSettings()
     state = state or first_state(sizes, (), settings)
     deadline = time.monotonic() + seconds
     known = dict(state.known)
@@ -106,10 +106,10 @@ def evolve(
             if genome in known:
                 continue
             if time.monotonic() >= deadline:
-                return State(generation, population, known)
+                return EvolutionState(generation, population, known)
             known[genome] = fitness(genome)
         if generation >= settings.generations:
-            return State(generation, population, known)
+            return EvolutionState(generation, population, known)
         population = _bred(sizes, population, known, settings, Random(f"{settings.seed}/{generation}"))
         generation += 1
 
@@ -118,7 +118,7 @@ def _bred(
     sizes: Sequence[int],
     population: tuple[Genome, ...],
     known: dict[Genome, float | None],
-    settings: Settings,
+    settings: EvolutionSettings,
     random: Random,
 ) -> tuple[Genome, ...]:
     def rank(genome: Genome) -> float:
@@ -143,7 +143,7 @@ def _crossed(one: Genome, other: Genome, random: Random) -> tuple[Genome, Genome
     )
 
 
-def _mutated(genome: Genome, sizes: Sequence[int], settings: Settings, random: Random) -> Genome:
+def _mutated(genome: Genome, sizes: Sequence[int], settings: EvolutionSettings, random: Random) -> Genome:
     """Now and then some choices become others."""
     if random.random() >= settings.mutation:
         return genome

@@ -41,8 +41,8 @@ def cheapest_cover(
     budget = Budget(max_states, time.monotonic() + seconds)
     best, _ = walk(space, bound, INFINITE, budget, width=beam)
     budget = Budget(max_states, budget.deadline)
-    dearest = cheapest_finished(best)
-    for ceiling in _ceilings(bound, dearest):
+    best_seconds = cheapest_finished(best)
+    for ceiling in _ceilings(bound, best_seconds):
         layers, least = walk(space, sum(known), ceiling, budget)
         if DONE in layers:
             best, bound = layers, least
@@ -56,11 +56,11 @@ def cheapest_cover(
     return _solution(problem, best, bound, budget.visited)
 
 
-def _ceilings(bound: float, dearest: float) -> tuple[float, ...]:
+def _ceilings(bound: float, best_seconds: float) -> tuple[float, ...]:
     """How expensive a plan may be, step by step: good bounds are nearly reached, and a low ceiling leaves few states."""
-    if dearest == INFINITE:
-        return (dearest,)
-    return (*(bound + (dearest - bound) * share for share in (0.05, 0.3)), dearest)
+    if best_seconds == INFINITE:
+        return (best_seconds,)
+    return (*(bound + (best_seconds - bound) * share for share in (0.05, 0.3)), best_seconds)
 
 
 def _solution(problem: Problem, layers: Layers, bound: float, visited: int) -> Solution:

@@ -68,5 +68,5 @@ def _blockers(taken: Sequence[Option], holders: list[list[Option]], missing: Ind
     for index in members(missing):
         for option in holders[index]:
             wanted |= option.inside
-    beside = [option.id for option in taken if option.inside & wanted and size(option.inside) > 1]
-    yield from beside or (option.id for option in taken if wanted and size(option.inside) > 1)
+    blocking = [option.id for option in taken if option.inside & wanted and size(option.inside) > 1]
+    yield from blocking or (option.id for option in taken if wanted and size(option.inside) > 1)

@@ -134,8 +134,8 @@ class LazySearch:
     def _learn(self, wanted: Sequence[str]) -> None:
         """Measure the most expensive of ``wanted``; equally expensive ones in the order in which they come."""
         count = max(_LEAST, len(wanted) // _PART)
-        dearest = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
-        found = self.measure(dearest)
+        expensive = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
+        found = self.measure(expensive)
         for key, answer in found.items():
             self._answers[key] = answer
             if not isinstance(answer, str) and answer < self.bounds[key] * self._trust:

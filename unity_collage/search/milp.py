@@ -13,7 +13,7 @@ from ..index_set import members
 from .greedy import greedy_cover
 from .linear import Model, minimise
 from .milp_model import PlanModel, chosen_in, plan_model, point_of
-from .plans import Unit, cycles_of, dependencies, left_behind, solution_of, units_of
+from .plans import PlanUnit, cycles_of, dependencies, left_behind, solution_of, units_of
 from .problem import NoCover, Option, Problem, Solution
 
 _TOLERANCE = 1e-6
@@ -74,7 +74,7 @@ def _cycles(plan: PlanModel, chosen: list[Option]) -> list[list[int]]:
     return [[_column(plan, units[at]) for at in cycle] for cycle in cycles_of(units, dependencies(units))]
 
 
-def _column(plan: PlanModel, unit: Unit) -> int:
+def _column(plan: PlanModel, unit: PlanUnit) -> int:
     return plan.left[unit.first] if unit.option is None else plan.columns[unit.option.id]
 
 

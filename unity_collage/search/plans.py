@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import fsum
 
 from ..index_set import EMPTY, IndexSet, first_inside, members
@@ -12,7 +14,7 @@ from .problem import Option, Problem, Solution
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class PlanUnit:
     """A chosen option, or a node that is left behind."""
 
     option: Option | None
@@ -45,49 +47,49 @@ def left_behind(problem: Problem, chosen: Sequence[Option]) -> IndexSet:
     return left
 
 
-def units_of(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list[Unit]:
+def units_of(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list[PlanUnit]:
     """All that has a place in the order."""
-    kernels = [Unit(o, first_inside(o.inside), problem.inputs(o.inside), problem.outputs(o)) for o in chosen]
-    behind = [Unit(None, index, problem.inputs(1 << index), 1 << index) for index in members(left)]
+    kernels = [
+        PlanUnit(o, first_inside(o.inside), problem.inputs(o.inside), problem.outputs(o)) for o in chosen
+    ]
+    behind = [PlanUnit(None, index, problem.inputs(1 << index), 1 << index) for index in members(left)]
     return kernels + behind
 
 
-def dependencies(units: Sequence[Unit]) -> list[list[int]]:
+def dependencies(units: Sequence[PlanUnit]) -> list[list[int]]:
     """For each unit, the positions of those that write what it reads."""
     writer = {index: position for position, unit in enumerate(units) for index in members(unit.outputs)}
     return [sorted({writer[index] for index in members(unit.inputs)}) for unit in units]
 
 
-def order_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[int]:
+def order_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[int]:
     """The positions of the units that can run, each as early as its first node allows; those of a cycle miss."""
-    waiting = [len(needed) for needed in needs]
-    readers: list[list[int]] = [[] for _ in units]
-    for position, needed in enumerate(needs):
-        for writer in needed:
-            readers[writer].append(position)
-    ready = [(unit.first, position) for position, unit in enumerate(units) if not waiting[position]]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    with suppress(CycleError):  # what does not wait for a cycle can be ordered all the same
+        sorter.prepare()
     order: list[int] = []
-    while ready:
+    ready: list[tuple[int, int]] = []
+    while sorter.is_active():
+        for position in sorter.get_ready():
+            heapq.heappush(ready, (units[position].first, position))
+        if not ready:
+            break
         _, position = heapq.heappop(ready)
         order.append(position)
-        for reader in readers[position]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (units[reader].first, reader))
+        sorter.done(position)
     return order
 
 
-def cycles_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[list[int]]:
+def cycles_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[list[int]]:
     """Some disjoint cycles of units that wait for each other, one at least if there are any."""
     stuck = set(range(len(units))) - set(order_of(units, needs))
     found: list[list[int]] = []
-    settled: set[int] = set()
+    visited: set[int] = set()
     for start in sorted(stuck):
         path: list[int] = []
         position = start
-        while position not in settled:
-            settled.add(position)
+        while position not in visited:
+            visited.add(position)
             path.append(position)
             position = next(needed for needed in needs[position] if needed in stuck)
         if position in path:
@@ -95,14 +97,14 @@ def cycles_of(units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[lis
     return found
 
 
-def plan_seconds(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> float:
+def plan_seconds(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> float:
     """Costs, launches and transitions of ``units``, which can be put in an order."""
     chosen = [unit.option for unit in units if unit.option is not None]
     costs = [problem.cost(option) for option in chosen]
     return fsum(costs + _transitions(problem, units, needs)) if problem.transitions else fsum(costs)
 
 
-def _transitions(problem: Problem, units: Sequence[Unit], needs: Sequence[Sequence[int]]) -> list[float]:
+def _transitions(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[float]:
     backend = {index: unit.option.backend for unit in units if unit.option for index in members(unit.outputs)}
     behind: dict[int, frozenset[int]] = {index: frozenset((index,)) for index in backend}
     for position in order_of(units, needs):

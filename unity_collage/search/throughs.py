@@ -10,7 +10,7 @@ from .potentials import potentials_of
 from .problem import Option, Problem, Solution
 from .spaces import space_of
 from .states import Space, cheapest_of_equals
-from .walk import INFINITE, Budget, Layers, Step, steps, walk
+from .walk import INFINITE, Budget, Edge, Layers, edges, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
     is a lower bound.
     """
     space, layers, beyond = _walked(problem, best_seconds, max_states)
-    found = _throughs(steps(space, layers))
+    found = _throughs(edges(space, layers))
     answer: dict[int, Through] = {}
     by_id = {option.id: option for option in problem.options}
     for id_, equal in cheapest_of_equals(problem).items():
@@ -48,7 +48,7 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
     """
     space, layers, beyond = _walked(problem, best.seconds, max_states)
     at = {problem.outputs(option).bit_length() - 1: option for option in best.chosen}
-    found = _withouts(steps(space, layers), at)
+    found = _withouts(edges(space, layers), at)
     stand_in = _stand_ins(problem, best)
     answer: dict[int, Through] = {}
     for layer, option in at.items():
@@ -90,7 +90,7 @@ def _stand_ins(problem: Problem, best: Solution) -> dict[int, float]:
     return found
 
 
-def _throughs(walked: Iterable[Step]) -> dict[int, float]:
+def _throughs(walked: Iterable[Edge]) -> dict[int, float]:
     """By id, the least cost of a walked plan that takes each option."""
     found: dict[int, float] = {}
     for step in walked:
@@ -100,7 +100,7 @@ def _throughs(walked: Iterable[Step]) -> dict[int, float]:
     return found
 
 
-def _withouts(walked: Iterable[Step], at: Mapping[int, Option]) -> dict[int, float]:
+def _withouts(walked: Iterable[Edge], at: Mapping[int, Option]) -> dict[int, float]:
     """By layer, the least cost of a walked plan that does not take the option ``at`` that layer.
 
     Every plan passes each layer in exactly one step, and takes an option nowhere but in a step from its own layer.

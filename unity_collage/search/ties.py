@@ -29,7 +29,7 @@ _PREFERENCE = 1e-6
 """What a step down in the order of preference weighs, in kernels: all steps of a plan weigh less than one kernel."""
 
 
-def settled(problem: Problem, cheapest: Solution, preference: Sequence[str] = ()) -> Solution:
+def with_ties_broken(problem: Problem, cheapest: Solution, preference: Sequence[str] = ()) -> Solution:
     """The plan that the policy prefers among those that tie with ``cheapest``; itself if there is none.
 
     ``preference``: the backends, preferred ones first.

@@ -90,7 +90,7 @@ def cheapest_finished(layers: Layers) -> float:
     return min((label.seconds for label in done.values()), default=INFINITE) if done else INFINITE
 
 
-class Step(NamedTuple):
+class Edge(NamedTuple):
     """A step of walked plans."""
 
     layer: int
@@ -100,7 +100,7 @@ class Step(NamedTuple):
     """What the cheapest plan with it costs."""
 
 
-def steps(space: Space, layers: Layers) -> Iterator[Step]:
+def edges(space: Space, layers: Layers) -> Iterator[Edge]:
     """Every step that leads to a finished plan: the cost to it, its own, and the least from it on."""
     onward: dict[int, dict[State, float]] = {DONE: dict.fromkeys(layers.get(DONE, {}), 0.0)}
     for layer in sorted(layers):
@@ -113,6 +113,6 @@ def steps(space: Space, layers: Layers) -> Iterator[Step]:
                 rest = onward.get(below, {}).get(following)
                 if rest is not None:
                     least = min(least, paid + rest)
-                    yield Step(layer, below, move, label.seconds + paid + rest)
+                    yield Edge(layer, below, move, label.seconds + paid + rest)
             if least < INFINITE:
                 onward[layer][state] = least

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-from tvm import relax
 from tvm.target import Target
 
 from ..backends import registry
 from ..backends.base import Backend, Codegen
+from ..graph.calls import op_name
 from ..rules import OpPredicate
 from .fake_kernels import CANNOT_COMPILE, MISBEHAVIOURS
 from .fake_kernels import codegen as misbehaving_codegen
@@ -30,7 +30,7 @@ def fake_backend(
 
     def rule(_target: Target) -> OpPredicate:
         every_op = frozenset(ops) | frozenset(reasons)
-        return OpPredicate("fake", every_op, lambda call: reasons.get(_op_name(call)))
+        return OpPredicate("fake", every_op, lambda call: reasons.get(op_name(call)))
 
     return Backend(
         name=name,
@@ -97,7 +97,3 @@ def only_backends(*backends: Backend) -> Iterator[None]:
         yield
     finally:
         registry.known = original
-
-
-def _op_name(call: relax.Call) -> str:
-    return str(call.op.name)

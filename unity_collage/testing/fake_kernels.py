@@ -22,6 +22,7 @@ from tvm.runtime import Module
 
 from .. import reference
 from ..backends.base import Codegen
+from ..graph.shapes import extents_of, tensor_type
 
 Arrays = Sequence[np.ndarray]
 Misbehaviour = Callable[[Arrays, Arrays], None]
@@ -127,7 +128,7 @@ def codegen(misbehaviour: str) -> Codegen:
 def _module(func: relax.Function, misbehave: Misbehaviour) -> Module:
     """A compiled function of the name that ``func`` has, which calls back."""
     results = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
-    types = [*(param.ty for param in func.params), *results]
+    types = [tensor_type(ty) for ty in (*(param.ty for param in func.params), *results)]
     name = f"{__name__}.{next(_counter)}"
 
     def run(*pointers: ctypes.c_void_p) -> None:
@@ -145,7 +146,7 @@ def _module(func: relax.Function, misbehave: Misbehaviour) -> Module:
 
 def _caller(symbol: str, callback: str, types: Sequence[relax.TensorType]) -> str:
     """A PrimFunc that hands its buffers to ``callback``."""
-    params = [f'b{i}: T.Buffer({_shape(ty)}, "{ty.dtype}")' for i, ty in enumerate(types)]
+    params = [f'b{i}: T.Buffer({extents_of(ty)}, "{ty.dtype}")' for i, ty in enumerate(types)]
     data = "".join(f", b{i}.data" for i in range(len(types)))
     return f"""
 @T.prim_func(s_tir=True)
@@ -156,10 +157,7 @@ def {symbol}({", ".join(params)}):
 
 
 def _array(pointer: ctypes.c_void_p, ty: relax.TensorType) -> np.ndarray:
-    shape, dtype = _shape(ty), np.dtype(str(ty.dtype))
+    shape, dtype = extents_of(ty), np.dtype(str(ty.dtype))
     nbytes = int(np.prod(shape)) * dtype.itemsize
-    return np.ndarray(shape, dtype, (ctypes.c_byte * nbytes).from_address(int(pointer.value or 0)))
-
-
-def _shape(ty: relax.TensorType) -> tuple[int, ...]:
-    return tuple(int(extent) for extent in ty.shape.values)
+    memory = (ctypes.c_byte * nbytes).from_address(int(pointer.value or 0))
+    return np.ndarray(shape, dtype, memoryview(memory))

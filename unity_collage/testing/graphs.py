@@ -8,6 +8,8 @@ import numpy as np
 from tvm import relax
 from tvm.script import relax as R
 
+from ..graph.shapes import extents_of
+
 SHAPE = (4, 16)
 
 Emit = Callable[[relax.Expr], relax.Var]
@@ -32,8 +34,7 @@ def _graph(body: Body, inputs: int = 1, shapes: Sequence[tuple[int, ...]] | None
 def inputs(func: relax.Function, seed: int = 0) -> list[np.ndarray]:
     """Random arguments for one of these graphs."""
     rng = np.random.default_rng(seed)
-    shapes = [[int(extent) for extent in param.ty.shape.values] for param in func.params]
-    return [rng.standard_normal(shape, dtype="float32") for shape in shapes]
+    return [rng.standard_normal(extents_of(param), dtype="float32") for param in func.params]
 
 
 def chain() -> relax.Function:

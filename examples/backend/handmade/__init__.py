@@ -46,12 +46,12 @@ def why_not(calls):
     if any(0 in shape for shape in shapes):
         return "an operand is empty"
     if calls[0].op.name == "relax.matmul":
-        return None if all(len(shape) == 2 for shape in shapes) else "an operand is no matrix"
+        return None if all(len(shape) == 2 for shape in shapes) else "an operand is not a matrix"
     return None if all(shape == shapes[0] for shape in shapes) else "the operands have several shapes"
 
 
 def rule(_target):
-    """Every match of a pattern whose value alone is read, as a function of its kernel's name."""
+    """Every match of a pattern, labelled with the name of its kernel, if nothing outside reads its inner values."""
     found = {name: DFPattern(name, PATTERNS[name], why_not, ROOTS[name]) for name in PATTERNS}
     return Union(tuple(Composite(f"handmade.{name}", OnlyValid(found[name], Limits())) for name in found))
 

@@ -7,6 +7,8 @@ from .base import Node, Span
 
 class Type(Node, Scriptable):
     def is_missing(self) -> bool: ...
+    # Added by tvm.relax.
+    def is_base_of(self, derived: Type) -> bool: ...
 
 class PrimType(Type):
     dtype: tvm_ffi.dtype

@@ -1,4 +1,4 @@
-"""Kernels of our own: algorithms that no library offers, and how operators become programs of them."""
+"""Our own kernels: algorithms that the libraries do not offer, and how operators become programs of them."""
 
 from .lowering import lower
 

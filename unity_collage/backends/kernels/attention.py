@@ -1,7 +1,7 @@
 """Attention: two products with a softmax between them, one kernel for all heads.
 
-softmax(query @ key * scale + mask) @ value, where the factor and the mask may be missing. It begins as the product of
-query and key, which is no kernel alone, and grows by what stands behind it until the values are there.
+softmax(query @ key * scale + mask) @ value, where the factor and the mask are optional. A step begins as the product of
+query and key, which is not a complete kernel, and absorbs the operators behind it up to the product with the values.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import replace
 from tvm import ir, relax
 
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_static
 from ..native.views import broadcast
 
 PRIMITIVE = "attention"
 
 
-def attention(call: relax.Call) -> Step | str:
-    """The product of queries and keys as the beginning of an attention, or the reason why it is none."""
+def attention(call: relax.Call) -> NativeStep | str:
+    """The product of queries and keys as the beginning of an attention, or the reason why it cannot be one."""
     query, key = call.args
     if reason := _why_not("query", query) or _why_not("key", key) or _why_not("product", call, types={WIDE}):
         return reason
@@ -33,10 +33,10 @@ def attention(call: relax.Call) -> Step | str:
         ("key", _repeated(key, (*batch, size, keys))),
         ("dst", _repeated(call, (*batch, rows, keys))),
     )
-    return checked(Step(PRIMITIVE, args, (("scale", 1.0), ("softmax", False))))
+    return checked(NativeStep(PRIMITIVE, args, (("scale", 1.0), ("softmax", False))))
 
 
-def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The attention with ``call``, whose ``args[operand]`` is its result: scale, mask, softmax, values or a cast."""
     if is_cast(call):
         return _rounded(step, call)
@@ -48,13 +48,13 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     return make(step, call, operand)
 
 
-def why_partial(step: Step) -> str | None:
-    """Why an attention cannot run as it is, or None when it can."""
+def why_partial(step: NativeStep) -> str | None:
+    """Why an attention cannot run yet, or None when it can."""
     return None if step.arg("value") is not None else "the product of queries and keys meets no values"
 
 
-def checked(step: Step | str) -> Step | str:
-    """The step if its tensors lie as the kernel reads and writes them, or why not."""
+def checked(step: NativeStep | str) -> NativeStep | str:
+    """The step if the kernel can address its tensors, or the reason why not."""
     if isinstance(step, str):
         return step
     for name, view in step.args:
@@ -64,7 +64,7 @@ def checked(step: Step | str) -> Step | str:
     return step
 
 
-def _scaled(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     factor = scalar_of(call.args[1 - operand])
     if factor is None or shape_of(call) != step.result.dims:
         return "the scores are multiplied by something else than one number"
@@ -73,7 +73,7 @@ def _scaled(step: Step, call: relax.Call, operand: int) -> Step | str:
     return replace(step.with_attrs(scale=step.attr("scale") * factor), args=_made_by(step, call))
 
 
-def _masked(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _masked(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     mask = call.args[1 - operand]
     if reason := _why_not("mask", mask, least=0):
         return reason
@@ -84,7 +84,7 @@ def _masked(step: Step, call: relax.Call, operand: int) -> Step | str:
     return replace(step, args=_made_by(step, call)).with_arg("mask", _repeated(mask, static_shape(call)))
 
 
-def _normalized(step: Step, call: relax.Call, _operand: int) -> Step | str:
+def _normalized(step: NativeStep, call: relax.Call, _operand: int) -> NativeStep | str:
     if step.attr("softmax"):
         return "there is one softmax"
     if int(attrs_of(call).axis) not in (-1, len(step.result.dims) - 1):
@@ -92,8 +92,8 @@ def _normalized(step: Step, call: relax.Call, _operand: int) -> Step | str:
     return replace(step.with_attrs(softmax=True), args=_made_by(step, call))
 
 
-def _rounded(step: Step, call: relax.Call) -> Step | str:
-    """The result; or the scores, which the kernel keeps in float32 in any case."""
+def _rounded(step: NativeStep, call: relax.Call) -> NativeStep | str:
+    """The step with a cast of the result; or of the scores, which the kernel keeps in float32 in any case."""
     if step.arg("value") is not None:
         return write_narrowed(step, call)
     if dtype_of(call) not in FLOATS:
@@ -101,7 +101,7 @@ def _rounded(step: Step, call: relax.Call) -> Step | str:
     return replace(step, args=_made_by(step, call))
 
 
-def _with_values(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _with_values(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     value = call.args[1]
     if operand != 0 or not step.attr("softmax"):
         return "the second product is not of a softmax and values"
@@ -113,7 +113,7 @@ def _with_values(step: Step, call: relax.Call, operand: int) -> Step | str:
     size = static_shape(value)[-1]
     args = dict(step.args) | {"value": _repeated(value, (*batch, keys, size))}
     args["dst"] = _repeated(call, static_shape(call))
-    return Step(PRIMITIVE, tuple(args.items()), (("scale", step.attr("scale")),))
+    return NativeStep(PRIMITIVE, tuple(args.items()), (("scale", step.attr("scale")),))
 
 
 _PARTS = {
@@ -124,13 +124,13 @@ _PARTS = {
 }
 
 
-def _made_by(step: Step, call: relax.Call) -> tuple[tuple[str, View], ...]:
-    """The arguments of a step whose result is now that of ``call``, of the same shape."""
+def _made_by(step: NativeStep, call: relax.Call) -> tuple[tuple[str, View], ...]:
+    """The arguments of a step whose result is now that of ``call``, which has the same shape."""
     return step.with_result(replace(step.result, buffer=call)).args
 
 
 def _repeated(value: relax.Expr, wanted: tuple[int, ...]) -> View:
-    """A tensor as a view of shape ``wanted``, to which it can be broadcast."""
+    """A tensor as a view that is broadcast to the shape ``wanted``."""
     strides = broadcast(static_shape(value), wanted)
     assert strides is not None
     return View(value, wanted, strides, dtype_of(value))

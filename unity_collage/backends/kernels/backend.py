@@ -1,10 +1,10 @@
 """Our own kernels as a backend.
 
-Takes     convolutions with constant weights, bias, residual and activation behind them: of 3x3 with a stride of 1 or
-          2 and of 2x2 with a stride of 1 as Winograd's algorithm with tiles of 2x2 and with tiles of 4x4, two
-          candidates with a cost each; of 3x3 with groups of few channels vectorised over the groups. Attention: two
-          products and the softmax between them, with a factor and a mask. Recurrent layers. bfloat16 as well as
-          float32: widened while it is read, rounded while it is stored.
+Takes     convolutions with constant weights, followed by bias, residual and activation. Filters of 3x3 with a stride of
+          1 or 2, and of 2x2 with a stride of 1, use Winograd's algorithm: one candidate with tiles of 2x2 and one with
+          tiles of 4x4. Filters of 3x3 with groups of few channels are vectorised over the groups. Attention: two
+          products and the softmax between them, with a factor and a mask. Recurrent layers. bfloat16 and float32:
+          bfloat16 is widened while it is read, and rounded while it is stored.
 Declines  other dtypes, dynamic shapes, dilation, channels that are not innermost.
 Needs     nothing.
 """
@@ -17,14 +17,23 @@ from ... import runtime
 from ...rules import Composite, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.codegen import native_codegen
-from .lowering import ALGORITHMS, Algorithm, absorbed_input, absorbed_output, grown, join, lower, why_partial
+from .lowering import (
+    ALGORITHMS,
+    KernelAlgorithm,
+    absorbed_input,
+    absorbed_output,
+    grown,
+    join,
+    lower,
+    why_partial,
+)
 
 
 def _rule(_target: Target) -> Rule:
     return Union(tuple(Composite(label, _chain(label, entry)) for label, entry in ALGORITHMS.items()))
 
 
-def _chain(label: str, algorithm: Algorithm) -> Rule:
+def _chain(label: str, algorithm: KernelAlgorithm) -> Rule:
     return PrimitiveChain(
         label.removeprefix("kernels."),
         anchors=algorithm.anchors,
@@ -34,7 +43,7 @@ def _chain(label: str, algorithm: Algorithm) -> Rule:
         absorbed_output=absorbed_output,
         joined=join,
         why_partial=why_partial,
-        taken_in=algorithm.taken_in,
+        always_absorbed=algorithm.always_absorbed,
     )
 
 

@@ -1,4 +1,4 @@
-"""Functions of one number that our kernels apply before they store a result."""
+"""Element-wise functions that our kernels apply before they store a result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def function_of(call: relax.Call, operand: int = 0) -> PostOp | str:
-    """A call as a function of ``args[operand]`` alone, or the reason why it is none."""
+    """A call as a function of ``args[operand]`` alone, or the reason why it is not one."""
     make = _FUNCTIONS.get(op_name(call))
     if make is None or operand != 0:
-        return f"no kernel applies {op_name(call).removeprefix('relax.')} to its result"
+        return f"the kernels do not apply {op_name(call).removeprefix('relax.')} to their results"
     return make(call)
 
 
@@ -29,7 +29,7 @@ def _eltwise(algorithm: str, alpha: float = 0.0, beta: float = 0.0) -> PostOp:
 def _clip(call: relax.Call) -> PostOp | str:
     low, high = scalar_of(call.args[1]), scalar_of(call.args[2])
     if low is None or high is None or math.isnan(low) or math.isnan(high):
-        return "a bound of the clip is no constant"
+        return "a bound of the clip is not constant"
     return _eltwise("clip", max(low, -_LARGEST), min(high, _LARGEST))
 
 

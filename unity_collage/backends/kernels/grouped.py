@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tvm import relax
 
-from ..native.program import Step
+from ..native.program import NativeStep
 from .convolution import convolution, equal_strides, why_not_filters
 
 VECTOR = 16
-"""Floats in the longest vector that there are kernels for: channels come in so many."""
+"""Floats in the longest vector of the kernels; the number of channels must be a multiple."""
 
 
-def grouped(call: relax.Call) -> Step | str:
-    """A convolution with as many results as channels in each group -> grouped, or the reason why not."""
+def grouped(call: relax.Call) -> NativeStep | str:
+    """A convolution whose groups have as many results as channels -> grouped, or the reason why not."""
     step = convolution("grouped", call)
     if isinstance(step, str):
         return step
@@ -29,7 +29,7 @@ def grouped(call: relax.Call) -> Step | str:
     if channels == group:
         return "there is one group"
     if results != channels or channels % VECTOR:
-        return f"{results} results of {channels} channels are not as many, in vectors of {VECTOR}"
+        return f"{results} results of {channels} channels: both numbers must be one multiple of {VECTOR}"
     if group not in (2, 4, 8) and group % VECTOR:
         return f"a group has {group} channels, the kernel's have 2, 4, 8 or a multiple of {VECTOR}"
     return step.with_attrs(stride=stride)

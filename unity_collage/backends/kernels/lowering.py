@@ -1,4 +1,4 @@
-"""The side of our own kernels of the tables: each function names its algorithm by its ``Composite`` label."""
+"""The lowering tables of our own kernels. A function names its algorithm by its ``Composite`` label."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
 from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
 from ..native.lowering import NotLowerable, Tables, lower_function
-from ..native.program import Blob, Step, programs_json
+from ..native.program import Blob, NativeStep, programs_json
 from ..native.values import op_name
 from . import attention, convolution, recurrent
 from .grouped import grouped
@@ -23,97 +23,99 @@ _JOINED = "the result is a slice of a concat already"
 
 
 @dataclass(frozen=True, slots=True)
-class Algorithm:
-    """How steps begin: with which operator, and what makes it one."""
+class KernelAlgorithm:
+    """How the steps of an algorithm begin: the anchor operators, and the function that makes a step of one."""
 
-    step: Callable[[relax.Call], Step | str]
+    step: Callable[[relax.Call], NativeStep | str]
     anchors: frozenset[str] = frozenset({"relax.nn.conv2d"})
-    taken_in: frozenset[str] = frozenset({CAST})
-    """Operators before it that are never worth a kernel of their own."""
+    always_absorbed: frozenset[str] = frozenset({CAST})
+    """Operators before it that are never worth a separate kernel."""
 
 
-ALGORITHMS: Mapping[str, Algorithm] = {
+ALGORITHMS: Mapping[str, KernelAlgorithm] = {
     **{
-        f"kernels.winograd{tile}": Algorithm(
+        f"kernels.winograd{tile}": KernelAlgorithm(
             partial(winograd, tile=tile), frozenset({"relax.nn.conv2d", "relax.nn.conv3d"})
         )
         for tile in TILES
     },
-    "kernels.grouped": Algorithm(grouped),
-    "kernels.attention": Algorithm(attention.attention, frozenset({"relax.matmul"}), LAYOUT_CHANGES | {CAST}),
-    "kernels.recurrent": Algorithm(recurrent.recurrent, recurrent.ANCHORS),
+    "kernels.grouped": KernelAlgorithm(grouped),
+    "kernels.attention": KernelAlgorithm(
+        attention.attention, frozenset({"relax.matmul"}), LAYOUT_CHANGES | {CAST}
+    ),
+    "kernels.recurrent": KernelAlgorithm(recurrent.recurrent, recurrent.ANCHORS),
 }
-"""By label. What may stand behind and before a step follows from its family."""
+"""By label. The family of a step decides which operators may come before and behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Steps that grow in one way."""
+    """Primitives whose steps absorb operators in the same way."""
 
-    fused: Callable[[Step, relax.Call, int], Step | str]
-    checked: Callable[[Step | str], Step | str]
-    why_partial: Callable[[Step], str | None]
-    """Why a step cannot run yet: some primitives begin with one operator and need others."""
-    joined: Callable[[Step, relax.Call, int], Step | str]
-    parted: Callable[[Step, relax.Expr, relax.Call], Step | str]
-    """The step that reads the fields of a concat instead of a value, the whole."""
+    fused: Callable[[NativeStep, relax.Call, int], NativeStep | str]
+    checked: Callable[[NativeStep | str], NativeStep | str]
+    why_partial: Callable[[NativeStep], str | None]
+    """Why a step cannot run yet, or None: some primitives begin with one operator and need others."""
+    joined: Callable[[NativeStep, relax.Call, int], NativeStep | str]
+    reading_fields: Callable[[NativeStep, relax.Expr, relax.Call], NativeStep | str]
+    """The step that reads the fields of a concat instead of its result."""
 
 
-_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined, convolution.parted)
+_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined, convolution.reading_fields)
 _ATTENTION = Family(
     attention.fused,
     attention.checked,
     attention.why_partial,
-    lambda _step, _call, _field: "attention writes no slices",
-    lambda _step, _value, _call: "attention reads no fields of a concat",
+    lambda _step, _call, _field: "attention does not write slices",
+    lambda _step, _value, _call: "attention does not read the fields of a concat",
 )
 _RECURRENT = Family(
-    lambda _step, _call, _operand: "nothing follows a step of a sequence but the next",
+    lambda _step, _call, _operand: "a recurrent layer does not absorb operators behind it",
     recurrent.checked,
     lambda _step: None,
-    lambda _step, _call, _field: "a recurrent layer writes no slices",
-    lambda _step, _value, _call: "a recurrent layer reads no fields of a concat",
+    lambda _step, _call, _field: "a recurrent layer does not write slices",
+    lambda _step, _value, _call: "a recurrent layer does not read the fields of a concat",
 )
 _FAMILIES = {attention.PRIMITIVE: _ATTENTION, recurrent.PRIMITIVE: _RECURRENT}
 
 
-def _family(step: Step) -> Family:
+def _family(step: NativeStep) -> Family:
     return _FAMILIES.get(step.primitive, _CONVOLUTIONS)
 
 
-def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
-    """The step that reads ``value`` where its producer, a layout change, a cast or a concat, reads it, or why not."""
+def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
+    """The step that reads the operand of ``producer``, a layout change, a cast or a concat, instead of ``value``."""
     if isinstance(producer, relax.Call) and op_name(producer) == CONCAT:
-        return _checked(_family(step).parted(step, value, producer))
+        return _checked(_family(step).reading_fields(step, value, producer))
     if is_cast(producer):
         return _checked(read_widened(step, value, producer))
     return _checked(read_through(step, value, producer))
 
 
-def absorbed_output(step: Step, call: relax.Call) -> Step | str:
-    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
+def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
+    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(write_through(step, call))
 
 
-def join(step: Step, call: relax.Call, field: int) -> Step | str:
-    """The step that writes field ``field`` of a concat into its place and copies the other fields, or why not."""
+def join(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
+    """The step that writes field ``field`` of a concat and copies its siblings, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(_family(step).joined(step, call, field))
 
 
-def grown(step: Step, call: relax.Call, operand: int) -> Step | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as the next part of it, or why not."""
+def grown(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
+    """The step with ``call``, whose ``args[operand]`` is its result, as its next part, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(_family(step).fused(step, call, operand))
 
 
-def why_partial(step: Step) -> str | None:
+def why_partial(step: NativeStep) -> str | None:
     """Why the step cannot run yet, or None."""
     return _family(step).why_partial(step)
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
-    """Functions to the JSON of their programs and the blob of their constants.
+    """From functions to the JSON of their programs and the blob of their constants.
 
-    Raises NotLowerable, naming the function, for what no algorithm takes.
+    Raises NotLowerable with the name of a function that no algorithm takes.
     """
     blob = Blob()
     programs = [
@@ -126,7 +128,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
     return programs_json(programs), blob.content
 
 
-def _checked(step: Step | str) -> Step | str:
+def _checked(step: NativeStep | str) -> NativeStep | str:
     return step if isinstance(step, str) else _family(step).checked(step)
 
 
@@ -148,7 +150,7 @@ def _tables(func: relax.Function, name: str) -> Tables:
 
 
 def _labels(func: relax.Function) -> Iterator[str]:
-    """The ``Composite`` attributes of a function and of those that it holds."""
+    """The ``Composite`` attributes of a function and of the functions inside it."""
     if "Composite" in (func.attrs or {}):
         yield str(func.attrs["Composite"])
     for block in func.body.blocks:
@@ -158,4 +160,4 @@ def _labels(func: relax.Function) -> Iterator[str]:
 
 
 def _no_copy(_value: relax.Expr, _producer: relax.Expr) -> str:
-    return "our kernels copy no tensors"
+    return "our kernels do not copy tensors"

@@ -1,7 +1,7 @@
 """Recurrent layers: all steps of a sequence in one kernel, whose weights stay in the caches of the threads.
 
-The operators are those of :mod:`unity_collage.operators`. Nothing is fused behind them: what follows is done for all
-steps together.
+The operators are those of :mod:`unity_collage.operators`. No operator is fused behind them: operators that follow are
+computed for all steps together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from tvm import ir, relax
 
 from ...operators.recurrent import CELLS, cell_of
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, op_name, static_shape, why_not_static
 from ..native.views import row_major
 
@@ -19,10 +19,10 @@ _ARGUMENTS = {"inputs": "src"}
 _FUNCTIONS = ("f", "g", "h")
 
 
-def recurrent(call: relax.Call) -> Step | str:
+def recurrent(call: relax.Call) -> NativeStep | str:
     """A recurrent layer as a step, or the reason why not."""
     if op_name(call) not in ANCHORS:
-        return f"{op_name(call)} is no recurrent layer"
+        return f"{op_name(call)} is not a recurrent layer"
     cell, attrs = cell_of(call), attrs_of(call)
     operands = dict(zip(CELLS[cell].operands, call.args, strict=True))
     for what, value in (*operands.items(), ("result", call)):
@@ -31,15 +31,15 @@ def recurrent(call: relax.Call) -> Step | str:
         if reason := why_not_static(what, value):
             return reason
     if not isinstance(operands["weights"], ir.GenericConst):
-        return "the weights are no constant, and they are packed once, at load"
+        return "the weights are not constant, but they are packed once, when the program is loaded"
     args = [(_ARGUMENTS.get(name, name), _dense(value)) for name, value in operands.items()]
     functions = zip(_FUNCTIONS, (str(name).lower() for name in attrs["activations"]), strict=False)
     flags = {key: int(attrs[key]) for key in ("reverse", "resets_first") if key in attrs}
-    return Step(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
+    return NativeStep(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
 
 
-def checked(step: Step | str) -> Step | str:
-    """The step if its tensors lie as the kernel reads and writes them, or why not."""
+def checked(step: NativeStep | str) -> NativeStep | str:
+    """The step if the kernel can address its tensors, or the reason why not."""
     if isinstance(step, str):
         return step
     for name, view in step.args:

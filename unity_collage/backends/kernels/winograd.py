@@ -1,8 +1,8 @@
-"""Convolutions by Winograd's minimal filtering: fewer multiplications, at some cost in the last digits.
+"""Convolutions by Winograd's minimal filtering (Lavin and Gray, 2016): fewer multiplications, larger rounding errors.
 
-Of 3x3 filters, tiles of 2x2 need 2.25 times fewer multiplications and have errors like a plain sum; tiles of 4x4 need
-4 times fewer and have errors about ten times as large, some 1e-6 of the largest number. With a stride of 2 it is 1.44
-and 1.78 times fewer, of 2x2 filters 1.78 and 2.56.
+For 3x3 filters, tiles of 2x2 need 2.25 times fewer multiplications and have errors like a plain sum. Tiles of 4x4 need
+4 times fewer and have errors about ten times as large, about 1e-6 of the largest number. With a stride of 2 the factors
+are 1.44 and 1.78; for 2x2 filters they are 1.78 and 2.56.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from tvm import relax
 
 from ..native.joining import MOST_FIELDS
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import attrs_of
 from .convolution import WIDEST, convolution, equal_strides, why_not_filters
 
 TILES = (4, 2)
-"""Edges of the tiles that there are kernels for."""
+"""The edges of tiles for which there are kernels."""
 
 
-def winograd(call: relax.Call, tile: int) -> Step | str:
+def winograd(call: relax.Call, tile: int) -> NativeStep | str:
     """A convolution of 3x3 with a stride of 1 or 2, or of 2x2 with a stride of 1 -> winograd, or the reason why not.
 
-    Of several groups one with a stride of 1 and whole vectors in each. Of volumes each tap along the depth is a sum of
-    convolutions of images: there the depth of the filter and its stride are any.
+    Convolutions with several groups need a stride of 1 and whole vectors of channels in each group. A convolution of
+    volumes is a sum of convolutions of images, one for each tap along the depth, of any depth and stride along it.
     """
     step = convolution("winograd", call)
     if isinstance(step, str):
@@ -47,13 +47,15 @@ def winograd(call: relax.Call, tile: int) -> Step | str:
     return step.with_attrs(groups=groups)
 
 
-def _of_volumes(step: Step, call: relax.Call, filters: tuple[int, ...], groups: int) -> Step | str:
-    """The step with the stride along the depth, or the reason why the kernel does not take its ``filters``."""
+def _of_volumes(
+    step: NativeStep, call: relax.Call, filters: tuple[int, ...], groups: int
+) -> NativeStep | str:
+    """The step with the stride along the depth, or the reason why the kernel does not take the ``filters``."""
     channels, taps = filters[1:3]
     if groups != 1:
         return "the filters of volumes are of several groups"
     if taps > MOST_FIELDS:
         return f"the filters are {taps} deep, the kernel's at most {MOST_FIELDS}"
     if taps > 1 and channels % WIDEST:
-        return f"a volume has {channels} channels, which are no multiple of {WIDEST}"
+        return f"a volume has {channels} channels, which is not a multiple of {WIDEST}"
     return step.with_attrs(depth_stride=int(attrs_of(call).strides[0]))

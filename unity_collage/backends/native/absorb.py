@@ -1,4 +1,4 @@
-"""Layout changes read and written through strides: a permutation, slice or reshape that costs nothing."""
+"""Layout changes read and written through strides: such a permutation, slice or reshape costs nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax
 
-from .program import Step, View
+from .program import NativeStep, View
 from .values import attrs_of, dtype_of, ints, op_name, scalar_of, shape_of, static_shape, view_dtype
 from .views import merged, remap, row_major
 
@@ -20,26 +20,26 @@ RESHAPES = frozenset(
         "relax.nn.batch_flatten",
     }
 )
-"""Operators that only rename the dimensions."""
+"""Operators that change the shape only."""
 
 LAYOUT_CHANGES = RESHAPES | {"relax.permute_dims", "relax.strided_slice"}
-"""Operators whose result is their operand seen with other strides. A part of a ``relax.split`` is one too."""
+"""Operators whose result is a strided view of their operand. So is a part of a ``relax.split``."""
 
 CAST = "relax.astype"
-"""The operator that changes the element type: a library may do it while it reads or writes."""
+"""The operator that changes the element type; a library may cast while it reads or writes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A value as a view of another: element by element at ``offset`` plus ``strides`` of ``source``."""
+class StridedSource:
+    """A value as a strided view of ``source``: it begins at element ``offset`` and has the ``strides``."""
 
     source: Any
     strides: tuple[int, ...]
     offset: int = 0
 
 
-def seen_through(producer: relax.Expr) -> Seen | str:
-    """What the result of a layout change is of its operand, or the reason why it is no such view."""
+def strided_source(producer: relax.Expr) -> StridedSource | str:
+    """The result of a layout change as a view of its operand, or the reason why it is not one."""
     if isinstance(producer, relax.TupleGetItem):
         return _part(producer)
     if not isinstance(producer, relax.Call) or op_name(producer) not in LAYOUT_CHANGES:
@@ -49,15 +49,15 @@ def seen_through(producer: relax.Expr) -> Seen | str:
         return "a layout change of a tensor without static shape"
     if op_name(producer) == "relax.permute_dims":
         inner = row_major(static_shape(source))
-        return Seen(source, tuple(inner[axis] for axis in _permutation(producer)))
+        return StridedSource(source, tuple(inner[axis] for axis in _permutation(producer)))
     if op_name(producer) == "relax.strided_slice":
         return _slice(producer, result)
-    return Seen(source, row_major(result))
+    return StridedSource(source, row_major(result))
 
 
-def read_through(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
-    """The step that reads, instead of ``value``, the operand of the layout change which makes it."""
-    seen = seen_through(producer)
+def read_through(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
+    """The step that reads the operand of the layout change ``producer`` instead of its result ``value``."""
+    seen = strided_source(producer)
     if isinstance(seen, str):
         return seen
     if all(view.buffer != value for view in step.views()):
@@ -73,8 +73,8 @@ def read_through(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | 
     return step.map_views(lambda view: moved.get(view) or view)
 
 
-def write_through(step: Step, call: relax.Call) -> Step | str:
-    """The step that writes the result of a permutation or reshape of its result."""
+def write_through(step: NativeStep, call: relax.Call) -> NativeStep | str:
+    """The step that writes its result as ``call``, a permutation or a reshape of it, would leave it."""
     op = op_name(call)
     if op not in RESHAPES and op != "relax.permute_dims":
         return "not a layout change that results can be written through"
@@ -94,8 +94,8 @@ def write_through(step: Step, call: relax.Call) -> Step | str:
 
 
 def copied(value: relax.Expr, producer: relax.Expr) -> tuple[View, View] | str:
-    """Source and result views of a copy that makes a layout change real, with as few dims as possible."""
-    seen = seen_through(producer)
+    """Source and result views of a copy that executes a layout change, with as few dims as possible."""
+    seen = strided_source(producer)
     if isinstance(seen, str):
         return seen
     shape, dtype = static_shape(value), view_dtype(dtype_of(value))
@@ -109,7 +109,7 @@ def _permutation(call: relax.Call) -> tuple[int, ...]:
     return tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in ints(axes))
 
 
-def _slice(call: relax.Call, result: tuple[int, ...]) -> Seen | str:
+def _slice(call: relax.Call, result: tuple[int, ...]) -> StridedSource | str:
     source = call.args[0]
     shape = static_shape(source)
     strides = list(row_major(shape))
@@ -125,13 +125,13 @@ def _slice(call: relax.Call, result: tuple[int, ...]) -> Seen | str:
             return "a slice that runs backwards"
         offset += min(max(first + shape[k] if first < 0 else first, 0), shape[k]) * strides[k]
         strides[k] *= by
-    return "the slice is empty" if 0 in result else Seen(source, tuple(strides), offset)
+    return "the slice is empty" if 0 in result else StridedSource(source, tuple(strides), offset)
 
 
-def _part(item: relax.TupleGetItem) -> Seen | str:
+def _part(item: relax.TupleGetItem) -> StridedSource | str:
     call = item.tuple_value
     if not isinstance(call, relax.Call) or op_name(call) != "relax.split":
-        return "a field of a tuple that no split makes"
+        return "a field of a tuple that is not the result of a split"
     source = call.args[0]
     shape = shape_of(source)
     if shape is None:
@@ -142,4 +142,4 @@ def _part(item: relax.TupleGetItem) -> Seen | str:
         begin = (0, *ints(sections))[item.index]
     else:
         begin = item.index * -(-shape[axis] // int(sections))
-    return Seen(source, row_major(shape), begin * row_major(shape)[axis])
+    return StridedSource(source, row_major(shape), begin * row_major(shape)[axis])

@@ -1,4 +1,7 @@
-"""Steps on Relax values to a program on numbered buffers, temporaries sharing memory when their times differ."""
+"""From steps on Relax values to a program on numbered buffers.
+
+Temporaries whose lifetimes do not overlap share memory: a linear scan over the steps, with a free list by size.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,17 @@ import numpy as np
 from tvm import ir, relax
 
 from .flatten import Flat, NotFlat
-from .program import Blob, Buffer, ConstantData, Program, Scratch, Step, item_size
+from .program import Blob, Buffer, ConstantData, NativeProgram, NativeStep, ScratchTensor, item_size
 from .values import array_of, dtype_of, is_tensor, shape_of
 
 
-def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob, threads: int | None = None) -> Program:
-    """A program, of so many threads, for steps in running order. Raises NotFlat for results that no step makes."""
+def assemble(
+    name: str, flat: Flat, steps: Sequence[NativeStep], blob: Blob, threads: int | None = None
+) -> NativeProgram:
+    """The program of ``steps``, given in running order, on at most ``threads`` threads.
+
+    Raises NotFlat if it would return a value that no step makes, or one value twice.
+    """
     memory = _Memory(blob)
     inputs = [memory.own(param) for param in flat.params if is_tensor(param)]
     written = [step.result.buffer for step in steps]
@@ -25,7 +33,7 @@ def assemble(name: str, flat: Flat, steps: Sequence[Step], blob: Blob, threads: 
         raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
-    return Program(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads)
+    return NativeProgram(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads)
 
 
 @dataclass(slots=True)
@@ -34,11 +42,11 @@ class _Memory:
     buffers: list[Buffer] = field(default_factory=list)
     constants: list[ConstantData] = field(default_factory=list)
     of: dict[Any, int] = field(default_factory=dict)
-    """The buffer of each value that has one now."""
+    """The number of the buffer of each value that has one now."""
     free: list[int] = field(default_factory=list)
 
     def own(self, value: relax.Expr) -> int:
-        """A buffer that only ``value`` uses."""
+        """The number of a new buffer that only ``value`` uses."""
         shape = shape_of(value)
         if shape is None:
             raise NotFlat("it has a parameter or result without static shape")
@@ -47,8 +55,8 @@ class _Memory:
         self.of[value] = len(self.buffers) - 1
         return self.of[value]
 
-    def number(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps on buffers; a temporary's memory is free again behind the last step that reads it."""
+    def number(self, steps: Sequence[NativeStep]) -> list[NativeStep]:
+        """The steps on buffers. The memory of a temporary is free again after the last step that reads it."""
         last = {view.buffer: at for at, step in enumerate(steps) for view in step.views()}
         owned = set(self.of.values())
         numbered = []
@@ -64,7 +72,7 @@ class _Memory:
         if value not in self.of:
             if isinstance(value, ir.GenericConst):
                 self._constant(value)
-            elif isinstance(value, (relax.Var, Scratch)):
+            elif isinstance(value, (relax.Var, ScratchTensor)):
                 self.of[value] = self._temporary(value)
             else:
                 raise NotFlat(f"it reads a {type(value).__name__}")
@@ -75,7 +83,7 @@ class _Memory:
         number = self.own(value)
         self.constants.append(ConstantData(number, self.blob.add(data), data.nbytes))
 
-    def _temporary(self, value: relax.Expr | Scratch) -> int:
+    def _temporary(self, value: relax.Expr | ScratchTensor) -> int:
         shape, dtype = shape_of(value) or (), dtype_of(value)
         nbytes = _nbytes(shape, dtype)
         for number in self.free:

@@ -1,4 +1,4 @@
-"""From functions for a native library to one runtime module of it."""
+"""From functions for a native library to one runtime module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm.runtime import Module
 from ... import runtime
 
 Lower = Callable[[Sequence[relax.Function], Sequence[str]], tuple[str, bytearray]]
-"""Functions and their symbols to the JSON of their programs and the blob of their constants."""
+"""From functions and their symbols to the JSON of their programs and the blob of their constants."""
 
 
 def native_codegen(library: str, lower: Lower) -> Callable[..., list[Module]]:

@@ -1,4 +1,4 @@
-"""A function with its inner functions written out: the calls to be lowered, in order, and what they read."""
+"""A function with its inner functions inlined: the calls to lower, in order, and the values that they read."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from tvm.relax.utils import copy_with_new_vars
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """One operator and the variable that holds its result.
-
-    ``region`` numbers the inner function that it stands in, 0 for the outer one.
-    """
+class FlatBinding:
+    """One operator and the variable of its result."""
 
     var: relax.Var
     call: relax.Call
     region: int
+    """The number of the inner function that contains the operator; 0 is the outer function."""
 
 
 @dataclass(slots=True)
 class Flat:
-    """A function as one list of operators. Names that only rename are in ``alias``."""
+    """A function as one list of operators."""
 
     params: list[relax.Var]
-    bindings: list[Binding] = field(default_factory=list)
+    bindings: list[FlatBinding] = field(default_factory=list)
     results: list[relax.Expr] = field(default_factory=list)
     alias: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+    """Variables that are other names of a value."""
     fields: dict[relax.Var, tuple[relax.Var, int]] = field(default_factory=dict)
-    """Variables that hold a field of a call's tuple: the call's variable and the index."""
+    """Variables that hold a field of a call's tuple, with the variable of that call and the index."""
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
-        """The variable or constant that an expression is another name of."""
+        """The variable or constant that ``expr`` is another name of."""
         while isinstance(expr, relax.Var) and expr in self.alias:
             expr = self.alias[expr]
         return expr
 
     def resolved(self, call: relax.Call) -> relax.Call:
-        """The call with its operands resolved, fields of tuples too."""
+        """The call with its operands resolved, including the fields of tuples."""
         args = [self._resolved_operand(arg) for arg in call.args]
         return relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
 
@@ -59,7 +58,7 @@ class Flat:
         return counts
 
     def leaves(self, expr: relax.Expr) -> Iterator[relax.Expr]:
-        """The resolved variables and constants in an operand."""
+        """The variables and constants in an operand, resolved."""
         expr = self.resolve(expr)
         if isinstance(expr, relax.Tuple):
             for part in expr.fields:
@@ -69,14 +68,14 @@ class Flat:
 
 
 class NotFlat(Exception):
-    """A function holds what is no list of operators; the message says what."""
+    """A function is not a list of operators; the message says what it contains."""
 
 
 def flatten(func: relax.Function) -> Flat:
-    """Raises NotFlat for control flow and calls of functions from outside."""
+    """The operators of ``func``; raises NotFlat for control flow and for calls of functions from outside."""
     flat = Flat(list(func.params))
     regions = _Regions(flat)
-    flat.results = regions.write_out(func, 0)
+    flat.results = regions.inline_body(func, 0)
     return flat
 
 
@@ -85,16 +84,16 @@ class _Regions:
     flat: Flat
     count: int = 0
     local: dict[relax.Expr, relax.Function] = field(default_factory=dict)
-    written: dict[relax.Expr, None] = field(default_factory=dict)
+    inlined: dict[relax.Expr, None] = field(default_factory=dict)
 
-    def write_out(self, func: relax.Function, region: int) -> list[relax.Expr]:
-        """Append the bindings of a function body; what it returns, one expression a field."""
+    def inline_body(self, func: relax.Function, region: int) -> list[relax.Expr]:
+        """Append the bindings of a function body; returns its results, one expression for each field."""
         if not isinstance(func.body, relax.SeqExpr):
             return [func.body]
         for block in func.body.blocks:
             for binding in block.bindings:
                 if not isinstance(binding, relax.VarBinding):
-                    raise NotFlat("it holds a match_cast, which no program has")
+                    raise NotFlat("it contains a match_cast, which native programs do not have")
                 self._bind(binding.var, binding.value, region)
         result = self.flat.resolve(func.body.body)
         return list(result.fields) if isinstance(result, relax.Tuple) else [result]
@@ -106,22 +105,22 @@ class _Regions:
         elif isinstance(value, relax.Call) and isinstance(value.op, relax.Var) and value.op in self.local:
             self._inline(var, value)
         elif isinstance(value, relax.Call):
-            flat.bindings.append(Binding(var, value, region))
+            flat.bindings.append(FlatBinding(var, value, region))
         elif isinstance(value, relax.TupleGetItem):
             self._field(var, value)
         elif isinstance(value, relax.If):
-            raise NotFlat("it holds an if, which no program has")
+            raise NotFlat("it contains an if, which native programs do not have")
         else:
             flat.alias[var] = value
 
     def _inline(self, var: relax.Var, call: relax.Call) -> None:
-        # A second call of one function must not bind its variables twice.
-        inner = copy_with_new_vars(self.local[call.op]) if call.op in self.written else self.local[call.op]
-        self.written[call.op] = None
+        # A second call of the same function must not bind its variables again.
+        inner = copy_with_new_vars(self.local[call.op]) if call.op in self.inlined else self.local[call.op]
+        self.inlined[call.op] = None
         for param, arg in zip(inner.params, call.args, strict=True):
             self.flat.alias[param] = arg
         self.count += 1
-        results = self.write_out(inner, self.count)
+        results = self.inline_body(inner, self.count)
         self.flat.alias[var] = results[0] if len(results) == 1 else relax.Tuple(results)
 
     def _field(self, var: relax.Var, value: relax.TupleGetItem) -> None:
@@ -131,4 +130,4 @@ class _Regions:
         elif isinstance(holder, relax.Var):
             self.flat.fields[var] = (holder, value.index)
         else:
-            raise NotFlat("it reads a field of what is no variable")
+            raise NotFlat("it reads a field of an expression that is not a variable")

@@ -1,5 +1,8 @@
-"""Concatenation without a copy of its own: a step writes into its slice of the whole and copies the rest beside it, or
-reads the fields where they lie."""
+"""Concatenation without a kernel of its own.
+
+A step writes its result into its slice of the concatenation and also copies the other slices there (sibling copies). Or
+it reads the fields of a concatenation in place. The executor calls the arguments of sibling copies ``beside0``, ...
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,33 @@ from itertools import accumulate
 
 from tvm import relax
 
-from .program import Step, View
+from .program import NativeStep, View
 from .values import attrs_of, dtype_of, shape_of, static_shape, tensors, view_of, why_not_static
 from .views import is_channels_last, remap, row_major
 
 MOST_FIELDS = 8
-"""Fields that a source is read from."""
+"""The most fields that a source may consist of."""
 
 
-def joined(step: Step, call: relax.Call, field: int) -> Step | str:
-    """The step that writes its result, field ``field`` of the concat ``call``, where that field lies in the whole.
+def joined(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
+    """The step that writes its result, field ``field`` of the concat ``call``, into its slice of the concatenation.
 
-    The other fields become arguments ``beside0``, ``beside1``, ... as matrices of the whole's outer dims by what is
-    contiguous, and their places in the whole ``dst_beside0``, ...
+    The other fields become arguments ``beside0``, ``beside1``, ...: matrices whose rows are the outer dims and whose
+    columns are contiguous. Their slices of the concatenation become ``dst_beside0``, ``dst_beside1``, ...
     """
     fields, shape = tensors(call), shape_of(call)
     for value in fields:
         if reason := why_not_static("a field", value):
             return reason
     if shape is None or any(dtype_of(value) != dtype_of(call) for value in fields):
-        return "the fields are not of one dtype, or the whole has no static shape"
+        return "the fields are not of one dtype, or the concatenation has no static shape"
     axis = int(attrs_of(call).axis or 0) % len(shape)
     strides = row_major(shape)
     lengths = [static_shape(value)[axis] * strides[axis] for value in fields]
     begins = [0, *accumulate(lengths)][:-1]
     place = remap(step.result, static_shape(fields[field]), strides, call, begins[field])
     if place is None:
-        return "no strides describe the result inside the whole"
+        return "no strides describe the result as a slice of the concatenation"
     rows, row = math.prod(shape[:axis]), sum(lengths)
     others = [i for i in range(len(fields)) if i != field]
     step = step.with_result(place)
@@ -45,16 +48,16 @@ def joined(step: Step, call: relax.Call, field: int) -> Step | str:
     return step
 
 
-def is_joined(step: Step) -> bool:
-    """Whether the result of a step is a slice of what it writes: nothing may go behind that."""
+def is_joined(step: NativeStep) -> bool:
+    """Whether a step writes a slice of a concatenation; then no operator may follow in the same step."""
     return step.arg("beside0") is not None
 
 
-def fields_read(step: Step, value: relax.Expr, call: relax.Call, lanes: int) -> Step | str:
-    """The step that reads the fields of the concat ``call`` along the channels, instead of the whole as ``value``.
+def fields_read(step: NativeStep, value: relax.Expr, call: relax.Call, lanes: int) -> NativeStep | str:
+    """The step that reads the fields of ``call``, a concat of channels, instead of its result ``value``.
 
-    Its source, channels last, becomes ``src``, ``src1``, ``src2``, ...; all but the last have whole vectors of
-    ``lanes`` channels.
+    Its source, channels last, becomes ``src``, ``src1``, ``src2``, ... In all but the last the number of channels is a
+    multiple of ``lanes``.
     """
     fields, source = tensors(call), step.arg("src")
     if source is None or source.buffer != value or sum(view.buffer == value for view in step.views()) != 1:
@@ -73,7 +76,7 @@ def fields_read(step: Step, value: relax.Expr, call: relax.Call, lanes: int) -> 
             return reason
         channels = static_shape(field)[-1]
         if channels % lanes and number + 1 < len(fields):
-            return f"field {number} has {channels} channels, no multiple of {lanes}"
+            return f"field {number} has {channels} channels, not a multiple of {lanes}"
         dims = (images, channels, *pixels)
         rows = row_major(static_shape(field))
         view = View(field, dims, (rows[0], rows[-1], *rows[1:-1]), source.dtype)

@@ -1,4 +1,8 @@
-"""From functions of operators to programs, by a library's tables: steps made, grown and put in order."""
+"""From functions of operators to programs, by the tables of a library.
+
+Each operator becomes a step, or is absorbed into the step of an operand. Layout changes stay virtual: a step reads
+through them, or a copy materializes them when a step or a result needs the values.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from tvm import ir, relax
 from ...annotations import threads_of
 from .absorb import CAST, LAYOUT_CHANGES
 from .assemble import assemble
-from .flatten import Binding, Flat, NotFlat, flatten
-from .program import Blob, Program, Step, programs_json
+from .flatten import Flat, FlatBinding, NotFlat, flatten
+from .program import Blob, NativeProgram, NativeStep, programs_json
 from .values import op_name, tensors
 
 
@@ -23,37 +27,37 @@ class NotLowerable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a library does with operators; each answer is a step or the reason why not."""
+    """How a library lowers operators. Each function returns a step or the reason why it cannot make one."""
 
-    step: Callable[[relax.Call], Step | str]
-    fused: Callable[[Step, relax.Call, int], Step | str]
-    absorbed_input: Callable[[Step, relax.Expr, relax.Expr], Step | str]
-    absorbed_output: Callable[[Step, relax.Call], Step | str]
-    copy: Callable[[relax.Expr, relax.Expr], Step | str]
-    """A value that a layout change makes, as a copy."""
-    region: Callable[[Sequence[relax.Call]], Step | str] | None = None
+    step: Callable[[relax.Call], NativeStep | str]
+    fused: Callable[[NativeStep, relax.Call, int], NativeStep | str]
+    absorbed_input: Callable[[NativeStep, relax.Expr, relax.Expr], NativeStep | str]
+    absorbed_output: Callable[[NativeStep, relax.Call], NativeStep | str]
+    copy: Callable[[relax.Expr, relax.Expr], NativeStep | str]
+    """The result of a layout change, as a copy."""
+    region: Callable[[Sequence[relax.Call]], NativeStep | str] | None = None
     """All calls of an inner function as one primitive."""
-    joined: Callable[[Step, relax.Call, int], Step | str] | None = None
+    joined: Callable[[NativeStep, relax.Call, int], NativeStep | str] | None = None
     """The step with a concat, of which field ``i`` is its result."""
     read_in_place: frozenset[str] = LAYOUT_CHANGES | {CAST}
-    """Operators that no step is made for: ``absorbed_input`` reads through them, or they are copied."""
-    why_partial: Callable[[Step], str | None] = lambda _step: None
-    """Why a step cannot run, or None: some layout changes go together only."""
+    """Operators that get no step: ``absorbed_input`` reads through them, or they are copied."""
+    why_partial: Callable[[NativeStep], str | None] = lambda _step: None
+    """Why a step cannot run, or None: some layout changes only work together."""
 
 
 def lower_functions(
     functions: Sequence[relax.Function], names: Sequence[str], *tables: Tables
 ) -> tuple[str, bytearray]:
-    """The JSON of one program a function, and the blob of the constants of all. Raises NotLowerable.
+    """The JSON with one program for each function, and the blob of all their constants. Raises NotLowerable.
 
-    Each function by the first of the ``tables`` whose steps are all whole, or the last.
+    A function is lowered by the first of the ``tables`` whose steps can all run, else by the last.
     """
     blob = Blob()
     programs = [lower_function(f, name, tables, blob) for f, name in zip(functions, names, strict=True)]
     return programs_json(programs), blob.content
 
 
-def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], blob: Blob) -> Program:
+def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], blob: Blob) -> NativeProgram:
     """The program of one function, as :func:`lower_functions` makes it."""
     first, *others = tables
     try:
@@ -65,7 +69,7 @@ def lower_function(func: relax.Function, name: str, tables: Sequence[Tables], bl
         raise NotLowerable(f"{name}: {error}") from error
 
 
-def _in_order(func: relax.Function, name: str, tables: Tables) -> tuple[Flat, list[Step]]:
+def _in_order(func: relax.Function, name: str, tables: Tables) -> tuple[Flat, list[NativeStep]]:
     flat = flatten(func)
     lowering = _Lowering(flat, name, tables)
     lowering.make_steps()
@@ -74,20 +78,20 @@ def _in_order(func: relax.Function, name: str, tables: Tables) -> tuple[Flat, li
 
 @dataclass(slots=True)
 class _Lowering:
-    """Steps by the variable they make, in an order in which each can run."""
+    """The lowering of one function: the steps by the variable that they make, in an order in which they can run."""
 
     flat: Flat
     name: str
     tables: Tables
-    made: dict[relax.Expr, Step] = field(default_factory=dict)
+    made: dict[relax.Expr, NativeStep] = field(default_factory=dict)
     changes: dict[relax.Expr, relax.Expr] = field(default_factory=dict)
-    """Variables that a layout change makes, and the change; nothing runs for it until something must."""
-    real: dict[relax.Expr, None] = field(default_factory=dict)
-    """Those of ``changes`` that a copy has made real."""
-    ordered: list[Step] = field(default_factory=list)
+    """Virtual values: variables that a layout change makes, with that change."""
+    materialized: dict[relax.Expr, None] = field(default_factory=dict)
+    """The variables of ``changes`` that a copy has materialized."""
+    ordered: list[NativeStep] = field(default_factory=list)
 
     def make_steps(self) -> None:
-        """A step for each operator, grown by those behind it where the tables allow."""
+        """Make a step for each operator, and absorb the operators behind it as far as the tables allow."""
         calls = {binding.var: binding.call for binding in self.flat.bindings}
         for var, (holder, index) in self.flat.fields.items():
             self._declare_field(var, holder, calls[holder], index)
@@ -98,12 +102,12 @@ class _Lowering:
                 for binding in bindings:
                     self._lower(binding.var, self.flat.resolved(binding.call), reads)
 
-    def put_in_order(self) -> list[Step]:
-        """The steps, with operands read through layout changes or behind copies that make them real."""
+    def put_in_order(self) -> list[NativeStep]:
+        """The steps in running order; they read operands through layout changes, or from copies that come before."""
         for step in self.made.values():
             self._emit(step)
         for result in self.flat.results:
-            self._make_real(self.flat.resolve(result))
+            self._materialize(self.flat.resolve(result))
         return self.ordered
 
     def _declare_field(self, var: relax.Var, holder: relax.Var, call: relax.Call, index: int) -> None:
@@ -115,7 +119,7 @@ class _Lowering:
         else:
             raise self._refusal(call, f"field {index} of its result is read")
 
-    def _as_region(self, bindings: Sequence[Binding]) -> bool:
+    def _as_region(self, bindings: Sequence[FlatBinding]) -> bool:
         if self.tables.region is None or len(bindings) < 2:
             return False
         calls = [self.flat.resolved(binding.call) for binding in bindings]
@@ -127,7 +131,7 @@ class _Lowering:
 
     def _lower(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> None:
         if not isinstance(call.op, ir.Op):
-            raise NotLowerable(f"{self.name}: a call of {call.op}, which is no operator")
+            raise NotLowerable(f"{self.name}: a call of {call.op}, which is not an operator")
         if op_name(call) == "relax.split" or self._grows(var, call, reads):
             return
         if op_name(call) in self.tables.read_in_place:
@@ -142,50 +146,50 @@ class _Lowering:
         return self._as_join(var, call, reads) or self._as_growth(var, call, reads)
 
     def _as_join(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
-        """Whether the call, a concat, could be written by the step of a field that nothing else reads."""
+        """Let the step of a field that nothing else reads write the call, a concat; returns whether that worked."""
         if self.tables.joined is None or op_name(call) != "relax.concat":
             return False
         for number, value in enumerate(tensors(call)):
             if value in self.made and reads[value] == 1:
                 whole = self.tables.joined(self.made[value], call, number)
-                if isinstance(whole, Step):
+                if isinstance(whole, NativeStep):
                     del self.made[value]
                     self._keep(var, call, whole)
                     return True
         return False
 
     def _as_growth(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> bool:
-        """Whether the call could be put behind the step of an operand that nothing else reads."""
+        """Put the call behind the step of an operand that nothing else reads; returns whether that worked."""
         args = list(call.args)
         for source in [value for value in args if value in self.made and reads[value] == 1]:
             grown = self.tables.absorbed_output(self.made[source], call)
             if isinstance(grown, str):
                 grown = self.tables.fused(self.made[source], call, args.index(source))
-            if isinstance(grown, Step):
+            if isinstance(grown, NativeStep):
                 del self.made[source]
                 self._keep(var, call, grown)
                 return True
         return False
 
-    def _keep(self, var: relax.Var, call: relax.Call, step: Step) -> None:
+    def _keep(self, var: relax.Var, call: relax.Call, step: NativeStep) -> None:
         self.made[var] = step.map_views(lambda v: replace(v, buffer=var) if v.buffer == call else v)
 
-    def _emit(self, step: Step) -> None:
-        """Append a step that reads only what is real, behind the copies it needs for that."""
+    def _emit(self, step: NativeStep) -> None:
+        """Append ``step``, after it reads through layout changes or after the copies that materialize its operands."""
         while (
             value := next((v.buffer for v in step.views() if self._is_virtual(v.buffer)), None)
         ) is not None:
             through = self.tables.absorbed_input(step, value, self.changes[value])
             if isinstance(through, str):
-                self._make_real(value)
+                self._materialize(value)
             else:
                 step = through.map_views(lambda v: replace(v, buffer=self.flat.resolve(v.buffer)))
         self.ordered.append(step)
 
-    def _make_real(self, value: relax.Expr) -> None:
+    def _materialize(self, value: relax.Expr) -> None:
         if not self._is_virtual(value):
             return
-        self.real[value] = None
+        self.materialized[value] = None
         change = self.changes[value]
         copy = self.tables.copy(value, change)
         if isinstance(copy, str):
@@ -193,7 +197,7 @@ class _Lowering:
         self._emit(copy)
 
     def _is_virtual(self, value: object) -> bool:
-        return isinstance(value, relax.Expr) and value in self.changes and value not in self.real
+        return isinstance(value, relax.Expr) and value in self.changes and value not in self.materialized
 
     def _refusal(self, call: relax.Call, reason: str) -> NotLowerable:
         return NotLowerable(f"{self.name}: {op_name(call)}: {reason}")

@@ -16,7 +16,7 @@ from .views import row_major
 class ProductViews:
     """[batch..., rows, inner] times [batch..., inner, columns] is [batch..., rows, columns], all of equal rank.
 
-    A batch dimension of 1 meets every batch of the other operand.
+    A batch dimension of 1 is broadcast to that of the other operand.
     """
 
     left: View
@@ -25,10 +25,10 @@ class ProductViews:
 
 
 def product_views(call: relax.Call) -> ProductViews:
-    """Views of a call whose shapes are static.
+    """Views of the operands and the result of a call with static shapes.
 
-    A vector on the left is a matrix of one row, one on the right of one column. Where the right operand is one
-    matrix, batches of the left one are rows: one product.
+    A vector on the left becomes a matrix of one row, a vector on the right a matrix of one column. If the right operand
+    is a single matrix, the batches of the left one become rows of one product.
     """
     left, right = call.args
     left_dims, right_dims = static_shape(left), static_shape(right)

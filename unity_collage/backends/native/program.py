@@ -1,6 +1,6 @@
-"""Programs of the native runtime: what the lowerings make and the C++ executors read.
+"""Programs of the native runtime: the lowerings make them, and the C++ executors read them as JSON.
 
-While a lowering works on a step, its views name Relax values; in a program they name buffers by number.
+The views of a step name Relax values during lowering, and numbers of buffers in a finished program.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 
 
 def item_size(dtype: str) -> int:
-    """Bytes of an element; bool is a byte, and numpy does not know bfloat16."""
+    """Bytes of an element. numpy does not know bfloat16; a bool is one byte."""
     return {"bool": 1, "bfloat16": 2}.get(dtype) or np.dtype(dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A buffer seen with the logical dimensions of a primitive. Strides and offset count elements."""
+    """A buffer with the logical dimensions of a primitive. Strides and offset count elements."""
 
     buffer: Any
-    """The Relax value (or :class:`Scratch`) while lowering, the number of the buffer in a program."""
+    """During lowering the Relax value or :class:`ScratchTensor`; in a program the number of the buffer."""
     dims: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
     offset: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As the executors read it: there the offset counts bytes."""
+        """The view as the executors read it, with the offset in bytes."""
         return {
             "buffer": self.buffer,
             "dims": list(self.dims),
@@ -42,8 +42,8 @@ class View:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Scratch:
-    """A tensor between the primitives of one operator; two are never equal."""
+class ScratchTensor:
+    """A tensor between the primitives of one operator. It is equal only to itself."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -51,7 +51,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class PostOp:
-    """Work on a result before it is stored: ``eltwise`` with its two numbers, or ``binary`` with an operand."""
+    """An operation on a result before it is stored: ``eltwise`` with ``alpha`` and ``beta``, or ``binary`` with ``arg``."""
 
     kind: str
     algorithm: str
@@ -66,17 +66,17 @@ class PostOp:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NativeStep:
     """One primitive with its arguments, attributes and post-operations.
 
-    ``before`` are the steps whose scratch results it reads: operators that need two primitives have one.
+    ``before`` has the steps whose scratch results it reads, for operators that need several primitives.
     """
 
     primitive: str
     args: tuple[tuple[str, View], ...]
     attrs: tuple[tuple[str, Any], ...] = ()
     post_ops: tuple[PostOp, ...] = ()
-    before: tuple[Step, ...] = ()
+    before: tuple[NativeStep, ...] = ()
 
     def arg(self, name: str) -> View | None:
         return dict(self.args).get(name)
@@ -86,30 +86,30 @@ class Step:
 
     @property
     def result(self) -> View:
-        """The view that the primitive writes: ``dst``, or ``c`` of a gemm."""
+        """The view that the primitive writes: ``dst``, or ``c`` for a gemm."""
         views = dict(self.args)
         return views["dst"] if "dst" in views else views["c"]
 
-    def with_arg(self, name: str, view: View) -> Step:
+    def with_arg(self, name: str, view: View) -> NativeStep:
         return replace(self, args=tuple({**dict(self.args), name: view}.items()))
 
-    def with_attrs(self, **attrs: Any) -> Step:
+    def with_attrs(self, **attrs: Any) -> NativeStep:
         return replace(self, attrs=tuple({**dict(self.attrs), **attrs}.items()))
 
-    def with_result(self, view: View) -> Step:
+    def with_result(self, view: View) -> NativeStep:
         return self.with_arg("dst" if self.arg("dst") is not None else "c", view)
 
-    def then(self, *post_ops: PostOp) -> Step:
+    def then(self, *post_ops: PostOp) -> NativeStep:
         return replace(self, post_ops=self.post_ops + post_ops)
 
     def views(self) -> Iterator[View]:
-        """All views, those of ``before`` first and the post-operations' last."""
+        """All views: first those of ``before``, last those of the post-operations."""
         for earlier in self.before:
             yield from earlier.views()
         yield from (view for _, view in self.args)
         yield from (post.arg for post in self.post_ops if post.arg is not None)
 
-    def map_views(self, change: Callable[[View], View]) -> Step:
+    def map_views(self, change: Callable[[View], View]) -> NativeStep:
         return replace(
             self,
             args=tuple((name, change(view)) for name, view in self.args),
@@ -128,7 +128,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of a program, ``nbytes`` long."""
+    """A block of memory of a program."""
 
     nbytes: int
     dtype: str
@@ -137,7 +137,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class ConstantData:
-    """Where in the blob the content of a buffer lies."""
+    """The place of a buffer's content in the blob."""
 
     buffer: int
     offset: int
@@ -145,17 +145,17 @@ class ConstantData:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One native function: inputs and outputs are numbers of buffers, in the order of the call's arguments."""
+class NativeProgram:
+    """One native function. Inputs and outputs are numbers of buffers, in the order of the call's arguments."""
 
     name: str
     buffers: Sequence[Buffer]
     inputs: Sequence[int]
     outputs: Sequence[int]
     constants: Sequence[ConstantData]
-    steps: Sequence[Step]
+    steps: Sequence[NativeStep]
     threads: int | None = None
-    """So many of the pool's threads run it at most; None: all of them, as far as it is worth it."""
+    """The most threads of the pool that run it; if None, the executor decides, up to all."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -171,20 +171,20 @@ class Program:
         }
 
 
-def programs_json(programs: Sequence[Program]) -> str:
+def programs_json(programs: Sequence[NativeProgram]) -> str:
     return json.dumps({"programs": [p.to_json() for p in programs]}, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(slots=True)
 class Blob:
-    """The constants of a module, each distinct content once, aligned to 64 bytes."""
+    """The constants of a module, each distinct content stored once, aligned to 64 bytes."""
 
     content: bytearray = field(default_factory=bytearray)
     offsets: dict[bytes, int] = field(default_factory=dict)
-    """By a hash of the content: weights are large, and a second copy of them is one too many."""
+    """By a hash of the content, which avoids a second copy of the weights in memory."""
 
     def add(self, data: np.ndarray) -> int:
-        """The offset of ``data``, flat bytes, in the blob."""
+        """The offset in the blob of ``data``, an array of bytes, which is added if it is new."""
         key = hashlib.blake2b(data.data, digest_size=16).digest()
         if key not in self.offsets:
             self.content.extend(bytes(-len(self.content) % 64))

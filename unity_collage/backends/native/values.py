@@ -10,13 +10,13 @@ import numpy as np
 from tvm import ir, relax, tirx
 
 from ...graph.calls import op_name as op_name
-from .program import Scratch, View
+from .program import ScratchTensor, View
 from .views import row_major
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """The static shape of a tensor, or of a tuple's first field; None if it has none."""
-    if isinstance(value, Scratch):
+    """The static shape of a tensor, or of the first field of a tuple; None if there is none."""
+    if isinstance(value, ScratchTensor):
         return value.shape
     ty = _tensor_type(value)
     shape = None if ty is None else ty.shape
@@ -27,22 +27,22 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 
 def static_shape(value: Any) -> tuple[int, ...]:
-    """The shape of a tensor that :func:`why_not_static` has nothing against."""
+    """The shape of a tensor for which :func:`why_not_static` returns None."""
     shape = shape_of(value)
     assert shape is not None
     return shape
 
 
 def dtype_of(value: Any) -> str:
-    """The dtype of a tensor, or of a tuple's first field; ``""`` if unknown."""
-    if isinstance(value, Scratch):
+    """The dtype of a tensor, or of the first field of a tuple; ``""`` if it is unknown."""
+    if isinstance(value, ScratchTensor):
         return value.dtype
     ty = _tensor_type(value)
     return "" if ty is None else str(ty.dtype)
 
 
 def why_not_static(what: str, value: Any) -> str | None:
-    """Why a tensor cannot be described by numbers, or None when it can."""
+    """Why a tensor, called ``what``, has no static shape or no elements, or None."""
     shape = shape_of(value)
     if shape is None:
         return f"{what} has no static shape"
@@ -54,7 +54,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def tensors(call: relax.Call) -> list[relax.Expr]:
-    """The tensor operands of a call, those in tuples too, in order."""
+    """The tensor operands of a call in order, including those in tuples."""
     found: list[relax.Expr] = []
     for arg in call.args:
         fields = arg.fields if isinstance(arg, relax.Tuple) else [arg]
@@ -63,7 +63,7 @@ def tensors(call: relax.Call) -> list[relax.Expr]:
 
 
 def scalar_of(value: Any) -> float | None:
-    """The number that a constant of one element or a primitive value is, None for anything else."""
+    """The value of a primitive value or of a constant with one element; None for anything else."""
     if isinstance(value, (tirx.IntImm, tirx.FloatImm)):
         return float(value.value)
     if (
@@ -81,13 +81,13 @@ def array_of(constant: Any) -> np.ndarray:
 
 
 def view_of(value: Any, dims: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> View:
-    """A dense tensor as a view: with its own dims (a scalar as one of one element) or with others."""
+    """A dense tensor as a view, with its own dims or with those that are given; a scalar has one dim."""
     dims = tuple(dims or static_shape(value) or (1,))
     return View(value, dims, tuple(strides or row_major(dims)), view_dtype(dtype_of(value)))
 
 
 def view_dtype(dtype: str) -> str:
-    """The dtype that a primitive sees: a bool is a byte of 0 or 1."""
+    """The dtype that a primitive is given: a bool is a byte of 0 or 1."""
     return "uint8" if dtype == "bool" else dtype
 
 
@@ -96,7 +96,7 @@ def ints(values: Any) -> tuple[int, ...]:
 
 
 def attrs_of(call: relax.Call) -> Any:
-    """The attributes, whose fields TVM declares at run time only."""
+    """The attributes of a call. TVM declares their fields only at run time."""
     return call.attrs
 
 

@@ -1,4 +1,4 @@
-"""Stride algebra: how tensors look through layout changes, broadcasts and merged dimensions. Plain numbers."""
+"""Stride algebra: views of tensors through layout changes, broadcasts and merged dimensions, in plain numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def row_major(dims: Sequence[int]) -> tuple[int, ...]:
 def merged(
     dims: Sequence[int], *strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Fewest dimensions that address the same elements in the same order with each of several strides.
+    """The fewest dimensions that address the same elements in the same order, for each vector of ``strides``.
 
-    Dimensions of one element go; neighbours join where every strides vector lets them.
+    Dimensions of one element are dropped. Neighbouring dimensions are joined where every vector of strides allows it.
     """
     kept = [(extent, tuple(s[axis] for s in strides)) for axis, extent in enumerate(dims) if extent != 1]
     joined: list[tuple[int, tuple[int, ...]]] = []
@@ -38,9 +38,11 @@ def merged(
 def remap(
     view: View, shape: Sequence[int], strides: Sequence[int], buffer: Any, offset: int = 0
 ) -> View | None:
-    """A view of a dense tensor of ``shape``, as one of the memory where that tensor's dimensions have ``strides``.
+    """A view of a dense tensor of ``shape``, moved to a buffer in which the tensor's dimensions have ``strides``.
 
-    None where no strides do: a dimension of the view crosses one of the tensor that is not contiguous there.
+    An address in the dense tensor is a number in mixed radix, one digit for each dimension. Offset and strides of the
+    view are converted digit by digit. None if that fails because a dimension of the view crosses a dimension of the
+    tensor that is not contiguous in the buffer.
     """
     dims, (steps,) = merged(shape, strides)
     radix = row_major(dims)
@@ -58,7 +60,7 @@ def remap(
 
 
 def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides that repeat a dense tensor of ``shape`` to ``wanted``, by numpy's rule; None where it is not so."""
+    """Strides that broadcast a dense tensor of ``shape`` to ``wanted`` as numpy does; None if it cannot be broadcast."""
     missing = len(wanted) - len(shape)
     if missing < 0:
         return None
@@ -69,10 +71,10 @@ def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | 
 
 
 def unrepeated(view: View, like: View) -> View:
-    """The view with one element along the dimensions of stride 0, as a vendor library wants a broadcast.
+    """The view with one element along dimensions of stride 0: the form in which vendor libraries take a broadcast.
 
-    ``like`` has the dims of the view. Libraries compare strides to tell layouts apart, even those of dimensions
-    of one element: these are set as in a dense tensor whose axes are nested as in ``like``.
+    ``like`` has the dims of the view. Libraries compare strides to tell layouts apart, even the strides of dimensions
+    with one element. These are set as in a dense tensor whose axes are nested as in ``like``.
     """
     dims = tuple(1 if step == 0 else extent for extent, step in zip(view.dims, view.strides, strict=True))
     strides = list(view.strides)
@@ -85,14 +87,14 @@ def unrepeated(view: View, like: View) -> View:
 
 
 def same_strides(a: View, b: View) -> bool:
-    """Whether two views of equal dims lie alike in memory; dimensions of one element do not count."""
+    """Whether two views have equal dims and strides; the strides of dimensions with one element do not count."""
     return a.dims == b.dims and all(
         extent == 1 or s == t for extent, s, t in zip(a.dims, a.strides, b.strides, strict=True)
     )
 
 
 def is_dense(view: View, order: Sequence[int] | None = None) -> bool:
-    """Whether the elements fill one block of memory, with axes from outermost to innermost as in ``order``."""
+    """Whether the elements fill one block of memory, with the axes nested as in ``order``, outermost first."""
     ranked = sorted(range(len(view.dims)), key=lambda axis: -view.strides[axis]) if order is None else order
     inner = [axis for axis in ranked if view.dims[axis] != 1]
     spans = all(view.strides[a] == view.strides[b] * view.dims[b] for a, b in pairwise(inner))
@@ -100,19 +102,19 @@ def is_dense(view: View, order: Sequence[int] | None = None) -> bool:
 
 
 def is_channels_first(view: View) -> bool:
-    """Dense and batch, channels, spatial from outermost to innermost."""
+    """Whether a view is dense with batch, channels, spatial dims from outermost to innermost."""
     return is_dense(view, range(len(view.dims)))
 
 
 def is_channels_last(view: View) -> bool:
-    """Dense and batch, spatial, channels from outermost to innermost."""
+    """Whether a view is dense with batch, spatial dims, channels from outermost to innermost."""
     return is_dense(view, (0, *range(2, len(view.dims)), 1))
 
 
 def pixel_stride(view: View) -> int | None:
-    """Elements from one pixel to the next, where channels are innermost and all pixels are equally far apart.
+    """Elements from one pixel to the next, if channels are innermost and all pixels are equally far apart.
 
-    For a dense image that is the number of channels, for a slice of a wider one more; None for any other layout.
+    For a dense image that is the number of channels, for a slice of a wider image more. None for any other layout.
     """
     channels, *spatial = view.dims[1:]
     extents, strides = (view.dims[0], *spatial), (view.strides[0], *view.strides[2:])

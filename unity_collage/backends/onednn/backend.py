@@ -30,7 +30,7 @@ def _rule(_target: Target) -> Rule:
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
         why_partial=why_partial,
-        taken_in=frozenset({CAST}),
+        always_absorbed=frozenset({CAST}),
     )
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
 

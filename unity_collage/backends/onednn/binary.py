@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from ..native.program import PostOp, Step, View
+from ..native.program import NativeStep, PostOp, View
 from ..native.values import attrs_of, dtype_of, op_name, scalar_of, static_shape, view_dtype, view_of
 from ..native.views import broadcast, merged, row_major, unrepeated
 from . import eltwise
@@ -16,7 +16,7 @@ from .limits import why_not_operand
 
 
 @dataclass(frozen=True, slots=True)
-class Algorithm:
+class BinaryAlgorithm:
     """A binary algorithm, and how its operands trade places: ``a op b == undo(b swapped a)``."""
 
     name: str
@@ -25,23 +25,23 @@ class Algorithm:
     compares: bool = False
 
 
-ALGORITHMS: Mapping[str, Algorithm] = {
-    "relax.add": Algorithm("add", "add"),
-    "relax.multiply": Algorithm("mul", "mul"),
-    "relax.maximum": Algorithm("max", "max"),
-    "relax.minimum": Algorithm("min", "min"),
-    "relax.subtract": Algorithm("sub", "sub", (eltwise.linear(-1.0),)),
-    "relax.divide": Algorithm("div", "div", (eltwise.reciprocal(),)),
-    "relax.equal": Algorithm("eq", "eq", compares=True),
-    "relax.not_equal": Algorithm("ne", "ne", compares=True),
-    "relax.less": Algorithm("lt", "gt", compares=True),
-    "relax.less_equal": Algorithm("le", "ge", compares=True),
-    "relax.greater": Algorithm("gt", "lt", compares=True),
-    "relax.greater_equal": Algorithm("ge", "le", compares=True),
+ALGORITHMS: Mapping[str, BinaryAlgorithm] = {
+    "relax.add": BinaryAlgorithm("add", "add"),
+    "relax.multiply": BinaryAlgorithm("mul", "mul"),
+    "relax.maximum": BinaryAlgorithm("max", "max"),
+    "relax.minimum": BinaryAlgorithm("min", "min"),
+    "relax.subtract": BinaryAlgorithm("sub", "sub", (eltwise.linear(-1.0),)),
+    "relax.divide": BinaryAlgorithm("div", "div", (eltwise.reciprocal(),)),
+    "relax.equal": BinaryAlgorithm("eq", "eq", compares=True),
+    "relax.not_equal": BinaryAlgorithm("ne", "ne", compares=True),
+    "relax.less": BinaryAlgorithm("lt", "gt", compares=True),
+    "relax.less_equal": BinaryAlgorithm("le", "ge", compares=True),
+    "relax.greater": BinaryAlgorithm("gt", "lt", compares=True),
+    "relax.greater_equal": BinaryAlgorithm("ge", "le", compares=True),
 }
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """Binary call -> binary primitive whose first operand is as large as the result, in fewest dimensions."""
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("binary", side, value):
@@ -60,7 +60,7 @@ def step(call: relax.Call) -> Step | str:
     return made if isinstance(made, str) else made.then(*algorithm.undo)
 
 
-def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Expr) -> Step | str:
+def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Expr) -> NativeStep | str:
     shape = static_shape(call)
     repeating = broadcast(static_shape(other), shape)
     assert repeating is not None
@@ -73,10 +73,10 @@ def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Exp
     result = View(call, dims, strides, view_dtype(dtype_of(call)))
     small = unrepeated(View(other, dims, other_strides, dtype_of(other)), result)
     args = (("src0", view_of(full, dims, strides)), ("src1", small), ("dst", result))
-    return Step("binary", args, (("algorithm", algorithm),))
+    return NativeStep("binary", args, (("algorithm", algorithm),))
 
 
-def prelu(call: relax.Call) -> Step | str:
+def prelu(call: relax.Call) -> NativeStep | str:
     """x if x > 0 else slope * x, with a slope a channel or one for all."""
     data, slope = call.args
     reason = why_not_operand("prelu", "data", data) or why_not_operand("prelu", "slope", slope)
@@ -92,7 +92,7 @@ def prelu(call: relax.Call) -> Step | str:
         ("weights", view_of(slope, (1, slopes, 1), (slopes, 1, 1))),
         ("dst", view_of(call, dims, strides)),
     )
-    return Step("prelu", args)
+    return NativeStep("prelu", args)
 
 
 ENTRIES = {**dict.fromkeys(ALGORITHMS, step), "relax.nn.prelu": prelu}

@@ -7,18 +7,18 @@ from tvm import relax
 from ..native import casts
 from ..native.absorb import CAST
 from ..native.casts import FLOATS, NARROW
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import dtype_of, static_shape, view_of
 from ..native.views import merged, row_major
 from .limits import TYPES, why_not_operand
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """astype -> reorder of flat memory."""
     return copy(call, call)
 
 
-def copy(value: relax.Expr, cast: relax.Call) -> Step | str:
+def copy(value: relax.Expr, cast: relax.Call) -> NativeStep | str:
     """``value``, the result of ``cast``, as a reorder."""
     data = cast.args[0]
     if reason := why_not_operand("reorder", "operand", data):
@@ -27,17 +27,17 @@ def copy(value: relax.Expr, cast: relax.Call) -> Step | str:
         return f"the result is {dtype_of(value)}"
     shape = static_shape(data)
     dims, _ = merged(shape, row_major(shape))
-    return Step("reorder", (("src", view_of(data, dims)), ("dst", view_of(value, dims))))
+    return NativeStep("reorder", (("src", view_of(data, dims)), ("dst", view_of(value, dims))))
 
 
-def read_widened(step: Step, value: relax.Expr, cast: relax.Call) -> Step | str:
+def read_widened(step: NativeStep, value: relax.Expr, cast: relax.Call) -> NativeStep | str:
     """The step that reads the narrow operand of ``cast`` where it read ``value``, or why not."""
     if NARROW not in TYPES[step.primitive]:
         return f"{step.primitive} takes {' or '.join(sorted(TYPES[step.primitive]))}"
     return casts.read_widened(step, value, cast)
 
 
-def write_narrowed(step: Step, call: relax.Call) -> Step | str:
+def write_narrowed(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that rounds its float32 result as ``call``, a cast, does, or why not."""
     if NARROW not in TYPES[step.primitive]:
         return f"{step.primitive} writes {' or '.join(sorted(TYPES[step.primitive]))}"

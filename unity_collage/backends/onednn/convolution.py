@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from tvm import relax
 
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import Window, by_letters, window_of
 
 
-def convolution(call: relax.Call) -> Step | str:
+def convolution(call: relax.Call) -> NativeStep | str:
     """conv1d, conv2d, conv3d -> convolution; weights G, O/G, I/G, spatial when there are groups."""
     return _step(call, "convolution", "OI")
 
 
-def deconvolution(call: relax.Call) -> Step | str:
+def deconvolution(call: relax.Call) -> NativeStep | str:
     """conv1d_transpose, ... -> deconvolution. Output padding is in the result's shape only, as oneDNN has it."""
     return _step(call, "deconvolution", "IO")
 
 
-def _step(call: relax.Call, primitive: str, channels: str) -> Step | str:
+def _step(call: relax.Call, primitive: str, channels: str) -> NativeStep | str:
     data, kernel = call.args
     reason = why_not_operand(primitive, "data", data) or why_not_operand(primitive, "weights", kernel)
     if reason is not None:
@@ -38,7 +38,7 @@ def _step(call: relax.Call, primitive: str, channels: str) -> Step | str:
     window = window_of(rank - 2, attrs.strides, attrs.padding, attrs.dilation)
     groups = int(attrs.groups)
     args = (("src", source), ("weights", _grouped(weights, groups, channels[0])), ("dst", result))
-    return Step(primitive, args, _attrs(window))
+    return NativeStep(primitive, args, _attrs(window))
 
 
 def _attrs(window: Window) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
-from ..native.program import PostOp, Scratch, Step, View
+from ..native.program import NativeStep, PostOp, ScratchTensor, View
 from ..native.values import attrs_of, dtype_of, op_name, scalar_of, static_shape, view_of
 from .limits import why_not_operand
 
@@ -48,7 +48,7 @@ def functions_of(call: relax.Call, operand: int = 0) -> Functions | str:
     return f"{name} is not element-wise to oneDNN"
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """Element-wise call -> one eltwise primitive for each of its functions, over flat memory."""
     operand = 1 if scalar_of(call.args[0]) is not None else 0
     reason = why_not_operand("eltwise", "operand", call.args[operand])
@@ -58,16 +58,16 @@ def step(call: relax.Call) -> Step | str:
     flat = (math.prod(static_shape(call)),)
     source, before = view_of(call.args[operand], flat), ()
     for function in functions[:-1]:
-        target = view_of(Scratch(flat, source.dtype), flat)
+        target = view_of(ScratchTensor(flat, source.dtype), flat)
         before += (_eltwise(function, source, target),)
         source = target
     made = _eltwise(functions[-1], source, view_of(call, flat))
-    return Step(made.primitive, made.args, made.attrs, before=before)
+    return NativeStep(made.primitive, made.args, made.attrs, before=before)
 
 
-def _eltwise(function: PostOp, source: View, target: View) -> Step:
+def _eltwise(function: PostOp, source: View, target: View) -> NativeStep:
     attrs = (("algorithm", function.algorithm), ("alpha", function.alpha), ("beta", function.beta))
-    return Step("eltwise", (("src", source), ("dst", target)), attrs)
+    return NativeStep("eltwise", (("src", source), ("dst", target)), attrs)
 
 
 def _clip(call: relax.Call) -> Functions | str:

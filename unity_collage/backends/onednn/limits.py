@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..native.casts import FLOATS
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import dtype_of, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
 
@@ -46,13 +46,13 @@ def why_not_operand(primitive: str, what: str, value: object) -> str | None:
     return why_not_static(what, value)
 
 
-def why_not_types(step: Step) -> str | None:
+def why_not_types(step: NativeStep) -> str | None:
     """Why a step's operands and result do not go together, or None: each type alone is in ``TYPES``."""
     check = _TOGETHER.get(step.primitive)
     return None if check is None else check(step)
 
 
-def _product_types(step: Step) -> str | None:
+def _product_types(step: NativeStep) -> str | None:
     source, weights, result = (
         view.dtype for view in (_view(step, "src"), _view(step, "weights"), step.result)
     )
@@ -61,25 +61,25 @@ def _product_types(step: Step) -> str | None:
     return None if result in (source, "float32") else f"src is {source}, the result {result}"
 
 
-def _one_type(step: Step) -> str | None:
+def _one_type(step: NativeStep) -> str | None:
     source = _view(step, "src0" if step.arg("src0") is not None else "src")
     if source.dtype == step.result.dtype or step.result.dtype not in FLOATS:
         return None
     return f"{step.primitive} writes what it reads, not {source.dtype} as {step.result.dtype}"
 
 
-def _affine_types(step: Step) -> str | None:
+def _affine_types(step: NativeStep) -> str | None:
     views = (step.arg("scale"), step.arg("shift"))
     return None if all(v is None or v.dtype == "float32" for v in views) else "scale and shift are float32"
 
 
-def why_not_layout(step: Step) -> str | None:
+def why_not_layout(step: NativeStep) -> str | None:
     """Why only a reference kernel would take the strides of a step, or None."""
     check = _LAYOUTS.get(step.primitive)
     return None if check is None else check(step)
 
 
-def is_mixed(step: Step) -> bool:
+def is_mixed(step: NativeStep) -> bool:
     """Whether source and result are images in two layouts: what a step may be only until it reads or writes through a
     permutation more."""
     if _LAYOUTS.get(step.primitive) not in (_images, _transposed) or _images(step) is None:
@@ -89,7 +89,7 @@ def is_mixed(step: Step) -> bool:
     )
 
 
-def _images(step: Step) -> str | None:
+def _images(step: NativeStep) -> str | None:
     """Source and result both channels first or both channels last, and dense."""
     source, result = _view(step, "src"), step.result
     for agrees in (is_channels_last, is_channels_first):
@@ -98,7 +98,7 @@ def _images(step: Step) -> str | None:
     return "source and result are not dense in one layout, channels first or channels last"
 
 
-def _transposed(step: Step) -> str | None:
+def _transposed(step: NativeStep) -> str | None:
     """As :func:`_images`; and with channels last and more than ``_LONG_SUM`` of them, nothing behind the sum.
 
     ``brgconv_strided`` gives wrong numbers there in some shapes, and right ones alone, as if it did what is behind the
@@ -114,7 +114,7 @@ def _transposed(step: Step) -> str | None:
     return _images(step)
 
 
-def _matrices(step: Step) -> str | None:
+def _matrices(step: NativeStep) -> str | None:
     for name in ("src", "weights"):
         view = _view(step, name)
         if all(
@@ -125,20 +125,20 @@ def _matrices(step: Step) -> str | None:
     return None if _innermost(step.result, -1) else "the rows of the result are not contiguous"
 
 
-def _alike(step: Step) -> str | None:
+def _alike(step: NativeStep) -> str | None:
     source = _view(step, "src0" if step.arg("src0") is not None else "src")
     if not same_strides(source, step.result):
         return "source and result have different strides"
     return None if is_dense(source) else "source and result are not dense"
 
 
-def _softmax(step: Step) -> str | None:
+def _softmax(step: NativeStep) -> str | None:
     if not _innermost(step.result, step.attr("axis")):
         return "the axis is not the innermost one"
     return _alike(step)
 
 
-def _rows(step: Step) -> str | None:
+def _rows(step: NativeStep) -> str | None:
     contiguous = _innermost(_view(step, "src"), -1) and _innermost(step.result, -1)
     return None if contiguous else "the normalized axes are not innermost"
 
@@ -147,13 +147,13 @@ def _innermost(view: View, axis: int) -> bool:
     return view.dims[axis] == 1 or view.strides[axis] == 1
 
 
-def _view(step: Step, name: str) -> View:
+def _view(step: NativeStep, name: str) -> View:
     view = step.arg(name)
     assert view is not None, name
     return view
 
 
-_TOGETHER: dict[str, Callable[[Step], str | None]] = {
+_TOGETHER: dict[str, Callable[[NativeStep], str | None]] = {
     "convolution": _product_types,
     "matmul": _product_types,
     "pooling": _one_type,
@@ -164,7 +164,7 @@ _TOGETHER: dict[str, Callable[[Step], str | None]] = {
 }
 """Others read and write any of their types."""
 
-_LAYOUTS: dict[str, Callable[[Step], str | None]] = {
+_LAYOUTS: dict[str, Callable[[NativeStep], str | None]] = {
     "convolution": _images,
     "deconvolution": _transposed,
     "pooling": _images,

@@ -10,7 +10,7 @@ from tvm import relax
 from ..native.absorb import RESHAPES, read_through, write_through
 from ..native.casts import is_cast
 from ..native.lowering import Tables, lower_functions
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import op_name
 from . import (
     binary,
@@ -27,9 +27,9 @@ from . import (
 )
 from .limits import is_mixed, why_not_layout, why_not_types
 from .lrn import lrn
-from .nesting import settled
+from .nesting import with_nested_strides
 
-ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
+ENTRIES: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
     **convolution.ENTRIES,
     **matmul.ENTRIES,
     **pooling.ENTRIES,
@@ -46,22 +46,22 @@ ANCHORS = frozenset(ENTRIES) - RESHAPES
 """Operators that make a primitive. A reshape alone is free without one."""
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """One operator as one primitive that reads and writes Relax values, or the reason why not."""
     entry = ENTRIES.get(op_name(call))
     if entry is None:
         return f"oneDNN has no primitive for {op_name(call)}"
-    return _wholly(_checked(entry(call)))
+    return _complete(_checked(entry(call)))
 
 
-def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or why not."""
     return _checked(
         casts.write_narrowed(step, call) if is_cast(call) else post_ops.fused(step, call, operand)
     )
 
 
-def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
+def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
     return _checked(
         casts.read_widened(step, value, producer)
@@ -70,7 +70,7 @@ def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step 
     )
 
 
-def absorbed_output(step: Step, call: relax.Call) -> Step | str:
+def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
     moved = write_through(step, call)
     return _checked(moved)
@@ -81,36 +81,36 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
 
     Raises NotLowerable, naming the function and the operator, for what the tables decline.
     """
-    return lower_functions(functions, names, _TABLES, _WHOLE_ALWAYS)
+    return lower_functions(functions, names, _TABLES, _COMPLETE_TABLES)
 
 
-def why_partial(step: Step) -> str | None:
+def why_partial(step: NativeStep) -> str | None:
     """Why only a reference kernel would run the step, or None: one that reads one layout and writes another needs to
     read or write through a permutation more."""
     return why_not_layout(step)
 
 
-def _checked(made: Step | str) -> Step | str:
+def _checked(made: NativeStep | str) -> NativeStep | str:
     if isinstance(made, str):
         return made
     layout = None if is_mixed(made) else why_not_layout(made)
-    return why_not_types(made) or layout or post_ops.why_not_operands(made) or settled(made)
+    return why_not_types(made) or layout or post_ops.why_not_operands(made) or with_nested_strides(made)
 
 
-def _wholly(made: Step | str) -> Step | str:
-    return why_not_layout(made) or made if isinstance(made, Step) else made
+def _complete(made: NativeStep | str) -> NativeStep | str:
+    return why_not_layout(made) or made if isinstance(made, NativeStep) else made
 
 
-def _copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
+def _copy(value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     return casts.copy(value, producer) if is_cast(producer) else shape.copy(value, producer)
 
 
 _TABLES = Tables(
     step, fused, absorbed_input, absorbed_output, copy=_copy, region=lrn, why_partial=why_partial
 )
-_WHOLE_ALWAYS = replace(
+_COMPLETE_TABLES = replace(
     _TABLES,
-    absorbed_input=lambda step, value, producer: _wholly(absorbed_input(step, value, producer)),
-    absorbed_output=lambda step, call: _wholly(absorbed_output(step, call)),
+    absorbed_input=lambda step, value, producer: _complete(absorbed_input(step, value, producer)),
+    absorbed_output=lambda step, call: _complete(absorbed_output(step, call)),
 )
 """What makes copies of layout changes that no other one completes."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, ints, op_name, scalar_of, static_shape, view_of
 from ..native.views import row_major
 from .limits import why_not_operand
@@ -44,7 +44,7 @@ def why_not_lrn(calls: Sequence[relax.Call]) -> str | None:
     return made if isinstance(made, str) else None
 
 
-def lrn(calls: Sequence[relax.Call]) -> Step | str:
+def lrn(calls: Sequence[relax.Call]) -> NativeStep | str:
     """The calls of one normalization, in order -> lrn, or the reason why they are none."""
     found = _read(calls)
     if isinstance(found, str):
@@ -61,7 +61,7 @@ def lrn(calls: Sequence[relax.Call]) -> Step | str:
         ("beta", found.beta),
         ("k", found.k),
     )
-    return Step("lrn", (("src", source), ("dst", result)), attrs)
+    return NativeStep("lrn", (("src", source), ("dst", result)), attrs)
 
 
 def _moved(inner: DFPattern) -> DFPattern:

@@ -7,12 +7,12 @@ import math
 from tvm import relax
 
 from ..native.products import product_views
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import dtype_of, shape_of
 from .limits import why_not_operand
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """matmul -> matmul; batches of rows that meet one matrix are one matrix of more rows."""
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("matmul", side, value):
@@ -23,7 +23,7 @@ def step(call: relax.Call) -> Step | str:
     if math.prod(views.result.dims) == 0:
         return "the result is empty"
     args = (("src", views.left), ("weights", views.right), ("dst", views.result))
-    return Step("matmul", args)
+    return NativeStep("matmul", args)
 
 
 ENTRIES = {"relax.matmul": step}

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..native.program import PostOp, Step, View
+from ..native.program import NativeStep, PostOp, View
 
 _IMAGES = frozenset({"convolution", "deconvolution", "pooling", "batch_normalization", "resampling", "lrn"})
 """Where both layouts describe an image, as of one pixel, these run faster with channels last."""
 
 
-def settled(step: Step) -> Step:
+def with_nested_strides(step: NativeStep) -> NativeStep:
     """The step with such strides as in a dense tensor whose axes are nested as its operands and result are."""
     orders = _orders(len(step.result.dims))
     if step.primitive in _IMAGES:
@@ -37,7 +37,7 @@ def settled(step: Step) -> Step:
         step,
         args=tuple((name, settle(view)) for name, view in step.args),
         post_ops=tuple(settle_operand(post) for post in step.post_ops),
-        before=tuple(settled(earlier) for earlier in step.before),
+        before=tuple(with_nested_strides(earlier) for earlier in step.before),
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from tvm import relax
 
-from ..native.program import PostOp, Scratch, Step
+from ..native.program import NativeStep, PostOp, ScratchTensor
 from ..native.values import attrs_of, dtype_of, ints, op_name, static_shape, view_of
 from .limits import why_not_operand
 
 
-def layer_norm(call: relax.Call) -> Step | str:
+def layer_norm(call: relax.Call) -> NativeStep | str:
     """layer_norm over the last axes -> layer_normalization of [rows, normalized]."""
     reason = _why_not(call, "layer_normalization")
     if reason is not None:
@@ -25,10 +25,10 @@ def layer_norm(call: relax.Call) -> Step | str:
     dims = (math.prod(shape) // size, size)
     source, result = view_of(call.args[0], dims), view_of(call, dims)
     args = (("src", source), *_affine(call, size), ("dst", result))
-    return Step("layer_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
+    return NativeStep("layer_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
 
 
-def batch_norm(call: relax.Call) -> Step | str:
+def batch_norm(call: relax.Call) -> NativeStep | str:
     """batch_norm by given statistics -> batch_normalization; the result is the first field of the tuple."""
     reason = _why_not(call, "batch_normalization")
     if reason is not None:
@@ -50,10 +50,10 @@ def batch_norm(call: relax.Call) -> Step | str:
         *_affine(call, channels),
         ("dst", view_of(call, dims, strides)),
     )
-    return Step("batch_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
+    return NativeStep("batch_normalization", args, (("epsilon", float(attrs_of(call).epsilon)),))
 
 
-def group_norm(call: relax.Call) -> Step | str:
+def group_norm(call: relax.Call) -> NativeStep | str:
     """group_norm, instance_norm with channels first -> layer_normalization of groups, then scale and shift.
 
     oneDNN 3.2 has no group normalization, and its layer normalization scales along the normalized axis only.
@@ -69,8 +69,8 @@ def group_norm(call: relax.Call) -> Step | str:
     channels, size = shape[1], math.prod(shape[2:])
     groups = int(attrs.num_groups) if op_name(call) == "relax.nn.group_norm" else channels
     rows, dims = (shape[0] * groups, channels // groups * size), (shape[0], channels, size)
-    normalized = Scratch(shape, dtype_of(call))
-    normalize = Step(
+    normalized = ScratchTensor(shape, dtype_of(call))
+    normalize = NativeStep(
         "layer_normalization",
         (("src", view_of(call.args[0], rows)), ("dst", view_of(normalized, rows))),
         (("epsilon", float(attrs.epsilon)),),
@@ -78,10 +78,10 @@ def group_norm(call: relax.Call) -> Step | str:
     scale, shift = (view_of(arg, (1, channels, 1)) for arg in call.args[1:3])
     args = (("src0", view_of(normalized, dims)), ("src1", scale), ("dst", view_of(call, dims)))
     added = PostOp("binary", "add", arg=shift)
-    return Step("binary", args, (("algorithm", "mul"),), (added,), (normalize,))
+    return NativeStep("binary", args, (("algorithm", "mul"),), (added,), (normalize,))
 
 
-def softmax(call: relax.Call) -> Step | str:
+def softmax(call: relax.Call) -> NativeStep | str:
     """softmax, log_softmax -> softmax of [outer, axis, inner]; only the last axis is fast."""
     if reason := why_not_operand("softmax", "operand", call.args[0]):
         return reason
@@ -91,7 +91,7 @@ def softmax(call: relax.Call) -> Step | str:
     dims = (outer, shape[axis]) if inner == 1 else (outer, shape[axis], inner)
     algorithm = "log" if "log" in op_name(call) else "accurate"
     args = (("src", view_of(call.args[0], dims)), ("dst", view_of(call, dims)))
-    return Step("softmax", args, (("axis", 1), ("algorithm", algorithm)))
+    return NativeStep("softmax", args, (("axis", 1), ("algorithm", algorithm)))
 
 
 def _why_not(call: relax.Call, primitive: str) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tvm import relax
 
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, ints, op_name, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import Window, by_letters, window_of
 
 
-def pooling(call: relax.Call) -> Step | str:
+def pooling(call: relax.Call) -> NativeStep | str:
     """max_pool, avg_pool -> pooling, with as much padding behind as ``ceil_mode`` makes the result long."""
     views = _views(call)
     if isinstance(views, str):
@@ -31,7 +31,7 @@ def pooling(call: relax.Call) -> Step | str:
     return pool(source, result, algorithm, kernel, reaching)
 
 
-def adaptive(call: relax.Call) -> Step | str:
+def adaptive(call: relax.Call) -> NativeStep | str:
     """adaptive_avg_pool -> pooling, where the result's size divides the source's; to 1 is global."""
     views = _views(call)
     if isinstance(views, str):
@@ -44,7 +44,7 @@ def adaptive(call: relax.Call) -> Step | str:
     return pool(source, result, "avg_include_padding", kernel, Window(kernel, none, none, none))
 
 
-def pool(source: View, result: View, algorithm: str, kernel: tuple[int, ...], window: Window) -> Step:
+def pool(source: View, result: View, algorithm: str, kernel: tuple[int, ...], window: Window) -> NativeStep:
     attrs = (
         ("algorithm", algorithm),
         ("kernel", kernel),
@@ -53,7 +53,7 @@ def pool(source: View, result: View, algorithm: str, kernel: tuple[int, ...], wi
         ("padding_l", window.padding_l),
         ("padding_r", window.padding_r),
     )
-    return Step("pooling", (("src", source), ("dst", result)), attrs)
+    return NativeStep("pooling", (("src", source), ("dst", result)), attrs)
 
 
 def _views(call: relax.Call) -> tuple[View, View] | str:

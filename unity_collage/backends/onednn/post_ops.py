@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvm import relax
 
-from ..native.program import PostOp, Step, View
+from ..native.program import NativeStep, PostOp, View
 from ..native.values import dtype_of, op_name, shape_of, static_shape
 from ..native.views import broadcast, is_channels_first, is_channels_last, remap, same_strides, unrepeated
 from . import eltwise
@@ -44,7 +44,7 @@ ACCEPTS: Mapping[str, Accepts] = {
 }
 
 
-def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, behind it, or the reason why not."""
     if step.primitive not in ACCEPTS:
         return f"oneDNN's {step.primitive} takes no post-operations"
@@ -65,7 +65,7 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     return grown.with_result(replace(grown.result, buffer=call))
 
 
-def why_not_operands(step: Step) -> str | None:
+def why_not_operands(step: NativeStep) -> str | None:
     """Why only a reference kernel would take the binary post-operations of a step, or None."""
     forms = ACCEPTS[step.primitive].operands if step.primitive in ACCEPTS else frozenset()
     for post in step.post_ops:
@@ -74,7 +74,7 @@ def why_not_operands(step: Step) -> str | None:
     return None
 
 
-def _with_functions(step: Step, functions: tuple[PostOp, ...]) -> Step | str:
+def _with_functions(step: NativeStep, functions: tuple[PostOp, ...]) -> NativeStep | str:
     """Functions appended; a linear one behind another becomes one."""
     allowed = ACCEPTS[step.primitive].eltwise
     for function in functions:
@@ -89,7 +89,7 @@ def _with_functions(step: Step, functions: tuple[PostOp, ...]) -> Step | str:
     return step
 
 
-def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _with_operand(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     other, result = call.args[1 - operand], call.args[operand]
     if reason := why_not_operand(step.primitive, "the other operand", other):
         return reason
@@ -108,7 +108,7 @@ def _with_operand(step: Step, call: relax.Call, operand: int) -> Step | str:
     return why_not_operands(grown) or grown
 
 
-def _operand_view(step: Step, call: relax.Call, other: relax.Expr) -> View | str:
+def _operand_view(step: NativeStep, call: relax.Call, other: relax.Expr) -> View | str:
     shape = static_shape(call)
     strides = broadcast(static_shape(other), shape)
     view = None if strides is None else remap(step.result, shape, strides, other)
@@ -119,7 +119,7 @@ def _operand_view(step: Step, call: relax.Call, other: relax.Expr) -> View | str
     )
 
 
-def _is_bias(step: Step, view: View) -> bool:
+def _is_bias(step: NativeStep, view: View) -> bool:
     axis = len(view.dims) - 1 if step.primitive == "matmul" else 1
     one_a_channel = all(
         have == (want if k == axis else 1)
@@ -129,13 +129,13 @@ def _is_bias(step: Step, view: View) -> bool:
     return free and one_a_channel
 
 
-def _bias(step: Step, view: View) -> View:
+def _bias(step: NativeStep, view: View) -> View:
     if step.primitive == "matmul":
         return view
     return replace(view, dims=view.dims[1:2], strides=view.strides[1:2])
 
 
-def _forms(view: View, step: Step) -> frozenset[str]:
+def _forms(view: View, step: NativeStep) -> frozenset[str]:
     """Names of the forms that an operand has: one number, one a channel, rows for all or some
     rows, or as the result."""
     result = step.result

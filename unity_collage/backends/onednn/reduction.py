@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tvm import relax
 
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import attrs_of, ints, op_name, shape_of, static_shape, view_of
 from .eltwise import linear
 from .limits import why_not_operand
@@ -30,7 +30,7 @@ _COLUMNS: Mapping[str, str] = {
 """Reductions that pooling computes; a sum is an average times the count."""
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """Reduction -> reduction of [outer, reduced] or pooling of [outer, inner, reduced] with channels innermost."""
     data = call.args[0]
     reason = why_not_operand("reduction", "operand", data)
@@ -62,15 +62,15 @@ def _run(shape: tuple[int, ...], axes: object) -> slice | None:
     return None if between else slice(reduced[0], reduced[-1] + 1)
 
 
-def _rows(call: relax.Call, outer: int, reduced: int) -> Step:
+def _rows(call: relax.Call, outer: int, reduced: int) -> NativeStep:
     args = (
         ("src", view_of(call.args[0], (outer, reduced))),
         ("dst", view_of(call, (outer, 1))),
     )
-    return Step("reduction", args, (("algorithm", _ROWS[op_name(call)]), ("p", 0.0), ("eps", 0.0)))
+    return NativeStep("reduction", args, (("algorithm", _ROWS[op_name(call)]), ("p", 0.0), ("eps", 0.0)))
 
 
-def _columns(call: relax.Call, outer: int, reduced: int, inner: int) -> Step:
+def _columns(call: relax.Call, outer: int, reduced: int, inner: int) -> NativeStep:
     source = view_of(call.args[0], (outer, inner, reduced), (inner * reduced, 1, inner))
     result = view_of(call, (outer, inner, 1), (inner, 1, inner))
     none = (0,)

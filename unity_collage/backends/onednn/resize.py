@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, shape_of, static_shape
 from .limits import why_not_operand
 from .windows import by_letters
@@ -48,7 +48,7 @@ _ROUNDINGS: Mapping[str, Callable[[float], int]] = {
 }
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """resize2d -> resampling, nearest or linear."""
     data, attrs = call.args[0], attrs_of(call)
     if reason := why_not_operand("resampling", "data", data):
@@ -64,7 +64,7 @@ def step(call: relax.Call) -> Step | str:
     algorithm = "nearest" if attrs.method == "nearest_neighbor" else "linear"
     factors = tuple(made / have for made, have in zip(result.dims[2:], source.dims[2:], strict=True))
     args = (("src", source), ("dst", result))
-    return Step("resampling", args, (("algorithm", algorithm), ("factors", factors)))
+    return NativeStep("resampling", args, (("algorithm", algorithm), ("factors", factors)))
 
 
 def _why_not_same_pixels(call: relax.Call, source: View, result: View) -> str | None:

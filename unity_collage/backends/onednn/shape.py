@@ -7,12 +7,12 @@ import math
 from tvm import relax
 
 from ..native.absorb import LAYOUT_CHANGES, copied
-from ..native.program import Step
+from ..native.program import NativeStep
 from ..native.values import attrs_of, shape_of, static_shape, tensors, view_of
 from .limits import why_not_operand
 
 
-def concat(call: relax.Call) -> Step | str:
+def concat(call: relax.Call) -> NativeStep | str:
     """concat, stack -> concat of matrices along their second dim."""
     fields = tensors(call)
     if isinstance(call.args[0], relax.Var) or not fields:
@@ -28,10 +28,10 @@ def concat(call: relax.Call) -> Step | str:
     parts = [view_of(value, (outer, math.prod(static_shape(value)) // outer)) for value in fields]
     result = view_of(call, (outer, math.prod(shape[axis:])))
     args = (*((f"src{i}", part) for i, part in enumerate(parts)), ("dst", result))
-    return Step("concat", args, (("axis", 1),))
+    return NativeStep("concat", args, (("axis", 1),))
 
 
-def copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
+def copy(value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """``value``, the result of a layout change, as a reorder."""
     views = copied(value, producer)
     if isinstance(views, str):
@@ -39,10 +39,10 @@ def copy(value: relax.Expr, producer: relax.Expr) -> Step | str:
     source, result = views
     if reason := why_not_operand("reorder", "operand", value):
         return reason
-    return Step("reorder", (("src", source), ("dst", result)))
+    return NativeStep("reorder", (("src", source), ("dst", result)))
 
 
-def reorder(call: relax.Call) -> Step | str:
+def reorder(call: relax.Call) -> NativeStep | str:
     """permute_dims, strided_slice and reshapes as copies."""
     reason = why_not_operand("reorder", "operand", call.args[0])
     return copy(call, call) if reason is None else reason

@@ -9,12 +9,12 @@ from tvm import relax
 
 from ..native.absorb import read_through, write_through
 from ..native.lowering import Tables, lower_functions
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import dtype_of, op_name, scalar_of, shape_of, static_shape
 from ..native.views import broadcast, remap, unrepeated
 from .products import pointwise_convolution, product
 
-ENTRIES: Mapping[str, Callable[[relax.Call], Step | str]] = {
+ENTRIES: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
     "relax.matmul": product,
     "relax.nn.conv1d": pointwise_convolution,
     "relax.nn.conv2d": pointwise_convolution,
@@ -25,7 +25,7 @@ ANCHORS = frozenset(ENTRIES)
 """Operators that are matrix products."""
 
 
-def step(call: relax.Call) -> Step | str:
+def step(call: relax.Call) -> NativeStep | str:
     """One operator as one product of Relax values, or the reason why not."""
     entry = ENTRIES.get(op_name(call))
     if entry is None:
@@ -33,7 +33,7 @@ def step(call: relax.Call) -> Step | str:
     return _checked(entry(call))
 
 
-def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
+def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as its scale or addend, or why not."""
     name = op_name(call)
     if name not in ("relax.multiply", "relax.divide", "relax.add"):
@@ -48,12 +48,12 @@ def fused(step: Step, call: relax.Call, operand: int) -> Step | str:
     return grown.with_result(replace(grown.result, buffer=call))
 
 
-def absorbed_input(step: Step, value: relax.Expr, producer: relax.Expr) -> Step | str:
+def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
     return _checked(read_through(step, value, producer))
 
 
-def absorbed_output(step: Step, call: relax.Call) -> Step | str:
+def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
     return _checked(write_through(step, call))
 
@@ -66,7 +66,7 @@ def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[st
     return lower_functions(functions, names, _TABLES)
 
 
-def _scaled(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """alpha times a number: c = alpha * a * b."""
     number = scalar_of(call.args[1 - operand])
     if number is None:
@@ -78,7 +78,7 @@ def _scaled(step: Step, call: relax.Call, operand: int) -> Step | str:
     return step.with_attrs(alpha=step.attr("alpha") * number)
 
 
-def _with_addend(step: Step, call: relax.Call, operand: int) -> Step | str:
+def _with_addend(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """c = alpha * a * b + bias, the bias repeated as numpy broadcasts."""
     other = call.args[1 - operand]
     if dtype_of(other) != "float32" or shape_of(other) is None:
@@ -95,13 +95,13 @@ def _with_addend(step: Step, call: relax.Call, operand: int) -> Step | str:
     )
 
 
-def _checked(made: Step | str) -> Step | str:
+def _checked(made: NativeStep | str) -> NativeStep | str:
     if isinstance(made, str):
         return made
     return why_not_matrices(made) or made
 
 
-def why_not_matrices(step: Step) -> str | None:
+def why_not_matrices(step: NativeStep) -> str | None:
     """Why gemm cannot address the operands of a step, or None when it can."""
     for name in ("a", "b"):
         view = step.arg(name)

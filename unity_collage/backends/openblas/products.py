@@ -7,13 +7,13 @@ import math
 from tvm import relax
 
 from ..native.products import product_views
-from ..native.program import Step, View
+from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, ints, shape_of, static_shape, view_of, why_not_static
 
 _ATTRS = (("alpha", 1.0), ("beta", 0.0))
 
 
-def product(call: relax.Call) -> Step | str:
+def product(call: relax.Call) -> NativeStep | str:
     """matmul -> gemm, by batches where both operands have them."""
     if reason := _why_not(call, ("lhs", "rhs")):
         return reason
@@ -21,7 +21,7 @@ def product(call: relax.Call) -> Step | str:
     return _gemm(views.left, views.right, views.result)
 
 
-def pointwise_convolution(call: relax.Call) -> Step | str:
+def pointwise_convolution(call: relax.Call) -> NativeStep | str:
     """A convolution of one tap over channels that lie innermost -> pixels times channels."""
     if reason := _why_not(call, ("data", "weights")):
         return reason
@@ -46,8 +46,8 @@ def pointwise_convolution(call: relax.Call) -> Step | str:
     return _gemm(view_of(data, (pixels, inner)), weights, view_of(call, (pixels, out)))
 
 
-def _gemm(a: View, b: View, c: View) -> Step:
-    return Step("gemm", (("a", a), ("b", b), ("c", c)), _ATTRS)
+def _gemm(a: View, b: View, c: View) -> NativeStep:
+    return NativeStep("gemm", (("a", a), ("b", b), ("c", c)), _ATTRS)
 
 
 def _why_not(call: relax.Call, names: tuple[str, str]) -> str | None:

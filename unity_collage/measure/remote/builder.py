@@ -1,6 +1,7 @@
-"""The process that makes kernels for other machines: whatever a compiler does to it is a reason and not the end.
+"""The process that builds kernels for other machines. A compiler that crashes it does not end the caller.
 
-Started as ``python -m unity_collage.measure.remote.builder FD``; :mod:`unity_collage.processes.child` says how it talks.
+Started as ``python -m unity_collage.measure.remote.builder FD``; the protocol is in
+:mod:`unity_collage.processes.child`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import tvm
 from tvm.target import Target
 
 from ...backends.registry import get
-from ...processes.child import Reply, serve
+from ...processes.child import Reply
+from ...processes.serving import serve
 from .. import kernel_library
 from ..inputs import random_inputs
 from ..kernels import make_kernel

@@ -1,4 +1,4 @@
-"""BuilderPool: the processes that make kernels for servers, as many as this machine has cores to run them."""
+"""BuilderPool: the processes that build kernels for servers, one for each usable core."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _BUILDER = "unity_collage.measure.remote.builder"
 
 
 class BuilderPool:
-    """Answers requests of several threads at once. A process starts when the others are busy."""
+    """Answers requests of several threads at once. The next process starts when the others are busy."""
 
     def __init__(self, timeout_seconds: float):
         self._all = [Child(_BUILDER, {}, timeout_seconds) for _ in usable_cores()]
-        # The last one given back is the next one taken: the others may never have to start.
+        # Last in, first out: processes that are not needed never start.
         self._idle: LifoQueue[Child] = LifoQueue()
         for child in reversed(self._all):
             self._idle.put(child)

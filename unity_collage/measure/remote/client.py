@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from ...cost.method import Method
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from ...errors import CollageError
 from ..client import Answer
 from ..refusal import Refusal
@@ -20,14 +20,14 @@ from .servers import Lost, Server, Servers
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""A question that so many servers were lost over is not asked again in this run."""
+"""How many servers may be lost over one question before it is given up in this run."""
 
 
 class RemoteClient:
     """Makes kernels here, and asks a server for their costs.
 
-    It has one server at a time. One that is lost over a question is replaced, and :meth:`ask` asks another one; over a
-    race it is for :class:`.fleet.Fleet` to do so.
+    It has one server at a time. :meth:`ask` replaces a server that is lost and asks the next one; for :meth:`compare`
+    :class:`.fleet.Fleet` does so.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RemoteClient:
         memory_bytes: int | None,
         first: RemoteClient | None = None,
     ):
-        """``first`` has asked other servers: this one has to be like them, and shares its processes."""
+        """``first``: a client of other servers. The servers of both must be alike; both use its builder processes."""
         self._servers = servers
         self._method = method
         self._limits = {"timeout_seconds": timeout_seconds, "memory_bytes": memory_bytes}
@@ -47,7 +47,7 @@ class RemoteClient:
         self._checked: Server | None = None
 
     def facts(self, target: str, backend: str) -> dict[str, Any]:
-        """What a server says of itself and of a backend, for this target (empty: its own)."""
+        """What a server reports about itself and about a backend, for this target (empty: the server's own)."""
         if (target, backend) not in self._facts:
             self._facts[target, backend] = self._reply(self._question(target, backend))
         return self._facts[target, backend]
@@ -56,7 +56,7 @@ class RemoteClient:
         """The reply of a server's worker process."""
         return self._reply({"ask": "worker", "question": dict(request), **self._settings()})
 
-    def race(
+    def compare(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
         """A cost or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
@@ -82,15 +82,15 @@ class RemoteClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a server."""
+        """Whether the client has a server."""
         return self._servers.is_open
 
     def open(self) -> None:
-        """Wait for a server, if it has none; raises NoServer."""
+        """Wait for a server if the client has none; raises NoServer."""
         self._servers.current()
 
     def free_servers(self) -> int:
-        """How many servers nobody has."""
+        """How many servers are idle."""
         return self._servers.free()
 
     def drop(self) -> None:
@@ -98,25 +98,25 @@ class RemoteClient:
         self._servers.drop()
 
     def close(self) -> None:
-        """End the session and the processes that make kernels."""
+        """End the session and the processes that build kernels."""
         self._builders.close()
         self._servers.drop()
 
     def _made(
         self, target: str, candidate: Mapping[str, Any], library: Path, constants: Path
     ) -> Refusal | None:
-        """Write a candidate's files, or say why there are none."""
+        """Write a candidate's library and constants, or return why there are none."""
         reason = self.facts(target, candidate["backend"])["backends"][candidate["backend"]].get("reason")
         if reason is not None:
             return Refusal(reason, lasting=False)
         paths = {"library": str(library), "constants": str(constants)}
         reply = self._builders.ask({**candidate, "target": target, **paths})
-        return Refusal(reply["reason"], Kind.COMPILE_ERROR) if "reason" in reply else None
+        return Refusal(reply["reason"], FailureKind.COMPILE_ERROR) if "reason" in reply else None
 
     def _timed(
         self, question: Mapping[str, Any], asked: Mapping[str, Any], files: Mapping[str, Path]
     ) -> dict[str, Answer]:
-        request = {"ask": "race", "question": dict(question), "candidates": asked, **self._settings()}
+        request = {"ask": "compare", "question": dict(question), "candidates": asked, **self._settings()}
 
         def work(server: Server) -> dict[str, Any]:
             self._check_alike(server)
@@ -127,7 +127,7 @@ class RemoteClient:
 
         reply = work(self._servers.current())
         if "reason" in reply:
-            return dict.fromkeys(asked, Refusal(f"the server failed: {reply['reason']}", lasting=False))
+            return dict.fromkeys(asked, Refusal(f"the server has failed: {reply['reason']}", lasting=False))
         return {key: decoded(found) for key, found in reply.items()}
 
     def _reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class RemoteClient:
             raise CollageError(f"{ATTEMPTS} servers for {self._servers.name} were lost: {error}") from None
 
     def _on_some(self, work: Callable[[Server], T]) -> T:
-        """What ``work`` makes of a server; of another one if that is lost meanwhile."""
+        """What ``work`` returns for a server; if that is lost, for the next one."""
         problem = Lost()
         for _ in range(ATTEMPTS):
             try:
@@ -148,13 +148,13 @@ class RemoteClient:
         raise problem
 
     def _check_alike(self, server: Server) -> None:
-        """Raises CollageError for a server that is another kind of machine than the first one."""
+        """Raises CollageError for a server that is not the same kind of machine as the first one."""
         if server is self._checked:
             return
         for (target, backend), known in list(self._facts.items()):
             if server.ask(self._question(target, backend)) != known:
                 raise CollageError(
-                    f"two servers for {self._servers.name} differ: machines of two kinds need two keys"
+                    f"two servers for {self._servers.name} differ: give each kind of machine a key of its own"
                 )
         self._checked = server
 

@@ -23,11 +23,11 @@ from .messages import address
 from .servers import Lost, Servers
 
 _SLACK = 10.0
-"""A server answers for several kernels at once, each of which may need all the time it has."""
+"""How many times the limit of one kernel to wait for an answer: a server answers for several kernels at once."""
 
 
 class _RemoteSession(Session):
-    """The servers of one RemoteCost, asked for when first needed."""
+    """The servers of one RemoteCost, requested when they are first needed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,19 +42,19 @@ class _RemoteSession(Session):
 
 @dataclass(frozen=True)
 class RemoteCost(KernelCosts):
-    """Kernels are made here, and checked and timed by a server; compile for its :meth:`target`.
+    """Kernels are built here, and checked and timed by a server; compile for its :meth:`target`.
 
-    Questions are spread over all servers that are free, which have to be alike. One that is lost in the middle of a
-    question is replaced by another one. Kernels of a plan are not timed together, since no two servers need to have the
-    same minute; whole programs run here, while the costs are of another machine.
+    Questions are spread over all servers that are free, which must be alike. A server that is lost during a question
+    is replaced. Kernels of a plan are not timed together, since they would be timed on different servers. Whole
+    programs are not run, since they would run here while the costs are of another machine.
     """
 
     tracker: str = "127.0.0.1:9190"
     """``host:port``."""
     key: str = "unity_collage"
-    """By which the servers announce themselves."""
+    """The key that the servers announce."""
     wait_seconds: float = 60.0
-    """How long to wait for a server that is free."""
+    """How long to wait for a free server."""
     _session: _RemoteSession = field(default_factory=_RemoteSession, init=False, repr=False, compare=False)
 
     def target(self) -> Target:
@@ -64,7 +64,7 @@ class RemoteCost(KernelCosts):
     def _spread(
         self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
     ) -> Iterable[dict[str, Cost]]:
-        """What ``work`` finds out about each group, on all servers that are free at once."""
+        """What ``work`` returns for each group, on all free servers at once."""
         answers = self._fleet().spread(groups, work)
         for group, answer in zip(groups, answers, strict=True):
             yield _given_up(group, answer) if isinstance(answer, Lost) else answer
@@ -95,7 +95,7 @@ class RemoteCost(KernelCosts):
 
 
 def _made_here(there: str) -> str:
-    """The fingerprint ``there`` with who made the kernel, unless it is as the server would have made it."""
+    """The fingerprint ``there`` with our versions of what builds kernels, where the server's differ."""
     theirs = fields_of(there)
     ours = {"tvm": tvm.__version__, "made by": made_by(theirs["backend"])}
     if all(ours[name] == theirs[name] for name in ours):
@@ -104,6 +104,6 @@ def _made_here(there: str) -> str:
 
 
 def _given_up(group: Sequence[Workload], lost: Lost) -> dict[str, Cost]:
-    """Costs in this run; nothing is kept about the kernels."""
-    reason = f"not measured: {ATTEMPTS} servers were lost over it, the last one so: {lost}"
+    """No costs in this run; the database is not told about these kernels."""
+    reason = f"not measured: {ATTEMPTS} servers were lost over it, the last one with: {lost}"
     return {workload.key: Cost(None, reason=reason) for workload in group}

@@ -1,4 +1,4 @@
-"""Fleet: several servers at once, each with its own client; they take questions from one queue."""
+"""Fleet: several servers at once, each with its own client. The clients take questions from one queue."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 _LOOK_SECONDS = 5.0
-"""So often the tracker is asked whether more servers have become free."""
+"""Seconds between two questions to the tracker whether more servers are free."""
 
 
 class Fleet:
     """Clients of one tracker, each with a server of its own."""
 
     def __init__(self, make: Callable[[RemoteClient | None], RemoteClient]):
-        """``make`` gets the first client, or None for that."""
+        """``make`` creates a client; its argument is the first client, None when it creates that one."""
         self._make = make
         self.clients = [make(None)]
 
     @property
     def client(self) -> RemoteClient:
-        """One that has a server, if any has."""
+        """A client that has a server, if any has one."""
         return next((client for client in self.clients if client.is_open), self.clients[0])
 
     def spread(self, questions: Sequence[Q], work: Callable[[RemoteClient, Q], A]) -> list[A | Lost]:
-        """What ``work`` makes of each question, in their order, on as many servers as are free.
+        """What ``work`` returns for each question, in their order, on as many servers as are free.
 
-        A question over which a server was lost goes to another one; after a few, the answer is :class:`Lost`. Another
-        error of ``work`` ends it all and is raised.
+        A question over which a server was lost goes to the next one; after ``ATTEMPTS`` losses its answer is
+        :class:`Lost`. Any other error of ``work`` ends all work and is raised.
         """
         shift = _Shift(questions, work)
         idle = [client for client in self.clients if not client.is_open]
@@ -59,7 +59,7 @@ class Fleet:
 
 
 class _Shift(Generic[Q, A]):
-    """One queue of questions and those who work on it."""
+    """One queue of questions, and the clients that answer them."""
 
     def __init__(self, questions: Sequence[Q], work: Callable[[RemoteClient, Q], A]):
         self._questions = questions
@@ -79,17 +79,17 @@ class _Shift(Generic[Q, A]):
         threading.Thread(target=self._take, args=(client,), daemon=True).start()
 
     def wanted(self, free: int) -> int:
-        """How many more could work where so many servers are free."""
+        """How many more clients could work while ``free`` servers are free."""
         with self._changed:
             return max(0, min(len(self._queue), free) - self._seeking)
 
     def is_over(self, seconds: float) -> bool:
-        """Whether all is answered, or an error has ended it; waits for so long."""
+        """Whether all is answered or an error has ended the work; waits for ``seconds`` at most."""
         with self._changed:
             return self._changed.wait_for(self._has_ended, seconds)
 
     def answers(self) -> list[A | Lost]:
-        """All of them; raises what has ended it."""
+        """All answers; raises the error that has ended the work."""
         if self._error is not None:
             raise self._error
         return [self._found[number] for number in range(len(self._questions))]
@@ -113,12 +113,12 @@ class _Shift(Generic[Q, A]):
                 self._told(number, answer)
 
     def _seeks(self, client: RemoteClient) -> None:
-        """Count it among those that wait for a server, if it has none."""
+        """Count the client among those that wait for a server, if it has none."""
         with self._changed:
             self._seeking += 0 if client.is_open else 1
 
     def _has_server(self, client: RemoteClient) -> bool:
-        """Wait for a server, before any question is taken; the last one to find none ends it all."""
+        """Wait for a server before any question is taken; the last client that finds none ends the work."""
         if client.is_open:
             return True
         try:
@@ -136,7 +136,7 @@ class _Shift(Generic[Q, A]):
         return not is_late
 
     def _next(self) -> int | None:
-        """The next question; None when all is answered. What is in work elsewhere may come back."""
+        """The next question; None when all is answered. A question that another client works on may come back."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._has_ended())
             return None if self._has_ended() else self._queue.popleft()
@@ -165,7 +165,7 @@ class _Shift(Generic[Q, A]):
             self._changed.notify_all()
 
     def _leaves(self) -> bool:
-        """Whether one may go: the last one has to stay."""
+        """Whether a client may stop working: the last one must stay."""
         with self._changed:
             if self._at_work == 1:
                 return False

@@ -1,23 +1,23 @@
-"""What the two ends of a session say to each other: JSON texts, and the values in them."""
+"""The messages between the two ends of a session: JSON texts, and the values in them."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Any
 
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from ...plan.costs import Cost
 from ..client import Answer
 from ..refusal import Refusal
 
 FUNCTION = "collage.remote.answer"
-"""The global function of a server: takes the text of a request, gives the text of the reply."""
+"""The global function of a server: it takes the text of a request and returns the text of the reply."""
 
 _NEEDED = ("tornado", "psutil", "cloudpickle")
 
 
 def why_unavailable() -> str | None:
-    """Why there can be no tracker and no server in this Python, or None; imports nothing. Clients need none of it."""
+    """Why no tracker and no server can run in this Python, or None; imports nothing. A client needs none of it."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     return f"{' and '.join(missing)} missing: pip install 'unity_collage[rpc]'" if missing else None
 
@@ -26,7 +26,7 @@ def address(text: str) -> tuple[str, int]:
     """``host:port``; raises ValueError for anything else."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError(f"{text!r} is no address of a tracker: it is written host:port")
+        raise ValueError(f"{text!r} is not the address of a tracker: write host:port")
     return host, int(port)
 
 
@@ -39,6 +39,6 @@ def encoded(answer: Answer) -> dict[str, Any]:
 
 def decoded(data: dict[str, Any]) -> Answer:
     if "reason" in data:
-        kind = None if data["kind"] is None else Kind(data["kind"])
+        kind = None if data["kind"] is None else FailureKind(data["kind"])
         return Refusal(data["reason"], kind, data["lasting"])
     return Cost(data["seconds"], data["low"], data["high"], data["runs"])

@@ -1,8 +1,8 @@
 """The machine that measures: an RPC server of TVM with our functions.
 
-``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session asks by
-one global function; kernels run in a worker process of the session, so what they do to it is a reason and
-not the end of the session.
+``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session sends
+its requests to one global function. Kernels run in a worker process of the session: when a kernel crashes it, the
+session goes on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import tvm_ffi
 from tvm.target import Target
 
 from ... import runtime
-from ...backends.registry import find
+from ...backends import registry
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.method import Method
 from ...target import host_target
+from ..client import WorkerClient
 from ..session import Session
 from .messages import FUNCTION, address, encoded, why_unavailable
 
@@ -33,7 +34,7 @@ def _session() -> Session:
 
 
 def answer(text: str) -> str:
-    """The reply to one request; it never raises: an error that comes out of a session means that the server is gone."""
+    """The reply to one request. It never raises: the client takes any error of a session for the loss of the server."""
     request = json.loads(text)
     try:
         return json.dumps(_ANSWERS[request["ask"]](request))
@@ -42,12 +43,12 @@ def answer(text: str) -> str:
 
 
 def register() -> None:
-    """Let the sessions of this server process answer."""
+    """Register the function that sessions of this server process call."""
     tvm_ffi.register_global_func(FUNCTION, answer, override=True)
 
 
 def _facts(request: dict[str, Any]) -> dict[str, Any]:
-    """What this machine is."""
+    """The target and the number of threads of this machine, and the fingerprint of each backend."""
     target = Target(json.loads(request["target"])) if request["target"] else host_target()
     method = Method(**request["method"])
     backends = {name: _backend(name, target, method) for name in request["backends"]}
@@ -55,19 +56,19 @@ def _facts(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _backend(name: str, target: Target, method: Method) -> dict[str, str]:
-    backend = find(name)
-    reason = "it is not installed" if backend is None else backend.why_unavailable()
+    backend = registry.find(name)
+    reason = "it is not installed" if backend is None else registry.why_unavailable(backend)
     if reason is not None:
         return {"reason": f"{name} cannot be used on the server: {reason}"}
     return {"fingerprint": cost_fingerprint(name, target, method), "version": backend_version(name)}
 
 
-def _race(request: dict[str, Any]) -> dict[str, Any]:
+def _compare(request: dict[str, Any]) -> dict[str, Any]:
     candidates = {
         key: {**asked, "library": _path(asked["library"]), "constants": _path(asked["constants"])}
         for key, asked in request["candidates"].items()
     }
-    answers = _client(request).race(request["question"], candidates)
+    answers = _client(request).compare(request["question"], candidates)
     return {key: encoded(found) for key, found in answers.items()}
 
 
@@ -75,26 +76,26 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     return _client(request).ask(request["question"])
 
 
-_ANSWERS = {"facts": _facts, "race": _race, "worker": _ask}
+_ANSWERS = {"facts": _facts, "compare": _compare, "worker": _ask}
 
 
-def _client(request: dict[str, Any]) -> Any:
+def _client(request: dict[str, Any]) -> WorkerClient:
     limits = request["timeout_seconds"], request["memory_bytes"]
     return _session().client(runtime.num_threads(), Method(**request["method"]), *limits)
 
 
 def _path(name: str) -> str:
-    """Where a file is that was uploaded in this session."""
+    """The path of a file that was uploaded in this session."""
     return str(tvm_ffi.get_global_func("tvm.rpc.server.workpath")(name))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve; returns the exit code."""
+    """Serve until the process is ended; the result is the exit code."""
     parser = argparse.ArgumentParser(
-        prog="unity_collage.measure.remote.server", description="measure for others"
+        prog="unity_collage.measure.remote.server", description="measure kernels for other machines"
     )
     parser.add_argument("--tracker", required=True, metavar="HOST:PORT", type=address)
-    parser.add_argument("--key", required=True, help="machines of one kind have one key")
+    parser.add_argument("--key", required=True, help="the key of this kind of machine")
     parser.add_argument("--host", default="0.0.0.0", help="the address to listen on (default: all)")
     parser.add_argument("--port", type=int, default=9090, help="the first port to try")
     options = parser.parse_args(arguments)
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # The callback travels by name: that of this module when it is imported, not when it is run.
+    # The server process finds the callback by the name of its module, which is __main__ here.
     from unity_collage.measure.remote.server import main as imported_main
 
     sys.exit(imported_main())

@@ -1,4 +1,4 @@
-"""Servers: one session at a time on the machines of a key; a machine that is lost is replaced by another."""
+"""Servers: one session at a time on the machines of a key. A machine that is lost is replaced by the next one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import CollageError
-from ...processes.child import last_line
+from ...errors import CollageError, last_line
 from .messages import FUNCTION
 
 T = TypeVar("T")
@@ -25,11 +24,11 @@ class NoServer(CollageError):
 
 
 class Lost(Exception):
-    """The server, or the way to it, is gone."""
+    """The server, or the connection to it, is lost."""
 
 
 class Server:
-    """One session; every error of it is Lost, since our function there does not raise."""
+    """One session. Every error is raised as Lost, since our function on the server does not raise."""
 
     def __init__(self, session: Any, timeout_seconds: float):
         self._session = session
@@ -43,7 +42,7 @@ class Server:
         )
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        """Send ``files``; they have these names there."""
+        """Send ``files``; the keys are their names on the server."""
         for name, path in files.items():
             within(self._timeout_seconds, lambda name=name, path=path: self._session.upload(str(path), name))
 
@@ -64,7 +63,7 @@ class Servers:
         self._server: Server | None = None
 
     def current(self) -> Server:
-        """The server in use, or another one; raises NoServer when there is none for so long."""
+        """The server in use, or the next free one; raises NoServer after ``wait_seconds`` without one."""
         if self._server is None:
             self._server = Server(self._requested(), self._timeout_seconds)
         return self._server
@@ -120,7 +119,7 @@ class Servers:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns; raises Lost when it fails or takes longer: a machine without power says nothing at all.
+    """What ``call`` returns; raises Lost when it fails or takes longer than ``seconds``.
 
     A call that is given up goes on in its thread until the connection ends.
     """

@@ -1,4 +1,4 @@
-"""Tuning: what a kernel of TVM costs with the best schedule that MetaSchedule finds, beside its own."""
+"""Tuning: the cost of a TVM kernel with the best schedule that MetaSchedule finds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Compared = Callable[[Sequence[Workload]], dict[str, Cost]]
 
 
 class Tuning:
-    """Tuned costs, one at a time. Use as a context manager, which ends the process of MetaSchedule."""
+    """Tuned costs, one kernel at a time. Use as a context manager, which ends the process of MetaSchedule."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Tuning:
         self._locked = locked
 
     def tuned(self, workload: Workload) -> TunedCost | None:
-        """The cost with the best schedule; None where that is no faster than ours, there is none, or no time."""
+        """The cost with the best schedule; None where ours is as fast, where there is no schedule, or no time is left."""
         if self._is_budget_spent():
             return None
         try:
@@ -77,12 +77,12 @@ class Tuning:
 
 
 def with_schedule(workload: Workload, kernel: str, trace: str) -> Workload:
-    """The same question about another schedule, which the function carries."""
+    """The workload with another schedule, which its function carries."""
     func = cast(relax.Function, workload.func.with_attr(SCHEDULES, {kernel: trace}))
     return replace(workload, func=func, schedule=digest(trace))
 
 
 def tuning_folder(database: CostDatabase) -> Path:
-    """Beside the file of costs; for a server, beside the file that this user has by default."""
+    """The folder of tuning records next to the file of costs; for a server, next to the user's default file."""
     path = database.path or default_path()
     return path.with_name(f"{path.stem}-tuning")

@@ -1,7 +1,7 @@
-"""MetaSchedule's builder and runner as our kernels are built and run: with our fast math, and on the one pool.
+"""MetaSchedule's builder and runner, set up as our kernels are built and run: with our fast math, on the one pool.
 
-Nothing here imports xgboost; TVM does when it tunes. It brings an OpenMP runtime of its own, so whoever tunes had
-better do so in a process where no kernel is timed (:mod:`.process`).
+TVM imports xgboost when it tunes, which loads an OpenMP runtime of its own. So tune in a process where no kernel is
+timed (:mod:`.process`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from tvm import tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -35,14 +36,14 @@ def why_unavailable() -> str | None:
 
 
 def local_builder(threads: int) -> Any:
-    """Builds ``threads`` kernels at a time, each in a process of its own."""
+    """A builder of ``threads`` kernels at a time, each in a process of its own."""
     from tvm.s_tir.meta_schedule.builder import LocalBuilder
 
     return LocalBuilder(max_workers=threads, timeout_sec=_BUILD_SECONDS, f_build=built)
 
 
 def local_runner(threads: int) -> Any:
-    """Times one kernel after the other in a process whose one pool has ``threads`` threads."""
+    """A runner that times one kernel after the other in a process whose pool has ``threads`` threads."""
     from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
     return LocalRunner(
@@ -54,7 +55,7 @@ def local_runner(threads: int) -> Any:
 
 
 def only_cpu_intrinsics() -> None:
-    """Register TVM's tensor intrinsics of CPUs, before MetaSchedule asks for all: those of GPUs take it 20 seconds."""
+    """Register TVM's tensor intrinsics for CPUs before MetaSchedule imports all: those for GPUs take 20 seconds."""
     if _INTRINSICS in sys.modules:
         return
     package = ModuleType(_INTRINSICS)
@@ -67,15 +68,17 @@ def only_cpu_intrinsics() -> None:
 
 
 def built(mod: IRModule, target: Target, _params: Any) -> Any:
-    """What is timed: the scheduled kernel as the final program will have it."""
-    functions = {gvar: rewritten(func) for gvar, func in mod.functions_items()}
+    """The module that is timed: the scheduled kernel as the final program will have it."""
+    functions = {
+        gvar: rewritten(func) for gvar, func in mod.functions_items() if isinstance(func, tirx.PrimFunc)
+    }
     return tvm.compile(IRModule(functions, attrs=mod.attrs), target=target).mod
 
 
 def arguments(device: Any, types: list[list[Any]], repeat: int) -> list[list[Any]]:
-    """``repeat`` times tensors of these ``types`` (kind, dtype, shape); TVM's own would fill them on another pool.
+    """``repeat`` lists of tensors of these ``types`` (kind, dtype, shape).
 
-    Integers are 0 or 1: they may index something.
+    TVM's own function would fill them on another thread pool. Integers are 0 or 1, since they may be indexes.
     """
     rng = np.random.default_rng(0)
 

@@ -1,7 +1,7 @@
 """The process that tunes: MetaSchedule with its cost model, away from the kernels that are timed.
 
-Started as ``python -m unity_collage.measure.tuning.process FD``; :mod:`unity_collage.processes.child` says how it talks. What
-TVM and its helpers print goes to ``tuner.log`` in the folder of the records.
+Started as ``python -m unity_collage.measure.tuning.process FD``; :mod:`unity_collage.processes.child` describes the
+protocol. The output of TVM and its helpers goes to ``tuner.log`` in the folder of the records.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from tvm import tirx
 from tvm.target import Target
 
 from ...annotations import plain
-from ...processes.child import Reply, serve
+from ...processes.child import Reply
+from ...processes.serving import serve
 from ...tvm_private import tuning_workload
 from .meta_schedule import local_builder, local_runner, only_cpu_intrinsics
 
 _POPULATION, _PER_TRIAL = 512, 32
-"""How many schedules evolve at a time: MetaSchedule's own number, and fewer where few are tried."""
+"""How many schedules evolve at a time: MetaSchedule's default, or this many a trial where that is less."""
 
 _AT_ONCE = 64
 
@@ -36,7 +37,7 @@ class _Tuner:
         self._runner = local_runner(threads)
 
     def answer(self, request: dict[str, Any]) -> Reply:
-        """The best schedule of all trials so far, with ``trials`` more."""
+        """Run ``trials`` more trials; the reply is the best schedule of all trials so far."""
         from tvm.s_tir import meta_schedule as ms
 
         kernel = cast(tirx.PrimFunc, tvm.ir.load_json(request["kernel"]))

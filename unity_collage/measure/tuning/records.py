@@ -1,8 +1,7 @@
-"""TuningRecords: a folder that says which kernels have been tuned, how hard, and what came of it.
+"""TuningRecords: the folder of tuned kernels, with the number of trials and the best schedule of each.
 
-The folder is MetaSchedule's work folder: its own database (``database_workload.json``,
-``database_tuning_record.json``) and logs. Beside it ``tuned.jsonl`` has a line for each time a kernel was tuned; the
-last one counts.
+It is MetaSchedule's work folder, with its own database (``database_workload.json``, ``database_tuning_record.json``)
+and logs. In addition, ``tuned.jsonl`` has a line for each time a kernel was tuned; the last line of a kernel counts.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from tvm.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What came of tuning one kernel for one target."""
+    """The result of tuning one kernel for one target."""
 
     kernel: str
     """:func:`unity_collage.schedule.tuned.kernel_name`."""
     target: str
     tvm: str
     trials: int
-    """How many were asked for, all times together."""
+    """How many trials were requested in total."""
     trace: str = ""
     """The best schedule, as JSON; empty where none could be built and run."""
     seconds: float | None = None
-    """As the tuner has timed it: a hint, no cost."""
+    """As measured by the tuner: a hint, not a cost."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +40,18 @@ class TuningRecords:
     folder: Path
 
     def known(self, kernel: str, target: Target) -> Tuned | None:
-        """What is known of a kernel for this target and version of TVM."""
+        """The record of a kernel for this target and version of TVM."""
         return self._all().get((kernel, str(target), tvm.__version__))
 
     def keep(self, tuned: Tuned) -> None:
-        """Append one line, at once."""
+        """Append one line to the file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(tuned)) + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Inside, no other process tunes in this folder: TVM numbers the lines of its files by counting them once."""
+        """Hold a lock, so that no other process tunes in this folder: TVM counts the lines of its files only once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Tuner: asks for the schedule of a kernel; nothing is tuned twice."""
+"""Tuner: the tuned schedule of a kernel, from the records or from MetaSchedule."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .meta_schedule import why_unavailable
 from .records import Tuned, TuningRecords
 
 _START_SECONDS, _TRIAL_SECONDS = 300.0, 60.0
-"""How long to wait for the process: a machine may be busy, and a trial may be a kernel that hangs."""
+"""How long to wait for the process to start, and for each trial, which may be a kernel that hangs."""
 
 _MODULE = "unity_collage.measure.tuning.process"
 
 
 class Tuner:
-    """Schedules by kernel: from the records in ``folder``, else from a process of MetaSchedule that starts when needed.
+    """Schedules by kernel: from the records in ``folder``, else from a process of MetaSchedule.
 
-    Use as a context manager, which ends the process.
+    The process starts when it is needed. Use as a context manager, which ends it.
     """
 
     def __init__(self, folder: Path, trials: int):
@@ -50,7 +50,7 @@ class Tuner:
         return known
 
     def known(self, kernel: tirx.PrimFunc, target: Target) -> Tuned | None:
-        """What the records say, however few trials it had."""
+        """The record of a kernel, however few trials it had."""
         return self._records.known(kernel_name(kernel), target)
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class RuntimeProcess:
         self.name = name
         self._folder = TemporaryDirectory(prefix="collage-bench-")
         values = Path(self._folder.name) / "inputs.npz"
-        np.savez(values, **inputs)
+        np.savez(values, *inputs.values())
         hello = {
             "runner": runner or RUNTIMES[name],
             "folders": [str(folder) for folder in folders],

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...processes.child import Reply, serve
+from ...processes.child import Reply
+from ...processes.serving import serve
 from .runtimes import Peer
 
 MOST_RUNS = 1000
@@ -19,7 +20,7 @@ MOST_RUNS = 1000
 
 def _made(hello: dict[str, Any]) -> Any:
     with np.load(hello["inputs"]) as stored:
-        inputs = {name: stored[name] for name in hello["names"]}
+        inputs = dict(zip(hello["names"], stored.values(), strict=True))
     sys.path += hello["folders"]
     run = EntryPoint("runner", hello["runner"], "runners").load()
     peer: Peer = run(Path(hello["path"]), inputs, hello["threads"])

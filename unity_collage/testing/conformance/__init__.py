@@ -2,6 +2,6 @@
 
 from .cases import CASES, Case, case
 from .examine import examine
-from .verdicts import CHECKS, Report, State, Verdict
+from .verdicts import CHECKS, CheckResult, CheckState, Report
 
-__all__ = ["CASES", "CHECKS", "Case", "Report", "State", "Verdict", "case", "examine"]
+__all__ = ["CASES", "CHECKS", "Case", "CheckResult", "CheckState", "Report", "case", "examine"]

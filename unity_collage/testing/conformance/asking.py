@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from ...machine.environment import half_of_memory
 from ...measure.client import why_no_answer
 from ...measure.refusal import Refusal
@@ -74,7 +74,7 @@ class Subject:
             self.ended += 1
             refusal = why_no_answer(error, self._memory_bytes)
             if error.ending is None:
-                refusal = Refusal(refusal.reason, Kind.HANG)
+                refusal = Refusal(refusal.reason, FailureKind.HANG)
             raise Failure(refusal, error.stage, ended=True) from error
         if "reply" in message:
             return message["reply"]
@@ -82,8 +82,8 @@ class Subject:
 
     def _failure(self, message: Answer) -> Failure:
         kind, ended = message["kind"], message.get("ended", False)
-        refusal = Refusal(message["reason"], None if kind is None else Kind(kind))
-        if ended or refusal.kind is Kind.OUT_OF_MEMORY:
+        refusal = Refusal(message["reason"], None if kind is None else FailureKind(kind))
+        if ended or refusal.kind is FailureKind.OUT_OF_MEMORY:
             self.ended += 1
             self.close()
         return Failure(refusal, self._child.stage, ended)

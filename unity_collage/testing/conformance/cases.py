@@ -130,7 +130,7 @@ def _convolutions() -> Iterator[Case]:
     def conv2d(**attrs: Any) -> Body:
         return lambda x, w: R.nn.conv2d(x, w, **attrs)
 
-    channels_last = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    channels_last: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
     yield case("conv2d", conv2d(), (1, 3, 7, 9), (5, 3, 3, 3))
     yield case("conv2d", conv2d(padding=1), (3, 4, 7, 7), (8, 4, 3, 3))
     yield case("conv2d 1x1", conv2d(), (1, 8, 5, 5), (16, 8, 1, 1))

@@ -16,7 +16,7 @@ from tvm.target import Target
 from ... import reference
 from ...annotations import LIFTED
 from ...backends.base import Backend
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from ...lowering import library_file
 from ...lowering.build import build
 from ...lowering.fuse import fused
@@ -62,7 +62,7 @@ def compile_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a foreign compiler failed: that is the answer
-        raise Refused(refusal_of(error, Kind.COMPILE_ERROR)) from error
+        raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
 
 
 def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
@@ -81,7 +81,7 @@ def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
         kernel = _function(modules, symbol)
         if kernel is None:
             reason = f"of {len(drawn)} functions given at once {symbol} is in no module"
-            raise Refused(Refusal(reason, Kind.COMPILE_ERROR))
+            raise Refused(Refusal(reason, FailureKind.COMPILE_ERROR))
         _verify(func, [_trial(func, arrays)], _destination_passing(func, kernel), symbol)
 
 

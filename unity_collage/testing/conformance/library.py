@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from .asking import Answer, Failure, Subject
 from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, counted
@@ -24,10 +24,10 @@ _SAMPLE = 24
 """So many kernels are put into one module and library, one of each label."""
 _BY_KIND = {
     None: "numbers",
-    Kind.COMPILE_ERROR: "made",
-    Kind.WRONG_NUMBERS: "numbers",
-    Kind.NOT_FINITE: "numbers",
-    Kind.WROTE_OUTSIDE: "bounds",
+    FailureKind.COMPILE_ERROR: "made",
+    FailureKind.WRONG_NUMBERS: "numbers",
+    FailureKind.NOT_FINITE: "numbers",
+    FailureKind.WROTE_OUTSIDE: "bounds",
 }
 """Which check a kernel fails by misbehaving so; ``runs`` for all else."""
 

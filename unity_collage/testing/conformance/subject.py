@@ -19,7 +19,7 @@ from ...backends.base import Backend
 from ...errors import CollageError
 from ...graph import DataflowGraph, Limits, Signatures, SubGraph, members, outside_vars
 from ...lowering.outlined import kernel_digest, kernel_function
-from ...plan.candidate import Candidate, Composite
+from ...plan.candidate import Candidate, CompositePart
 from ...rules import Declined, Found
 
 _ANY_SHAPE = Limits(max_depth=0, max_exits=0, allow_taps=True)
@@ -126,6 +126,7 @@ class Asked:
     def candidate(self, number: int) -> Candidate:
         """A proposal as AnnotateCandidates writes it."""
         found = self.answers[number]
+        assert isinstance(found, Found)
         return Candidate(
             id=number,
             backend=self._backend,
@@ -133,7 +134,7 @@ class Asked:
             label=found.label,
             indexes=tuple(members(found.inside)),
             hidden=tuple(members(found.hidden)),
-            composites=tuple(Composite(part.label, tuple(members(part.inside))) for part in found.nested),
+            composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in found.nested),
         )
 
     def _sound(self) -> Iterator[int]:
@@ -142,12 +143,12 @@ class Asked:
                 yield number
 
     def _proposal(self, number: int, signatures: Signatures) -> Answer:
-        func = self.kernel(number)
+        func, candidate = self.kernel(number), self.candidate(number)
         results = len(func.ret_ty.fields) if isinstance(func.ret_ty, relax.TupleType) else 1
         return {
             "number": number,
-            "label": self.answers[number].label,
-            "digest": kernel_digest(signatures, self.graph, self.candidate(number)),
+            "label": candidate.label,
+            "digest": kernel_digest(signatures, self.graph, candidate),
             "results": results,
             "constants": int(func.attrs[LIFTED]),
         }

@@ -35,7 +35,7 @@ CHECKS: Mapping[str, str] = {
 """By name what to do when a check fails, in the order of the report."""
 
 
-class State(Enum):
+class CheckState(Enum):
     """How a check ended."""
 
     PASSED = "ok"
@@ -44,11 +44,11 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """One check in one line."""
 
     check: str
-    state: State
+    state: CheckState
     line: str
     findings: tuple[str, ...] = ()
     """All that is wrong; the line names the first."""
@@ -56,7 +56,7 @@ class Verdict:
     @property
     def remedy(self) -> str:
         """What to do; empty where nothing failed."""
-        return CHECKS[self.check] if self.state is State.FAILED else ""
+        return CHECKS[self.check] if self.state is CheckState.FAILED else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,15 @@ class Report:
     """The verdicts on one backend, in the order of ``CHECKS``."""
 
     backend: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckResult, ...]
     unavailable: str | None = None
     """Why the backend cannot run here; then only what needs no library was checked."""
 
     @property
-    def failed(self) -> tuple[Verdict, ...]:
-        return tuple(verdict for verdict in self.verdicts if verdict.state is State.FAILED)
+    def failed(self) -> tuple[CheckResult, ...]:
+        return tuple(verdict for verdict in self.verdicts if verdict.state is CheckState.FAILED)
 
-    def __getitem__(self, check: str) -> Verdict:
+    def __getitem__(self, check: str) -> CheckResult:
         return next(verdict for verdict in self.verdicts if verdict.check == check)
 
     def __str__(self) -> str:
@@ -113,14 +113,14 @@ class Notes:
         for check in checks:
             self._skipped.setdefault(check, reason)
 
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[CheckResult, ...]:
         return tuple(self._verdict(check) for check in CHECKS)
 
-    def _verdict(self, check: str) -> Verdict:
+    def _verdict(self, check: str) -> CheckResult:
         findings = list(self._findings.get(check, {}))
         if findings:
             more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-            return Verdict(check, State.FAILED, findings[0] + more, tuple(findings))
+            return CheckResult(check, CheckState.FAILED, findings[0] + more, tuple(findings))
         if check in self._passed:
-            return Verdict(check, State.PASSED, self._passed[check])
-        return Verdict(check, State.SKIPPED, self._skipped.get(check, "it was not reached"))
+            return CheckResult(check, CheckState.PASSED, self._passed[check])
+        return CheckResult(check, CheckState.SKIPPED, self._skipped.get(check, "it was not reached"))

@@ -20,7 +20,7 @@ from tvm import relax
 
 from ... import runtime
 from ...backends.base import Backend
-from ...database.rows import Kind
+from ...database.rows import FailureKind
 from ...errors import CollageError
 from ...graph import SubGraph, extract
 from ...lowering.outlined import external_function
@@ -28,7 +28,7 @@ from ...machine import environment
 from ...measure.guard import watch
 from ...measure.kernels import NoKernel
 from ...measure.refusal import Refusal, Refused, refusal_of
-from ...processes.child import Say, serve_messages
+from ...processes.serving import Say, serve_messages
 from ...program import RUNTIMES
 from ...target import host_target
 from .. import fake_backend
@@ -36,7 +36,7 @@ from . import kernels
 from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
 
 
-class Worker:
+class ConformanceWorker:
     """Answers requests about the backend that it meets first."""
 
     def __init__(self, say: Say, scope: ExitStack):
@@ -55,9 +55,9 @@ class Worker:
         except Refused as refused:
             self._refuse(refused.refusal)
         except (NoKernel, CollageError) as error:
-            self._refuse(Refusal(str(error), Kind.COMPILE_ERROR))
+            self._refuse(Refusal(str(error), FailureKind.COMPILE_ERROR))
         except Exception as error:  # foreign code failed: that is the answer
-            self._refuse(refusal_of(error, Kind.RUN_ERROR))
+            self._refuse(refusal_of(error, FailureKind.RUN_ERROR))
 
     def meet(self, where: str) -> Answer:
         """Import the backend and ask whether it can be used here; whoever loads something meanwhile is told on."""
@@ -146,7 +146,7 @@ def _threads() -> int:
 
 def _watched_line(reason: str) -> str:
     """What is said of a touch of a guard page."""
-    return json.dumps({"reason": reason, "kind": Kind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
+    return json.dumps({"reason": reason, "kind": FailureKind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
 
 
 def _ready(hello: Answer, connection: int, say: Say) -> Callable[[Answer], None]:
@@ -156,7 +156,7 @@ def _ready(hello: Answer, connection: int, say: Say) -> Callable[[Answer], None]
     environment.limit_memory(hello["memory_bytes"])
     scope = ExitStack()
     atexit.register(scope.close)
-    return Worker(say, scope).answer
+    return ConformanceWorker(say, scope).answer
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from ..annotations import threads_of
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class CpuTraits:
     """The few numbers of a CPU target that decide tile sizes."""
 
     vector_bytes: int
@@ -25,13 +25,13 @@ class Machine:
     """Threads of a parallel loop."""
 
     @staticmethod
-    def of(target: Target) -> Machine:
+    def of(target: Target) -> CpuTraits:
         """Read ``target``; a target that does not say ``num-cores`` has those of this host."""
         attrs: Any = target.attrs
         cores = int(attrs.get("num-cores", 0)) or os.cpu_count() or 1
-        return Machine(*_vectors(target), cores)
+        return CpuTraits(*_vectors(target), cores)
 
-    def running(self, kernel: ir.BaseFunc) -> Machine:
+    def running(self, kernel: ir.BaseFunc) -> CpuTraits:
         """This machine with as many cores as ``kernel`` may have threads."""
         threads = threads_of(kernel)
         return self if threads is None else replace(self, cores=min(self.cores, threads))

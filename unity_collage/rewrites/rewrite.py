@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tvm_ffi import register_error
 
@@ -12,7 +13,7 @@ from .scope import Expr, Scope
 from .why_not import WhyNot
 
 ANY_OP = "*"
-"""Stands for every operator in :attr:`Rule.ops`."""
+"""Stands for every operator in :attr:`Rewrite.ops`."""
 
 
 @register_error
@@ -21,7 +22,7 @@ class RewriteError(CollageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rewrite:
     """One small rewrite. The driver asks it at every binding of one of its operators.
 
     ``rewrite(expr, scope)`` returns the expression to put in place of ``expr``, built as deeply nested as
@@ -33,15 +34,16 @@ class Rule:
     name: str
     ops: tuple[str, ...]
     """Names as :func:`~unity_collage.rewrites.scope.op_name` gives them, or ``ANY_OP``."""
-    rewrite: Callable[[Expr, Scope], Expr | WhyNot | None]
+    rewrite: Callable[[Any, Scope], Expr | WhyNot | None]
+    """Its first argument is what ``ops`` name: calls of operators, or projections for ``GETITEM``."""
 
 
-def rules_by_op(rules: Iterable[Rule]) -> Callable[[str], tuple[Rule, ...]]:
+def rewrites_by_op(rules: Iterable[Rewrite]) -> Callable[[str], tuple[Rewrite, ...]]:
     """The rules to ask at an operator, in the order given."""
     ordered = tuple(rules)
-    cache: dict[str, tuple[Rule, ...]] = {}
+    cache: dict[str, tuple[Rewrite, ...]] = {}
 
-    def at(op: str) -> tuple[Rule, ...]:
+    def at(op: str) -> tuple[Rewrite, ...]:
         if op not in cache:
             cache[op] = tuple(rule for rule in ordered if op in rule.ops or ANY_OP in rule.ops)
         return cache[op]

@@ -1,4 +1,4 @@
-"""Permutations that take each other back: together they are a view, which costs nothing."""
+"""Cancelling transposes: two ``permute_dims`` in a row, one the inverse of the other, are a view and cost nothing."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ PERMUTATION = "relax.permute_dims"
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack(Printed):
-    """Pairs of permutations of which the second restores what the first was given.
+class CancellingTransposes(Printed):
+    """Pairs of transposes of which the second is the inverse of the first.
 
-    The first is hidden where others read it too. Kernels with both inside are never better than the pair beside them.
+    The first one is hidden if other nodes read it too. A kernel that computes both is never better than the pair as a
+    view.
     """
 
-    name: str = "taken back"
+    name: str = "cancelling transposes"
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found]:
         for node in graph.nodes:
-            first = taken_back(graph, node)
+            first = transpose_cancelled_by(graph, node)
             if first is not None:
                 pair = 1 << first | 1 << node.index
                 others = graph.consumers[first] & ~pair or graph.results >> first & 1
                 yield Found(pair, self.name, "as it is", hidden=1 << first if others else 0)
 
 
-def taken_back(graph: DataflowGraph, node: Node) -> int | None:
-    """The permutation whose result ``node`` permutes back, in the same block; None if it does no such thing."""
+def transpose_cancelled_by(graph: DataflowGraph, node: Node) -> int | None:
+    """The transpose of the same block that ``node``, its inverse, reads; None if ``node`` cancels nothing."""
     second = _axes(node)
     if second is None or not node.inputs:
         return None
@@ -43,7 +44,7 @@ def taken_back(graph: DataflowGraph, node: Node) -> int | None:
 
 
 def _axes(node: Node) -> list[int] | None:
-    """The axes of a permutation."""
+    """The axes of a transpose; None for another operator."""
     if node.op != PERMUTATION or node.call is None:
         return None
     rank = tensor_type(node.call.args[0]).ndim
@@ -51,12 +52,13 @@ def _axes(node: Node) -> list[int] | None:
     return list(range(rank))[::-1] if axes is None else [int(axis) % rank for axis in axes]
 
 
-def in_pairs(graph: DataflowGraph) -> IndexSet:
-    """All permutations that are taken back, and those that take them back."""
-    pairs = {node.index: taken_back(graph, node) for node in graph.nodes}
+def cancelling_transposes(graph: DataflowGraph) -> IndexSet:
+    """All transposes that are the first or the second of a cancelling pair."""
+    pairs = {node.index: transpose_cancelled_by(graph, node) for node in graph.nodes}
     return index_set(i for pair in pairs.items() if None not in pair for i in pair if i is not None)
 
 
-def reads_back(graph: DataflowGraph, inside: IndexSet, source: int) -> bool:
-    """Whether a permutation in ``inside`` takes back ``source``, so that no kernel should have both."""
-    return any(taken_back(graph, graph.nodes[i]) == source for i in members(graph.consumers[source] & inside))
+def cancels_inside(graph: DataflowGraph, inside: IndexSet, source: int) -> bool:
+    """Whether a transpose in ``inside`` cancels ``source``, so that one kernel should not compute both."""
+    readers = members(graph.consumers[source] & inside)
+    return any(transpose_cancelled_by(graph, graph.nodes[i]) == source for i in readers)
