@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import tvm
@@ -15,7 +14,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from . import runtime
-from .annotations import EXPLANATION, PLAN, Annotation
+from .annotations import EXPLANATION, PLAN
 from .backends.registry import select
 from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
@@ -32,16 +31,13 @@ from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
 from .pipeline import FLOAT32, Pipeline
 from .plan.explanation import Explanation
-from .plan.plan import Plan
 from .program import Program
 from .rules.base import why_not_static
 from .specs import PartitionSpec
 from .target import host_target
 
-T = TypeVar("T")
-
-NARROW_TOLERANCE = 5e-2
-"""How far outputs of whole programs may differ, over their range, where one of them rounds to 8 bits."""
+_NARROW_TOLERANCE = 5e-2
+"""How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
 
 
 def compile(
@@ -63,28 +59,28 @@ def compile(
     precision: str = FLOAT32,
     estimator: CostModel | None = None,
 ) -> Program:
-    """The fastest program for ``model`` that the ``backends`` make together, by measured cost.
+    """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
-    * ``target``: the host by default, or the machine that the costs of ``estimator`` are of.
-    * ``backends``: names in preference order, by default all that are available; without ``"tvm"`` among them
-      TVM gets only what no other takes.
-    * ``database``: where costs are kept, a path or a ``postgresql://`` URL, by default in the user's cache
+    * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``.
+    * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
+      only what no other backend takes.
+    * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
-    * ``progress`` is told what is being measured, ``tell`` what else is being done.
-    * ``budget_seconds`` bounds the time that measuring takes, what matters most first; the plan is the best one
-      known by then.
-    * ``explain`` makes ``program.explanation``: of every candidate, why it was chosen or not.
+    * ``progress`` is called with what is being measured, ``tell`` with what else is being done.
+    * ``budget_seconds``: the limit for measuring. What matters most is measured first, and the plan is the best one
+      that is known by then.
+    * ``explain``: fill ``program.explanation``, which says for every candidate why it was chosen or not.
     * ``specs``: partition rules of your own.
-    * ``allow_winograd``: convolutions may be computed by Winograd's algorithm, which rounds differently.
-    * ``search_layouts``: the search also chooses the layout of each image between two kernels, channels last or first;
-      with twice the kernels to measure. Channels last has been the best for nearly all of them.
-    * ``tune_trials``: how many schedules MetaSchedule tries for each kernel of TVM that could still win.
-    * ``refine``: candidate programs compete, ours with what each backend alone, a greedy partitioner and TVM alone make;
-      the fastest is the result, and the plan of ``main`` has the ``comparison``.
-    * ``precision``: ``"bf16"`` lets convolutions and products read bfloat16, and stores in it what lies between them;
-      inputs, outputs and all other arithmetic stay float32.
-    * ``estimator``: where costs come from, such as :class:`unity_collage.measure.remote.RemoteCost`; it has its own
-      database, progress and budget, and those given here are not used.
+    * ``allow_winograd``: let convolutions use Winograd's algorithm, which rounds differently.
+    * ``search_layouts``: let the search choose the layout of each image between two kernels, channels last or first.
+      Twice as many kernels are measured. Channels last is the best layout for nearly all images.
+    * ``tune_trials``: how many schedules MetaSchedule tries for each TVM kernel that could still be in the plan.
+    * ``refine``: compare candidate programs: ours, those of each backend alone, of a greedy partitioner, and of TVM
+      alone. The fastest is the result, and the plan of ``main`` has the ``comparison``.
+    * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
+      Inputs, outputs and all other arithmetic stay float32.
+    * ``estimator``: the source of costs, such as :class:`unity_collage.measure.remote.RemoteCost`. It has its own
+      database, progress and budget; those given here are not used.
     """
     costs = estimator or cost_model(database, progress, locked, budget_seconds)
     pipeline = Pipeline(
@@ -122,11 +118,11 @@ def _refined(
     """The fastest of several candidate programs."""
     costs = pipeline.model
     if reason := costs.why_not(Capability.RUN_PROGRAMS):
-        raise CollageError(f"whole programs are not compared: {reason}")
+        raise CollageError(f"candidate programs cannot be compared: {reason}")
     if pipeline.precision != FLOAT32:
-        settings = replace(settings, tolerance=max(settings.tolerance, NARROW_TOLERANCE))
-    inputs = refinement_inputs(imported["main"])  # before anything is measured: it may not be possible
-    database, locked = costs.kept_in()
+        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
+    inputs = _refinement_inputs(imported["main"])  # fails before anything is measured
+    database, locked = costs.database_and_lock()
     with target:
         priority = tuple(backend.name for backend in select(pipeline.backends, target))
         pipeline = replace(pipeline, programs=priority)
@@ -148,13 +144,13 @@ def _refined(
         searched = SearchPartition(explain=True)(costed) if pipeline.explain else None
     program = _program(executable, names, imported, final, target).with_plan("main", comparison=best.report)
     if searched is not None:
-        program.explanation = explanations(searched)
+        program.explanation = EXPLANATION.by_function(searched)
     return program
 
 
 def _has_branches(mod: IRModule) -> bool:
     """Whether ScheduleBranches has put branches side by side."""
-    found = plans(mod).get("main")
+    found = PLAN.by_function(mod).get("main")
     return found is not None and found.branches is not None
 
 
@@ -167,20 +163,21 @@ def _names(backends: str | Sequence[str] | None) -> tuple[str, ...] | None:
 def explain(model: Model, pipeline: Pipeline, target: Target | None = None) -> dict[str, Explanation]:
     """Why each candidate of each function was chosen or not; nothing is built.
 
-    Variables are called as an ONNX model calls its values.
+    The names of variables are those of the values in the ONNX model.
     """
     imported, _, scope = _checked(model, target or pipeline.model.target(), keep_names=True)
     asked = replace(pipeline, explain=True)
     with scope:
-        return explanations(tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported))
+        searched = tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported)
+    return EXPLANATION.by_function(searched)
 
 
 def compile_with(
     passes: tvm.transform.Pass, model: Model, target: Target | None = None, keep_names: bool = False
 ) -> Program:
-    """:func:`compile` with other ``passes`` in place of ours: a cost model, a backend or a pass of your own.
+    """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own.
 
-    ``keep_names``: variables of ``main`` are called as an ONNX model calls its values, for reports.
+    ``keep_names``: give the variables of ``main`` the names of the values in the ONNX model, for reports.
     """
     imported, names, scope = _checked(model, target, keep_names)
     with scope:
@@ -191,13 +188,13 @@ def compile_with(
 def _checked(
     model: Model, target: Target | None, keep_names: bool = False
 ) -> tuple[IRModule, tuple[str, ...] | None, Target]:
-    """The module, the names of its inputs and the target, if a program can be made of them."""
+    """The module, the names of its inputs, and the target; raises CollageError where no program can be made of them."""
     imported, names = import_model(model, keep_names)
     if not any(gvar.name_hint == "main" for gvar in imported.get_global_vars()):
         raise ModelError("the module has no function named main")
     scope = target or host_target()
     if scope.kind.name != "llvm":
-        raise CollageError(f"the target is {scope.kind.name}; programs are made for CPUs (llvm) only")
+        raise CollageError(f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) only")
     conflict = runtime.why_pools_conflict()
     if conflict is not None:
         warnings.warn(conflict, stacklevel=4)
@@ -216,42 +213,20 @@ def _program(
         executable,
         input_names,
         final,
-        plans(final),
-        explanations(final) or None,
+        PLAN.by_function(final),
+        EXPLANATION.by_function(final) or None,
         lambda: build(final, target),
     )
 
 
-def explanations(mod: IRModule) -> dict[str, Explanation]:
-    """The explanation of each function that carries one."""
-    return _read(EXPLANATION, mod)
-
-
-def plans(mod: IRModule) -> dict[str, Plan]:
-    """The plan of each partitioned function."""
-    return _read(PLAN, mod)
-
-
-def _read(annotation: Annotation[T], mod: IRModule) -> dict[str, T]:
-    return {
-        gvar.name_hint: annotation.read(func)
-        for gvar, func in mod.functions_items()
-        if isinstance(func, relax.Function) and annotation.on(func)
-    }
-
-
-def refinement_inputs(main: relax.Function) -> list[np.ndarray]:
-    """Random inputs to run a whole model on; raises CollageError where shapes are not known."""
+def _refinement_inputs(main: relax.Function) -> list[np.ndarray]:
+    """Random inputs for a whole model; raises CollageError where shapes are not known."""
     for param in main.params:
         reason = why_not_static(param)
         if reason is not None:
             raise CollageError(f"the program cannot be timed as a whole: {reason}")
     return random_inputs(main)
 
-
-def open_database(where: str | Path | None = None, locked: bool = False) -> CostDatabase:
-    """The costs in a file or on a server, by default in the user's cache; ``locked`` ones are only read."""
-    return CostDatabase(where, read_only=locked)
 
 
 def cost_model(
@@ -260,7 +235,7 @@ def cost_model(
     locked: bool = False,
     budget_seconds: float | None = None,
 ) -> CostModel:
-    """Measured costs, kept in ``database``; ``progress`` is told what is being measured."""
-    opened = database if isinstance(database, CostDatabase) else open_database(database, locked)
+    """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured."""
+    opened = database if isinstance(database, CostDatabase) else CostDatabase(database, read_only=locked)
     model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds)
     return model if progress is None else replace(model, progress=progress)

@@ -111,7 +111,7 @@ def test_each_tile_is_a_candidate_with_what_stands_behind(body: Callable[..., An
         (
             lambda w: nn.conv2d(constant(1, 6, 7, 8), w, **OPTIONS),
             (3, 3, 8, 8),
-            "the weights are no constant",
+            "the weights are not constant",
         ),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_convolution_that_is_none_of_ours(body: Callable[..., Any], shape: Any
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (lambda x: nn.gelu(conv(x)), "no kernel applies nn.gelu"),
+        (lambda x: nn.gelu(conv(x)), "the kernels do not apply nn.gelu"),
         (lambda x: op.add(nn.relu(conv(x)), constant(8)), "nor a bias right behind"),
         (lambda x: op.multiply(conv(x), constant(1, 6, 1, 1)), "nor a bias right behind"),
         (lambda x: op.add(conv(x), constant(2, 6, 7, 8)), "changes shape or dtype"),
@@ -161,7 +161,7 @@ def test_a_grouped_convolution_is_a_candidate_with_what_stands_behind(group: int
     [
         (lambda x: grouped(x, 4, strides=(1, 2)), 32, "the strides are 1 and 2"),
         (lambda x: grouped(x, 4, strides=(3, 3)), 32, "the strides are 3 and 3"),
-        (lambda x: grouped(x, 4), 24, "24 results of 24 channels are not as many, in vectors of 16"),
+        (lambda x: grouped(x, 4), 24, "24 results of 24 channels: both numbers must be one multiple of 16"),
         (lambda x: grouped(x, 12), 48, "a group has 12 channels"),
         (lambda x: nn.conv2d(x, constant(3, 3, 8, 32), groups=2, **OPTIONS), 16, "32 results of 16 channels"),
     ],

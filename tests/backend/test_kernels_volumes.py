@@ -103,7 +103,7 @@ def test_volumes_are_candidates_with_what_stands_around(body: Callable[..., Any]
 @pytest.mark.parametrize(
     ("body", "shape", "reason"),
     [
-        (lambda x: conv(x, channels=8), (1, 4, 6, 7, 8), "a volume has 8 channels, which are no multiple of 16"),
+        (lambda x: conv(x, channels=8), (1, 4, 6, 7, 8), "a volume has 8 channels, which is not a multiple of 16"),
         (lambda x: conv(x, channels=16, results=32, groups=2), (1, 4, 6, 7, 32), "filters of volumes are of several"),
         (lambda x: conv(x, dilation=(2, 1, 1)), VOLUME, "the filters are dilated"),
         (lambda x: nn.conv3d(x, constant(9, 3, 3, 16, 16), **OPTIONS | {"padding": (4, 1, 1)}), VOLUME, "are 9 deep"),

@@ -48,7 +48,7 @@ def test_costs_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(RemoteCost, "target", lambda _: host_target())
     model = RemoteCost(uc.CostDatabase(tmp_path / "costs.sqlite"))
     with pytest.raises(
-        CollageError, match="whole programs are not compared: RemoteCost cannot run whole programs"
+        CollageError, match="candidate programs cannot be compared: RemoteCost cannot run whole programs"
     ):
         uc.compile(IRModule({"main": graphs.chain()}), estimator=model, refine=uc.Refinement())
 

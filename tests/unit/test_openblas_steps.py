@@ -67,7 +67,7 @@ def test_a_convolution_of_one_tap_is_a_product_of_pixels(kernel, layout, strides
     ("body", "shapes", "dtype", "reason"),
     [
         (op.matmul, [(5, 7), (7, 3)], "float16", "lhs is float16, sgemm takes float32"),
-        (nn.relu, [(5, 7)], "float32", "relax.nn.relu is no matrix product"),
+        (nn.relu, [(5, 7)], "float32", "relax.nn.relu is not a matrix product"),
         (lambda x: nn.conv2d(x, constant(4, 8, 1, 1)), [(1, 8, 5, 5)], "float32", "channels innermost"),
         (
             lambda x: nn.conv2d(x, constant(4, 8, 3, 3), data_layout="NHWC"),
@@ -90,11 +90,11 @@ def test_reasons(body, shapes, dtype, reason):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (lambda x: nn.relu(op.matmul(x, constant(7, 3))), "gemm has no nn.relu behind it"),
+        (lambda x: nn.relu(op.matmul(x, constant(7, 3))), "gemm takes no nn.relu behind it"),
         (lambda x: op.multiply(op.matmul(x, constant(7, 3)), constant(3)), "not a scalar constant"),
         (
             lambda x: op.multiply(op.add(op.matmul(x, constant(7, 3)), constant(3)), relax.const(2.0)),
-            "gemm adds last",
+            "gemm takes no operator behind the sum",
         ),
     ],
 )

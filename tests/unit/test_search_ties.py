@@ -14,7 +14,7 @@ from unity_collage.plan.candidate import VIEW
 from unity_collage.search import Option, Problem, Solution, cheapest_cover
 from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
 from unity_collage.search.problem import NoCover
-from unity_collage.search.ties import with_ties_broken, tied_with
+from unity_collage.search.ties import tied_with, with_ties_broken
 
 CHAIN = ((), (0,), (1,))
 

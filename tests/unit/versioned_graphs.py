@@ -165,6 +165,37 @@ EXTRACTED: dict[str, Callable[[], relax.Function]] = {
 """By name, functions whose bindings are operators."""
 
 
+LOWERED: dict[str, Callable[[], relax.Function]] = {
+    "attention": lambda: SCHEDULED["attention"]()["main"],
+    "winograd": lambda: _with_constants(lambda x, w: op.nn.relu(op.nn.conv2d(x, w, padding=(1, 1), **NHWC)),
+                                        (1, 12, 12, 16), (3, 3, 16, 32)),
+    "grouped": lambda: _with_constants(lambda x, w: op.nn.conv2d(x, w, padding=(1, 1), groups=4, **NHWC),
+                                       (1, 12, 12, 64), (3, 3, 16, 64)),
+    **{name: (lambda name=name: _packed(SCHEDULED[name]()["main"])) for name in ("lstm", "gru", "rnn")},
+}  # fmt: skip
+"""By name, functions of operators that kernels of our own take."""
+
+
+def _packed(cell: relax.Function) -> relax.Function:
+    """A recurrent layer whose weights are constants."""
+    weights = cell.params[1]
+    return cell.bind_params(
+        {weights: relax.const(np.ones([int(n) for n in weights.ty.shape.values], "float32"))}
+    )
+
+
+def _with_constants(build: Build, shape: Shape, weights: Shape) -> relax.Function:
+    """``build`` of an input and of a constant, operator by operator."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
+    values = np.random.default_rng(0).standard_normal([int(extent) for extent in weights], dtype="float32")
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(build(x, relax.const(values)))
+        builder.emit_func_output(result)
+    return builder.get()["main"]
+
+
 def _bound(mod: IRModule) -> relax.Function:
     """The kernel of :func:`module` as a function with constants of its own."""
     kernel = mod["kernel"]

@@ -17,14 +17,28 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
-from versioned_graphs import EXTRACTED, SCHEDULED
+from versioned_graphs import EXTRACTED, LOWERED, SCHEDULED
 
-from unity_collage.graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars
+from unity_collage.backends.base import Backend
+from unity_collage.backends.kernels import lowering as kernels_lowering
+from unity_collage.backends.kernels.backend import KERNELS
+from unity_collage.backends.native.codegen import Lower
+from unity_collage.backends.onednn import lowering as onednn_lowering
+from unity_collage.backends.onednn.backend import ONEDNN
+from unity_collage.backends.openblas import lowering as openblas_lowering
+from unity_collage.backends.openblas.backend import OPENBLAS
+from unity_collage.cost.method import METHOD_VERSION
+from unity_collage.graph import DataflowGraph, Signatures, SubGraph, extract, index_set, members, outside_vars
 from unity_collage.graph.extract import EXTRACTION_VERSION
+from unity_collage.graph.shapes import shape_of
 from unity_collage.lowering.fuse import fused
 from unity_collage.lowering.outline import Group, global_var, outline
-from unity_collage.lowering.outlined import external_function, primitive_function
+from unity_collage.lowering.outlined import external_function, kernel_function, primitive_function
+from unity_collage.measure.judge import trials
+from unity_collage.plan.candidate import Candidate, CompositePart
+from unity_collage.rules import Found
 from unity_collage.schedule import SCHEDULE_VERSION
+from unity_collage.testing.conformance import CASES
 
 RECORDED = Path(__file__).with_name("versions.json")
 
@@ -33,6 +47,13 @@ TARGETS = {
     for mcpu in ("znver4", "x86-64-v3")
 }
 """Said in full, so that nothing depends on the machine that asks."""
+
+NATIVE: dict[str, tuple[Backend, Lower]] = {
+    "onednn": (ONEDNN, onednn_lowering.lower),
+    "openblas": (OPENBLAS, openblas_lowering.lower),
+    "kernels": (KERNELS, kernels_lowering.lower),
+}
+"""Backends that tell a native library what to compute, as JSON."""
 
 Digests = dict[str, str]
 
@@ -57,6 +78,13 @@ def subjects() -> list[Subject]:
     return [
         Subject("schedules", SCHEDULE_VERSION, schedule_digests(), schedule),
         Subject("extraction", EXTRACTION_VERSION, extraction_digests(), extraction),
+        Subject(
+            "measuring", METHOD_VERSION, measuring_digests(), "METHOD_VERSION in unity_collage/cost/method.py"
+        ),
+        *(
+            Subject(name, backend.version, backend_digests(backend, lower), f"version of the backend {name}")
+            for name, (backend, lower) in NATIVE.items()
+        ),
     ]
 
 
@@ -72,6 +100,43 @@ def schedule_digests(names: Iterable[str] = tuple(SCHEDULED)) -> Digests:
 def extraction_digests() -> Digests:
     """Of what is extracted from each graph: every run of bindings, and the graph with its halves outlined."""
     return {name: _digest(_extracted(DataflowGraph(make()))) for name, make in EXTRACTED.items()}
+
+
+def measuring_digests() -> Digests:
+    """Of the inputs that a kernel of each graph is checked and timed on."""
+    return {name: _digest(_inputs(DataflowGraph(make()))) for name, make in EXTRACTED.items()}
+
+
+def _inputs(graph: DataflowGraph) -> Iterable[str]:
+    for sub in _runs(graph):
+        func = extract(sub, lift_constants=True)
+        if any(shape_of(param) is None for param in func.params):
+            continue
+        for trial in trials(func):
+            for array in trial.inputs:
+                yield hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def backend_digests(backend: Backend, lower: Lower) -> Digests:
+    """Of what a library is told to compute for each graph of which its rule takes anything."""
+    graphs = {**{case.name: case.make for case in CASES}, **LOWERED}
+    found = {name: _digest(_programs(DataflowGraph(make()), backend, lower)) for name, make in graphs.items()}
+    return {name: digest for name, digest in found.items() if digest != _digest(())}
+
+
+def _programs(graph: DataflowGraph, backend: Backend, lower: Lower) -> Iterable[str]:
+    for proposal in backend.rule(TARGETS["znver4"]).apply(graph):
+        if isinstance(proposal, Found):
+            parts = tuple(CompositePart(part.label, tuple(members(part.inside))) for part in proposal.nested)
+            inside, hidden = tuple(members(proposal.inside)), tuple(members(proposal.hidden))
+            candidate = Candidate(0, backend.name, proposal.rule, proposal.label, inside, hidden, parts)
+            func = kernel_function(graph, candidate)
+            programs, blob = lower(
+                [external_function(func, backend.name, proposal.label, "kernel")], ["kernel"]
+            )
+            yield proposal.label
+            yield programs
+            yield hashlib.sha256(blob).hexdigest()
 
 
 def _kernels(mod: IRModule) -> list[str]:

@@ -36,5 +36,5 @@ class Backend:
     merges: bool = False
     """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""
     version: int = 1
-    """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured costs
-    hold for one version. ``fingerprint`` has the version of the library."""
+    """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured
+    costs hold for one version. ``fingerprint`` has the version of the library."""

@@ -1,4 +1,4 @@
-"""Backends of other packages: the values that their entry points name, and what is wrong with those that have none."""
+"""Backends of other packages: the values that their entry points name, and the problems of those that fail to load."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _STDOUT = 1
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """What came of one entry point."""
+    """The result of loading one entry point."""
 
     name: str
-    """Of the entry point; of the package, where that has none that can be read."""
+    """The name of the entry point, or of the package if its entry points cannot be read."""
     origin: str
     """The entry point's ``module:name``."""
     backend: Backend | None
     problem: str = ""
-    """Why there is no backend, or what importing it did besides; empty where all is well."""
+    """Why there is no backend, or which side effects its import had; empty if all is well."""
 
 
 def plugins() -> tuple[Plugin, ...]:
-    """One for each entry point, by name. Whatever is wrong with one is its ``problem``, and in the log.
+    """One plug-in for each entry point, sorted by name; problems are logged too.
 
-    Only Ctrl-C ends it. What an import prints on standard output goes to standard error, so that the output of a
-    command stays what it is, and the working directory is the one from before.
+    No exception leaves this function but KeyboardInterrupt. Text that an import prints on standard output goes to
+    standard error, so that the output of a command stays clean. The working directory is restored.
     """
     points, unreadable = _entry_points()
     found = [*unreadable, *(_loaded(point) for point in points)]
@@ -53,10 +53,10 @@ def plugins() -> tuple[Plugin, ...]:
 
 
 def _entry_points() -> tuple[list[EntryPoint], list[Plugin]]:
-    """Those of our group; and packages whose list of entry points, for whatever group, cannot be read."""
+    """The entry points of our group, and a broken plug-in for each package whose entry points cannot be read."""
     try:
         return list(entry_points(group=ENTRY_POINT_GROUP)), []
-    except Exception:  # one broken package breaks the list of all: ask each
+    except Exception:  # one broken package breaks the list of all packages: read them one by one
         pass
     points: list[EntryPoint] = []
     broken: list[Plugin] = []
@@ -83,7 +83,7 @@ def _loaded(point: EntryPoint) -> Plugin:
 
 
 def _value(point: EntryPoint) -> Backend | str:
-    """The backend, or why there is none."""
+    """The backend that an entry point names, or why there is none."""
     if EntryPoint.pattern.match(point.value) is None:
         return f"{point.value!r} is not of the form module:name"
     try:
@@ -92,13 +92,13 @@ def _value(point: EntryPoint) -> Backend | str:
         raise
     except (
         BaseException
-    ) as error:  # SystemExit too: whatever their code does, it is their backend that is missing
+    ) as error:  # SystemExit too: whatever foreign code does, only its own backend is missing
         return f"importing it failed: {described(error)}"
     return why_not_backend(value) or value
 
 
 def why_not_backend(value: object) -> str | None:
-    """Why what an entry point names cannot be used as a backend."""
+    """Why the value that an entry point names cannot be used as a backend, or None."""
     if not isinstance(value, Backend):
         return f"it is a {type(value).__name__}, not a Backend"
     if not isinstance(value.name, str) or not value.name:
@@ -107,7 +107,7 @@ def why_not_backend(value: object) -> str | None:
 
 
 def described(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
+    """The class of an error and the first line of its text."""
     line = first_line(error)
     kind = type(error).__name__
     return kind if line == kind else f"{kind}: {line}"
@@ -115,7 +115,7 @@ def described(error: BaseException) -> str:
 
 @contextmanager
 def _side_effects() -> Iterator[list[str]]:
-    """Inside, foreign code is imported; afterwards the list says what that did, and it is undone."""
+    """A scope in which foreign code is imported. On leaving it, the list has its side effects, which are undone."""
     effects: list[str] = []
     with _same_folder(effects), _no_output(effects):
         yield effects
@@ -147,7 +147,7 @@ def _is_here(folder: int) -> bool:
 
 @contextmanager
 def _no_output(effects: list[str]) -> Iterator[None]:
-    """What is written on standard output, by Python, C or a child process, goes to standard error."""
+    """A scope in which the standard output of Python, C and child processes goes to standard error."""
     with tempfile.TemporaryFile() as output:
         with _descriptor_to(output), _python_to(output):
             yield
@@ -181,7 +181,7 @@ def _flush_c() -> None:
 
 
 class _Switch:
-    """A file that is one and then another: whoever keeps it, a logging handler say, writes to where it points."""
+    """A file whose target can be switched. A logging handler that keeps it writes to the current target."""
 
     def __init__(self, file: TextIO):
         self.file = file

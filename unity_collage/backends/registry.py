@@ -1,7 +1,7 @@
-"""Which backends there are, in preference order, and how names become backends.
+"""The known backends, in order of preference, and how names become backends.
 
-A plug-in that cannot be loaded is a row of :func:`statuses` and takes part in nothing. A name that two backends have is
-an error where it is used: where it is asked for, and where all backends are, since leaving one out would go unnoticed.
+A plug-in that cannot be loaded is listed by :func:`statuses` and is not used. If two backends have one name, using that
+name is an error, and so is using all backends, since nobody would notice that one of the two is left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = [
     "find",
     "get",
     "known",
-    "statuses",
     "register_codegens",
     "select",
+    "statuses",
     "usable",
     "why_unavailable",
 ]
@@ -37,7 +37,7 @@ _OURS = "unity_collage"
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
-    """A backend, or a plug-in that gives none, as a person is shown it."""
+    """The status of a backend, or of a plug-in without one, for the command line."""
 
     name: str
     state: str
@@ -46,18 +46,18 @@ class BackendStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
-    """The backends that are values somewhere."""
+    """The backends that are values in installed packages, ours included."""
 
     backends: dict[str, Backend]
-    """By name, the first where there are several."""
+    """By name; the first one if several have the name."""
     origins: dict[str, list[str]]
-    """By name, where each of that name is from."""
+    """By name, the origins of all backends with that name."""
     plugins: tuple[Plugin, ...]
 
 
 @cache
 def known() -> dict[str, Backend]:
-    """Ours in preference order, then those of installed packages by name; the first of each name."""
+    """Our backends in order of preference, then those of installed packages by name; the first of each name."""
     return _installed().backends
 
 
@@ -79,12 +79,12 @@ def _installed() -> _Installed:
 
 
 def every() -> dict[str, Backend]:
-    """The :func:`known` ones, then by name those that TVM's tables make now (:mod:`.bridge`); no ambiguous names."""
+    """The :func:`known` backends, then by name those of TVM's tables (:mod:`.bridge`), without ambiguous names."""
     return {name: found for name, found in _by_name().items() if isinstance(found, Backend)}
 
 
 def _by_name() -> dict[str, Backend | str]:
-    """Each backend, or :func:`why_ambiguous` for a name that several have."""
+    """Each backend by name; for an ambiguous name the reason of :func:`why_ambiguous`."""
     found = dict(known())
     for name in bridge.names(known()):
         backend = bridge.find(name)
@@ -94,10 +94,12 @@ def _by_name() -> dict[str, Backend | str]:
 
 
 def statuses() -> list[BackendStatus]:
-    """One for each of the :func:`known` backends, and one for each plug-in that gives no other."""
+    """The status of each of the :func:`known` backends, and of each plug-in without a backend."""
     rows = [BackendStatus(name, _state(backend)) for name, backend in known().items()]
     return rows + [
-        BackendStatus(p.name, f"broken: {p.origin}: {p.problem}") for p in _installed().plugins if p.backend is None
+        BackendStatus(p.name, f"broken: {p.origin}: {p.problem}")
+        for p in _installed().plugins
+        if p.backend is None
     ]
 
 
@@ -110,7 +112,7 @@ def _state(backend: Backend) -> str:
 
 
 def find(name: str) -> Backend | None:
-    """The backend ``name``, if there is one: a known one, else one by TVM's tables."""
+    """The known backend ``name``, else that of TVM's tables, else None."""
     return known().get(name) or bridge.find(name)
 
 
@@ -144,9 +146,10 @@ def usable(name: str) -> Backend:
 
 
 def why_unavailable(backend: Backend) -> str | None:
-    """What ``backend`` says of itself. An exception, or an answer that is neither None nor a text, is a reason too.
+    """Why ``backend`` is not available, or None: the answer of its ``why_unavailable``.
 
-    A plug-in without a version is not available: its costs could not be told from those of the next version.
+    An exception, or an answer that is neither None nor a text, is a reason too. A plug-in without a version is not
+    available, since its costs could not be told from those of the next version.
     """
     reason = _why_it_says(backend)
     is_plugin = any(plugin.backend is backend for plugin in _installed().plugins)
@@ -158,7 +161,7 @@ def _why_it_says(backend: Backend) -> str | None:
         reason = backend.why_unavailable()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # somebody else's code
+    except BaseException as error:  # foreign code
         return f"its why_unavailable failed: {described(error)}"
     if reason is None or (isinstance(reason, str) and reason):
         return reason
@@ -170,16 +173,16 @@ def _why_no_version(backend: Backend) -> str | None:
         version = backend.fingerprint()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # somebody else's code
+    except BaseException as error:  # foreign code
         return f"its fingerprint failed: {described(error)}"
     return None if isinstance(version, str) and version.strip() else f"its fingerprint is {version!r}"
 
 
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
-    """The backends to offer: ``names``, else the target's ``libs``, else all that are available.
+    """The backends to use: ``names``, else the target's ``libs``, else all that are available.
 
-    A backend that was named must be available: raises UnavailableBackend with its reason. Raises CollageError for a
-    name of two backends, also where none was named.
+    Raises UnavailableBackend, with the reason, for a named backend that is not available. Raises CollageError if two
+    backends have one name, also if no backend was named.
     """
     libs = target.attrs.get("libs")
     asked = names if names is not None else [str(lib) for lib in libs] if libs else None
@@ -190,14 +193,14 @@ def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
 
 
 def register_codegens(backends: Iterable[Backend]) -> None:
-    """Make ``backends`` reachable for TVM's stock ``RunCodegen``, as ``relax.ext.<name>``."""
+    """Register the code generators of ``backends`` as ``relax.ext.<name>``, for TVM's ``RunCodegen``."""
     for backend in backends:
         if backend.codegen is not None:
             tvm.register_global_func(f"relax.ext.{backend.name}", backend.codegen, override=True)
 
 
 def why_ambiguous(name: str) -> str | None:
-    """Which two backends have the name: values of packages, or what TVM's tables make; None where only one has."""
+    """Which two backends have the name ``name``, in packages or in TVM's tables; None if only one has it."""
     origins = _installed().origins.get(name, ["this process"] if name in known() else [])
     theirs = bridge.origin(name) if origins else None
     first, *others = [*origins, *([] if theirs is None else [theirs])] or [""]
@@ -205,7 +208,7 @@ def why_ambiguous(name: str) -> str | None:
 
 
 def _unambiguous(found: Backend | str) -> Backend:
-    """Raises CollageError with what :func:`why_ambiguous` says."""
+    """``found`` if it is a backend; raises CollageError if it is the reason of :func:`why_ambiguous`."""
     if isinstance(found, str):
         raise CollageError(f"{found}; uninstall one of them, or name other backends")
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..compiler import cost_model, open_database
+from ..compiler import cost_model
 from ..cost.model import CostModel, Progress
+from ..database.costs import CostDatabase
 from ..errors import CollageError
 from ..feedback.breeding import Breeding
 from ..feedback.settings import Refinement
@@ -102,12 +103,11 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
 
 
 def cost_model_of(options: argparse.Namespace, report: Progress) -> CostModel:
-    """The cost model that the options of a command ask for: this machine, or others behind a tracker."""
-    database = open_database(options.database, options.locked)
+    """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
     if options.rpc is None:
-        return cost_model(database, report, options.locked, options.budget)
+        return cost_model(options.database, report, options.locked, options.budget)
     return RemoteCost(
-        database,
+        CostDatabase(options.database, read_only=options.locked),
         progress=report,
         locked=options.locked,
         budget_seconds=options.budget,

@@ -128,7 +128,7 @@ class CostModel(ABC):
         """Whether the time for measuring is limited."""
         return False
 
-    def kept_in(self) -> tuple[CostDatabase | None, bool]:
+    def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         """The database of the costs, if there is one, and whether it is locked, so that nothing is measured."""
         return None, False
 

@@ -1,1 +1,1 @@
-"""From a plan to a program: outline, build, store as a library."""
+"""From a plan to a program: outline, offload, fuse, build, and store as a library."""

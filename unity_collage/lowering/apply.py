@@ -1,7 +1,7 @@
-"""Outline the candidates that a search or somebody else has chosen.
+"""Outlines the chosen candidates: each becomes a private function.
 
-Each becomes a private function: those of external backends as TVM's ``MergeCompositeFunctions`` leaves them
-(``Codegen``, ``global_symbol``, inner ``Composite``), those of TVM with ``Primitive``.
+Functions of external backends look like those of TVM's ``MergeCompositeFunctions`` (``Codegen``, ``global_symbol``,
+inner ``Composite``); functions of TVM have ``Primitive``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Chosen = Mapping[str, Sequence[int]]
 def applied_module(mod: IRModule, chosen: Chosen, origin: str = "given") -> IRModule:
     """``mod`` with the chosen candidates outlined; ``origin`` is the ``algorithm`` of the plans.
 
-    Raises NoPlan for the id of a candidate that does not exist. Nothing is searched and no cost is needed.
+    Nothing is searched, and no costs are needed. Raises NoPlan for the id of a candidate that does not exist.
     """
     functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
     names = NameSupply(mod)
@@ -86,7 +86,7 @@ def applied(
 ) -> tuple[relax.Function, list[Group], Functions]:
     """The function of ``graph`` that calls the chosen kernels, the group of each, and their functions.
 
-    What a view gives back is another name for what it reads.
+    A view becomes another name for the value that it reads.
     """
     groups, outlined = _outlined(graph, chosen, names)
     backends = dict.fromkeys(candidate.backend for candidate in chosen if candidate.backend != VIEW)
@@ -100,8 +100,11 @@ def applied(
 def _outlined(
     graph: DataflowGraph, chosen: Sequence[Candidate], names: NameSupply
 ) -> tuple[list[Group], Functions]:
-    """Functions for the chosen candidates. Equal ones share one: TVM's whatever their weights, which are arguments,
-    those of libraries where their weights are the same, which each function packs for itself."""
+    """The functions of the chosen candidates; equal candidates share one.
+
+    Weights are arguments of TVM's functions. A library packs them for each function, so its functions are equal only
+    if their weights are the same.
+    """
     signatures = Signatures(graph)
     shared: dict[tuple[object, ...], relax.GlobalVar] = {}
     outlined: Functions = {}

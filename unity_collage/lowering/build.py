@@ -1,4 +1,4 @@
-"""``relax.build`` as our programs are built: lowered, then linked."""
+"""Builds a program in two halves: lower and link."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 from tvm.target import Target
 
 EXTERNAL_MODS = "external_mods"
-"""Attribute of a module: the runtime modules whose functions it calls."""
+"""Attribute of a module: the runtime modules that contain functions it calls."""
 
 
 def build(mod: IRModule, target: Target) -> relax.VMExecutable:
-    """``relax.build`` in its compiled mode, which halves what a kernel call costs the VM."""
+    """``relax.build`` in compiled mode, which halves the VM's overhead of a kernel call."""
     return link(lower(mod, target), target)
 
 
 def lower(mod: IRModule, target: Target) -> IRModule:
-    """The first half of TVM's pipeline for CPUs: every kernel is called with its destination, no memory is planned."""
+    """The first half of TVM's pipeline for CPUs: kernels are called with their destinations, memory is not planned."""
     steps = [
         *cpu_pipeline.library_dispatch_passes(target),
         *cpu_pipeline.legalize_passes(target),
@@ -29,13 +29,14 @@ def lower(mod: IRModule, target: Target) -> IRModule:
 
 
 def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
-    """The second half, and the executable.
+    """The second half of the pipeline, and the executable.
 
-    Compiled VM functions look external functions up below the generated code, but ``relax.build`` links
-    ``external_mods`` beside it: here they are linked below. Modules of generated code (C source, objects) become one
-    with the library when it is exported, and are not below anything then: they need the VM's bytecode, which looks
-    everywhere. TVM's memory planner takes the branches of an ``If`` for one sequence: what is allocated in the one is
-    used in the other, where the process crashes. So it is left out then.
+    Compiled VM functions look up external functions among the imports of the generated code. ``relax.build`` links
+    ``external_mods`` next to it, so here they are imported by it. Modules of generated code (C source, objects) are
+    merged into an exported library. Compiled functions would not find them, so the program is bytecode then.
+
+    TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated in
+    the other one, and crashes. So memory is not planned for such programs.
     """
     external = lowered.attrs.get(EXTERNAL_MODS, []) if lowered.attrs else []
     plans_memory = not has_branches(lowered)
@@ -57,7 +58,7 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
 
 
 def has_branches(mod: IRModule) -> bool:
-    """Whether any function chooses between two computations while it runs."""
+    """Whether any function contains an ``If``."""
     found: list[relax.Expr] = []
     for func in mod.functions.values():
         if isinstance(func, relax.Function):

@@ -1,4 +1,4 @@
-"""TVM's own fusion for what no library has taken, then a schedule for every kernel."""
+"""TVM's own fusion for what no library takes, then a schedule for every kernel."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .sorts_and_scans import dispatched
 
 
 def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = True) -> IRModule:
-    """``mod`` with kernels of TVM in place of private functions with ``Primitive`` and of loose operators.
+    """``mod`` with TVM kernels for private functions with ``Primitive`` and for loose operators.
 
-    Such a function becomes exactly one kernel, which keeps its ``collage.threads``; loose operators are fused by
-    TVM. The kernels get the schedules of ``collage.schedules``, else ours; without ``schedule`` they keep TVM's naive
-    loops, for another scheduler or tuner. With ``pack``, constant weights are stored in the order in which the
-    scheduled kernels read them. Calls into libraries and ``external_mods`` stay.
+    Such a function becomes exactly one kernel, which keeps its ``collage.threads``; TVM fuses loose operators. Kernels
+    get the schedules of ``collage.schedules``, else ours. Without ``schedule`` they keep TVM's naive loops, for another
+    scheduler or tuner. With ``pack``, constant weights are stored in the order in which the scheduled kernels read
+    them. Calls into libraries and ``external_mods`` do not change.
     """
     with target:
         kernels = _legalized(mod)
@@ -33,7 +33,7 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
 
 
 def _legalized(mod: IRModule) -> IRModule:
-    """``mod`` with kernels as TVM makes them, for the target in scope; views (reshape) stay views."""
+    """``mod`` with TVM's unscheduled kernels for the target in scope; views (reshape) stay views."""
     limits = {gvar.name_hint: threads_of(func) for gvar, func in mod.functions_items()}
     passes = [
         relax.transform.LegalizeOps(),
@@ -47,7 +47,7 @@ def _legalized(mod: IRModule) -> IRModule:
 
 
 def _limited(mod: IRModule, limits: Mapping[str, int | None]) -> IRModule:
-    """``mod`` whose kernels have the threads of the functions that they were made of: FuseTIR forgets them."""
+    """``mod`` whose kernels have the ``collage.threads`` of their functions, which FuseTIR drops."""
     functions = {
         gvar: func if (threads := limits.get(gvar.name_hint)) is None else func.with_attr(THREADS, threads)
         for gvar, func in mod.functions_items()

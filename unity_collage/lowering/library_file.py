@@ -1,4 +1,4 @@
-"""Programs as shared libraries: written, and read back."""
+"""Writes programs as shared libraries, and reads them back."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..errors import CollageError, first_line
 
 
 def export(executable: Any, path: str | Path) -> None:
-    """Write an executable of the VM to ``path``; raises CollageError with one line that says why not."""
+    """Write an executable of the VM to ``path``; raises CollageError with the reason in one line."""
     if reason := why_no_library(path):
         raise CollageError(f"{path} cannot be written: {reason}")
     try:
         executable.export_library(str(path))
-    except RuntimeError as error:  # so TVM says that the C++ compiler failed, or is missing
+    except RuntimeError as error:  # the C++ compiler failed, or is missing
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
 
 
 def read(path: str | Path) -> Any:
-    """The module in a shared library, also when this process has read another from ``path`` before.
+    """The module in a shared library, even if this process has read another library from ``path`` before.
 
-    The dynamic loader knows files by name, so the file gets a new one for the time of loading; TVM's own
-    ``load_module`` would undo that.
+    The dynamic loader knows files by name, so the file gets a new name while it is loaded. TVM's own ``load_module``
+    would resolve that name.
     """
     with TemporaryDirectory() as folder:
         alias = Path(folder) / "program.so"
@@ -35,14 +35,14 @@ def read(path: str | Path) -> Any:
 
 
 def why_no_library(path: str | Path) -> str | None:
-    """Why no shared library can be written to ``path``, or None when it can be tried."""
+    """Why no shared library can be written to ``path``, or None when nothing is known against it."""
     if Path(path).suffix != ".so":
         return "the name of a shared library ends in .so"
     return why_no_file(path)
 
 
 def why_no_file(path: str | Path) -> str | None:
-    """Why no file can be written to ``path``, or None when it can be tried."""
+    """Why no file can be written to ``path``, or None when nothing is known against it."""
     path = Path(path)
     if path.is_dir():
         return "it is a folder"

@@ -1,4 +1,4 @@
-"""Functions for libraries become calls of runtime modules."""
+"""Turns functions for libraries into calls of runtime modules."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CONSTANTS = "const_name_to_constant"
 """Attribute of a module: constants that runtime modules ask for by name when they are loaded."""
 
 Options = Mapping[str, Mapping[str, Any]]
-"""Options of each code generator, by backend."""
+"""The options of each code generator, by backend."""
 
 
 def offloaded_module(mod: IRModule, options: Options | None = None) -> IRModule:
-    """``mod`` whose functions with ``Codegen`` are calls of modules in ``external_mods``."""
+    """``mod`` where calls of functions with ``Codegen`` are calls of modules in ``external_mods``."""
     external = {
         gvar: func
         for gvar, func in mod.functions_items()
@@ -55,7 +55,7 @@ def _modules(
 
 
 def codegen_of(func: relax.Function) -> Codegen | None:
-    """The code generator that a function asks for, if there is one."""
+    """The code generator of the function's ``Codegen``, or None."""
     name = (func.attrs or {}).get("Codegen")
     return None if name is None else _codegen(str(name))
 
@@ -63,7 +63,7 @@ def codegen_of(func: relax.Function) -> Codegen | None:
 def constant_names(functions: Iterable[relax.Function]) -> dict[ir.GenericConst, str]:
     """Names for the constants in functions of code generators that are not ours.
 
-    Those may leave constants out of their modules and ask for them by name when they are loaded.
+    Their modules may leave out constants, and ask for them by name when they are loaded.
     """
     names: dict[ir.GenericConst, str] = {}
     for func in functions:
@@ -85,7 +85,7 @@ def _collector(found: list[ir.GenericConst]) -> Callable[[relax.Expr], None]:
 
 
 def _with_constants(mod: IRModule, names: Mapping[ir.GenericConst, str]) -> IRModule:
-    """``mod`` with the tensors of ``names``, beside those of an earlier run, for the linker."""
+    """``mod`` with the tensors of ``names`` for the linker, in addition to those of an earlier run."""
     if not names:
         return mod
     earlier = dict((mod.attrs or {}).get(CONSTANTS, {}))

@@ -1,4 +1,4 @@
-"""Outlining: groups of bindings become calls of functions of their own."""
+"""Outlining: groups of bindings become calls of functions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Group:
 
     sub: SubGraph
     callee: relax.GlobalVar | None
-    """None: the group gives back what it reads."""
+    """None: the group returns what it reads."""
     args: tuple[relax.Expr, ...]
 
     @property
     def name(self) -> str:
-        """Of the function that is called; empty where none is."""
+        """The name of the function that is called; empty where none is."""
         return self.callee.name_hint if self.callee is not None else ""
 
 
 class NameSupply:
-    """Names of functions that nothing in a module has yet."""
+    """Supplies names of functions that are not used in a module."""
 
     def __init__(self, mod: IRModule):
         self._taken = {gvar.name_hint for gvar in mod.get_global_vars()}
@@ -54,10 +54,10 @@ class NameSupply:
 
 
 def outline(graph: DataflowGraph, groups: Sequence[Group]) -> relax.Function:
-    """The function of ``graph`` with every group replaced by a call, in an order that respects all reads.
+    """The function of ``graph`` with a call in place of every group, in an order that respects all reads.
 
-    Variables keep their identity: the exits of a group are bound to its result. The groups may overlap, but each
-    value is written by one of them at most; together they must be acyclic.
+    Variables keep their identity: the exits of a group are bound to its result. Groups may overlap, but at most one of
+    them writes a value, and together they must be acyclic.
     """
     blocks: list[relax.BindingBlock] = []
     for number, block in enumerate(graph.func.body.blocks):
@@ -73,7 +73,7 @@ def outline(graph: DataflowGraph, groups: Sequence[Group]) -> relax.Function:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is emitted together: the call of a group, or one binding that is in none."""
+    """Bindings that are emitted together: the call of a group, or one binding that is in none."""
 
     sub: SubGraph
     group: Group | None
@@ -85,7 +85,7 @@ class _Unit:
 
 
 def _units(graph: DataflowGraph, block: int, groups: Sequence[Group]) -> list[_Unit]:
-    """The units of one block in an order that respects all reads, each as early as the old order allows."""
+    """The units of one block in an order that respects all reads, otherwise in the order of the function."""
     nodes = index_set(node.index for node in graph.nodes if node.block == block)
     pending = [_Unit(group.sub, group) for group in groups if group.sub.inside & nodes]
     pending += [_Unit(SubGraph(graph, 1 << i), None) for i in members(nodes & _alone(graph, groups))]
@@ -101,7 +101,7 @@ def _units(graph: DataflowGraph, block: int, groups: Sequence[Group]) -> list[_U
 
 
 def _alone(graph: DataflowGraph, groups: Sequence[Group]) -> IndexSet:
-    """The bindings that stay: those in no group, and those that a group keeps to itself while others read them."""
+    """The bindings that stay: those in no group, and those that a group does not write although others read them."""
     grouped, written, wanted = EMPTY, EMPTY, graph.results
     for group in groups:
         grouped |= group.sub.inside

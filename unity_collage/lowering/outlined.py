@@ -1,4 +1,4 @@
-"""How a chosen candidate looks as a function of its own."""
+"""The function of a chosen candidate, as a backend's code generator or TVM gets it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from typing import Any
 
 from tvm import relax
 
-from ..annotations import LIFTED, THREADS, plain, threads_of
+from ..annotations import LABEL, LIFTED, PARTS, THREADS, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..plan.candidate import Candidate
 from .outline import Group, outline
 
-LABEL = "collage.label"
-"""Function attribute: the name that a code generator sees of a kernel that is one part, in the program and when it
-is measured alone."""
-
-PARTS = "collage.parts"
-"""Function attribute: which bindings, by position, are one ``Composite`` function, and its attributes."""
-
 
 def kernel_function(
     graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False
 ) -> relax.Function:
-    """What a candidate computes, as :func:`extract` gives it, with its composites as attribute ``PARTS``."""
+    """The function that a candidate computes, from :func:`extract`, with its composites as attribute ``PARTS``."""
     func = extract(candidate.sub_graph(graph), lift_constants=lift_constants)
     if candidate.threads is not None:
         func = func.with_attr(THREADS, candidate.threads)
@@ -37,7 +30,7 @@ def kernel_function(
 
 
 def kernel_digest(signatures: Signatures, graph: DataflowGraph, candidate: Candidate) -> str:
-    """Names what a candidate computes and what its parts are: equal digest and backend, equal kernel."""
+    """A digest of what a candidate computes and of its parts: equal digest and backend, equal kernel."""
     sub = candidate.sub_graph(graph)
     more: list[str] = []
     if candidate.composites:
@@ -64,17 +57,17 @@ def _described(graph: DataflowGraph, candidate: Candidate) -> list[dict[str, Any
 
 
 def primitive_function(sub: SubGraph, threads: int | None = None) -> relax.Function:
-    """``sub`` for TVM: one kernel, closed to later fusion; large constants are parameters."""
+    """``sub`` as one kernel of TVM, which later fusion leaves alone; large constants are parameters."""
     func = extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1)
     return func if threads is None else func.with_attr(THREADS, threads)
 
 
 def external_function(func: relax.Function, backend: str, label: str, symbol: str) -> relax.Function:
-    """``func``, from :func:`kernel_function`, for a code generator, as ``MergeCompositeFunctions`` leaves it.
+    """``func``, from :func:`kernel_function`, for a code generator, in the form of ``MergeCompositeFunctions``.
 
-    The result has ``Codegen`` and ``global_symbol``. It calls one local function with attribute ``Composite`` for
-    each part, in an order in which they can run, and operators that are in no part directly. Without parts the
-    whole is one, named ``<backend>.<label>``.
+    The result has ``Codegen`` and ``global_symbol``. For each part it calls a local function with attribute
+    ``Composite``, in an order in which they can run. Operators that are in no part are called directly. Without parts
+    the whole function is one part, named ``<backend>.<label>``.
     """
     described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
     label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
@@ -90,7 +83,7 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:
-    """A function that calls ``composite`` and nothing else."""
+    """A function that only calls ``composite``."""
     params = [relax.Var(param.name, param.ty) for param in composite.params]
     builder = relax.BlockBuilder()
     with builder.function(symbol, params):
@@ -101,7 +94,7 @@ def _around(composite: relax.Function, symbol: str) -> relax.Function:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One composite function and the name that stands for it until it is written out."""
+    """One composite function, and the name that stands for it until it is emitted."""
 
     sub: SubGraph
     name: relax.GlobalVar
@@ -118,7 +111,7 @@ def _part(graph: DataflowGraph, described: Mapping[str, Any], number: int) -> _P
 
 
 def _with_parts(graph: DataflowGraph, parts: Sequence[_Part], symbol: str) -> relax.Function:
-    """A function without dataflow blocks that calls the parts, and what of ``graph`` is in none of them."""
+    """A function without dataflow blocks that calls the parts and the operators of ``graph`` that are in no part."""
     ordered = outline(graph, [Group(part.sub, part.name, tuple(outside_vars(part.sub))) for part in parts])
     composites = {part.name: part.composite for part in parts}
     params = [relax.Var(param.name, param.ty) for param in ordered.params]

@@ -1,4 +1,4 @@
-"""Constants that a kernel reads in panels, stored in panels."""
+"""Stores constants in panels where a kernel reads them in panels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..tvm_private import give_type
 
 Node = Any
 Plan = dict[int, Panels]
-"""The panels of a kernel's arguments by their position."""
+"""The panels of a kernel's arguments, by position."""
 
 
 def packed(mod: IRModule, target: Target) -> IRModule:
-    """``mod`` with constant operands of products and convolutions in the order in which kernels for ``target`` read
-    them.
+    """``mod`` with constant operands of products and convolutions in the order in which the kernels read them.
 
-    A kernel that is called with a variable in place of the weights, or from outside, stays as it is.
+    ``target``: the processor that the kernels will be scheduled for. A kernel does not change if some call passes a
+    variable as weights, or if it can be called from outside.
     """
     kernels = packed_kernels(mod, CpuTraits.of(target))
     constants = _Constants()
@@ -39,7 +39,7 @@ def packed(mod: IRModule, target: Target) -> IRModule:
 
 @dataclass(frozen=True, slots=True)
 class PackedKernel:
-    """A kernel over panels, under a name of its own type, and the panels of its arguments by position."""
+    """A kernel that reads panels, a new variable of its type, and the panels of its arguments by position."""
 
     name: ir.GlobalVar
     func: tirx.PrimFunc
@@ -47,7 +47,7 @@ class PackedKernel:
 
 
 def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKernel]:
-    """The kernels to pack, by their name in ``mod``."""
+    """The kernels to pack, by their variable in ``mod``."""
     calls = [call for func in mod.functions.values() for call in call_sites(func)]
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
     found: dict[ir.GlobalVar, PackedKernel] = {}
@@ -64,7 +64,7 @@ def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKe
 def _packed_or_logged(
     name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], cpu: CpuTraits
 ) -> PackedKernel | None:
-    """The kernel over panels; None where none pays off, or where our own code fails on it."""
+    """The kernel that reads panels; None where that does not pay off, or where our own code fails."""
     try:
         plan = _plan(func, sites, cpu)
         return _packed_kernel(name, func, plan) if plan else None
@@ -100,7 +100,7 @@ def _calls_kernel(call: Node) -> bool:
 
 
 def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
-    """Functions that ``func`` mentions other than to call them as kernels."""
+    """Functions that ``func`` mentions in other ways than as called kernels."""
     bare = tvm_ffi.structural_map(
         func, (relax.Call, lambda call: call.args[1] if _calls_kernel(call) else call)
     )
@@ -118,7 +118,7 @@ def _is_constant(arg: Node) -> bool:
 
 
 class _Constants:
-    """Packed constants, each made once."""
+    """Packed constants; each is packed once."""
 
     def __init__(self) -> None:
         self._packed: dict[tuple[Node, Panels], Node] = {}
@@ -133,7 +133,7 @@ class _Constants:
 def _calling(
     func: ir.BaseFunc, packed: Mapping[ir.GlobalVar, PackedKernel], constants: _Constants
 ) -> ir.BaseFunc:
-    """``func`` with its calls of packed kernels over packed constants."""
+    """``func`` with calls of the packed kernels, which pass packed constants."""
     if not isinstance(func, relax.Function):
         return func
 

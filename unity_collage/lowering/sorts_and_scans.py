@@ -1,4 +1,4 @@
-"""TVM's kernels for what it legalizes by the target: sorts, sums along an axis, the k largest."""
+"""TVM's kernels for operators that it legalizes by the target: sorts, cumulative sums, the k largest."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..schedule.stage import Func, substitute
 
 
 def dispatched(mod: IRModule) -> IRModule:
-    """``mod`` with kernels for ``LEGALIZED_BY_TARGET``, for the target in scope, and calls of them.
+    """``mod`` with kernels for the operators ``LEGALIZED_BY_TARGET``, for the target in scope, and calls of them.
 
-    That is ``relax.backend.DispatchSortScan`` with kernels whose script parses back: TVM gives the operand of a sum
-    along an axis an offset that no caller knows, and its result a layout; ours have neither, as everywhere.
+    It runs ``relax.backend.DispatchSortScan``, and gives the kernels plain buffers so that their script parses back. In
+    TVM's kernels the operand of a cumulative sum has an offset that no caller passes, and its result has a layout.
     """
     found = relax.backend.DispatchSortScan()(mod)
     functions = {
@@ -24,7 +24,7 @@ def dispatched(mod: IRModule) -> IRModule:
 
 
 def _in_rows(func: Func) -> Func:
-    """``func`` of buffers that are plain memory in row-major order."""
+    """``func`` with buffers that are plain memory in row-major order."""
     fresh = {param: build.buffer(list(param.shape), param, param.name) for param in func.params}
     body = substitute(func.body, fresh)
     return tirx.PrimFunc([fresh[param] for param in func.params], body, func.ret_type, func.attrs)

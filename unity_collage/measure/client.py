@@ -82,7 +82,7 @@ class WorkerClient:
     def _asked(
         self, request: Mapping[str, Any], group: Mapping[str, Any], answers: dict[str, Answer]
     ) -> Refusal:
-        """Put the worker's answers for ``group`` into ``answers``; the result is the refusal of those it did not answer."""
+        """Put the worker's answers into ``answers``; the result is the refusal of the kernels without an answer."""
         try:
             for reply in self._child.messages({**request, "candidates": dict(group)}):
                 if "key" in reply:

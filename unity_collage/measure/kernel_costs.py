@@ -120,7 +120,7 @@ class KernelCosts(CostModel):
     def has_budget(self) -> bool:
         return self.budget_seconds is not None
 
-    def kept_in(self) -> tuple[CostDatabase | None, bool]:
+    def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         return self.database, self.locked
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
 def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> None:
     """Write the shared library and, as numpy's ``npz``, the constants."""
     module = kernel.module
-    if module.kind not in ("llvm", "c"):  # a shared library holds generated code, and can import other modules
+    if module.kind not in ("llvm", "c"):  # only generated code can be linked; it imports the module
         module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
         module.import_module(kernel.module)
     module.export_library(str(library))

@@ -1,8 +1,8 @@
 """Measures what a plan costs besides its kernels: launches, and transitions of values between backends.
 
 Every figure is the slope between a short and a long program, so that the fixed cost of a run cancels out. A launch is a
-call of a kernel that does nothing. A transition is the extra cost of kernels of two backends that alternate, over chains
-of each backend alone. Differences within the noise of the kernels count as 0.
+call of a kernel that does nothing. A transition is the extra cost of kernels of two backends that alternate, compared
+with chains of each backend alone. Differences within the noise of the kernels count as 0.
 """
 
 from __future__ import annotations

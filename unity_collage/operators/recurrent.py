@@ -55,10 +55,10 @@ def lstm(
 ) -> relax.Call:
     """Ct = f(ft) Ct-1 + f(it) g(ct); Ht = f(ot) h(Ct), where i, o, f, c = inputs[t] + Ht-1 weights.
 
-    ``inputs`` is (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden). The
-    result is (steps, batch, hidden): the state of each step at the index of its input. With ``keeps_memory`` it has one
-    more row, the memory after the last step. ``reverse`` goes from the last step to the first. ``activations`` are f, g
-    and h.
+    ``inputs`` is (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden).
+    The result is (steps, batch, hidden): the state of each step at the index of its input. With ``keeps_memory`` it has
+    one more row, the memory after the last step. ``reverse`` goes from the last step to the first. ``activations`` are
+    f, g and h.
     """
     options = _options("lstm", activations, reverse) | {"keeps_memory": bool(keeps_memory)}
     return _call("lstm", (inputs, weights, state, memory), options)

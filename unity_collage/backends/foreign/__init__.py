@@ -1,1 +1,1 @@
-"""Patterns that others have registered with TVM, as a backend."""
+"""Patterns and predicates that other packages have registered with TVM, as backends."""

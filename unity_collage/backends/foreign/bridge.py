@@ -1,8 +1,8 @@
-"""The bridge: backends that others have given to TVM, usable here without a line about them.
+"""The bridge: backends that other packages have registered with TVM, usable here without further code.
 
-A name is such a backend if TVM knows what it takes, by patterns ``<name>.*`` in its global table
-(``relax.backend.register_patterns``) or by an operator attribute ``target.<name>``, and has a code generator
-``relax.ext.<name>``. Nothing is kept here: the tables of TVM are read when somebody asks.
+A name is such a backend if TVM has patterns ``<name>.*`` in its global table (``relax.backend.register_patterns``) or
+an operator attribute ``target.<name>``, and a code generator ``relax.ext.<name>``. Nothing is cached: each question
+reads the tables of TVM.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CODEGEN = "relax.ext."
 
 
 def names(ours: Iterable[str]) -> list[str]:
-    """The names, sorted, under which TVM knows patterns or predicates; those of ``ours`` only if it does too.
+    """The names, sorted, for which TVM has patterns or predicates.
 
-    Predicates are found by the name of a code generator: attributes of operators cannot be listed.
+    Attributes of operators cannot be listed, so predicates are looked up for ``ours`` and the names of code generators.
     """
     prefixes = {str(pattern.name).split(".", 1)[0] for pattern in get_patterns_with_prefix("")}
     made = {name.removeprefix(_CODEGEN) for name in list_global_func_names() if name.startswith(_CODEGEN)}
@@ -37,9 +37,9 @@ def names(ours: Iterable[str]) -> list[str]:
 
 
 def find(name: str) -> Backend | None:
-    """The backend that TVM's tables make of ``name``, or None if they hold nothing under it.
+    """The backend that TVM's tables define for ``name``, or None if they have nothing under that name.
 
-    A code generator without patterns and predicates is a backend that proposes nothing by itself.
+    A code generator without patterns and predicates is a backend that makes no proposals.
     """
     codegen = _codegen(name)
     if codegen is None and origin(name) is None:
@@ -54,7 +54,7 @@ def find(name: str) -> Backend | None:
 
 
 def origin(name: str) -> str | None:
-    """Where TVM has rules for ``name`` from, for messages, or None where it has none."""
+    """The table in which TVM has rules for ``name``, as text for messages, or None if there are none."""
     patterns = _pattern_names(name)
     if patterns:
         return f"TVM's pattern table ({', '.join(patterns)})"
@@ -63,12 +63,12 @@ def origin(name: str) -> str | None:
 
 
 def why_no_codegen(name: str) -> str | None:
-    """Why nothing can make kernels for ``name``, or None."""
+    """Why no kernels can be made for ``name``, or None."""
     return None if _codegen(name) is not None else f"there is no code generator {_CODEGEN}{name} in TVM"
 
 
 def composite_attrs(name: str, graph: DataflowGraph, inside: IndexSet) -> dict[str, object]:
-    """What the pattern ``name`` of TVM's table wants said on the ``Composite`` function of ``inside``."""
+    """The attributes that the pattern ``name`` of TVM's table sets on the ``Composite`` function of ``inside``."""
     pattern = get_pattern(name)
     if pattern is None or pattern.attrs_getter is None:
         return {}
@@ -85,7 +85,7 @@ def _pattern_names(name: str) -> list[str]:
 
 
 def _fingerprint(name: str) -> str:
-    """Of a library behind TVM only its name is known, and by which patterns it is used."""
+    """The version of TVM and a digest of the rules: nothing else is known of a library behind TVM."""
     taken = "\n".join((*sorted(_pattern_names(name)), *sorted(predicates(name))))
     return f"{name} of tvm {tvm.__version__}, rules {hashlib.sha256(taken.encode()).hexdigest()[:12]}"
 

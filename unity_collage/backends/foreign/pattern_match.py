@@ -1,4 +1,4 @@
-"""Matches of the patterns in TVM's global table, judged as ``FuseOpsByPattern`` judges them."""
+"""Matches of the patterns in TVM's global table, checked as ``FuseOpsByPattern`` checks them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ...graph import DataflowGraph, IndexSet, Limits, Node, SubGraph, index_set,
 from ...rules.base import why_not_partitionable
 
 _JOINING = (CallPattern, TupleGetItemPattern, TuplePattern)
-"""Patterns whose match belongs to the kernel. Any other is an operand, or says more of what one of these matches."""
+"""Patterns whose match belongs to the kernel. All others match an operand, or add a condition to one of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A pattern of TVM's table, and the expressions that its parts have matched."""
+    """A match of a pattern of TVM's table: the expression that each part of the pattern has matched."""
 
     pattern: FusionPattern
     root: Node
@@ -31,13 +31,13 @@ class Match:
 
     @property
     def annotated(self) -> dict[str, relax.Expr]:
-        """The expressions that the pattern gives names to."""
+        """The expressions that the pattern annotates, by name."""
         named = self.pattern.annotation_patterns.items()
         return {str(name): self.parts[part] for name, part in named if part in self.parts}
 
 
 class Matcher:
-    """Matches patterns in one graph, and asks their checks as ``FuseOpsByPattern`` does."""
+    """Matches patterns in one graph, and calls their checks as ``FuseOpsByPattern`` does."""
 
     def __init__(self, graph: DataflowGraph):
         self._graph = graph
@@ -46,7 +46,7 @@ class Matcher:
         self._usages_of: dict[int, Mapping[relax.Var, Sequence[relax.Var]]] = {}
 
     def match(self, pattern: FusionPattern, root: Node) -> Match | None:
-        """The match of ``pattern`` that ends in ``root``, if there is one."""
+        """The match of ``pattern`` that ends in ``root``, or None."""
         if root.call is None:
             return None
         parts = pattern.pattern.extract_matched_expr(root.call, self._definitions)
@@ -58,7 +58,7 @@ class Matcher:
         )
 
     def why_not(self, match: Match) -> str | None:
-        """Why a match is no kernel: not partitionable, not valid, or refused by the pattern's check."""
+        """Why a match cannot be a kernel, or None: it is not valid, or the pattern's check refuses it."""
         nodes = [self._graph.nodes[i] for i in members(match.inside)]
         calls = (node for node in nodes if node.call is not None)
         reason = next((r for node in calls if (r := why_not_partitionable(node))), None)
@@ -71,7 +71,7 @@ class Matcher:
             return None
         try:
             accepted = check(self._context(match))
-        except Exception as error:  # somebody else's check
+        except Exception as error:  # foreign code
             return f"the check of pattern {match.pattern.name} failed: {first_line(error)}"
         return None if accepted else f"the check of pattern {match.pattern.name} says no"
 

@@ -1,4 +1,4 @@
-"""Rules that read TVM's own tables: patterns registered for ``FuseOpsByPattern``, and attributes of operators."""
+"""Rules that read TVM's tables: patterns registered for ``FuseOpsByPattern``, and attributes of operators."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Predicate = Callable[[relax.Call], bool | str | None]
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """What the patterns ``<prefix>.*`` of TVM's global table match, at every binding, each pattern for itself.
+    """The matches of the patterns ``<prefix>.*`` of TVM's global table, of each pattern at every binding.
 
-    The table is read when the rule is applied. A match with one exit that the pattern's ``check`` accepts is one
-    candidate, whose nodes are one ``Composite`` function under the pattern's name.
+    The table is read when the rule is applied. A match with one exit that the pattern's ``check`` accepts is a
+    candidate. Its nodes become one ``Composite`` function with the pattern's name.
     """
 
     prefix: str
@@ -47,10 +47,9 @@ class PatternTable:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAttributes:
-    """Single calls of the operators that have an attribute ``target.<name>`` which takes the call.
+    """Single calls of operators whose attribute ``target.<name>`` accepts the call.
 
-    The attribute is a predicate over calls; it answers with a bool, or with the reason why not: True, None and no
-    reason at all mean that it takes the call.
+    The attribute is a predicate over calls. It accepts by True or None, and refuses by False or a reason.
     """
 
     name: str
@@ -69,7 +68,7 @@ class OperatorAttributes:
     def _why_not(self, predicate: Predicate, call: relax.Call) -> str | None:
         try:
             answer = predicate(call)
-        except Exception as error:  # somebody else's predicate
+        except Exception as error:  # foreign code
             return f"the predicate target.{self.name} of {op_name(call)} failed: {first_line(error)}"
         if answer is None or answer is True:
             return None
@@ -79,7 +78,7 @@ class OperatorAttributes:
 def predicates(name: str) -> dict[str, Predicate]:
     """The attribute ``target.<name>`` of each operator that has it."""
     key = f"target.{name}"
-    # Once one operator has an attribute, has_attr holds for others too, whose value is then None.
+    # Once one operator has an attribute, has_attr is true for others too, whose value is then None.
     ops = (ir.Op.get(op) for op in ir.Op.list_op_names())
     found = {op.name: op.get_attr(key) for op in ops if op.has_attr(key)}
     return {op: predicate for op, predicate in found.items() if predicate is not None}

@@ -61,7 +61,9 @@ class Family:
     """The step that reads the fields of a concat instead of its result."""
 
 
-_CONVOLUTIONS = Family(convolution.fused, convolution.checked, lambda _step: None, joined, convolution.reading_fields)
+_CONVOLUTIONS = Family(
+    convolution.fused, convolution.checked, lambda _step: None, joined, convolution.reading_fields
+)
 _ATTENTION = Family(
     attention.fused,
     attention.checked,

@@ -21,7 +21,8 @@ def is_cast(value: relax.Expr) -> TypeGuard[relax.Call]:
 
 
 def read_widened(step: NativeStep, value: relax.Expr, cast: relax.Call) -> NativeStep | str:
-    """The step that reads the narrow operand of ``cast`` instead of its result ``value``, and widens it while loading."""
+    """The step that reads the narrow operand of ``cast`` instead of its result ``value``, and widens it while
+    loading."""
     data = cast.args[0]
     if (dtype_of(data), dtype_of(value)) != (NARROW, WIDE):
         return f"a cast of {dtype_of(data)} to {dtype_of(value)}; only {NARROW} is widened while it is read"

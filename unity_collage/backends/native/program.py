@@ -51,7 +51,8 @@ class ScratchTensor:
 
 @dataclass(frozen=True, slots=True)
 class PostOp:
-    """An operation on a result before it is stored: ``eltwise`` with ``alpha`` and ``beta``, or ``binary`` with ``arg``."""
+    """An operation on a result before it is stored: ``eltwise`` with ``alpha`` and ``beta``, or ``binary`` with
+    ``arg``."""
 
     kind: str
     algorithm: str

@@ -60,7 +60,8 @@ def remap(
 
 
 def broadcast(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides that broadcast a dense tensor of ``shape`` to ``wanted`` as numpy does; None if it cannot be broadcast."""
+    """Strides that broadcast a dense tensor of ``shape`` to ``wanted`` as numpy does; None if it cannot be
+    broadcast."""
     missing = len(wanted) - len(shape)
     if missing < 0:
         return None

@@ -1,4 +1,4 @@
-"""oneDNN: which Relax operators are which of its primitives, and how they become programs."""
+"""oneDNN: which of its primitives computes which Relax operators, and how they become programs."""
 
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn, lrn_pattern, why_not_lrn

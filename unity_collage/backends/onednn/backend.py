@@ -1,11 +1,11 @@
 """oneDNN as a backend.
 
-Takes     what its primitives compute: convolutions, products, pooling, norms, softmax, element-wise and binary
-          operators, concatenation, reductions, resampling, layout changes, LRN; each with bias and
-          post-operations behind it and layout changes of operands and result read and written through strides.
-          bfloat16 as well as float32 where ``limits`` says so: rounded and widened while it is stored and read.
-Declines  other dtypes, dynamic shapes, and what the tables name.
-Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose regions run on our pool.
+Takes     the operators of its primitives: convolutions, products, pooling, norms, softmax, element-wise and binary
+          operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
+          behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
+          where ``limits`` allows it: widened while it is read, rounded while it is stored.
+Declines  other dtypes, dynamic shapes, and the cases that the tables name.
+Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
 from __future__ import annotations

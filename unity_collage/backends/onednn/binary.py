@@ -1,4 +1,4 @@
-"""Operators of two tensors, with numpy's broadcasting, as oneDNN's binary primitive; and prelu."""
+"""Operators of two tensors, broadcast as in numpy, as oneDNN's binary primitive; and prelu."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .limits import why_not_operand
 
 @dataclass(frozen=True, slots=True)
 class BinaryAlgorithm:
-    """A binary algorithm, and how its operands trade places: ``a op b == undo(b swapped a)``."""
+    """A binary algorithm, and how its operands are swapped: ``a op b == undo(b swapped a)``."""
 
     name: str
     swapped: str
@@ -42,7 +42,7 @@ ALGORITHMS: Mapping[str, BinaryAlgorithm] = {
 
 
 def step(call: relax.Call) -> NativeStep | str:
-    """Binary call -> binary primitive whose first operand is as large as the result, in fewest dimensions."""
+    """Binary call -> binary primitive in the fewest dimensions; its first operand is as large as the result."""
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("binary", side, value):
             return reason
@@ -68,7 +68,7 @@ def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Exp
     if len(dims) > 3:
         return "the smaller operand repeats in two places, which only the reference kernel takes"
     if len(dims) == 1:
-        # Comparisons of vectors run in the reference kernel only, those of one row do not.
+        # Comparisons of vectors run in the reference kernel only, comparisons of matrices of one row do not.
         dims, strides, other_strides = (1, *dims), (dims[0], *strides), (0, *other_strides)
     result = View(call, dims, strides, view_dtype(dtype_of(call)))
     small = unrepeated(View(other, dims, other_strides, dtype_of(other)), result)
@@ -77,7 +77,7 @@ def _binary(algorithm: str, call: relax.Call, full: relax.Expr, other: relax.Exp
 
 
 def prelu(call: relax.Call) -> NativeStep | str:
-    """x if x > 0 else slope * x, with a slope a channel or one for all."""
+    """prelu -> prelu: x if x > 0 else slope * x, with one slope for each channel or for all."""
     data, slope = call.args
     reason = why_not_operand("prelu", "data", data) or why_not_operand("prelu", "slope", slope)
     if reason is not None:

@@ -1,4 +1,4 @@
-"""Casts between float32 and bfloat16: read and written by the primitive beside them, or copies of their own."""
+"""Casts between float32 and bfloat16: absorbed by a neighbouring primitive, or copied by a reorder."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def copy(value: relax.Expr, cast: relax.Call) -> NativeStep | str:
 
 
 def read_widened(step: NativeStep, value: relax.Expr, cast: relax.Call) -> NativeStep | str:
-    """The step that reads the narrow operand of ``cast`` where it read ``value``, or why not."""
+    """The step that reads the narrow operand of ``cast`` instead of its result ``value``, or the reason why not."""
     if NARROW not in TYPES[step.primitive]:
         return f"{step.primitive} takes {' or '.join(sorted(TYPES[step.primitive]))}"
     return casts.read_widened(step, value, cast)
 
 
 def write_narrowed(step: NativeStep, call: relax.Call) -> NativeStep | str:
-    """The step that rounds its float32 result as ``call``, a cast, does, or why not."""
+    """The step that rounds its float32 result as ``call``, a cast, does, or the reason why not."""
     if NARROW not in TYPES[step.primitive]:
         return f"{step.primitive} writes {' or '.join(sorted(TYPES[step.primitive]))}"
     return casts.write_narrowed(step, call)

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions of one to three spatial dims, whatever their layouts: only strides."""
+"""Convolutions and transposed convolutions with one to three spatial dims; layouts are expressed by strides."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .windows import Window, by_letters, window_of
 
 
 def convolution(call: relax.Call) -> NativeStep | str:
-    """conv1d, conv2d, conv3d -> convolution; weights G, O/G, I/G, spatial when there are groups."""
+    """conv1d, conv2d, conv3d -> convolution; with groups the weights are (G, O/G, I/G, spatial...)."""
     return _step(call, "convolution", "OI")
 
 
 def deconvolution(call: relax.Call) -> NativeStep | str:
-    """conv1d_transpose, ... -> deconvolution. Output padding is in the result's shape only, as oneDNN has it."""
+    """conv1d_transpose, ... -> deconvolution. As in oneDNN, output padding only shows in the shape of the result."""
     return _step(call, "deconvolution", "IO")
 
 
@@ -51,7 +51,7 @@ def _attrs(window: Window) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _grouped(weights: View, groups: int, divided: str) -> View:
-    """O, I, spatial -> G, O, I, spatial, where Relax keeps all groups in the dim that is divided."""
+    """(O, I, spatial...) -> (G, O, I, spatial...); Relax keeps all groups in the dim ``divided``, O or I."""
     if groups == 1:
         return weights
     axis = 0 if divided == "O" else 1

@@ -1,4 +1,4 @@
-"""Element-wise functions as oneDNN's eltwise algorithms, alone or as post-operations."""
+"""Element-wise functions as eltwise algorithms of oneDNN, alone or as post-operations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reciprocal(scale: float = 1.0) -> PostOp:
 
 
 def functions_of(call: relax.Call, operand: int = 0) -> Functions | str:
-    """A call as functions of ``args[operand]`` alone, or the reason why it is none."""
+    """A call as a chain of functions of ``args[operand]`` alone, or the reason why it is not one."""
     name = op_name(call)
     if name in _PLAIN:
         return (_PLAIN[name],)
@@ -49,7 +49,7 @@ def functions_of(call: relax.Call, operand: int = 0) -> Functions | str:
 
 
 def step(call: relax.Call) -> NativeStep | str:
-    """Element-wise call -> one eltwise primitive for each of its functions, over flat memory."""
+    """Element-wise call -> one eltwise primitive for each function of its chain, over flat memory."""
     operand = 1 if scalar_of(call.args[0]) is not None else 0
     reason = why_not_operand("eltwise", "operand", call.args[operand])
     functions = reason or functions_of(call, operand)
@@ -81,7 +81,7 @@ def _clip(call: relax.Call) -> Functions | str:
 
 def _softplus(call: relax.Call) -> Functions | str:
     if float(attrs_of(call).threshold) < 15:
-        return "softplus with a threshold below 15 is not smooth, oneDNN's is"
+        return "softplus with a threshold below 15 is not smooth, but oneDNN's softplus is"
     return (apply("soft_relu", float(attrs_of(call).beta)),)
 
 

@@ -1,7 +1,7 @@
-"""What each primitive of oneDNN 3.2 takes: dtypes, and layouts that more than its reference kernels know.
+"""The dtypes and layouts for which each primitive of oneDNN 3.2 has an optimised kernel.
 
-A reference kernel is a plain loop that runs hundreds of times longer than the others; it is in the library
-to check them. What only it would take is declined here. Seen with ``dnnl_query_impl_info_str``.
+A reference kernel is a plain loop that takes hundreds of times as long; the library has it to check the others. Cases
+that only the reference kernel takes are declined. ``dnnl_query_impl_info_str`` tells which kernel a primitive uses.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..native.views import is_channels_first, is_channels_last, is_dense, same_s
 
 FLOAT32 = frozenset({"float32"})
 _LONG_SUM = 128
-"""Channels of a transposed convolution up to which oneDNN is trusted with what stands behind it. Where it begins to be
-wrong depends on more than them."""
+"""The most channels of a transposed convolution with a bias or post-operations. oneDNN's results are wrong for some
+shapes with more channels, see :func:`_transposed`."""
 
 TYPES: dict[str, frozenset[str]] = {
     "convolution": FLOATS,
@@ -35,7 +35,7 @@ TYPES: dict[str, frozenset[str]] = {
     "lrn": FLOAT32,
     "prelu": FLOAT32,
 }
-"""Element types of the operands of each primitive; another type is one more entry here."""
+"""Element types of the operands of each primitive."""
 
 
 def why_not_operand(primitive: str, what: str, value: object) -> str | None:
@@ -47,7 +47,7 @@ def why_not_operand(primitive: str, what: str, value: object) -> str | None:
 
 
 def why_not_types(step: NativeStep) -> str | None:
-    """Why a step's operands and result do not go together, or None: each type alone is in ``TYPES``."""
+    """Why the types of a step's operands and result do not go together, or None. Each type alone is in ``TYPES``."""
     check = _TOGETHER.get(step.primitive)
     return None if check is None else check(step)
 
@@ -74,14 +74,16 @@ def _affine_types(step: NativeStep) -> str | None:
 
 
 def why_not_layout(step: NativeStep) -> str | None:
-    """Why only a reference kernel would take the strides of a step, or None."""
+    """Why only a reference kernel takes the strides of a step, or None."""
     check = _LAYOUTS.get(step.primitive)
     return None if check is None else check(step)
 
 
 def is_mixed(step: NativeStep) -> bool:
-    """Whether source and result are images in two layouts: what a step may be only until it reads or writes through a
-    permutation more."""
+    """Whether source and result are images in two different layouts.
+
+    Such a step is incomplete: it must read or write through one more permutation.
+    """
     if _LAYOUTS.get(step.primitive) not in (_images, _transposed) or _images(step) is None:
         return False
     return all(
@@ -90,7 +92,7 @@ def is_mixed(step: NativeStep) -> bool:
 
 
 def _images(step: NativeStep) -> str | None:
-    """Source and result both channels first or both channels last, and dense."""
+    """Source and result must be dense, and both channels first or both channels last."""
     source, result = _view(step, "src"), step.result
     for agrees in (is_channels_last, is_channels_first):
         if agrees(source) and agrees(result):
@@ -99,18 +101,16 @@ def _images(step: NativeStep) -> str | None:
 
 
 def _transposed(step: NativeStep) -> str | None:
-    """As :func:`_images`; and with channels last and more than ``_LONG_SUM`` of them, nothing behind the sum.
+    """As :func:`_images`; with channels last and more than ``_LONG_SUM`` channels no bias and no post-operations.
 
-    ``brgconv_strided`` gives wrong numbers there in some shapes, and right ones alone, as if it did what is behind the
-    sum to each of several parts. With windows of 4x4 a bias, a residual and relu were each wrong for 256 to 128 and
-    512 to 64 channels, and right for 256 to 32, 192 to 96 and 160 to 128.
+    ``brgconv_strided`` gives wrong results for some of these shapes, as if it applied the post-operations to each of
+    several partial sums; without them its results are right. With windows of 4x4 a bias, a residual and relu were each
+    wrong for 256 to 128 and 512 to 64 channels, and right for 256 to 32, 192 to 96 and 160 to 128.
     """
     source = _view(step, "src")
     behind = bool(step.post_ops) or step.arg("bias") is not None
     if behind and is_channels_last(source) and is_channels_last(step.result) and source.dims[1] > _LONG_SUM:
-        return (
-            f"oneDNN 3.2 is wrong about what is behind a transposed convolution of over {_LONG_SUM} channels"
-        )
+        return f"oneDNN 3.2 computes wrong post-operations behind a transposed convolution of over {_LONG_SUM} channels"
     return _images(step)
 
 
@@ -162,7 +162,7 @@ _TOGETHER: dict[str, Callable[[NativeStep], str | None]] = {
     "concat": _one_type,
     "layer_normalization": _affine_types,
 }
-"""Others read and write any of their types."""
+"""Checks by primitive; the other primitives read and write any of their types."""
 
 _LAYOUTS: dict[str, Callable[[NativeStep], str | None]] = {
     "convolution": _images,

@@ -1,4 +1,4 @@
-"""The oneDNN backend's side of the tables: one operator to one primitive, and what goes with it."""
+"""The lowering tables of oneDNN: one operator to one primitive, with the operators that it absorbs."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ ENTRIES: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
 }
 
 ANCHORS = frozenset(ENTRIES) - RESHAPES
-"""Operators that make a primitive. A reshape alone is free without one."""
+"""Operators that make a primitive. A reshape alone is free and needs none."""
 
 
 def step(call: relax.Call) -> NativeStep | str:
-    """One operator as one primitive that reads and writes Relax values, or the reason why not."""
+    """One operator as one primitive, or the reason why not."""
     entry = ENTRIES.get(op_name(call))
     if entry is None:
         return f"oneDNN has no primitive for {op_name(call)}"
@@ -62,7 +62,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
-    """The step that reads ``value`` where its producer, a layout change or a cast, reads it, or why not."""
+    """The step that reads the operand of ``producer``, a layout change or a cast, instead of ``value``, or why not."""
     return _checked(
         casts.read_widened(step, value, producer)
         if is_cast(producer)
@@ -71,22 +71,24 @@ def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) ->
 
 
 def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
-    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
+    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     moved = write_through(step, call)
     return _checked(moved)
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
-    """Functions of operators to the JSON of their programs and the blob of their constants.
+    """From functions to the JSON of their programs and the blob of their constants.
 
-    Raises NotLowerable, naming the function and the operator, for what the tables decline.
+    Raises NotLowerable, with the names of the function and the operator, for what the tables decline.
     """
     return lower_functions(functions, names, _TABLES, _COMPLETE_TABLES)
 
 
 def why_partial(step: NativeStep) -> str | None:
-    """Why only a reference kernel would run the step, or None: one that reads one layout and writes another needs to
-    read or write through a permutation more."""
+    """Why only a reference kernel would run the step, or None.
+
+    A step that reads one layout and writes another must read or write through one more permutation.
+    """
     return why_not_layout(step)
 
 
@@ -113,4 +115,4 @@ _COMPLETE_TABLES = replace(
     absorbed_input=lambda step, value, producer: _complete(absorbed_input(step, value, producer)),
     absorbed_output=lambda step, call: _complete(absorbed_output(step, call)),
 )
-"""What makes copies of layout changes that no other one completes."""
+"""The tables that copy a layout change if absorbing it would leave a step incomplete."""

@@ -29,7 +29,8 @@ class _Lrn:
 
 
 def lrn_pattern() -> DFPattern:
-    """square, reshape, avg_pool, reshape, scale, shift, power, divide; the wildcard is the data, not part of it."""
+    """square, reshape, avg_pool, reshape, scale, shift, power, divide. The wildcard is the data, which stays
+    outside."""
     data = wildcard()
     moved = _moved(is_op("relax.multiply")(data, data)) | _moved(is_op("relax.square")(data))
     pooled = is_op("relax.nn.avg_pool3d")(moved) | is_op("relax.nn.avg_pool1d")(moved)
@@ -39,13 +40,13 @@ def lrn_pattern() -> DFPattern:
 
 
 def why_not_lrn(calls: Sequence[relax.Call]) -> str | None:
-    """Why a chain that :func:`lrn_pattern` matches is not oneDNN's, or None when it is."""
+    """Why oneDNN's lrn cannot compute a chain that :func:`lrn_pattern` matches, or None when it can."""
     made = lrn(calls)
     return made if isinstance(made, str) else None
 
 
 def lrn(calls: Sequence[relax.Call]) -> NativeStep | str:
-    """The calls of one normalization, in order -> lrn, or the reason why they are none."""
+    """The calls of one normalization, in order -> lrn, or the reason why they are not one."""
     found = _read(calls)
     if isinstance(found, str):
         return found
@@ -90,7 +91,7 @@ def _read(calls: Sequence[relax.Call]) -> _Lrn | str:
 
 
 def _window(data: relax.Expr, pool: relax.Call) -> tuple[int, int] | str:
-    """The axis of the channels in ``data`` and how many neighbours are averaged."""
+    """The axis of the channels in ``data`` and the number of channels that are averaged, or the reason why not."""
     shape, seen, attrs = static_shape(data), static_shape(pool.args[0]), attrs_of(pool)
     sizes = ints(attrs.pool_size)
     size, half = sizes[0], sizes[0] // 2

@@ -1,4 +1,4 @@
-"""Matrix products: vectors, batches and broadcast batches are only views of matrices."""
+"""Matrix products; vectors, batches and broadcast batches are views of matrices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .limits import why_not_operand
 
 
 def step(call: relax.Call) -> NativeStep | str:
-    """matmul -> matmul; batches of rows that meet one matrix are one matrix of more rows."""
+    """matmul -> matmul; batches that are multiplied by one matrix become rows of one matrix."""
     for side, value in zip(("lhs", "rhs"), call.args, strict=True):
         if reason := why_not_operand("matmul", side, value):
             return reason

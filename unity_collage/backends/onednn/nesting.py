@@ -1,8 +1,8 @@
-"""Strides of dimensions of one element.
+"""Canonical strides for dimensions with one element.
 
-They address nothing, but oneDNN 3.2 reads layouts off them: an image of one batch whose batch has a stride of 1, as a
-reshape may leave it, is neither channels first nor channels last to it, and a reference kernel takes it. Its cache of
-primitives does not compare them: which kernel runs then depends on what was made before.
+These strides do not address anything, but oneDNN 3.2 derives the layout from them. If the batch of one image has a
+stride of 1, as after a reshape, the layout is neither channels first nor channels last, and a reference kernel runs.
+The primitive cache ignores these strides, so which kernel runs also depends on the primitives that were made before.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import replace
 from ..native.program import NativeStep, PostOp, View
 
 _IMAGES = frozenset({"convolution", "deconvolution", "pooling", "batch_normalization", "resampling", "lrn"})
-"""Where both layouts describe an image, as of one pixel, these run faster with channels last."""
+"""If both layouts describe an image, for instance one of a single pixel, these run faster with channels last."""
 
 
 def with_nested_strides(step: NativeStep) -> NativeStep:
-    """The step with such strides as in a dense tensor whose axes are nested as its operands and result are."""
+    """The step with the strides of dimensions with one element as in a dense tensor.
+
+    The axes of that tensor are nested in one order for operands and result, if there is a common one.
+    """
     orders = _orders(len(step.result.dims))
     if step.primitive in _IMAGES:
         orders = orders[::-1]
@@ -47,7 +50,7 @@ def _orders(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _fits(view: View, order: Sequence[int]) -> bool:
-    """Whether each axis of more than one element lies inside of those before it in ``order``."""
+    """Whether the axes with more than one element are nested in ``order``, outermost first."""
     if len(order) != len(view.dims):
         return False
     inner = 1
@@ -60,7 +63,7 @@ def _fits(view: View, order: Sequence[int]) -> bool:
 
 
 def _by_strides(view: View) -> list[int]:
-    """Axes by their strides; those of one element are outermost."""
+    """Axes by descending stride; those with one element come first, as the outermost."""
     return sorted(range(len(view.dims)), key=lambda axis: (view.dims[axis] != 1, -view.strides[axis], axis))
 
 

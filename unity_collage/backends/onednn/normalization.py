@@ -1,4 +1,4 @@
-"""Normalizations and softmax."""
+"""Normalizations and softmax as primitives of oneDNN."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layer_norm(call: relax.Call) -> NativeStep | str:
 
 
 def batch_norm(call: relax.Call) -> NativeStep | str:
-    """batch_norm by given statistics -> batch_normalization; the result is the first field of the tuple."""
+    """batch_norm with given statistics -> batch_normalization; the result is the first field of the tuple."""
     reason = _why_not(call, "batch_normalization")
     if reason is not None:
         return reason
@@ -40,7 +40,7 @@ def batch_norm(call: relax.Call) -> NativeStep | str:
     axis = int(attrs_of(call).axis) % len(shape)
     channels, inner = shape[axis], math.prod(shape[axis + 1 :])
     outer = math.prod(shape[:axis])
-    # With channels innermost all pixels of the batch are one image: the library's channels-last layout.
+    # With channels innermost, all pixels of the batch form one image in the library's channels-last layout.
     dims = (1, channels, outer) if inner == 1 else (outer, channels, inner)
     strides = (outer * channels, 1, channels) if inner == 1 else (channels * inner, inner, 1)
     args = (
@@ -97,7 +97,7 @@ def softmax(call: relax.Call) -> NativeStep | str:
 def _why_not(call: relax.Call, primitive: str) -> str | None:
     attrs = attrs_of(call)
     if primitive == "layer_normalization" and not (attrs.center and attrs.scale):
-        # The attributes say one thing, TVM's own kernels do another: they always scale and shift.
+        # TVM's kernels ignore these attributes: they always scale and shift.
         return "a normalization without scale or shift"
     names = ("data", "gamma", "beta", "mean", "variance")
     reasons = (why_not_operand(primitive, name, arg) for name, arg in zip(names, call.args, strict=False))
@@ -105,7 +105,7 @@ def _why_not(call: relax.Call, primitive: str) -> str | None:
 
 
 def _affine(call: relax.Call, size: int) -> list[tuple[str, Any]]:
-    """The scale and shift that are in use, as vectors."""
+    """The scale and shift that the attributes enable, as vectors."""
     used = (("scale", attrs_of(call).scale, 1), ("shift", attrs_of(call).center, 2))
     return [(name, view_of(call.args[at], (size,))) for name, wanted, at in used if wanted]
 

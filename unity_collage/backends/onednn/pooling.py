@@ -11,7 +11,8 @@ from .windows import Window, by_letters, window_of
 
 
 def pooling(call: relax.Call) -> NativeStep | str:
-    """max_pool, avg_pool -> pooling, with as much padding behind as ``ceil_mode`` makes the result long."""
+    """max_pool, avg_pool -> pooling; with ``ceil_mode`` the padding behind is extended to the end of the last
+    window."""
     views = _views(call)
     if isinstance(views, str):
         return views
@@ -24,15 +25,15 @@ def pooling(call: relax.Call) -> NativeStep | str:
     if "avg_pool" in op_name(call):
         algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
         if any(window.dilates):
-            return "an average pooling with dilation counts its elements otherwise in oneDNN"
+            return "oneDNN's average pooling with dilation divides by another number of elements"
     reaching = _reaching(window, kernel, source.dims[2:], result.dims[2:])
     if algorithm == "avg_include_padding" and reaching != window:
-        return "windows reach beyond the padding, where oneDNN counts elements and Relax does not"
+        return "windows reach beyond the padding, and oneDNN counts the elements there, which Relax does not"
     return pool(source, result, algorithm, kernel, reaching)
 
 
 def adaptive(call: relax.Call) -> NativeStep | str:
-    """adaptive_avg_pool -> pooling, where the result's size divides the source's; to 1 is global."""
+    """adaptive_avg_pool -> pooling, if the size of the result divides that of the source."""
     views = _views(call)
     if isinstance(views, str):
         return views
@@ -73,7 +74,7 @@ def _views(call: relax.Call) -> tuple[View, View] | str:
 def _reaching(
     window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]
 ) -> Window:
-    """The window with padding behind so that the last one ends within it, as oneDNN demands."""
+    """The window with enough padding behind that the last window ends within it, as oneDNN demands."""
     reach = (
         (count - 1) * stride + (size - 1) * (gap + 1) + 1 - extent - before
         for count, stride, size, gap, extent, before in zip(

@@ -1,4 +1,4 @@
-"""Operators behind a primitive as its bias or post-operations: what oneDNN 3.2 takes where."""
+"""Operators behind a primitive as its bias or post-operations, as far as oneDNN 3.2 takes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """Post-operations of a primitive that other kernels than the reference one take."""
+    """The post-operations for which a primitive has a kernel other than the reference kernel."""
 
     eltwise: frozenset[str] | None = None
     """The algorithms, or None for all."""
@@ -45,7 +45,8 @@ ACCEPTS: Mapping[str, Accepts] = {
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, behind it, or the reason why not."""
+    """The step with ``call``, whose ``args[operand]`` is its result, as bias or post-operation, or the reason why
+    not."""
     if step.primitive not in ACCEPTS:
         return f"oneDNN's {step.primitive} takes no post-operations"
     result = call.args[operand]
@@ -66,7 +67,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 
 def why_not_operands(step: NativeStep) -> str | None:
-    """Why only a reference kernel would take the binary post-operations of a step, or None."""
+    """Why only a reference kernel takes the binary post-operations of a step, or None."""
     forms = ACCEPTS[step.primitive].operands if step.primitive in ACCEPTS else frozenset()
     for post in step.post_ops:
         if post.arg is not None and not forms & _forms(post.arg, step):
@@ -75,7 +76,7 @@ def why_not_operands(step: NativeStep) -> str | None:
 
 
 def _with_functions(step: NativeStep, functions: tuple[PostOp, ...]) -> NativeStep | str:
-    """Functions appended; a linear one behind another becomes one."""
+    """The step with ``functions`` appended; two linear functions in a row become one."""
     allowed = ACCEPTS[step.primitive].eltwise
     for function in functions:
         if allowed is not None and function.algorithm not in allowed:
@@ -113,7 +114,7 @@ def _operand_view(step: NativeStep, call: relax.Call, other: relax.Expr) -> View
     strides = broadcast(static_shape(other), shape)
     view = None if strides is None else remap(step.result, shape, strides, other)
     return (
-        "no strides describe the operand as the result lies"
+        "no strides describe the operand in the layout of the result"
         if view is None
         else unrepeated(view, step.result)
     )
@@ -136,8 +137,11 @@ def _bias(step: NativeStep, view: View) -> View:
 
 
 def _forms(view: View, step: NativeStep) -> frozenset[str]:
-    """Names of the forms that an operand has: one number, one a channel, rows for all or some
-    rows, or as the result."""
+    """The names of the forms that an operand has.
+
+    ``scalar`` is one number, ``channel`` one number for each channel, ``row`` a row that is used for several rows of
+    the result (:func:`_is_rows`), and ``full`` a tensor like the result.
+    """
     result = step.result
     forms = set()
     if all(extent == 1 for extent in view.dims):
@@ -152,9 +156,9 @@ def _forms(view: View, step: NativeStep) -> frozenset[str]:
 
 
 def _is_rows(view: View, result: View) -> bool:
-    """Whether an operand is one row for all, one a batch, or one matrix a batch of matrices.
+    """Whether an operand is one row for all, one row for each batch, or one matrix for each batch of matrices.
 
-    The first dim is the batch, the second then repeats: nothing else is known to more than the reference kernel.
+    The first dim is the batch and the second is broadcast. Only the reference kernel takes other forms.
     """
     if (
         len(view.dims) < 2

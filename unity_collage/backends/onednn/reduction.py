@@ -1,4 +1,4 @@
-"""Reductions over one run of neighbouring axes: rows by the reduction primitive, columns as global pooling."""
+"""Reductions over neighbouring axes: of rows by the reduction primitive, of columns as global pooling."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def step(call: relax.Call) -> NativeStep | str:
 
 
 def _run(shape: tuple[int, ...], axes: object) -> slice | None:
-    """The neighbouring axes that are reduced, without leading and trailing ones of one element; None if others."""
+    """The reduced axes as a slice, without leading and trailing axes of one element; None if not neighbours."""
     chosen = range(len(shape)) if axes is None else {axis % len(shape) for axis in ints(axes)}
     reduced = sorted(axis for axis in chosen if shape[axis] != 1)
     if not reduced:

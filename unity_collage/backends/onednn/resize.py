@@ -1,4 +1,4 @@
-"""resize2d where it reads exactly the pixels that oneDNN's resampling reads."""
+"""resize2d as resampling, if it reads exactly the pixels that oneDNN reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .limits import why_not_operand
 from .windows import by_letters
 
 Coordinate = Callable[[int, int, int], float]
-"""Result index, source extent and result extent to a place in the source."""
+"""From the index in the result, the source extent and the result extent to a coordinate in the source."""
 
 
 def half_pixel(index: int, have: int, made: int) -> float:
@@ -89,7 +89,7 @@ def _why_not_same_pixels(call: relax.Call, source: View, result: View) -> str | 
 
 
 def _same_nearest(coordinate: Coordinate, rounding: str, have: int, made: int) -> bool:
-    """Whether all rounded places agree with oneDNN's, which rounds halves away from zero."""
+    """Whether all rounded coordinates agree with oneDNN's, which rounds halves away from zero."""
     rounded = _ROUNDINGS.get(rounding or "round")
     if rounded is None:
         return False

@@ -16,7 +16,7 @@ def concat(call: relax.Call) -> NativeStep | str:
     """concat, stack -> concat of matrices along their second dim."""
     fields = tensors(call)
     if isinstance(call.args[0], relax.Var) or not fields:
-        return "the operands are a tuple made elsewhere"
+        return "the operands are a variable, not a tuple that is written in the call"
     for index, value in enumerate(fields):
         if reason := why_not_operand("concat", f"operand {index}", value):
             return reason

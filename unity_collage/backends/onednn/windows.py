@@ -1,4 +1,4 @@
-"""Layout letters and sliding windows, as convolutions and pooling have them."""
+"""Layout letters and sliding windows of convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..native.views import row_major
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One number a spatial dim; ``dilates`` counts the gaps, so 0 is a dense kernel."""
+    """One number for each spatial dim; ``dilates`` counts the gaps between taps, so 0 is a dense kernel."""
 
     strides: tuple[int, ...]
     dilates: tuple[int, ...]
@@ -22,7 +22,7 @@ class Window:
 
 
 def window_of(spatial: int, strides: Any, padding: Any, dilation: Any) -> Window:
-    """Relax's attributes, of which each may be one number for all dims, and padding one for both sides."""
+    """The window of Relax's attributes. Each may be one number for all dims, and padding may be for both sides."""
     before, after = _sides(spatial, ints(padding))
     return Window(
         _each(spatial, ints(strides)), tuple(d - 1 for d in _each(spatial, ints(dilation))), before, after
@@ -30,7 +30,8 @@ def window_of(spatial: int, strides: Any, padding: Any, dilation: Any) -> Window
 
 
 def by_letters(value: Any, layout: str, leading: str, rank: int) -> View | str:
-    """A tensor with the dims of ``layout`` as a view with ``leading`` letters first, then spatial ones in order."""
+    """A tensor of ``layout`` as a view with the dims of the ``leading`` letters first, then the spatial dims in
+    order."""
     wanted = leading + "DHW"[5 - rank :]
     if sorted(layout) != sorted(wanted):
         return f"layout {layout} is not a permutation of {wanted}"

@@ -1,4 +1,4 @@
-"""OpenBLAS: which Relax operators are matrix products, and how they become programs."""
+"""OpenBLAS: which Relax operators are matrix products to it, and how they become programs."""
 
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step
 

@@ -2,7 +2,7 @@
 
 Takes     matrix products and matrix-vector products, batched ones too, with a scalar factor and an added
           bias or matrix.
-Declines  other dtypes than float32, dynamic shapes, everything that is no product.
+Declines  other dtypes than float32, dynamic shapes, everything that is not a product.
 Needs     ``scipy-openblas32``.
 """
 

@@ -1,4 +1,4 @@
-"""The OpenBLAS backend's side of the tables: matrix products, with a scale and an addend."""
+"""The lowering tables of OpenBLAS: matrix products with a scale and an addend."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ ANCHORS = frozenset(ENTRIES)
 
 
 def step(call: relax.Call) -> NativeStep | str:
-    """One operator as one product of Relax values, or the reason why not."""
+    """One operator as one matrix product, or the reason why it is not one."""
     entry = ENTRIES.get(op_name(call))
     if entry is None:
-        return f"{op_name(call)} is no matrix product"
+        return f"{op_name(call)} is not a matrix product"
     return _checked(entry(call))
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as its scale or addend, or why not."""
+    """The step with ``call``, whose ``args[operand]`` is its result, as scale or addend, or the reason why not."""
     name = op_name(call)
     if name not in ("relax.multiply", "relax.divide", "relax.add"):
-        return f"gemm has no {name.removeprefix('relax.')} behind it"
+        return f"gemm takes no {name.removeprefix('relax.')} behind it"
     if step.arg("bias") is not None:
-        return "gemm adds last"
+        return "gemm takes no operator behind the sum"
     if shape_of(call) != shape_of(call.args[operand]):
         return "the operator broadcasts the product"
     grown = _with_addend(step, call, operand) if name == "relax.add" else _scaled(step, call, operand)
@@ -49,19 +49,19 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
 
 
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
-    """The step that reads ``value`` where its producer, a layout change, reads it, or why not."""
+    """The step that reads the operand of ``producer``, a layout change, instead of ``value``, or the reason why not."""
     return _checked(read_through(step, value, producer))
 
 
 def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
-    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or why not."""
+    """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     return _checked(write_through(step, call))
 
 
 def lower(functions: Sequence[relax.Function], names: Sequence[str]) -> tuple[str, bytearray]:
-    """Functions of operators to the JSON of their programs and the blob of their constants.
+    """From functions to the JSON of their programs and the blob of their constants.
 
-    Raises NotLowerable, naming the function and the operator, for what is no product.
+    Raises NotLowerable, with the names of the function and the operator, for what is not a product.
     """
     return lower_functions(functions, names, _TABLES)
 
@@ -73,7 +73,7 @@ def _scaled(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | st
         return "the factor is not a scalar constant"
     if op_name(call) == "relax.divide":
         if operand == 1 or number == 0:
-            return "gemm divides by nothing but a number"
+            return "gemm divides the product by a nonzero constant only"
         number = 1.0 / number
     return step.with_attrs(alpha=step.attr("alpha") * number)
 
@@ -89,7 +89,7 @@ def _with_addend(step: NativeStep, call: relax.Call, operand: int) -> NativeStep
     strides = broadcast(static_shape(other), shape)
     view = None if strides is None else remap(step.result, shape, strides, other)
     return (
-        "no strides describe the addend as the product lies"
+        "no strides describe the addend in the layout of the product"
         if view is None
         else step.with_arg("bias", unrepeated(view, step.result))
     )
@@ -102,7 +102,7 @@ def _checked(made: NativeStep | str) -> NativeStep | str:
 
 
 def why_not_matrices(step: NativeStep) -> str | None:
-    """Why gemm cannot address the operands of a step, or None when it can."""
+    """Why gemm cannot address the operands or the result of a step, or None when it can."""
     for name in ("a", "b"):
         view = step.arg(name)
         assert view is not None
@@ -117,7 +117,7 @@ def _rows_are_contiguous(view: View) -> bool:
 
 
 def _no_copy(_value: relax.Expr, _producer: relax.Expr) -> str:
-    return "OpenBLAS copies no tensors"
+    return "OpenBLAS does not copy tensors"
 
 
 _TABLES = Tables(step, fused, absorbed_input, absorbed_output, _no_copy)

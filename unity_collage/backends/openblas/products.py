@@ -1,4 +1,4 @@
-"""Operators that are matrix products to OpenBLAS."""
+"""Operators that OpenBLAS can compute as matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ATTRS = (("alpha", 1.0), ("beta", 0.0))
 
 
 def product(call: relax.Call) -> NativeStep | str:
-    """matmul -> gemm, by batches where both operands have them."""
+    """matmul -> gemm, batched where both operands have batches."""
     if reason := _why_not(call, ("lhs", "rhs")):
         return reason
     views = product_views(call)
@@ -22,14 +22,14 @@ def product(call: relax.Call) -> NativeStep | str:
 
 
 def pointwise_convolution(call: relax.Call) -> NativeStep | str:
-    """A convolution of one tap over channels that lie innermost -> pixels times channels."""
+    """A 1x1 convolution with channels innermost -> gemm of (pixels, channels) and (channels, outputs)."""
     if reason := _why_not(call, ("data", "weights")):
         return reason
     attrs = attrs_of(call)
     data, kernel = call.args
     shape, layout = static_shape(data), str(attrs.data_layout)
     if layout[-1] != "C" or str(attrs.out_layout or layout) != layout:
-        return f"layout {layout} does not keep channels innermost, only then a convolution is one product"
+        return f"layout {layout} does not keep channels innermost, and only then is a convolution one product"
     taps = [
         extent
         for extent, letter in zip(static_shape(kernel), attrs.kernel_layout, strict=True)
@@ -38,7 +38,7 @@ def pointwise_convolution(call: relax.Call) -> NativeStep | str:
     if math.prod(taps) != 1:
         return "the kernel has more than one tap"
     if int(attrs.groups) != 1 or any(s != 1 for s in ints(attrs.strides)) or any(ints(attrs.padding)):
-        return "groups, strides or padding make it no product"
+        return "with groups, strides or padding it is not one product"
     inner, pixels = shape[-1], math.prod(shape[:-1])
     out = math.prod(static_shape(kernel)) // inner
     outputs_first = str(attrs.kernel_layout).index("O") < str(attrs.kernel_layout).index("I")

@@ -1,1 +1,1 @@
-"""TVM itself as a backend: its kernels stay in the IR."""
+"""TVM as a backend: its kernels stay in the IR."""

@@ -1,7 +1,7 @@
-"""TVM itself as a backend: what FuseOps would make one kernel of, with our CPU schedules.
+"""TVM as a backend: the groups that FuseOps could make one kernel of, with our CPU schedules.
 
 Takes     every operator that has a legalization and a static shape, fused by kind (FusionCone).
-Declines  dynamic shapes, opaque operators; those stay with TVM without a cost.
+Declines  dynamic shapes, opaque operators; those are left to TVM without a cost.
 Needs     nothing but TVM.
 """
 
@@ -16,8 +16,10 @@ from ..base import Backend
 
 
 def _rule(_target: Target) -> OnlyValid:
-    """All cones, and for each exit the two smallest that compute one producer again which others read too: every such
-    candidate is one more kernel to measure."""
+    """All cones, and for each exit the two smallest cones that compute again a producer which other nodes read too.
+
+    There are only two because each such candidate is one more kernel to measure.
+    """
     again = FusionCone(recompute=True, max_recomputed=1, max_regions=2)
     return OnlyValid(Union((FusionCone(), again)), Limits(max_depth=FusionCone().max_depth))
 

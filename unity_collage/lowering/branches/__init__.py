@@ -1,4 +1,4 @@
-"""Independent branches of a program side by side: each on a core of its own, in place of every kernel on all cores."""
+"""Runs independent branches of a program side by side: a branch on each core instead of each kernel on all cores."""
 
 from .calls import Calls
 from .merge import staged

@@ -1,4 +1,4 @@
-"""What a final program consists of: bindings in order, which of them call kernels, what each one waits for."""
+"""The bindings of a final program: which of them call kernels, and which ones each of them reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .stages import Stage
 
 _KERNELS = ("relax.call_tir", "relax.call_dps_packed")
 _VIEWS = ("relax.reshape", "relax.memory.view")
-"""Operators that are no kernels, write nothing and may come earlier or later."""
+"""Operators that are not kernels, write nothing, and may be moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Calls:
     func: relax.Function
     bindings: tuple[Any, ...]
     sources: tuple[frozenset[int], ...]
-    """For each binding, the numbers of those that it uses."""
+    """For each binding, the numbers of the bindings that it reads."""
     kernels: tuple[int, ...]
-    """The bindings that call kernels, by number."""
+    """The numbers of the bindings that call kernels."""
     movable: frozenset[int]
-    """Kernels that another kernel can call: TVM's, of plain tensors, with one result."""
+    """The kernels that another kernel can call: TVM's, over plain tensors, with one result."""
 
     @classmethod
     def of(cls, mod: IRModule, name: str = "main") -> Calls | str:
-        """Those of ``mod[name]``, or why it keeps its order."""
+        """The bindings of ``mod[name]``, or the reason why they cannot be reordered."""
         func: Any = mod[name]
         if not isinstance(func.body, relax.SeqExpr) or len(func.body.blocks) != 1:
             return "it is more than one block"
@@ -59,7 +59,7 @@ class Calls:
         )
 
     def kernel_names(self) -> list[str]:
-        """What the kernels are called, in order."""
+        """The names of the kernels that are called, in order."""
         callees = [self.bindings[number].value.args[0] for number in self.kernels]
         return [
             str(callee.name_hint if isinstance(callee, ir.GlobalVar) else callee.global_symbol)
@@ -67,7 +67,7 @@ class Calls:
         ]
 
     def readers_within(self, stage: Stage) -> dict[int, frozenset[int]]:
-        """Who reads the result of a step of ``stage``, for those that only later steps of the stage read."""
+        """The readers of each step's result, for the steps that only later steps of ``stage`` read."""
         inside = {number for lane in stage for number in lane}
         readers: dict[int, set[int]] = {number: set() for number in inside}
         for number, sources in enumerate(self.sources):
@@ -81,15 +81,15 @@ class Calls:
         }
 
     def branching(self) -> frozenset[int]:
-        """The movable kernels that do not wait for some other one, nor it for them, by number."""
+        """The numbers of the movable kernels that are independent of some other movable kernel."""
         movable = index_set(self.movable)
         before: list[IndexSet] = []
         found = EMPTY
         for number, sources in enumerate(self.sources):
             before.append(reduce(or_, (before[source] | 1 << source for source in sources), EMPTY))
-            beside = movable & ((1 << number) - 1) & ~before[number]
-            if number in self.movable and beside:
-                found |= beside | 1 << number
+            independent = movable & ((1 << number) - 1) & ~before[number]
+            if number in self.movable and independent:
+                found |= independent | 1 << number
         return frozenset(members(found))
 
 
@@ -117,7 +117,7 @@ def _is_movable(mod: IRModule, binding: Any) -> bool:
 
 
 def _is_plain(ty: Any) -> bool:
-    """Whether it is a tensor of constant shape."""
+    """Whether ``ty`` is a tensor of constant shape."""
     if not isinstance(ty, relax.TensorType) or ty.shape is None:
         return False
     return all(isinstance(extent, tirx.IntImm) for extent in ty.shape)

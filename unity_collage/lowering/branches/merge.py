@@ -1,6 +1,6 @@
-"""Stages as kernels: one parallel loop, in which each turn calls the kernels of a lane one after the other.
+"""Stages as kernels: a parallel loop, in which each iteration calls the kernels of a lane one after the other.
 
-A parallel loop inside a parallel loop is serial on our pool, so the kernels stay what they are.
+A parallel loop inside a parallel loop is serial on our pool, so the kernels do not change.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ATTRS = {"op_pattern": _OPAQUE, "s_tir": True, "tirx.is_scheduled": True, "tirx
 
 
 def staged(mod: IRModule, calls: Calls, stages: Sequence[Stage], name: str = "main") -> IRModule:
-    """``mod`` with the bindings of ``mod[name]`` in the order of ``stages``, and a kernel for each with several lanes.
+    """``mod`` with the bindings of ``mod[name]`` in the order of ``stages``, with a kernel for each of several lanes.
 
-    A kernel that is called by another is called by its symbol, which it has from now on.
+    The kernel of a stage calls other kernels by their symbols, which they get here.
     """
     functions = dict(mod.functions_items())
     earlier = sum(gvar.name_hint.startswith(_PREFIX) for gvar in functions)
@@ -56,7 +56,7 @@ def staged(mod: IRModule, calls: Calls, stages: Sequence[Stage], name: str = "ma
 
 @dataclass(frozen=True, slots=True)
 class _StageKernel:
-    """The kernel of a stage: what it takes, what it writes for others, and its scratch, if it needs any."""
+    """The kernel of a stage: its inputs, the outputs that others read, and its scratch memory, if it needs any."""
 
     name: ir.GlobalVar
     func: tirx.PrimFunc
@@ -65,7 +65,7 @@ class _StageKernel:
     scratch_bytes: int
 
     def bindings(self) -> list[relax.Binding]:
-        """Its call, and its results under the names that they had."""
+        """The call of the kernel, and its results bound to the variables that they had."""
         types = [var.ty for var in self.outputs]
         if self.scratch_bytes:
             types.append(relax.TensorType((self.scratch_bytes,), "uint8"))
@@ -101,7 +101,7 @@ def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
     lane = tirx.Var("lane", "int32")
     turn = _choice(lane, [_in_order(calls, lane_steps, place) for lane_steps in stage])
     loop = tirx.For(lane, 0, len(stage), tirx.ForKind.PARALLEL, turn)
-    # TVM looks for reshapes in the root block of whatever has one input.
+    # TVM looks for reshapes in the root block of kernels with one input.
     body = with_buffers([], loop, "root")
     func: Any = tirx.PrimFunc([*taken, *buffers, *([memory] if scratch.nbytes else [])], body)
     func = func.with_attr(_ATTRS)
@@ -116,10 +116,10 @@ def _in_order(calls: Calls, lane: Lane, place: Mapping[Any, Any]) -> Stmt:
 
 
 def _run(binding: Any, place: Mapping[Any, Any]) -> Stmt:
-    """A call of a kernel, of tensors that are made on the stack.
+    """A call of a kernel with tensors that are made on the stack.
 
-    ``tvm_stack_make_array`` would make them in a line, but of type uint16 where they are bfloat16: TVM writes those as
-    integers before it looks at the type.
+    ``tvm_stack_make_array`` is simpler, but makes tensors of bfloat16 as uint16: TVM replaces that type by integers
+    before it reads the type of the array.
     """
     callee, arguments = binding.value.args[0], binding.value.args[1]
     values = [*arguments, binding.var]
@@ -149,11 +149,11 @@ def _run(binding: Any, place: Mapping[Any, Any]) -> Stmt:
 
 _ADDRESS, _DATA, _SHAPE, _STRIDES, _RANK, _CODE, _BITS, _LANES, _OFFSET, _DEVICE_ID, _DEVICE = range(11)
 _EXTENT = 17
-"""Numbers of ``tvm::tirx::builtin::TVMStructFieldKind``: of a DLTensor, and an element of its shape."""
+"""Numbers of ``tvm::tirx::builtin::TVMStructFieldKind``: the fields of a DLTensor, and an element of its shape."""
 
 
 def _fields(data: Any, shape: Any, rank: int, dtype: tvm.DataType) -> dict[int, Any]:
-    """Those of a DLTensor on the CPU, in row-major order."""
+    """The fields of a DLTensor on the CPU, in row-major order."""
     return {
         _DATA: data,
         _SHAPE: shape,
@@ -185,7 +185,7 @@ def _buffer(value: Any, name: str) -> Any:
 
 
 def _decl_buffer(shape: Sequence[int], dtype: str, name: str) -> Any:
-    """In row-major order as functions with blocks say it: by no layout."""
+    """A buffer in row-major order, which functions with blocks express by no layout."""
     row_major: Any = None
     return tirx.decl_buffer(shape, dtype, name, layout=row_major)
 

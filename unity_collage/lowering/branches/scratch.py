@@ -1,4 +1,4 @@
-"""Where values lie that nobody outside of a stage reads: in few bytes, which stay in the caches of the lane's core."""
+"""Scratch memory for values that are read only inside a stage; it is small, to stay in the caches of a core."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from .stages import Stage
 
 _ALIGNMENT = 64
-"""Bytes: what TVM's kernels expect of their tensors."""
+"""In bytes; TVM's kernels expect this alignment of their tensors."""
 _BETWEEN_LANES = 4096
-"""Bytes: no two lanes write into one page."""
+"""In bytes; no two lanes write to the same page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The memory of a stage."""
+    """The scratch memory of a stage."""
 
     offsets: Mapping[int, int]
-    """In bytes, by the number of the step whose result lies there."""
+    """The offset of each step's result in bytes, by the number of the step."""
     nbytes: int
 
     @classmethod
     def of(cls, stage: Stage, readers: Mapping[int, frozenset[int]], nbytes: Mapping[int, int]) -> Scratch:
-        """Places for the results of the steps that ``readers`` are given of, all of them in the same lane.
+        """Memory for the results of all steps in ``readers``, which must be in the same lane as their readers.
 
-        ``nbytes`` is their size. A place is free again behind the last reader.
+        ``nbytes`` is the size of each result. Its memory is free again after the last reader.
         """
         offsets: dict[int, int] = {}
         begin = end = 0
@@ -40,7 +40,7 @@ class Scratch:
 def _places(
     lane: Sequence[int], readers: Mapping[int, frozenset[int]], nbytes: Mapping[int, int]
 ) -> dict[int, int]:
-    """The lowest free place for each result, one after the other."""
+    """The lowest free offset for each result, one after the other."""
     position = {number: index for index, number in enumerate(lane)}
     last = {
         number: max((position[reader] for reader in readers[number]), default=position[number])

@@ -1,9 +1,9 @@
-"""Stages: which kernels run side by side, by what they take on one core and on all.
+"""Stages: which kernels run side by side, by their time on one core and on all cores.
 
-Stages of parallel groups are those of the Inter-Operator Scheduler (Ding et al., "IOS: Inter-Operator Scheduler for CNN
-Acceleration", MLSys 2021). IOS finds the best ones by dynamic programming, exponential in the width of a graph, and
-times each group that it looks at. Ours are made one after the other by list scheduling (Graham, "Bounds on
-Multiprocessing Timing Anomalies", 1969) with hill climbing, from two times of each kernel.
+Stages of parallel groups come from the Inter-Operator Scheduler (Ding et al., "IOS: Inter-Operator Scheduler for CNN
+Acceleration", MLSys 2021). IOS finds the best stages by dynamic programming, which is exponential in the width of a
+graph, and times each group. Ours are built one after the other by list scheduling (Graham, "Bounds on Multiprocessing
+Timing Anomalies", 1969) with hill climbing, from two times of each kernel.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 _STAGE_SECONDS = 0.5e-6
-"""What a stage costs besides its kernels, about: its call, and its threads waiting for each other."""
+"""About the overhead of a stage: its call, and the threads that wait for each other."""
 _LEAST_GAIN = 1e-6
-"""Seconds that a stage saves at least."""
+"""The least number of seconds that a stage must save."""
 _CUTS = (1.0, 0.95, 0.8)
-"""Kernels beyond these quantiles of the time on one core are left out of all stages: one that is much longer than the
-others leaves its lane's neighbours idle. The best of the three is taken."""
+"""Kernels beyond these quantiles of the time on one core are left out of all stages: while a much longer kernel runs,
+the other lanes are idle. The best of the three is taken."""
 
 _WINDOW = 256
-"""Steps, in the order of the program, that a stage is made of: what is further away waits for them as a rule."""
+"""How many steps, in the order of the program, a stage can be made of; later ones mostly depend on them."""
 
 Lane = tuple[int, ...]
-"""Steps by number, one after the other."""
+"""The numbers of steps that run one after the other."""
 Stage = tuple[Lane, ...]
-"""Lanes that run side by side; one lane of one step: as if there were no stages."""
+"""Lanes that run side by side; one lane of one step is a kernel on all cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Step:
     """A binding of a program."""
 
     sources: frozenset[int]
-    """Steps that come before it, by number."""
+    """The numbers of the steps that it reads."""
     split: float = 0.0
     """Seconds when all cores share its work."""
     single: float | None = None
@@ -43,7 +43,7 @@ class Step:
 
 
 def stages_of(steps: Sequence[Step], lanes: int) -> list[Stage]:
-    """All steps in stages that run one after the other, each with at most so many lanes."""
+    """All steps in stages that run one after the other, each with at most ``lanes`` lanes."""
     singles = sorted(step.single for step in steps if step.single is not None)
     if not singles or lanes < 2:
         return [((number,),) for number in range(len(steps))]
@@ -52,7 +52,7 @@ def stages_of(steps: Sequence[Step], lanes: int) -> list[Stage]:
 
 
 def seconds_of(steps: Sequence[Step], stages: Sequence[Stage]) -> float:
-    """What the stages take together."""
+    """The seconds of all stages together."""
     return sum(_stage_seconds(steps, stage) for stage in stages)
 
 
@@ -67,12 +67,12 @@ def _load(steps: Sequence[Step], lane: Sequence[int]) -> float:
 
 
 def _staged(steps: Sequence[Step], lanes: int, limit: float) -> list[Stage]:
-    """Stages of kernels that take ``limit`` on one core at most; each step as early as it can be."""
+    """Stages of kernels that take at most ``limit`` seconds on one core; each step is in the earliest one possible."""
     found: list[Stage] = []
     done: set[int] = set()
     left = list(range(len(steps)))
     while left:
-        # What cannot be in a stage comes first: others may wait for it.
+        # A step that cannot be in a stage comes first, since others may wait for it.
         number = next(
             (n for n in left[:_WINDOW] if steps[n].sources <= done and not _fits(steps[n], limit)), None
         )
@@ -89,7 +89,7 @@ def _fits(step: Step, limit: float) -> bool:
 
 
 def _next_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> Stage:
-    """The stage of what can run now, or the first step by itself where a stage does not pay."""
+    """A stage of steps that can run now, or the first step alone where a stage does not pay."""
     stage = _best_stage(steps, left, lanes, limit)
     if len(stage) > 1 and _gain(steps, stage) >= _LEAST_GAIN:
         return tuple(tuple(lane) for lane in stage)
@@ -98,7 +98,7 @@ def _next_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: f
 
 
 def _best_stage(steps: Sequence[Step], left: Sequence[int], lanes: int, limit: float) -> list[list[int]]:
-    """By hill climbing over the lanes of those steps that wait for nothing: with them goes what follows them."""
+    """The best lanes, by hill climbing over the lanes of the steps that can run now; their readers follow them."""
     waiting, left = set(left), left[:_WINDOW]
     roots = {n: -1 for n in left if _fits(steps[n], limit) and not steps[n].sources & waiting}
 
@@ -128,9 +128,10 @@ def _dealt(
     limit: float,
     roots: Mapping[int, int],
 ) -> list[list[int]]:
-    """Of ``left`` what needs no other lane of this stage, in lanes; ``waiting`` is all that has not run yet.
+    """The steps of ``left`` that read from one lane of this stage at most, in lanes.
 
-    ``roots`` have theirs, or -1: the one with the least to do.
+    ``waiting``: all steps that have not run yet. ``roots``: the lane of each step that can run now; -1 stands for the
+    lane with the least to do.
     """
     dealt: list[list[int]] = [[] for _ in range(lanes)]
     loads = [0.0] * lanes
@@ -150,7 +151,7 @@ def _dealt(
 
 
 def _balanced(steps: Sequence[Step], dealt: list[list[int]]) -> list[list[int]]:
-    """The lanes without the last steps of whichever is the longest, as many as it is best to leave for later."""
+    """The lanes without those last steps of the longest lanes that are better left for later."""
     best, found = _gain(steps, dealt), [list(lane) for lane in dealt]
     while sum(map(bool, dealt)) > 1:
         max(dealt, key=lambda lane: _load(steps, lane)).pop()

@@ -1,8 +1,8 @@
 """The machine that measures: an RPC server of TVM with our functions.
 
-``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session sends
-its requests to one global function. Kernels run in a worker process of the session: when a kernel crashes it, the
-session goes on.
+``python -m unity_collage.measure.remote.server --tracker HOST:PORT --key KEY`` serves until it is ended. A session
+sends its requests to one global function. Kernels run in a worker process of the session: when a kernel crashes it,
+the session goes on.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Tuning:
         self._locked = locked
 
     def tuned(self, workload: Workload) -> TunedCost | None:
-        """The cost with the best schedule; None where ours is as fast, where there is no schedule, or no time is left."""
+        """The cost with the best schedule; None where ours is as fast, there is no schedule, or no time is left."""
         if self._is_budget_spent():
             return None
         try:
