@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .plan.plan import Plan
 
 Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
-"""An input: a tensor, or a tuple of them where the model takes a tuple."""
+"""An input: a tensor, or a tuple of them if the model takes a tuple."""
 
 ALIGNMENT = 64
-"""Bytes that TVM's kernels assume tensors to be aligned to: they read and write whole vectors."""
+"""The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
 
 RUNTIMES = tuple(VENDORS)
 """The native libraries that a saved program may need."""
@@ -38,8 +38,8 @@ RUNTIMES = tuple(VENDORS)
 class Program:
     """A model that runs on the CPU.
 
-    Call it with numpy arrays or TVM tensors, by position or by input name; it returns TVM tensors, as the
-    model's ``main`` does: one, or a list.
+    Call it with numpy arrays or TVM tensors, by position or by input name. It returns what ``main`` of the model
+    returns: one TVM tensor, or a list of them.
     """
 
     def __init__(
@@ -51,26 +51,26 @@ class Program:
         explanation: Mapping[str, Explanation] | None = None,
         relink: Callable[[], Any] | None = None,
     ) -> None:
-        """``relink`` makes another executable of the same program, for :meth:`save`."""
+        """``relink`` builds a new executable of the same program, for :meth:`save`."""
         self._executable = executable
         self._relink = relink
         self._names = None if input_names is None else tuple(input_names)
         self.mod = mod
-        """The final IRModule; None for a program that was loaded."""
+        """The final IRModule; None for a loaded program."""
         self.plan = plan
-        """What became one kernel of which backend at what cost, by function; None for a loaded program."""
+        """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
         self.explanation = explanation
-        """Why each candidate was chosen or not, by function; None if that was not asked for."""
+        """Why each candidate was chosen or not, by function; None if it was not requested."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """As the model calls its inputs."""
+        """The names of the model's inputs."""
         if self._names is None:
             self._names = tuple(self._parameters())
         return self._names
 
     def with_plan(self, function: str, **fields: Any) -> Program:
-        """This program with these fields in the plan of a function; remarks are added to those there are."""
+        """This program with other ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
         from .plan.plan import WITHOUT_CANDIDATES  # a process that runs a saved program has no plans
 
         found = dict(self.plan or {})
@@ -84,7 +84,7 @@ class Program:
         return self._main(*self._arguments(args, named))
 
     def benchmark(self, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
-        """Seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, runs."""
+        """The seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, and runs."""
         run = self.prepared(*args, **named)
         timed = runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=20, min_seconds=seconds)
         low, *_, high = statistics.quantiles(timed, n=20)
@@ -96,16 +96,16 @@ class Program:
         return self._machine.module["prepared_main"]
 
     def save(self, path: str | Path) -> None:
-        """Write a shared library that :func:`load` reads back; needs a C++ compiler.
+        """Write a shared library for :func:`load`; needs a C++ compiler.
 
-        Raises CollageError with one line that says why it cannot be written.
+        Raises CollageError with the reason in one line.
         """
         if self.mod is None:
-            raise CollageError("a program that was loaded cannot be saved again: copy its file")
+            raise CollageError("a loaded program cannot be saved: copy its file instead")
         executable = self._executable
         if "_machine" in self.__dict__ and self._relink is not None:
-            # A VM marks the executable that it runs: TVM then prints a line for each constant whenever it is written
-            # or read.
+            # A VM marks the executable that it runs. TVM prints a line for each constant of such an executable when
+            # it is written or read.
             executable = self._relink()
         library_file.export(executable, path)
 
@@ -118,7 +118,7 @@ class Program:
         return self._machine["main"]
 
     def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
-        """What ``main`` takes, in order."""
+        """The arguments of ``main``, in order."""
         if len(args) + len(named) != len(self.input_names):
             raise CollageError(f"{len(args) + len(named)} inputs given; the model takes {self._signature()}")
         values = list(args)
@@ -140,7 +140,7 @@ class Program:
 
 
 def load(path: str | Path) -> Program:
-    """The program that :meth:`Program.save` wrote; raises CollageError with one line that says why there is none."""
+    """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line."""
     if not Path(path).is_file():
         raise CollageError(f"{path} is not a file")
     missing = {name: reason for name in RUNTIMES if (reason := runtime.why_unavailable(name))}
@@ -149,19 +149,16 @@ def load(path: str | Path) -> Program:
             runtime.load(name)
     try:
         program = Program(library_file.read(path))
-        assert program.input_names is not None  # starts its VM: what cannot run is refused now
+        assert program.input_names is not None  # starts the VM, which fails here if the program cannot run
         return program
-    except (
-        RuntimeError,
-        AttributeError,
-        ValueError,
-    ) as error:  # a loader of its parts, or a part that is not there
+    except (RuntimeError, AttributeError, ValueError) as error:
+        # A part of the program cannot be read, or is missing.
         why = "; ".join([first_line(error), *missing.values()])
-        raise CollageError(f"{path} is no program that can be loaded here: {why}") from error
+        raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
 
 
 def argument(value: Any) -> Any:
-    """An input as the VM takes it: arrays as tensors, tuples of them as tuples."""
+    """An input as the VM takes it: arrays become tensors, tuples stay tuples."""
     if isinstance(value, (tuple, list)):
         return tuple(argument(field) for field in value)
     if isinstance(value, (tvm.runtime.Tensor, tvm_ffi.Object)):
@@ -171,9 +168,9 @@ def argument(value: Any) -> Any:
 
 
 def _copied(array: np.ndarray) -> Any:
-    """A tensor of its own with the values of ``array``, aligned as TVM's kernels expect.
+    """A new tensor with the values of ``array``, aligned as TVM's kernels expect.
 
-    ``tvm.runtime.tensor`` takes 12 us for the smallest array, more than a small model runs.
+    ``tvm.runtime.tensor`` takes 12 us for the smallest array, longer than a run of a small model.
     """
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
@@ -183,5 +180,5 @@ def _copied(array: np.ndarray) -> Any:
 
 
 def identifier(name: str) -> str:
-    """An input's name as a keyword of Python and as Relax prints it: ``gpu_0/data`` -> ``gpu_0_data``."""
+    """The name of an input as an identifier of Python and Relax: ``gpu_0/data`` -> ``gpu_0_data``."""
     return re.sub(r"\W", "_", name)

@@ -182,7 +182,7 @@ def test_why_a_program_cannot_be_saved(program: uc.Program, tmp_path: Path, name
 
 def test_why_a_file_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("not a library")
-    with pytest.raises(CollageError, match=r"text\.so is no program that can be loaded here: "):
+    with pytest.raises(CollageError, match=r"text\.so cannot be loaded as a program: "):
         uc.load(tmp_path / "text.so")
     with pytest.raises(CollageError, match="is not a file"):
         uc.load(tmp_path / "nothing.so")

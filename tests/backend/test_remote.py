@@ -221,7 +221,7 @@ def test_a_server_that_is_silent_is_lost() -> None:
 
 
 def test_tuning_needs_the_machine_itself() -> None:
-    with pytest.raises(CollageError, match="RemoteCost cannot have kernels tuned"):
+    with pytest.raises(CollageError, match="RemoteCost cannot tune kernels"):
         RemoteCost().tuning(4)
 
 

@@ -172,7 +172,9 @@ def test_stages_that_compute_something_else_are_refused(
 
     remark = compiled(database).plan["main"].remarks[-1]
 
-    assert remark == "no branches side by side: branches side by side compute something else: 0.5"
+    assert remark == (
+        "no branches side by side: the program with branches side by side computes other numbers: 0.5"
+    )
 
 
 def _first_of_each(steps: list[Step]) -> list[Stage]:

@@ -35,9 +35,8 @@ from unity_collage.passes import (
     OffloadBYOC,
     SearchPartition,
 )
-from unity_collage.passes.apply_schedules import ApplySchedules
 from unity_collage.plan.costs import Cost
-from unity_collage.schedule.tuned import kernel_name, schedule_of
+from unity_collage.schedule.tuned import kernel_name, schedule_of, with_tuned_schedules
 from unity_collage.testing.fixed_cost import FixedCost
 
 QUICK = Method(min_runs=3, max_runs=3, max_seconds=0.02, max_warmup_seconds=0.0)
@@ -169,15 +168,15 @@ def test_only_what_could_still_win_is_tuned(bound: float, tuned: list[str]) -> N
 
 
 def test_other_models_cannot_tune() -> None:
-    with pytest.raises(CollageError, match="kernels are not tuned: FixedCost cannot have kernels tuned"):
+    with pytest.raises(CollageError, match="kernels are not tuned: FixedCost cannot tune kernels"):
         tuned_module(FixedCost(), "tvm")
 
 
 def test_schedules_are_for_the_kernels_that_they_name() -> None:
     plain_module = IRModule({"kernel": unscheduled_kernel(product().func, uc.host_target())})
     other = plain_module.with_attr(SCHEDULES, {"0" * 16: "[[], []]"})
-    assert tvm_ffi.structural_equal(ApplySchedules()(other)["kernel"], plain_module["kernel"])
-    assert ApplySchedules()(plain_module).same_as(plain_module)
+    assert tvm_ffi.structural_equal(with_tuned_schedules(other)["kernel"], plain_module["kernel"])
+    assert with_tuned_schedules(plain_module).same_as(plain_module)
 
 
 def test_a_name_is_of_the_computation() -> None:

@@ -1,4 +1,4 @@
-"""PackWeights: weights that are constants everywhere are stored in the order in which tiles read them."""
+"""Packed weights: weights that are constants everywhere are stored in the order in which tiles read them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
+from unity_collage.lowering.pack_weights import packed
 from unity_collage.passes.fuse_remaining import FuseRemaining
-from unity_collage.passes.pack_weights import PackWeights
 from unity_collage.passes.schedule_cpu import ScheduleCPU
 from unity_collage.schedule.panels import Panels
 
 NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+
+
+def pack_weights(target: tvm.target.Target) -> tvm.transform.Pass:
+    """Packing as a pass, so that the contract of passes is checked."""
+    return tvm.transform.module_pass(
+        lambda mod, _context: packed(mod, target), opt_level=0, name="collage.pack_weights"
+    )
 
 
 def module(build, shape: tuple[int, ...], weights: Sequence[np.ndarray]) -> IRModule:
@@ -71,20 +78,20 @@ def assert_layer(mod: IRModule, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> 
 def test_the_constant_and_the_buffer_are_panels_and_the_bias_is_not() -> None:
     w, b = floats(784, 240), floats(240)
     before = module(layer, (1, 784), [w, b])
-    after = PackWeights(WIDE)(before)
+    after = pack_weights(WIDE)(before)
     assert constants(after) == [[None, (2, 784, 128), (240,)]]
     assert [int(extent) for extent in after["kernel"].params[1].shape] == [2, 784, 128]
     packed = calls(after)[0].args[1][1].value.numpy()
     np.testing.assert_array_equal(packed, np.stack([w[:, :128], w[:, 112:]]))
-    assert_layer(PackWeights(TARGET)(before), floats(1, 784), w, b)
+    assert_layer(pack_weights(TARGET)(before), floats(1, 784), w, b)
 
 
 def test_two_narrow_panels_are_read_side_by_side() -> None:
     w, b = floats(784, 256), floats(256)
     before = module(layer, (1, 784), [w, b])
-    after = PackWeights(WIDE)(before)
+    after = pack_weights(WIDE)(before)
     assert constants(after) == [[None, (8, 784, 32), (256,)]]
-    assert_layer(PackWeights(TARGET)(before), floats(1, 784), w, b)
+    assert_layer(pack_weights(TARGET)(before), floats(1, 784), w, b)
     kernel = ScheduleCPU(WIDE)(after)["kernel"].script()
     assert re.search(r"for v_k in range\(T.int64\(784\)\):\n +for \w+ in T.unroll\(T.int64\(2\)\)", kernel)
 
@@ -95,8 +102,8 @@ def test_two_narrow_panels_are_read_side_by_side() -> None:
 def test_the_next_panel_of_large_weights_is_fetched_ahead(rows: int, columns: int, ahead: bool) -> None:
     w, b = floats(784, columns), floats(columns)
     before = module(layer, (rows, 784), [w, b])
-    assert ("llvm.prefetch" in ScheduleCPU(WIDE)(PackWeights(WIDE)(before))["kernel"].script()) == ahead
-    assert_layer(PackWeights(TARGET)(before), floats(rows, 784), w, b)
+    assert ("llvm.prefetch" in ScheduleCPU(WIDE)(pack_weights(WIDE)(before))["kernel"].script()) == ahead
+    assert_layer(pack_weights(TARGET)(before), floats(rows, 784), w, b)
 
 
 @pytest.mark.parametrize("columns", [10, 7, 100, 257, 1000])
@@ -104,9 +111,9 @@ def test_the_next_panel_of_large_weights_is_fetched_ahead(rows: int, columns: in
 def test_products_of_odd_sizes_are_the_same_numbers(rows: int, columns: int) -> None:
     w, b = floats(200, columns), floats(columns)
     before = module(layer, (rows, 200), [w, b])
-    (_, shape, _) = constants(PackWeights(WIDE)(before))[0]
+    (_, shape, _) = constants(pack_weights(WIDE)(before))[0]
     assert (len(shape) == 3) == (columns >= 100)
-    assert_layer(PackWeights(TARGET)(before), floats(rows, 200), w, b)
+    assert_layer(pack_weights(TARGET)(before), floats(rows, 200), w, b)
 
 
 def test_the_last_panel_overlaps_its_neighbour() -> None:
@@ -120,7 +127,7 @@ def test_the_last_panel_overlaps_its_neighbour() -> None:
 def test_transposed_weights_are_turned_where_tiles_would_copy_them(rows: int) -> None:
     w, b = floats(300, 200), floats(300)
     before = module(lambda x, w, b: layer(x, op.permute_dims(w), b), (rows, 200), [w, b])
-    after = PackWeights(TARGET)(before)
+    after = pack_weights(TARGET)(before)
     shape = constants(after)[0][1]
     if rows == 1:
         assert shape == (300, 200)
@@ -137,7 +144,7 @@ def test_a_residual_and_a_long_epilogue_stay() -> None:
         return op.add(op.nn.gelu(op.matmul(x, w)), op.tile(x, [1, 4]))
 
     before = module(build, (24, 128), [w])
-    after = PackWeights(TARGET)(before)
+    after = pack_weights(TARGET)(before)
     assert len(constants(after)[0][1]) == 3
     x = floats(24, 128)
     np.testing.assert_allclose(run(after, x), run(before, x), rtol=1e-5, atol=1e-4)
@@ -151,7 +158,7 @@ def test_a_convolution_reads_panels_of_its_filters(filters, size, channels, kern
     def build(x, w, b):
         return op.nn.relu(op.add(op.nn.conv2d(x, w, padding=(pad, pad), **NHWC), b))
 
-    after = PackWeights(TARGET)(module(build, (1, size, size, channels), [w, b]))
+    after = pack_weights(TARGET)(module(build, (1, size, size, channels), [w, b]))
     (_, shape, _) = constants(after)[0]
     assert sorted(shape)[-2:] != sorted(w.shape)[-2:] and shape[-1] < filters
     x = floats(1, size, size, channels)
@@ -167,12 +174,12 @@ def test_grouped_convolutions_stay_unpacked(groups: int) -> None:
     def build(x, w):
         return op.nn.conv2d(x, w, padding=(1, 1), groups=groups, **NHWC)
 
-    assert constants(PackWeights(TARGET)(module(build, (1, 14, 14, 64), [w]))) == [[None, w.shape]]
+    assert constants(pack_weights(TARGET)(module(build, (1, 14, 14, 64), [w]))) == [[None, w.shape]]
 
 
 def test_weights_that_stay_in_the_innermost_cache_are_left_alone() -> None:
     before = module(op.matmul, (64, 64), [floats(64, 128)])
-    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+    tvm.ir.assert_structural_equal(pack_weights(TARGET)(before), before)
 
 
 @I.ir_module
@@ -208,8 +215,8 @@ def twice(**values: np.ndarray) -> IRModule:
 
 def test_two_calls_of_one_kernel_each_get_their_constant() -> None:
     v, w, x = floats(64, 512), floats(64, 512, seed=1), floats(1, 64)
-    after = PackWeights(TARGET)(twice(v=v, w=w))
-    assert constants(PackWeights(WIDE)(twice(v=v, w=w))) == [[None, (16, 64, 32)]] * 2
+    after = pack_weights(TARGET)(twice(v=v, w=w))
+    assert constants(pack_weights(WIDE)(twice(v=v, w=w))) == [[None, (16, 64, 32)]] * 2
     machine = relax.VirtualMachine(relax.build(ScheduleCPU(TARGET)(after), TARGET), tvm.cpu())
     for out, right in zip(machine["main"](tvm.runtime.tensor(x)), (x @ v, x @ w), strict=True):
         np.testing.assert_allclose(out.numpy(), right, rtol=1e-4, atol=1e-4)
@@ -217,7 +224,7 @@ def test_two_calls_of_one_kernel_each_get_their_constant() -> None:
 
 def test_one_call_with_a_variable_keeps_the_kernel_as_it_is() -> None:
     before = twice(v=floats(64, 512))
-    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+    tvm.ir.assert_structural_equal(pack_weights(TARGET)(before), before)
 
 
 def test_a_constant_that_two_calls_share_is_packed_once() -> None:
@@ -225,7 +232,7 @@ def test_a_constant_that_two_calls_share_is_packed_once() -> None:
     w = before["main"].params[1]
     (shared,) = (arg for arg in calls(before)[0].args[1] if isinstance(arg, ir.GenericConst))
     main = before["main"].bind_params({w: shared})
-    after = PackWeights(WIDE)(
+    after = pack_weights(WIDE)(
         IRModule({**dict(before.functions_items()), before.get_global_var("main"): main})
     )
     first, second = (call.args[1][1] for call in calls(after))
@@ -236,12 +243,12 @@ def test_a_kernel_that_others_may_call_keeps_its_parameters() -> None:
     before = twice(v=floats(64, 512), w=floats(64, 512, seed=1))
     public = before["product"].with_attr("global_symbol", "product")
     before = IRModule({**dict(before.functions_items()), before.get_global_var("product"): public})
-    tvm.ir.assert_structural_equal(PackWeights(TARGET)(before), before)
+    tvm.ir.assert_structural_equal(pack_weights(TARGET)(before), before)
 
 
 def test_scheduled_kernels_are_left_alone_so_a_second_run_changes_nothing() -> None:
-    once = ScheduleCPU(TARGET)(PackWeights(TARGET)(twice(v=floats(64, 512), w=floats(64, 512, seed=1))))
-    tvm.ir.assert_structural_equal(PackWeights(TARGET)(once), once)
+    once = ScheduleCPU(TARGET)(pack_weights(TARGET)(twice(v=floats(64, 512), w=floats(64, 512, seed=1))))
+    tvm.ir.assert_structural_equal(pack_weights(TARGET)(once), once)
 
 
 def test_fuse_remaining_packs_and_reads_panels_from_end_to_end() -> None:

@@ -93,6 +93,6 @@ def test_blocks_run_in_order_and_indices_are_computed():
 def test_a_refusal_names_the_construct(name, reason):
     given = call(name, (4,), "float32", np.zeros(4, "float32"))
     assert reference.why_not(given, Kernels) == reason
-    assert reference.why_not(given) == f"call_tir: the module that holds {name} is not given"
+    assert reference.why_not(given) == f"call_tir: the module that contains {name} is not given"
     with pytest.raises(reference.Unsupported, match=reason):
         reference.evaluate(given, [None, (np.zeros(4, "float32"),)], Kernels)

@@ -114,7 +114,7 @@ def test_op_call_by_kind_is_by_the_kernel_that_tvm_would_make() -> None:
 def test_op_call_by_kind_declines_what_is_opaque() -> None:
     assert found(OpCallByKind(), graphs.opaque_in_the_middle()) == ["{0}", "{2}"]
     assert any(
-        "OPAQUE" in reason or "no tensor" in reason
+        "OPAQUE" in reason or "not a tensor" in reason
         for reason in reasons(OpCallByKind(), graphs.opaque_in_the_middle())
     )
 

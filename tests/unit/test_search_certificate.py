@@ -53,7 +53,7 @@ def test_a_right_claim_stands() -> None:
         ({"proved": False}, "proved False"),
         ({"potentials": (1.0,)}, "1 potentials for 5 nodes"),
         ({"potentials": (1.5, 0.5, 2.0, 1.5, 1.5)}, "node 1 is free"),
-        ({"potentials": (1.5, 0.0, 2.5, 1.5, 1.75)}, "option 3 holds 1.75 s"),
+        ({"potentials": (1.5, 0.0, 2.5, 1.5, 1.75)}, "option 3 costs less than its potentials of 1.75 s"),
         ({"potentials": (1.5, 0.0, 2.5, 0.0, 1.5)}, "the potentials prove 5.5 s, not 7.25 s"),
     ],
 )
@@ -85,7 +85,7 @@ TWICE = Problem(
         ((3, 4), None),
         ((0, 1, 2), None),
         ((0, 3, 2), None),
-        ((0, 3, 4), "node 0 is written and nobody wants it"),
+        ((0, 3, 4), "node 0 is written and not wanted"),
         ((3, 2), "node 0 is wanted and written 0 times"),
         ((0, 1, 3, 2), "node 1 is wanted and written 2 times"),
         ((0, 1, 2, 5), "option 5 does not write its last node"),
@@ -127,6 +127,6 @@ def test_potentials_that_hold_too_much_are_lowered_until_they_fit_exactly() -> N
     potentials = repaired(problem, (0.1, 0.2 + 1e-9, 0.6))
     assert (
         why_not_potentials(problem, (0.1, 0.2 + 1e-9, 0.6), 0.0)
-        == "option 0 holds 0.300000001 s and costs less"
+        == "option 0 costs less than its potentials of 0.300000001 s"
     )
     assert why_not_potentials(problem, potentials, 0.4) is None

@@ -116,7 +116,7 @@ def test_a_tie_that_changes_nothing_is_still_told() -> None:
 
 
 def test_two_runs_with_other_noise_end_with_one_plan() -> None:
-    """Costs drawn from the intervals of each other: the cheapest plans differ, the settled ones do not."""
+    """Costs drawn from the intervals of each other: the cheapest plans differ, those with ties broken do not."""
     one = tuple(
         option(2 * n + t, 1 << n, 10 + 0.1 * ((n + t) % 2), 0.2, b)
         for n in range(3)
@@ -144,7 +144,7 @@ def claim_of(solution: Solution) -> TieClaim:
         ({"chosen": (7,)}, "option 7 does not exist"),
         ({"chosen": (1, 2, 3)}, "the plans differ by more than the swaps"),
         ({"swaps": ()}, "the plans differ by more than the swaps"),
-        ({"swaps": ((0, (1, 9)),)}, "option 0 is there for others than the certified plan has"),
+        ({"swaps": ((0, (1, 9)),)}, "option 0 replaces options that are not in the certified plan"),
         ({"seconds": 7.0}, "it costs 7.1 s, not 7.0 s"),
         ({"left_behind": (2,)}, "node 2 must not be left behind"),
     ],
@@ -168,7 +168,7 @@ def test_what_is_no_tie_is_no_claim() -> None:
     problem = Problem(CHAIN, 0, options)
     certificate = certificate_of(problem, cheapest_cover(problem))
     why = why_not_ties(problem, certificate, TieClaim((0,), (), 10.0, ((0, (1,)),)))
-    assert why is not None and "option 0 is no tie" in why
+    assert why is not None and "option 0 does not tie" in why
 
 
 @settings(max_examples=400, deadline=None)

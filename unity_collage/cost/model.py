@@ -76,10 +76,10 @@ class TuningSession(Protocol):
 class Capability(Enum):
     """What a cost model may be able to do besides returning costs."""
 
-    COMPARE = "time kernels for one computation against each other"
+    COMPARE = "time kernels for one computation in turns"
     CONFIRM = "time the kernels of a plan together, in turns"
     RUN_PROGRAMS = "run whole programs where its costs are from"
-    TUNE = "have kernels tuned"
+    TUNE = "tune kernels"
 
 
 Progress = Callable[[int, int, str], None]

@@ -1,4 +1,4 @@
-"""What a running program teaches the costs."""
+"""Feedback from running programs to costs and plans."""
 
 from .breeding import Breeding
 from .settings import Refinement

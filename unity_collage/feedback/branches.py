@@ -1,4 +1,4 @@
-"""Which branches to run side by side, by what kernels take in the running program on one core and on all."""
+"""Chooses the branches to run side by side, by the times of kernels in the running program on one core and on all."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from ..profile.kernels import KernelProfiler, Run, medians
 from ..profile.programs import ProgramWorker
 
 _ATTEMPTS = 2
-"""Programs with stages that are built at most: one with all, one without those that were slower than their kernels."""
+"""How many programs with stages are built at most: one with all stages, one without the slow ones."""
 _NEGLIGIBLE = 0.01
-"""Stages that are slower stay if all of them cost this part of the program's time at most: the program with them is the
-one that was measured, and kernels are not independent of each other."""
+"""Slow stages stay if together they cost at most this part of the program's time. The program was measured with them,
+and kernels affect each other."""
 LEAST_GAIN = 0.02
-"""By this part of the time of the program without stages one with them is faster, or it is not taken."""
+"""By what part of its time the program must be faster with stages."""
 _TOLERANCE = 1e-4
-"""Largest difference of outputs, over their range, from those of the program without stages."""
+"""The largest difference of outputs from those of the program without stages, over their range."""
 
 _SPLIT, _STAGED = "split", "side by side"
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a trial."""
+    """The result of a trial."""
 
     stages: tuple[Stage, ...] = ()
-    """All steps of the program; none: it stays as it is."""
+    """All steps of the program in stages; empty: the program does not change."""
     split: float = 0.0
-    """Seconds of all kernels of the program without stages, when all cores share each of them."""
+    """Seconds of all kernels of the program without stages, where all cores share each kernel."""
     side_by_side: float = 0.0
     """Seconds of all kernels of the program with stages."""
 
 
 def tried(mod: IRModule, calls: Calls, target: Target, threads: int) -> Tried:
-    """The stages with which the program is faster, timed kernel by kernel in the running program.
+    """The stages that make the program faster, found by profiles of the running program.
 
-    Raises CollageError where it cannot be built or run kernel by kernel.
+    Raises CollageError where the program cannot be built or profiled.
     """
     with ProgramWorker(dummy_inputs(mod), threads) as worker:
         profiler = KernelProfiler(worker, target)
@@ -76,21 +76,21 @@ def tried(mod: IRModule, calls: Calls, target: Target, threads: int) -> Tried:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A program with stages beside the one without, by turn."""
+    """A program with stages and the one without, both timed in turns."""
 
     outcome: Tried
     split: list[float]
     side_by_side: list[float]
     lost: dict[Stage, float]
-    """Seconds by which a stage is slower than its kernels were."""
+    """By how many seconds each slow stage is slower than its kernels were."""
 
     def is_faster(self) -> bool:
-        """Whether it is so by the margin in most turns, and at all in nearly all of them."""
+        """Whether the program with stages is faster by ``LEAST_GAIN`` in most turns, and faster in nearly all."""
         ratios = sorted(a / b for a, b in zip(self.side_by_side, self.split, strict=True))
         return median(ratios) <= 1 - LEAST_GAIN and ratios[-2] < 1.0
 
     def losing(self) -> set[Stage]:
-        """The stages that are slower than their kernels were; none if that is not worth another program."""
+        """The slow stages; none if they cost too little to build another program."""
         return set(self.lost) if sum(self.lost.values()) > _NEGLIGIBLE * median(self.split) else set()
 
 
@@ -104,7 +104,7 @@ def _compared(profiler: KernelProfiler, mod: IRModule, calls: Calls, stages: Seq
     _add(profiler, _STAGED, program, names)
     error = profiler.worker.error(_STAGED, _SPLIT)
     if isinstance(error, str) or error > _TOLERANCE:
-        raise CollageError(f"branches side by side compute something else: {error}")
+        raise CollageError(f"the program with branches side by side computes other numbers: {error}")
     apart, together = profiler.turns([Run(_SPLIT, len(calls.kernels)), Run(_STAGED, len(names))])
     alone = dict(zip(calls.kernels, medians(apart), strict=True))
     running = [stage for stage in stages if stage[0][0] in alone]
@@ -121,7 +121,7 @@ def _compared(profiler: KernelProfiler, mod: IRModule, calls: Calls, stages: Seq
 def _add(profiler: KernelProfiler, name: str, mod: IRModule, kernels: Sequence[str]) -> None:
     """Instrument and load the program of ``mod``, which calls these kernels."""
     if profiler.add(name, mod) != list(kernels):
-        raise CollageError("TVM's pipeline has changed the program's kernels")
+        raise CollageError("the kernels of the program cannot be timed: TVM's pipeline has changed them")
 
 
 def _one_by_one(stage: Stage) -> list[Stage]:

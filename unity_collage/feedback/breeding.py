@@ -1,4 +1,4 @@
-"""Plans bred by the measured time of whole programs: the second level of the Collage paper.
+"""Breeds plans by the measured time of whole programs: the second level of the Collage paper.
 
 The alternatives of each group of kernels are the genes of an evolutionary search.
 """
@@ -6,12 +6,12 @@ The alternatives of each group of kernels are the genes of an evolutionary searc
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..search import Problem, Solution
-from ..search.alternatives import alternatives, seconds_of
+from ..search.alternatives import Parts, alternatives, seconds_of
 from ..search.evolutionary import EvolutionSettings, EvolutionState, Genome, evolve, first_state
 from ..search.plans import solution_of
 from .candidates import Choice
@@ -19,74 +19,97 @@ from .candidates import Choice
 
 @dataclass(frozen=True, slots=True)
 class Breeding:
-    """How long, and where it stands."""
+    """How long to breed plans, how, and where to store the state of the search."""
 
     seconds: float = 600.0
-    """No program is built after that."""
+    """The time limit; no program is built after it."""
     settings: EvolutionSettings = field(
         default_factory=lambda: EvolutionSettings(population=12, generations=20)
     )
+    """The parameters of the evolutionary search."""
     state: Path | None = None
-    """A file that keeps all that was measured: a search that was stopped goes on from there."""
+    """A file for the state of the search; a search that was stopped continues from it."""
 
 
 def bred(
-    problems: dict[str, Problem], base: Choice, fitness: Callable[[Choice], float | None], breeding: Breeding
+    problems: Mapping[str, Problem],
+    base: Choice,
+    fitness: Callable[[Choice], float | None],
+    breeding: Breeding,
 ) -> Choice:
-    """The best plan found among the alternatives of ``base``, which is one of the first."""
-    groups = [
-        (function, choices)
-        for function, problem in problems.items()
-        for choices in alternatives(problem, _solution(problem, base[function]))
-    ]
-    sizes = [len(choices) for _, choices in groups]
-
-    def plan_of(genome: Genome) -> Choice:
-        return {
-            function: tuple(
-                sorted(
-                    part.id
-                    for (owner, choices), number in zip(groups, genome, strict=True)
-                    if owner == function
-                    for part in choices[number]
-                )
-            )
-            for function in problems
-        }
+    """The plan with the best ``fitness`` among the alternatives of ``base``; ``base`` itself is one of the first."""
+    genes = _Genes.of(problems, base)
 
     def measured(genome: Genome) -> float | None:
-        plan = plan_of(genome)
-        for function, problem in problems.items():
-            if seconds_of(problem, [o for o in problem.options if o.id in plan[function]]) is None:
-                return None
-        return fitness(plan)
+        plan = genes.plan(genome)
+        return fitness(plan) if genes.is_plan(plan) else None
 
-    backends = dict.fromkeys(option.backend for problem in problems.values() for option in problem.options)
-    seeds = [tuple(0 for _ in groups)] + [
-        tuple(
-            _first_of(backend, [[part.backend for part in parts] for parts in choices])
-            for _, choices in groups
-        )
-        for backend in backends
-    ]
-    state = _kept(breeding.state, sizes) or first_state(sizes, seeds, breeding.settings)
-    state = evolve(sizes, measured, state, breeding.settings, breeding.seconds)
+    state = _stored_state(breeding.state, genes.sizes)
+    state = state or first_state(genes.sizes, genes.first_genomes(), breeding.settings)
+    state = evolve(genes.sizes, measured, state, breeding.settings, breeding.seconds)
     if breeding.state is not None:
-        breeding.state.write_text(json.dumps({"sizes": sizes, **state.to_data()}))
-    return base if state.best is None else plan_of(state.best[0])
+        breeding.state.write_text(json.dumps({"sizes": genes.sizes, **state.to_data()}))
+    return base if state.best is None else genes.plan(state.best[0])
 
 
-def _first_of(backend: str, choices: list[list[str]]) -> int:
-    """The first choice whose kernels are all of ``backend``; the plan's own if there is none."""
-    return next((n for n, parts in enumerate(choices) if all(part == backend for part in parts)), 0)
+@dataclass(frozen=True, slots=True)
+class _Genes:
+    """The choices for each group of kernels. A genome has the number of one choice for each group."""
+
+    problems: Mapping[str, Problem]
+    groups: Sequence[tuple[str, Sequence[Parts]]]
+    """Function and choices of each group."""
+
+    @classmethod
+    def of(cls, problems: Mapping[str, Problem], base: Choice) -> _Genes:
+        groups = [
+            (function, choices)
+            for function, problem in problems.items()
+            for choices in alternatives(problem, _solution(problem, base[function]))
+        ]
+        return cls(problems, groups)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of choices of each group."""
+        return [len(choices) for _, choices in self.groups]
+
+    def plan(self, genome: Genome) -> Choice:
+        """The candidates that a genome chooses, by function."""
+        ids: dict[str, list[int]] = {function: [] for function in self.problems}
+        for (function, choices), number in zip(self.groups, genome, strict=True):
+            ids[function] += [option.id for option in choices[number]]
+        return {function: tuple(sorted(chosen)) for function, chosen in ids.items()}
+
+    def is_plan(self, plan: Choice) -> bool:
+        """Whether the chosen kernels of each function can be put in an order."""
+        return all(
+            seconds_of(problem, [o for o in problem.options if o.id in plan[function]]) is not None
+            for function, problem in self.problems.items()
+        )
+
+    def first_genomes(self) -> list[Genome]:
+        """The genome of the base plan, then one for each backend that has as many of its kernels as possible."""
+        options = (option for problem in self.problems.values() for option in problem.options)
+        backends = dict.fromkeys(option.backend for option in options)
+        return [
+            tuple(0 for _ in self.groups),
+            *(tuple(_first_of(backend, choices) for _, choices in self.groups) for backend in backends),
+        ]
+
+
+def _first_of(backend: str, choices: Sequence[Parts]) -> int:
+    """The first choice with kernels of ``backend`` only; if there is none, the first of all."""
+    owners = [{option.backend for option in parts} for parts in choices]
+    return next((number for number, found in enumerate(owners) if found <= {backend}), 0)
 
 
 def _solution(problem: Problem, chosen: tuple[int, ...]) -> Solution:
     return solution_of(problem, [option for option in problem.options if option.id in chosen], "given")
 
 
-def _kept(path: Path | None, sizes: list[int]) -> EvolutionState | None:
-    """What an earlier search has left, if it was about the same groups."""
+def _stored_state(path: Path | None, sizes: list[int]) -> EvolutionState | None:
+    """The state that an earlier search stored, if it had the same groups."""
     if path is None or not path.exists():
         return None
     data = json.loads(path.read_text())

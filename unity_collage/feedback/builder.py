@@ -1,4 +1,4 @@
-"""From chosen candidates to programs."""
+"""Builds programs of chosen candidates."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class ProgramBuilder:
     """Builds candidate programs of one model."""
 
     costed: IRModule
-    """The module as the passes behind EstimateCosts leave it."""
+    """The module after the passes that give costs to its candidates."""
     imported: IRModule
+    """The module before all passes."""
     target: Target
 
     def chosen(self, choice: Choice, origin: str) -> Built:
-        """The final module of a choice, and its program; ``origin`` is said in its plan."""
+        """The final module of a choice, and its program; ``origin`` is the ``algorithm`` of its plan."""
         mod = finished(self.costed, choice, self.target, origin)
         return mod, build(mod, self.target)
 
     def stock(self) -> Built:
-        """What TVM makes of the model alone."""
+        """The imported module, and the program that TVM alone makes of it."""
         return self.imported, relax.build(self.imported, self.target)
 
 

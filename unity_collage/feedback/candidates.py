@@ -1,4 +1,4 @@
-"""The plans of candidate programs: ours, and what a user would have picked instead."""
+"""The plans of candidate programs: ours, and those that a user could choose instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GREEDY = "greedy"
 
 
 def problems_of(mod: IRModule) -> dict[str, Problem]:
-    """The search problem of each function whose candidates have costs, by its name."""
+    """The search problem of each function whose candidates have costs, by the name of the function."""
     found: dict[str, Problem] = {}
     for gvar, func in mod.functions_items():
         if isinstance(func, relax.Function) and COSTS.on(func):
@@ -35,7 +35,7 @@ def problems_of(mod: IRModule) -> dict[str, Problem]:
 
 
 def choices(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Choice]]:
-    """Our plan first, then greedy and each backend alone, as far as they are plans and differ from those before."""
+    """Our plan, then the greedy one and that of each backend alone, if they exist and differ from earlier ones."""
     seen: list[Choice] = []
     for name in (OURS, GREEDY, *priority):
         try:
@@ -50,7 +50,7 @@ def choices(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[t
 
 
 def ids_of(solution: Solution) -> tuple[int, ...]:
-    """The chosen candidates, in ascending order: equal plans are equal values."""
+    """The ids of the chosen candidates in ascending order, so that equal plans are equal values."""
     return tuple(sorted(option.id for option in solution.chosen))
 
 
@@ -63,7 +63,7 @@ def _solved(name: str, problem: Problem, priority: Sequence[str]) -> Solution:
 
 
 def alone(problem: Problem, backend: str) -> Problem:
-    """``problem`` with ``backend`` forced: TVM gets what it does not take, and no other backend anything but views."""
+    """``problem`` for ``backend`` alone: TVM gets what it does not take, and other backends get nothing."""
     own = tuple(option for option in problem.options if option.backend == backend)
     views = tuple(option for option in problem.options if option.backend == VIEW)
     taken = EMPTY

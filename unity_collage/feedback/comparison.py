@@ -1,4 +1,4 @@
-"""Comparison: candidate programs for one model, built, checked against each other and timed in turns."""
+"""Comparison: candidate programs for one model are built, checked against each other, and timed in turns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .settings import Refined, Refinement, Tell
 STOCK = "stock tvm"
 
 HOPELESS = 3.0
-"""A program that takes this many times as long as the fastest is not in the last rounds."""
+"""A program that takes this many times as long as the fastest one is left out of the last rounds."""
 
 
 @dataclass(slots=True)
 class CandidateProgram:
-    """A program, or why there is none."""
+    """A candidate program, or the reason why there is none."""
 
     choice: Choice | None
     """None: TVM alone, without a plan."""
@@ -33,7 +33,7 @@ class CandidateProgram:
 
 @dataclass(slots=True)
 class Comparison:
-    """Programs by name, run in turns; one that cannot be built or run is dropped, with a reason."""
+    """Programs by name, which run in turns. One that cannot be built or run is dropped, with a reason."""
 
     builder: ProgramBuilder
     settings: Refinement
@@ -43,13 +43,13 @@ class Comparison:
     iterations: list[Prediction] = field(default_factory=list[Prediction])
 
     def add_all(self, choices: Mapping[str, Choice]) -> None:
-        """All that a user could have picked instead."""
+        """Add the programs of ``choices``, and stock TVM."""
         for name, choice in choices.items():
             self.add(name, choice)
         self._add(STOCK, None, self.builder.stock)
 
     def add(self, name: str, choice: Choice) -> bool:
-        """Whether the program of ``choice`` runs, and computes what the first one does."""
+        """Build and load the program of ``choice``; whether it runs, and computes what the first program does."""
         return self._add(name, choice, lambda: self.builder.chosen(choice, name))
 
     def _add(self, name: str, choice: Choice | None, build: Callable[[], Built]) -> bool:
@@ -66,12 +66,12 @@ class Comparison:
         return not program.reason
 
     def remove(self, name: str) -> None:
-        """The program was a trial, and is over."""
+        """Remove a program that was only a trial."""
         del self.programs[name]
         self.worker.remove(name)
 
     def _reference(self) -> str | None:
-        """The first program that runs: the others have to compute what it does."""
+        """The first program that runs; the others must compute what it does."""
         return next((name for name, each in self.programs.items() if each.built and not each.reason), None)
 
     def _why_wrong(self, name: str, reference: str) -> str:
@@ -83,7 +83,7 @@ class Comparison:
         return ""
 
     def promising(self) -> list[str]:
-        """The programs of plans that are not much slower than the fastest: what they do well is worth knowing."""
+        """The programs of plans that are not much slower than the fastest one: their kernels are worth profiling."""
         medians = self.timed(
             [name for name, program in self.programs.items() if "main" in (program.choice or {})], 1
         )
@@ -91,7 +91,7 @@ class Comparison:
         return [name for name, seconds in medians.items() if min(seconds) < HOPELESS * best]
 
     def timed(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
-        """Medians by round of those that run; one that does not is dropped."""
+        """The median seconds of these programs by round; a program that does not run is dropped."""
         running = [name for name in names if not self.programs[name].reason]
         if not running:
             return {}
@@ -107,7 +107,7 @@ class Comparison:
         return {name: found[name] for name, found in alone.items() if not isinstance(found, str)}
 
     def finish(self) -> tuple[str, Refined]:
-        """The last rounds, of all that could be the fastest: the winner and its program. Raises CollageError."""
+        """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs."""
         self.tell("timing whole programs in turns")
         first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
         best = min((min(seconds) for seconds in first.values()), default=0.0)
@@ -145,7 +145,7 @@ def _times(name: str, program: CandidateProgram) -> ProgramTimes:
 
 
 def winner_of(medians: Mapping[str, Sequence[float]], margin: float) -> str:
-    """The fastest by the median of the ratios to ours within a round; ours unless it is faster by ``margin``."""
+    """The fastest program by the median of its ratios to ours within each round; ours unless ``margin`` faster."""
 
     def ratio(name: str) -> float:
         pairs = zip(medians[name], medians[OURS], strict=True)

@@ -1,4 +1,4 @@
-"""Costs that do not hold in the running program, and whether a plan without them is faster."""
+"""Replaces costs that do not hold in the running program, if the new plan is faster."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .loop import FeedbackLoop
 from .observed import Observation, far_costs, with_costs
 
 _GAIN = 0.02
-"""By what part of its time the last program must be faster than the first, or all costs stay."""
+"""By what part of its time the last program must be faster than the first one; otherwise no cost changes."""
 
 
 def corrected_costs(
     costed: IRModule, finish: Callable[[IRModule], IRModule], target: Target, programs: int
 ) -> dict[str, Cost]:
-    """By key, other costs with which the search finds a faster program; none where it does not.
+    """Costs by key that replace wrong ones, and lead to a faster program; empty where they do not.
 
-    ``finish`` makes the final module of the cheapest plan for given costs; at most ``programs`` are built. Raises
-    CollageError where they cannot be built or run.
+    ``finish`` makes the final module of the cheapest plan for given costs. At most ``programs`` programs are built.
+    Raises CollageError where they cannot be built or run.
     """
     learned: dict[str, Cost] = {}
     plans: list[Plan] = []
@@ -65,7 +65,7 @@ def _chosen(plan: Plan) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def _has_gained(observed: Sequence[Observation]) -> bool:
-    """Whether the last program is faster than the first."""
+    """Whether the last program is faster than the first one."""
     if len(observed) < 2:
         return False
     pairs = zip(observed[0].seconds_by_turn, observed[-1].seconds_by_turn, strict=True)

@@ -1,7 +1,7 @@
-"""The loop: plan, run the program kernel by kernel, correct the costs, plan again.
+"""The feedback loop: plan, profile the program kernel by kernel, correct the costs, plan again.
 
-Costs are measured kernel by kernel, and programs are not sums. CorrectCosts and the refinement are this loop: they differ
-in what they make of observations, and in what happens to a program that the search has not found before.
+Costs are measured for single kernels, but the time of a program is not the sum of them. CorrectCosts and the refinement
+both run this loop. They differ in how they correct costs, and in what they do with a new plan.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..profile.kernels import KernelProfiler, Run
 from .observed import Observation
 
 Correct = Callable[[Sequence[Observation]], IRModule | None]
-"""From the observations so far to the module with corrected costs; None: nothing is to be corrected."""
+"""From all observations to the module with corrected costs; None: there is nothing to correct."""
 
 Plan = Callable[[IRModule], tuple[str, IRModule] | None]
-"""From a module with costs to the name and the final module of its plan; None: it is known already."""
+"""From a module with costs to the name and the final module of its plan; None: the plan is known already."""
 
 
 @dataclass(slots=True)
 class FeedbackLoop:
-    """Instrumented programs that run in turns."""
+    """Runs instrumented programs in turns."""
 
     profiler: KernelProfiler
     programs: dict[str, tuple[IRModule, list[str]]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class FeedbackLoop:
     observations: dict[str, Observation] = field(default_factory=dict)
 
     def observe(self, fresh: Sequence[tuple[str, IRModule]]) -> dict[str, str]:
-        """Let these programs run in turns with those before; the reasons of those that do not run, by name."""
+        """Run these programs in turns with the earlier ones; the result is why programs do not run, by name."""
         failed: dict[str, str] = {}
         for name, mod in fresh:
             try:
@@ -55,7 +55,7 @@ class FeedbackLoop:
         return failed
 
     def run(self, plan: Plan, correct: Correct, rounds: int) -> None:
-        """At most ``rounds`` times: correct the costs by what was observed, plan again, observe the new program."""
+        """Correct the costs by the observations, plan again, observe the new program; at most ``rounds`` times."""
         for _ in range(rounds):
             corrected = correct(list(self.observations.values()))
             planned = None if corrected is None else plan(corrected)
@@ -63,12 +63,12 @@ class FeedbackLoop:
                 return
 
     def close(self) -> None:
-        """Remove the programs: their files and memory are freed."""
+        """Remove all programs, which frees their files and memory."""
         for name in list(self.programs):
             self._remove(name)
 
     def _drop_failing(self, reason: str) -> dict[str, str]:
-        """Remove the program that the reason names; all of them where it names none."""
+        """Remove the program that the reason names, or all programs where it names none."""
         named = [name for name in self.programs if reason.startswith(f"{_instrumented(name)}: ")]
         dropped = named[:1] or list(self.programs)
         for name in dropped:

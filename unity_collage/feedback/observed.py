@@ -1,4 +1,4 @@
-"""Costs from running programs, in place of what kernels took alone."""
+"""Costs observed in running programs, which replace the costs of kernels measured alone."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from ..plan.plan import Plan
 from ..profile.kernels import Turns, by_candidate
 
 LEAST_COST = 1e-9
-"""Seconds that a kernel costs at least when its launch is taken off its time in the program."""
+"""The least cost of a kernel in seconds, when its launch is taken off its time in the program."""
 
 _FAR = 1.5
 """A cost is wrong if the kernel takes this many times as long in the program, even in its faster turns."""
 _WORTH = 0.01
-"""And if that is at least this part of the program's time."""
+"""And if the difference is at least this part of the program's time."""
 _FASTER_TURNS = 0.25
+"""Which quantile of the turns stands for the faster ones."""
 _SLOW_MACHINE = 2.0
 """How many times slower than when the costs were measured a shared machine may be before the costs are doubted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An instrumented program that ran, kernel by kernel."""
+    """The profile of an instrumented program."""
 
     plan: Plan
-    """Of ``main``."""
+    """The plan of ``main``."""
     kernels: tuple[str, ...]
-    """That it calls, in order."""
+    """The kernels that the program calls, in order."""
     turns: Turns
 
     @property
     def seconds_by_turn(self) -> list[float]:
-        """Seconds of all kernels together."""
+        """The seconds of all kernels together, by turn."""
         return [sum(turn) for turn in self.turns]
 
     def by_key(self, costs: Costs) -> Iterator[tuple[str, list[float]]]:
-        """The cost key of each candidate in the plan, and its seconds by turn without its launch."""
+        """The cost key of each candidate in the plan, and its seconds by turn, without the launch."""
         by_turn = [by_candidate(self.plan, self.kernels, seconds) for seconds in self.turns]
         backends = {kernel.candidate: kernel.backend for kernel in self.plan.kernels}
         for candidate in by_turn[0]:
@@ -51,10 +52,10 @@ class Observation:
 
 
 def with_all_observed(costed: IRModule, observations: Sequence[Observation]) -> IRModule:
-    """``costed`` with the costs of ``main`` replaced by what its kernels took in programs.
+    """``costed`` whose costs of ``main`` are those that its kernels took in programs.
 
-    A kernel that was in none of them keeps its cost, times what those of its backend took in place over their
-    costs: else whatever was not tried would look better than what was.
+    The cost of a kernel that was in no program is scaled: by the ratio of observed to measured seconds of its backend.
+    Otherwise kernels that were not tried would look better than those that were.
     """
     main = costed["main"]
     costs = COSTS.read(main)
@@ -78,7 +79,7 @@ def with_all_observed(costed: IRModule, observations: Sequence[Observation]) -> 
 
 
 def far_costs(observation: Observation, costs: Costs) -> dict[str, Cost]:
-    """By key, what those kernels of a program take there whose costs are far from it."""
+    """Observed costs by key, for the kernels of a program that take far longer there than they cost."""
     observed: dict[str, list[list[float]]] = {}
     for key, seconds in observation.by_key(costs):
         observed.setdefault(key, []).append(seconds)
@@ -89,10 +90,10 @@ def far_costs(observation: Observation, costs: Costs) -> dict[str, Cost]:
 def far_from(
     observed: Mapping[str, Sequence[Sequence[float]]], costs: Mapping[str, Cost], total: float
 ) -> dict[str, Cost]:
-    """Costs by key for those kernels that take far more in the program, as if the machine were as fast as it was.
+    """Observed costs by key, for the kernels that take far longer in the program than they cost.
 
-    ``observed``: for each key, of each candidate that has it, seconds by turn. ``total``: seconds of the program. What
-    the machine as a whole became slower by, the weighted median of the ratios, is taken off.
+    ``observed``: for each key, the seconds by turn of each candidate that has it. ``total``: seconds of the program. If
+    the whole machine became slower, the costs are divided by that factor, the weighted median of the ratios.
     """
     means = {key: np.mean(rows, axis=0) for key, rows in observed.items()}
     ratios = [float(np.median(means[key])) / max(costs[key].seconds or 0.0, 1e-9) for key in means]
@@ -115,7 +116,7 @@ def far_from(
 
 
 def with_costs(costed: IRModule, by_key: Mapping[str, Cost]) -> IRModule:
-    """``costed`` with these costs of ``main`` in place of those with the same key."""
+    """``costed`` where these costs of ``main`` replace those with the same keys."""
     if not by_key:
         return costed
     gvar, main = costed.get_global_var("main"), costed["main"]
@@ -126,7 +127,7 @@ def with_costs(costed: IRModule, by_key: Mapping[str, Cost]) -> IRModule:
 
 
 def _ratios(costs: Costs, backend_of: Mapping[str, str], found: Mapping[str, float]) -> dict[str, float]:
-    """For each backend, what its kernels took in place over their costs, all together."""
+    """The ratio of observed to measured seconds, for all kernels of each backend together."""
     sums: dict[str, tuple[float, float]] = {}
     for key, seconds in found.items():
         cost = costs.by_key[key].seconds

@@ -1,4 +1,4 @@
-"""The recheck of a program: whether it takes what its kernels cost."""
+"""The recheck of a program: whether it is as fast as the costs of its kernels say."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ LOGGER = logging.getLogger(__name__)
 
 _LATE = 1.3
 _NOTABLE_SECONDS = 50e-6
-"""A program is late that takes so many times what its kernels cost, and by so much more: calls cost microseconds, and a
-shared machine slows down by itself."""
+"""A program is late if it takes ``_LATE`` times the cost of its kernels, and ``_NOTABLE_SECONDS`` more than that cost.
+Calls take microseconds, and a shared machine may be slower for a while."""
 
 _ROUNDS, _ROUND_SECONDS = 5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
-    """A program, and what is known of its time."""
+    """A program, and its time if it is known."""
 
     mod: IRModule
     """The final module."""
     executable: relax.VMExecutable
     seconds: float | None = None
-    """Of a run; None: not known."""
+    """Seconds of a run; None: not known."""
     remarks: tuple[str, ...] = ()
-    """Why it was not rechecked."""
+    """Why the program was not rechecked."""
 
 
 def in_time(
     passes: Callable[..., tvm.transform.Pass], imported: IRModule, target: Target, model: CostModel
 ) -> Rechecked:
-    """The program of ``passes()``. Where it takes far more than its kernels cost, that of ``passes(correct=True)`` if it
-    is faster.
+    """The program of ``passes()``, or that of ``passes(correct=True)``.
+
+    The second one is built only if the first takes far longer than its kernels cost, and is the result if it is faster.
     """
     with target:
         final = passes()(imported)
@@ -69,10 +70,10 @@ def in_time(
 
 
 def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) -> float | None:
-    """Seconds of a run of a final module, in a process that has seen nothing of its kernels; kept with the costs.
+    """Seconds of a run of a final module in a new process; stored in the database of costs.
 
-    None where it is not known and cannot be found out: other machines, locked databases, unknown shapes, programs that
-    fail.
+    None where they are not known and cannot be measured: on other machines, with a locked database, with unknown
+    shapes, or if the program fails.
     """
     if model.why_not(Capability.RUN_PROGRAMS) is not None or why_not_runnable(mod) is not None:
         return None
@@ -80,12 +81,12 @@ def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) 
         return model.known_or_measured(
             f"program {program_digest(mod)}", "the program", lambda: _measured(mod, executable)
         )
-    except CollageError:  # a user who runs the program is told
+    except CollageError:  # the program fails: its user will see the error
         return None
 
 
 def is_late(seconds: float, final: IRModule) -> bool:
-    """Whether a program is so slow that some cost in its plan must be wrong."""
+    """Whether a program takes far longer than its plan costs, so that some cost must be wrong."""
     main = final["main"]
     if not PLAN.on(main):
         return False

@@ -1,4 +1,4 @@
-"""Comparisons that were made before, kept with the costs: equal programs on an equal machine are not timed again."""
+"""Stores comparisons in the database of costs: equal programs on an equal machine are not timed again."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .settings import Refinement
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The comparisons of one model among the same plans, with the fingerprint that programs have here now."""
+    """The stored comparison of the same plans for one model, with the fingerprint of programs here."""
 
     database: CostDatabase
     fingerprint: str
     name: str
-    """Holds the model with its weights, each plan, and the settings."""
+    """The name of the fact: a digest of the model with its weights, each plan, and the settings."""
     locked: bool = False
-    """A comparison that is not known is an error."""
+    """Whether an unknown comparison is an error."""
 
     def find(self) -> Mapping[str, Any] | None:
-        """What :meth:`keep` has kept; raises MissingCost if nothing, and the database is locked."""
+        """The stored outcome, or None; raises MissingCost if there is none and the database is locked."""
         known = self.database.fact(self.name, self.fingerprint)
         if known is None and self.locked:
             raise MissingCost(f"no comparison of these programs is in {self.database.name}, and it is locked")
         return known
 
     def keep(self, value: Mapping[str, Any]) -> None:
-        """Keep the outcome of a comparison: plain data."""
+        """Store the outcome of a comparison, which is plain data."""
         if not self.database.read_only:
             self.database.keep_fact(self.name, self.fingerprint, value)
 
@@ -56,7 +56,7 @@ def records_of(
     target: Target,
     locked: bool = False,
 ) -> Records:
-    """The records of a comparison of ``plans``, by name, and stock TVM."""
+    """The records of a comparison of ``plans`` (by name) and stock TVM."""
     compared = {
         "model": str(structural_hash(imported)),
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
@@ -77,13 +77,13 @@ def records_of(
 
 
 def fingerprint_of(backends: Sequence[str], target: Target) -> str:
-    """Everything besides the programs that can change how they compare, as text."""
+    """The text of everything besides the programs that can change how they compare."""
     versions = "; ".join(f"{name} {backend_version(name)}" for name in sorted({*backends, "tvm"} - {VIEW}))
     return f"{cost_fingerprint('tvm', target, Method())}\nversions: {versions}"
 
 
 def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:
-    """What the kernels of ``plan`` are, whatever their candidates' numbers: plain data."""
+    """The kernels of ``plan`` as plain data, without the ids of their candidates."""
     found: dict[str, list[list[Any]]] = {}
     for function, ids in plan.items():
         by_id = {candidate.id: candidate for candidate in CANDIDATES.read(costed[function])}
@@ -93,7 +93,7 @@ def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:
 
 
 def choice_of(costed: IRModule, description: Mapping[str, Sequence[Sequence[Any]]]) -> Choice | None:
-    """The inverse of :func:`described`; None if there is no such candidate."""
+    """The inverse of :func:`described`; None if some candidate does not exist."""
     plan: Choice = {}
     for function, kernels in description.items():
         known = {(c.backend, c.rule, c.indexes, c.hidden): c.id for c in CANDIDATES.read(costed[function])}

@@ -1,9 +1,9 @@
-"""Refinement: candidate programs compete, and costs from the running programs go back into the plan.
+"""Refinement: candidate programs are compared, and costs observed in running programs improve the plan.
 
-The plan of the search, and what a user would have picked instead, are built, instrumented and run in turns; what kernels
-take there replaces their costs, and the search is asked again, until it answers with a plan that is known. In the end
-these plans, greedy, each backend alone and stock TVM are timed in turns. The user gets the fastest one. One that cannot
-be built or run is dropped, with its reason; the others go on.
+The plan of the search, and plans that a user could choose instead, are built, instrumented and run in turns. The times
+of kernels there replace their costs, and the plan is searched again, until the search finds a known plan. Then all
+these programs, the greedy one, each backend alone and stock TVM are timed in turns, and the user gets the fastest. A
+program that cannot be built or run is dropped, with its reason.
 """
 
 from __future__ import annotations
@@ -47,21 +47,20 @@ def refined(
     locked: bool = False,
     is_budget_spent: Callable[[], bool] = lambda: False,
 ) -> Refined:
-    """The fastest program for a module whose candidates have costs; ``imported`` is what it was made of.
+    """The fastest program for ``costed``, a module whose candidates have costs, made of the module ``imported``.
 
-    ``inputs`` are what ``main`` takes; ``priority`` the backends, preferred ones first. A comparison that ``database``
-    knows is not run again; when it is ``locked`` a comparison that it does not know is an error. After the budget is
-    spent no more costs are corrected and no plans bred; the last rounds are run in any case. Raises CollageError when
-    no program runs.
+    ``inputs``: arguments of ``main``. ``priority``: the backends in preference order. A comparison that ``database``
+    knows is not run again; if it is ``locked``, an unknown comparison is an error. Once ``is_budget_spent`` no costs
+    are corrected and no plans bred, but the last rounds still run. Raises CollageError when no program runs.
     """
     plans = dict(choices(problems_of(costed), priority))
     builder = ProgramBuilder(costed, imported, target)
     records = None
     if database is not None:
         records = records_of(database, costed, imported, plans, settings, target, locked)
-        before = _as_before(builder, records)
-        if before is not None:
-            return before
+        known = _known_winner(builder, records)
+        if known is not None:
+            return known
     with ProgramWorker(inputs, runtime.num_threads()) as worker:
         comparison = Comparison(builder, settings, worker, tell)
         comparison.add_all(plans)
@@ -72,17 +71,13 @@ def refined(
         winner, result = comparison.finish()
     if records is not None:
         choice = comparison.programs[winner].choice
-        records.keep(
-            {
-                "report": encode(result.report),
-                "choice": None if choice is None else described(costed, choice),
-            }
-        )
+        description = None if choice is None else described(costed, choice)
+        records.keep({"report": encode(result.report), "choice": description})
     return result
 
 
-def _as_before(builder: ProgramBuilder, records: Records) -> Refined | None:
-    """The winner of an earlier comparison; None if there is none, or if it cannot be made any more."""
+def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
+    """The winner of a stored comparison; None if there is none, or if it cannot be built any more."""
     known = records.find()
     if known is None:
         return None
@@ -92,13 +87,13 @@ def _as_before(builder: ProgramBuilder, records: Records) -> Refined | None:
         return None
     try:
         built = builder.stock() if choice is None else builder.chosen(choice, report.winner)
-    except Exception:  # a compiler failed that did not then: let all of them compete again
+    except Exception:  # a compiler fails that did not fail then: compare all programs again
         return None
     return Refined(*built, report)
 
 
 def learn(comparison: Comparison, priority: Sequence[str]) -> None:
-    """Ask the search again with costs from the running programs, as long as it has a new answer."""
+    """Search again with costs from the running programs, until the plan is known."""
     builder = comparison.builder
     names = (f"{OURS}, informed {number}" for number in range(1, comparison.settings.feedback + 1))
 
@@ -136,28 +131,30 @@ def _final(comparison: Comparison, name: str) -> IRModule:
 
 
 def breed(comparison: Comparison, breeding: Breeding) -> None:
-    """Add the best plan that breeding finds by measured time."""
+    """Add the program of the best plan that breeding finds by measured time."""
     problems = problems_of(comparison.builder.costed)
     medians = comparison.timed([name for name, program in comparison.programs.items() if program.choice], 2)
     if not medians:
         return
     best = min(medians, key=lambda name: statistics.median(medians[name]))
-    pace = statistics.median(medians[best])
+    seconds = statistics.median(medians[best])
     base = comparison.programs[best].choice or {}
-    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, pace), breeding)
+    choice = bred(problems, base, lambda trial: _fitness(comparison, trial, best, seconds), breeding)
     if all(program.choice != choice for program in comparison.programs.values()):
         comparison.add(f"{OURS}, bred", choice)
 
 
-def _fitness(comparison: Comparison, choice: Choice, beside: str, pace: float) -> float | None:
-    """Measured seconds of a run, None if the plan does not work.
+def _fitness(comparison: Comparison, choice: Choice, reference: str, seconds: float) -> float | None:
+    """Seconds of a run of the program of ``choice``, None if it does not work.
 
-    Drift hits all: a trial counts as much as it is faster than ``beside`` in the same rounds, which takes ``pace``.
+    Drift affects all programs, so both run in the same rounds: the result is the ratio to ``reference`` times its
+    ``seconds``.
     """
     trial = "trial"
     works = comparison.add(trial, choice)
-    medians = comparison.timed([trial, beside], 2) if works else {}
+    medians = comparison.timed([trial, reference], 2) if works else {}
     comparison.remove(trial)
-    if trial not in medians or beside not in medians:
+    if trial not in medians or reference not in medians:
         return None
-    return pace * statistics.median(a / b for a, b in zip(medians[trial], medians[beside], strict=True))
+    ratios = (a / b for a, b in zip(medians[trial], medians[reference], strict=True))
+    return seconds * statistics.median(ratios)

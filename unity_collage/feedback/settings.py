@@ -1,4 +1,4 @@
-"""How much is done beyond the search, and what comes of it."""
+"""The settings and the result of a refinement."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """How much is done beyond the search."""
+    """How candidate programs are compared, and how costs are corrected by running programs."""
 
     feedback: int = 2
-    """How often the search is asked again with costs from the running programs, at most."""
+    """How often at most the plan is searched again with costs from the running programs."""
     rounds: int = 7
-    """Rounds at the end, in which all programs run in turns."""
+    """How many rounds the last comparison of all programs has."""
     round_seconds: float = 0.3
-    """How long each program runs in a round, at least."""
+    """How long each program runs at least in one round."""
     margin: float = 0.01
-    """By how much of our time another program must be faster to be preferred: below, it is a tie."""
+    """By what part of our time another program must be faster to be the result; below that, it is a tie."""
     tolerance: float = 1e-3
-    """Largest difference of outputs, over their range, between two programs; with bfloat16 5e-2 if this is less."""
+    """The largest difference of outputs between two programs, over their range; at least 5e-2 with bfloat16."""
     breeding: Breeding | None = None
-    """Breed plans by measured time before the last rounds; None: do not."""
+    """How to breed plans by measured time before the last rounds; None: no breeding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """The winner, ready to run, and what happened."""
+    """The fastest program, and the comparison that it won."""
 
     mod: IRModule
     executable: relax.VMExecutable

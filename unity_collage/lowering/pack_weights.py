@@ -81,7 +81,7 @@ def _packed_kernel(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel:
 
 
 def why_not_changed(func: tirx.PrimFunc) -> str | None:
-    """Why a kernel keeps its parameters, or None when it is of ours alone, to be scheduled yet."""
+    """Why the parameters of a kernel must not change, or None when it is unscheduled and called only here."""
     attrs = func.attrs or {}
     if "global_symbol" in attrs:
         return "it can be called from outside"

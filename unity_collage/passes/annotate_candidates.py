@@ -1,4 +1,4 @@
-"""AnnotateCandidates: every (sub-graph, backend) pair that could become one kernel.
+"""AnnotateCandidates: find every group of operators that a backend could make one kernel of.
 
 Reads    the dataflow of each function.
 Writes   ``collage.candidates`` and ``collage.declined``, for EstimateCosts and SearchPartition.
@@ -26,24 +26,24 @@ from ..specs import PartitionSpec, gathered
 from ..target import current_target
 
 WINOGRAD = ("winograd2", "winograd4")
-"""Rules whose convolutions round differently from the direct sum: up to 1e-5 of the range."""
+"""Rules for convolutions that round differently from the direct sum, by up to 1e-5 of the range."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.AnnotateCandidates")
 @dataclass(frozen=True)
 class AnnotateCandidates:
-    """Ask every backend what it could make of each function.
+    """Ask every backend which kernels it could make of each function.
 
-    Where ``tvm`` is not among the backends it is offered only what no other backend takes: the backends
-    named are forced, TVM does the rest.
+    Where ``tvm`` is not among the backends, it gets only what no other backend takes: the named backends are forced,
+    and TVM does the rest.
     """
 
     backends: tuple[str, ...] | None = None
-    """Names, in preference order; None: the target's ``libs``, else all that are available."""
+    """Names in preference order; None: the target's ``libs``, else all that are available."""
     specs: tuple[PartitionSpec, ...] = ()
-    """More than the backends propose by themselves: other rules for them, or for other code generators."""
+    """More rules than those of the backends, for these backends or for other code generators."""
     without: tuple[str, ...] = ()
-    """Names of rules whose proposals are left out, such as ``WINOGRAD``."""
+    """Names of rules to leave out, such as ``WINOGRAD``."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         target = current_target()
@@ -58,7 +58,7 @@ class AnnotateCandidates:
 
 
 def is_partitionable(func: ir.BaseFunc) -> TypeGuard[relax.Function]:
-    """Whether a function is still whole: not what some pass has already made one kernel of."""
+    """Whether a function can be partitioned: no pass has made one kernel of it."""
     if not isinstance(func, relax.Function):
         return False
     return not any(name in (func.attrs or {}) for name in ("Primitive", "Composite", "Codegen"))
@@ -69,8 +69,8 @@ def annotated(
 ) -> relax.Function:
     """The function of ``graph`` with its candidates and refusals as attributes.
 
-    A candidate is what it covers, how, and whose it is: one that two specs of a backend propose is there once,
-    two that differ in any of it both stay. Permutations that take each other back are candidates without a backend.
+    Two specs of a backend may propose the same bindings by the same rule; that is one candidate. Cancelling transposes
+    are candidates without a backend.
     """
     found: list[tuple[str, Found]] = []
     declined: dict[DeclinedBinding, None] = {}
@@ -106,7 +106,7 @@ def _candidate(number: int, backend: str, proposal: Found) -> Candidate:
 
 
 def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:
-    """All nodes in any proposal."""
+    """All nodes that are in some proposal."""
     covered = EMPTY
     for _, proposal in found:
         covered |= proposal.inside
@@ -114,7 +114,7 @@ def taken(found: Iterable[tuple[str, Found]]) -> IndexSet:
 
 
 def _left_to_tvm(graph: DataflowGraph, target: Target, covered: IndexSet) -> Iterable[Found]:
-    """What TVM proposes for the nodes that no other backend takes, on any of the function's targets."""
+    """TVM's proposals for the nodes that no other backend takes, on any of the function's targets."""
     for spec in gathered((get("tvm"),), (), graph, target):
         for proposal in spec.apply(graph, target):
             if isinstance(proposal, Found) and not proposal.inside & covered:

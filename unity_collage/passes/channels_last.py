@@ -1,7 +1,7 @@
 """ChannelsLast: compute images as (N, spatial..., C), the layout in which the libraries are fastest.
 
-Reads    the operators; constants and batch norm are best folded before, by Prepare.
-Writes   ``permute_dims`` where a value enters or leaves channels-last form, for the costs to see; adds to
+Reads    the operators; run Prepare before, which folds constants and batch norms.
+Writes   ``permute_dims`` where a value enters or leaves channels-last layout, so that it has a cost; in
          ``collage.unrecognised`` why an operator does not follow its operands, for explanations.
 Keeps    the types of every function, and every function that :func:`why_left_alone` names a reason for.
 """
@@ -22,10 +22,10 @@ _KERNEL_ATTRS = ("Primitive", "Composite", "Codegen")
 @tvm.transform.module_pass(opt_level=0, name="collage.ChannelsLast")
 @dataclass(frozen=True)
 class ChannelsLast:
-    """Rewrite convolutions, pools and what lies between them to hold the channel axis last.
+    """Rewrite convolutions, pools and the operators between them to have the channel axis last.
 
-    Operators without a layout of their own follow at no cost; every other one has its operands in the
-    original layout, by one ``permute_dims`` a value.
+    Operators without a layout of their own follow their operands. All others get their operands in the original layout,
+    by one ``permute_dims`` for each value.
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
@@ -40,12 +40,12 @@ def _translated(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
 
 
 def why_left_alone(func: relax.Function) -> str | None:
-    """Why a function keeps its layouts, or None when it is translated."""
+    """Why a function keeps its layouts, or None when they are changed."""
     for name in _KERNEL_ATTRS:
         if func.attrs is not None and name in func.attrs:
             return f"it is a kernel already: it has the attribute {name}"
     if not isinstance(func.body, relax.SeqExpr):
-        return "its body is no sequence of bindings"
+        return "its body is not a sequence of bindings"
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, (relax.If, relax.Function)):

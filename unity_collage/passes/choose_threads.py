@@ -1,7 +1,7 @@
-"""ChooseThreads: small kernels that may be in the plan run on one thread, where that is no slower than on all.
+"""ChooseThreads: run small kernels that may be in the plan on one thread, where that is as fast as on all.
 
 Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts and ConfirmCosts.
-Writes   both: ``threads`` of candidates, and the costs of these.
+Writes   both: the ``threads`` of candidates, and the costs of those.
 Keeps    every binding: this pass changes attributes only.
 """
 
@@ -33,28 +33,28 @@ from ..target import current_target
 from .confirm_costs import plan_and_near
 
 _LONGEST = 4e-6
-"""Seconds. What takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two cores, and a
-few times as much on many. While two cores exchange data fast, that is; no cost can count on them doing it slowly."""
+"""Seconds. A kernel that takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two
+cores, and a few times that on many. It costs more while cores exchange data slowly, which costs must not rely on."""
 _MARGIN = 0.1
-"""Asked is of kernels with which the best plan costs more by so much of the kernel's cost at most."""
+"""Only kernels in the plan or near it are tried: the best plan with one costs at most this part of its cost more."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseThreads")
 @dataclass(frozen=True)
 class ChooseThreads:
-    """Give each small kernel that may be in the plan as many threads as it is fastest with: one, or all.
+    """Choose one thread or all threads for each small kernel that may be in the plan, whichever is faster.
 
-    A kernel for all threads waits for them twice, and where one of them is late, or its half of the data lies in
-    another core's cache, all wait for it. How much work pays for that is a matter of the machine and of its number of
-    cores, so it is measured: the kernel for one thread races the one for all, and the better one is the candidate from
-    then on. A tie goes to one thread. Longer kernels keep all threads, and so do those of backends that cannot be told
-    (:attr:`unity_collage.backends.base.Backend.limits_threads`).
+    A kernel on all threads waits for them twice. If one thread is late, or its data is in another core's cache, all
+    others wait. How much work makes up for that depends on the machine. So the kernel on one thread and the kernel on
+    all are timed in turns, and the faster one becomes the candidate; a tie goes to one thread. Longer kernels keep all
+    threads, and so do kernels of backends without
+    :attr:`unity_collage.backends.base.Backend.limits_threads`.
 
-    Where the cost model cannot compare kernels, a formula for instance, candidates stay, and the plan says so.
+    Where the cost model cannot compare kernels (a formula cannot), candidates do not change, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
-    """The one that EstimateCosts has asked."""
+    """The cost model of EstimateCosts."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {gvar: self._chosen(func) for gvar, func in mod.functions_items()}
@@ -81,7 +81,7 @@ class ChooseThreads:
         return _with_one_thread(func, costs, won) if won else func
 
     def _won(self, pairs: Mapping[str, tuple[Workload, Workload]]) -> Iterator[tuple[str, tuple[str, float]]]:
-        """By the key of a kernel for all threads: that of a better one for one thread, and the ratio of their times."""
+        """For each kernel that is faster on one thread: its key, the key on one thread, and the ratio of the times."""
         for key, (shared, single) in pairs.items():
             if self.model.is_budget_spent():
                 return
@@ -89,7 +89,7 @@ class ChooseThreads:
                 continue
             try:
                 found = self.model.compared([shared, single])
-            except MissingCost:  # nothing may be measured: the kernel stays as it is
+            except MissingCost:  # nothing may be measured: the kernel keeps all threads
                 continue
             ours, theirs = found[shared.key].seconds, found[single.key].seconds
             if ours and theirs and theirs <= ours:
@@ -97,23 +97,23 @@ class ChooseThreads:
 
 
 def _small(func: relax.Function, costs: Costs) -> list[str]:
-    """The keys of short kernels that are or nearly are in the plan, of backends that can be told how many threads."""
+    """The keys of short kernels in the plan or near it, whose backends can limit their threads."""
     candidates = CANDIDATES.read(func)
     try:
         problem = problem_of(DataflowGraph(func), candidates, costs)
         chosen, near = plan_and_near(problem, costs.keys, _MARGIN)
     except NoCover:  # SearchPartition says why
         return []
-    told = {costs.keys[c.id] for c in candidates if c.backend != VIEW and get(c.backend).limits_threads}
+    limited = {costs.keys[c.id] for c in candidates if c.backend != VIEW and get(c.backend).limits_threads}
     return [
         key
         for key in dict.fromkeys([*chosen, *near])
-        if key in told and (costs.by_key[key].seconds or _LONGEST) < _LONGEST
+        if key in limited and (costs.by_key[key].seconds or _LONGEST) < _LONGEST
     ]
 
 
 def _is_shared(workload: Workload) -> bool:
-    """Whether the threads share the kernel as it is; of a library that is taken for granted."""
+    """Whether several threads run the kernel; kernels of libraries are assumed to be so."""
     if get(workload.backend).codegen is not None:
         return True
     try:
@@ -126,9 +126,9 @@ def _is_shared(workload: Workload) -> bool:
 def _with_one_thread(
     func: relax.Function, costs: Costs, won: Mapping[str, tuple[str, float]]
 ) -> relax.Function:
-    """``func`` whose candidates with these keys have one thread, the new key, and a cost so many times the old one."""
+    """``func`` whose candidates with these keys have one thread, the new key, and their cost times the given ratio."""
 
-    def told(candidate: Candidate) -> Candidate:
+    def limited(candidate: Candidate) -> Candidate:
         return replace(candidate, threads=1) if costs.keys.get(candidate.id) in won else candidate
 
     keys = {id_: won[key][0] if key in won else key for id_, key in costs.keys.items()}
@@ -136,12 +136,12 @@ def _with_one_thread(
         won[key][0] if key in won else key: _times(cost, won[key][1]) if key in won else cost
         for key, cost in costs.by_key.items()
     }
-    func = CANDIDATES.write(func, tuple(map(told, CANDIDATES.read(func))))
+    func = CANDIDATES.write(func, tuple(map(limited, CANDIDATES.read(func))))
     return COSTS.write(func, replace(costs, by_key=by_key, keys=keys))
 
 
 def _times(cost: Cost, factor: float) -> Cost:
-    """A cost on the level that it was confirmed on."""
+    """``cost`` times ``factor``, so that it stays comparable with the confirmed costs."""
     return replace(
         cost, seconds=(cost.seconds or 0.0) * factor, low=cost.low * factor, high=cost.high * factor
     )

@@ -1,4 +1,4 @@
-"""ConfirmCosts: measure what may be in the plan once more, all of it in turns.
+"""ConfirmCosts: measure the kernels that may be in the plan once more, all in turns.
 
 Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts.
 Writes   ``collage.costs``, with other costs for some of the kernels.
@@ -25,33 +25,34 @@ from ..plan.problem import problem_of
 from ..search import NoCover, Problem, best_throughs, cheapest_cover
 
 _MOST = 256
-"""Kernels in one session."""
+"""How many kernels are timed in one session at most."""
 _CONTRADICTION = 1.3
-"""By so much a kernel is more expensive than one that computes all that it does and more, if a cost must be wrong."""
+"""Costs are doubted if a kernel costs more than this many times a kernel that computes all that it does and more."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ConfirmCosts")
 @dataclass(frozen=True)
 class ConfirmCosts:
-    """Give a kernel, its parts and its near rivals costs of one and the same minutes.
+    """Measure a kernel, its parts and its near rivals in the same minutes.
 
-    EstimateCosts times kernels for the same operators in turns, but a fused kernel and those that it could be split
-    into minutes apart: on a shared machine they may differ by a half by then, and the plan is made of the
-    difference. And of many costs with noise the lowest are those that the noise made low. So the kernels of the
-    cheapest plan and those that nearly are in it are timed once more, together, and the search is asked again,
-    until no new ones come up. Timed once more is also what contradicts itself: a kernel that is much more expensive than
-    one of its backend that contains it, since a cost that is too high by accident is never near the plan. The
-    costs stay at the level of the others: what all kernels together became faster or slower by is the machine.
+    EstimateCosts times kernels for the same operators in turns, but a fused kernel and its parts minutes apart. On a
+    shared machine their costs may be off by a half by then, and the plan depends on the difference. Also, the lowest of
+    many noisy costs are those that noise made low. So the kernels of the cheapest plan and those near it are timed
+    again, together, and the plan is searched again, until no new kernels appear.
 
-    Where the cost model cannot do that, a formula for instance, costs stay, and the plan says so.
+    Contradictions are timed again too: a kernel that costs much more than a kernel of the same backend that contains
+    it. Otherwise a cost that is too high by accident would never come near the plan. If all kernels together became
+    faster or slower, that is the machine, so the new costs are scaled to the level of the old ones.
+
+    Where the cost model cannot confirm costs (a formula cannot), costs do not change, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
-    """The one that EstimateCosts has asked."""
+    """The cost model of EstimateCosts."""
     margin: float = 0.25
-    """Nearly in the plan is a kernel if the best plan with it costs more by so much of the kernel's cost at most."""
+    """A kernel is near the plan if the best plan with it costs at most this part of the kernel's cost more."""
     sessions: int = 2
-    """So often kernels are timed at most."""
+    """How often kernels are timed at most."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {gvar: self._confirmed(func) for gvar, func in mod.functions_items()}
@@ -72,7 +73,7 @@ class ConfirmCosts:
                 near = contenders(problem, confirmed.keys, self.margin, doubted=contradicting(problem))
             except NoCover:  # SearchPartition says why
                 break
-            near = [key for key in near if key in asked]  # others have tuned schedules
+            near = [key for key in near if key in asked]  # kernels with tuned schedules are not asked for
             if len(near) < 2 or timed.issuperset(near):
                 break
             timed.update(near)
@@ -84,7 +85,7 @@ class ConfirmCosts:
 
 
 def contradicting(problem: Problem) -> list[int]:
-    """Ids of options that are much more expensive than another of their backend with one node more, and of those others."""
+    """Ids of options that cost much more than an option of their backend with one node more, and of the latter."""
     by_nodes = {(option.backend, option.inside): option for option in problem.options if not option.hidden}
     found: dict[int, None] = {}
     for (backend, inside), wider in by_nodes.items():
@@ -102,10 +103,10 @@ def contenders(
     most: int = _MOST,
     doubted: Sequence[int] = (),
 ) -> list[str]:
-    """Keys of the kernels in the cheapest plan, then of the ``doubted`` options and of those nearest to it; none where
-    all is decided.
+    """Keys of the kernels in the cheapest plan, then of the ``doubted`` options, then of those near the plan.
 
-    ``keys`` are those of the options by id. Raises NoCover.
+    The result is empty if there are no others than those in the plan. ``keys``: the cost key of each option, by id.
+    Raises NoCover.
     """
     chosen, near = plan_and_near(problem, keys, margin)
     near = [*(keys[id_] for id_ in doubted), *near]
@@ -115,9 +116,9 @@ def contenders(
 
 
 def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> tuple[list[str], list[str]]:
-    """Keys of the kernels in the cheapest plan, and of all with which the best plan is nearly as cheap, nearest first.
+    """Keys of the kernels in the cheapest plan, and of all kernels near it, nearest first.
 
-    ``keys`` are those of the options by id. Raises NoCover.
+    ``keys``: the cost key of each option, by id. Raises NoCover.
     """
     best = cheapest_cover(problem)
     throughs = best_throughs(problem, best.seconds)
@@ -133,10 +134,10 @@ def plan_and_near(problem: Problem, keys: Mapping[int, str], margin: float) -> t
 
 
 def levelled(found: Mapping[str, Cost], before: Mapping[str, Cost]) -> dict[str, Cost]:
-    """The costs ``found``, by key, on the level of those ``before``: the median of their ratios is taken out.
+    """The costs ``found``, scaled to the level of the costs ``before`` by the median of the ratios.
 
-    Each counts by its seconds. Short kernels are slower among many others, whose code and branches they share the
-    core with, than among their few rivals, and that is no change of the machine.
+    Ratios are weighted by seconds: short kernels are slower in turns with many others, which is not a change of the
+    machine.
     """
     pairs = [(cost.seconds, before[key].seconds) for key, cost in found.items()]
     known = [(old / new, old) for new, old in pairs if new and old]

@@ -1,4 +1,4 @@
-"""CorrectCosts: where a kernel of the plan takes far more in the running program than it costs, that is its cost.
+"""CorrectCosts: replace the cost of a kernel that takes far longer in the running program.
 
 Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, from EstimateCosts.
 Writes   ``collage.costs``, with other costs for some of the kernels.
@@ -35,24 +35,23 @@ from .search_partition import SearchPartition
 @tvm.transform.module_pass(opt_level=0, name="collage.CorrectCosts")
 @dataclass(frozen=True)
 class CorrectCosts:
-    """Run the plan of the search kernel by kernel, and search again without costs that do not hold.
+    """Run the program of the plan kernel by kernel, and search again without costs that do not hold.
 
-    A kernel is measured alone, on tensors that the harness has made. In the program it may be another one: a library
-    that keeps what it has generated under too short a key, an input whose memory lies otherwise. Such a cost is not
-    noise but wrong by a factor, and only the running program can tell. So the plan's program runs kernel by kernel in a
-    process of its own; what a kernel takes there becomes its cost where the two are far apart (what the machine is
-    slower as a whole is taken out), and the search is asked again, until no such kernel is in its plan. If that program
-    is not faster than the first one, all costs stay.
+    A kernel is measured alone, on tensors of the measuring process. In the program it may behave differently: a library
+    may cache generated code under too short a key, or an input may lie elsewhere in memory. Then the cost is wrong by a
+    factor, which only the running program shows. So the program runs kernel by kernel in a process of its own. Where a
+    kernel takes far longer there, that becomes its cost, after the machine's overall slowdown is taken off. The plan is
+    searched again until it has no such kernel. If the last program is not faster than the first one, no cost changes.
 
-    This builds programs, so it is not part of the pipeline unless asked for; ``compile`` asks where a finished program
-    takes far longer than its kernels cost. What came of it is kept with the costs. Where the cost model cannot run
-    programs, or the program cannot be run here and now, costs stay, and the plan says so.
+    The pass builds programs, so the pipeline contains it only on request: ``compile`` asks for it when a finished
+    program takes far longer than its kernels cost. The result is stored in the database of costs. Where the cost model
+    cannot run programs, or this program cannot be run here, no cost changes, and the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
-    """The one that EstimateCosts has asked."""
+    """The cost model of EstimateCosts."""
     programs: int = 4
-    """How many are built at most."""
+    """How many programs are built at most."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         reason = why_not_runnable(mod)
@@ -67,7 +66,7 @@ class CorrectCosts:
                 "the kernels of the running program",
                 lambda: {key: asdict(cost) for key, cost in self._corrected(mod).items()},
             )
-        except CollageError as error:  # it may be possible next time
+        except CollageError as error:  # not stored: it may be possible next time
             warnings.warn(f"costs are not compared with the running program: {error}", stacklevel=2)
             return mod
         return with_costs(mod, {key: Cost(**cost) for key, cost in (found or {}).items()})
@@ -77,12 +76,12 @@ class CorrectCosts:
 
 
 def _final(costed: IRModule) -> IRModule:
-    """The final module for these costs; kernels that SearchPartition would merge stay apart, and have costs."""
+    """The final module for these costs. SearchPartition merges no kernels here, so that all have costs."""
     return tvm.transform.Sequential([SearchPartition(), OffloadBYOC(), FuseRemaining()])(costed)
 
 
 def _name(mod: IRModule, costs: Costs) -> str:
-    """Under which the result is kept."""
+    """The name of the fact that stores the result."""
     asked = sorted((key, cost.seconds) for key, cost in costs.by_key.items())
     return f"corrected {digest(json.dumps([program_digest(mod), asked, sorted(costs.keys.items())]))}"
 

@@ -1,4 +1,4 @@
-"""EstimateCosts: put a cost beside every candidate.
+"""EstimateCosts: give every candidate a cost, or the reason why it has none.
 
 Reads    ``collage.candidates``, from AnnotateCandidates.
 Writes   ``collage.costs``, for SearchPartition; ``collage.schedules`` of the module, for FuseRemaining, if kernels
@@ -31,14 +31,14 @@ from ..plan.costs import Cost, Costs
 class EstimateCosts:
     """Ask ``model`` once for each distinct workload and backend.
 
-    A network repeats its layers: sixteen equal convolutions are one question. A candidate whose cost cannot be
-    measured keeps the reason and is never chosen.
+    A network repeats its layers: sixteen equal convolutions are one question. A candidate without a cost has a reason
+    instead, and is never chosen.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
-    """Where a cost comes from: a measurement, a database of them, or a formula."""
+    """The source of costs: measurements, a database of them, or a formula."""
     tune_trials: int = 0
-    """How many schedules MetaSchedule tries for each kernel of TVM that could then be part of a cheaper plan."""
+    """How many schedules MetaSchedule tries for each TVM kernel that could make the plan cheaper."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         questions = {
@@ -72,7 +72,8 @@ class EstimateCosts:
 def _warn_if_all_failed(costs: Mapping[str, Cost]) -> None:
     if costs and all(cost.seconds is None for cost in costs.values()):
         reason = next(iter(costs.values())).reason
-        warnings.warn(f"no kernel has a cost, all is left to TVM; the first reason: {reason}", stacklevel=3)
+        text = f"no kernel has a cost, so TVM compiles everything; the first reason: {reason}"
+        warnings.warn(text, stacklevel=3)
 
 
 def _has_candidates(func: ir.BaseFunc) -> TypeGuard[relax.Function]:

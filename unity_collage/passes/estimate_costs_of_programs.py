@@ -1,4 +1,4 @@
-"""EstimateCostsOfPrograms: costs for candidate programs on a budget, what matters most first.
+"""EstimateCostsOfPrograms: measure the kernels of candidate programs within a budget, the most important first.
 
 Reads    ``collage.candidates``, from AnnotateCandidates.
 Writes   ``collage.costs``, for SearchPartition and the comparison of programs.
@@ -31,14 +31,15 @@ Make = Callable[[Costs], Problem]
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateCostsOfPrograms")
 @dataclass(frozen=True)
 class EstimateCostsOfPrograms:
-    """Measure the kernels that can be in our plan, then those of the greedy one, then those of each backend alone.
+    """Measure the kernels that can be in our plan, then those of the greedy plan, then those of each backend alone.
 
-    In place of EstimateCosts where time is short: each step is a lazy search, and what it leaves open has no cost.
+    It replaces EstimateCosts where there is a budget. Each step is a lazy search, and what it does not measure has no
+    cost.
     """
 
     model: CostModel
     priority: tuple[str, ...]
-    """The backends, preferred ones first."""
+    """The backends in preference order."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {
@@ -66,7 +67,7 @@ class EstimateCostsOfPrograms:
         return costs
 
     def _of_others(self, func: relax.Function, make: Make) -> list[Costs]:
-        """Costs with the kernels of what else competes, as far as there is a plan and time."""
+        """Costs with the kernels of the other candidate programs, as far as they have a plan and time is left."""
 
         def greedy(problem: Problem):
             return solve(problem, "greedy", priority=self.priority)
@@ -83,7 +84,7 @@ class EstimateCostsOfPrograms:
 
 
 def _better(one: Cost, other: Cost) -> Cost:
-    """The one that says more: a cost, then a reason other than want of time, then a bound."""
+    """The cost that says more: one with seconds first, then one with a reason other than the budget, then a bound."""
     return min(
         one, other, key=lambda cost: (cost.seconds is None, cost.bound is not None, cost.origin == UNKNOWN)
     )

@@ -1,13 +1,13 @@
-"""ExpandTransposed: transposed convolutions become products or convolutions, whose pixels are then put in place.
+"""ExpandTransposed: turn transposed convolutions into products or convolutions, and move their pixels into place.
 
-Reads    the operators; best in the normal form of Prepare, where factors are in the weights and biases are ``add``.
-Writes   ``matmul`` or convolutions of channels last, a ``permute_dims`` that spreads their pixels over the image, a
+Reads    the operators; run Prepare before, which puts factors into the weights and makes biases ``add``.
+Writes   ``matmul`` or convolutions with channels last, a ``permute_dims`` that spreads their pixels over the image, a
          ``reshape``, and a ``strided_slice`` where something is cut off.
 Keeps    every type, numbers up to the order of a sum, and every function that :func:`.channels_last.why_left_alone`
          names a reason for.
 
-Decoders of images double their size by windows of 2x2 or 4x4 at steps of 2. TVM has a kernel for them in one layout
-only, and a slow one; products and convolutions are what every backend is good at.
+Decoders of images double the size of an image by windows of 2x2 or 4x4 with stride 2. TVM has a slow kernel for these,
+in one layout only. Every backend has fast products and convolutions.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _RULES = (EXPAND_TRANSPOSED, BEFORE_PLACING, MERGE_PERMUTES, DROP_IDENTITY_PERMU
 @tvm.transform.module_pass(opt_level=0, name="collage.ExpandTransposed")
 @dataclass(frozen=True)
 class ExpandTransposed:
-    """``conv2d_transpose(x, w)`` and its bias, put in place behind ``add(matmul(x, w), bias)`` where windows do not
-    overlap, else behind ``add(conv2d(x, w), bias)`` of all the pixels that lie beside each other, or of a part of them.
+    """``conv2d_transpose(x, w)`` and its bias become a product or a convolution, and moves of its pixels.
 
-    Groups, dilation, and weights that are not known leave it as it is.
+    Where windows do not overlap it is ``add(matmul(x, w), bias)``, else ``add(conv2d(x, w), bias)`` for all pixels that
+    are next to each other, or for a part of them. Convolutions with groups, dilation or unknown weights do not change.
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:

@@ -1,10 +1,10 @@
-"""FuseRemaining: what no library has taken goes through TVM: legalized, fused, scheduled.
+"""FuseRemaining: TVM legalizes, fuses and schedules what no library takes.
 
 Reads    private functions with ``Primitive`` (each becomes exactly one kernel) and loose operators; ``collage.threads``
-         of the former; ``collage.schedules``, where EstimateCosts has had kernels tuned.
+         of the former; ``collage.schedules``, if EstimateCosts had kernels tuned.
 Writes   scheduled PrimFuncs and calls of them; views (reshape) stay views. A remark in ``collage.plan`` for each kernel
          that keeps its naive loops.
-Keeps    calls into libraries, ``external_mods``, and every group that a pass before it has made.
+Keeps    calls into libraries, ``external_mods``, and every group that an earlier pass made.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..target import current_target
 @tvm.transform.module_pass(opt_level=0, name="collage.FuseRemaining")
 @dataclass(frozen=True)
 class FuseRemaining:
-    """TVM's own fusion for what is loose, then a CPU schedule for every kernel: the tuned one if that was measured."""
+    """Fuse loose operators as TVM does, then schedule every kernel for CPUs; tuned schedules come first."""
 
     schedule: bool = True
-    """Whether to schedule the kernels; without, TVM's naive loops stay, for another scheduler or tuner."""
+    """Whether to schedule the kernels. Otherwise they keep TVM's naive loops, for another scheduler or tuner."""
 
     pack: bool = True
     """Whether to store constant weights in the order in which the scheduled kernels read them."""
@@ -40,7 +40,7 @@ class FuseRemaining:
 
 
 def _remarked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
-    """``func`` with the reasons of its kernels in its plan, if it has one."""
+    """``func`` with a remark in its plan, if it has one, for each of its kernels without a schedule."""
     if not isinstance(func, relax.Function) or not PLAN.on(func):
         return func
     plan = PLAN.read(func)
@@ -50,7 +50,7 @@ def _remarked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
 
 
 def _unscheduled(func: relax.Function, mod: IRModule) -> Iterator[str]:
-    """What there is to say of each call of a kernel that has no schedule."""
+    """A remark for each call of a kernel without a schedule."""
     for call in call_sites(func):
         reason = (mod[call.args[0]].attrs or {}).get(UNSCHEDULED)
         if reason is not None:

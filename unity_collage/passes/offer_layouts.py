@@ -1,10 +1,10 @@
-"""OfferLayouts: let the search choose the layout of every image that lies in memory in all plans.
+"""OfferLayouts: let the search choose the layout of every image that is in memory in all plans.
 
-Reads    ``collage.candidates``, from AnnotateCandidates: they tell which images never stay inside a kernel.
-Writes   a pair of ``permute_dims`` that take each other back, channels last to channels first and back, between the
-         operator that makes such an image and each that reads it. Removes ``collage.candidates`` and
-         ``collage.declined``: AnnotateCandidates has to run again.
-Keeps    what the program computes. Every plan of the function before is one of the function after it, at the same cost.
+Reads    ``collage.candidates``, from AnnotateCandidates, which show the images that are never inside a kernel.
+Writes   two cancelling transposes, channels last to channels first and back, between the operator that writes such an
+         image and each that reads it. Removes ``collage.candidates`` and ``collage.declined``: run AnnotateCandidates
+         again.
+Keeps    what the program computes. Every plan of the old function is also a plan of the new one, at the same cost.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 @tvm.transform.module_pass(opt_level=0, name="collage.OfferLayouts")
 @dataclass(frozen=True)
 class OfferLayouts:
-    """Put each image beside itself in channels first, for the search to choose from.
+    """Offer each image in channels first too, so that the search can choose.
 
     ``y = conv2d(x, w); z = conv2d(y, v)`` becomes ``y = conv2d(x, w); f = permute_dims(y, [0, 3, 1, 2]); l =
-    permute_dims(f, [0, 2, 3, 1]); z = conv2d(l, v)``. A kernel that covers ``f`` writes channels first, one that covers
-    ``l`` reads them, one of a permutation alone changes the layout, and the pair as a view, at no cost, is the
-    image as it is. So the value that is live between two kernels says the layout, and the search needs to know no more.
+    permute_dims(f, [0, 2, 3, 1]); z = conv2d(l, v)``. A kernel that covers ``f`` writes channels first, and one that
+    covers ``l`` reads it. A kernel of one transpose changes the layout. Both transposes as a view cost nothing and keep
+    the layout. So the value between two kernels determines the layout, and the search needs no other information.
 
-    Images are tensors of four axes in float32 or bfloat16 with more than one channel and more than one pixel. Where a
-    kernel could hold both the writer and the reader the image keeps channels last: it is in memory in some plans only.
+    Images are tensors of four axes in float32 or bfloat16 with more than one channel and more than one pixel. An image
+    keeps channels last if some kernel could contain both its writer and its reader.
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
@@ -74,7 +74,7 @@ def _is_image(node: Node) -> bool:
 
 
 def _never_inside(graph: DataflowGraph, node: Node, candidates: Sequence[Candidate]) -> IndexSet:
-    """The operators of the block that read ``node`` and are in no kernel with it."""
+    """The operators of the block that read ``node`` and are never in a kernel with it."""
     apart = index_set(
         i
         for i in members(graph.consumers[node.index])
@@ -104,7 +104,7 @@ def _block(graph: DataflowGraph, number: int, readers: Mapping[int, IndexSet]) -
 
 
 def _reading(graph: DataflowGraph, node: Node, instead: Mapping[int, relax.Var]) -> relax.Binding:
-    """The binding with other variables for some of the nodes that it reads."""
+    """The binding, which reads the variables ``instead`` of some nodes."""
     if not instead:
         return node.binding
     value = substitute(node.value, {graph.nodes[i].var: var for i, var in instead.items()})

@@ -1,9 +1,9 @@
-"""OffloadBYOC: functions for libraries become calls of runtime modules.
+"""OffloadBYOC: turn functions for libraries into calls of runtime modules.
 
-Reads    private functions with attribute ``Codegen``, as SearchPartition or TVM's own passes leave them.
-Writes   ``R.call_dps_packed`` in place of their calls; the code generators' modules, appended to
-         ``external_mods``; the constants that modules ask for when they are loaded (``const_name_to_constant``).
-Keeps    everything else, earlier ``external_mods`` included; functions of code generators that are not registered here.
+Reads    private functions with attribute ``Codegen``, from SearchPartition or from TVM's own passes.
+Writes   ``R.call_dps_packed`` in place of their calls; the modules of code generators, appended to ``external_mods``;
+         the constants that modules ask for when they are loaded (``const_name_to_constant``).
+Keeps    everything else, earlier ``external_mods`` too; functions of code generators that are not registered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OffloadBYOC:
     """Run each backend's code generator once, over all of its functions."""
 
     options: Options = field(default_factory=dict)
-    """Options of each code generator, by backend."""
+    """The options of each code generator, by backend."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return offloaded_module(mod, self.options)

@@ -1,33 +1,33 @@
-"""Prepare: the normal form that backends' patterns match, whatever an importer wrote.
+"""Prepare: bring functions to the normal form that the rules of backends match.
 
 Reads    any module.
-Writes   the Relax functions themselves, everything pure in dataflow blocks; ``collage.unrecognised`` where a rule
-         found the beginning of its form but left it, for explanations.
-Keeps    names, parameters and results of functions; numbers, up to the rounding that reassociation costs;
-         PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are finished work.
+Writes   the Relax functions, with all pure bindings in dataflow blocks; ``collage.unrecognised`` where a rule matched
+         the beginning of its form but did not apply, for explanations.
+Keeps    names, parameters and results of functions; numbers, up to the rounding of reassociated sums and products;
+         PrimFuncs, and functions with ``Primitive``, ``Composite`` or ``Codegen``, which are grouped already.
 
 The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 
-* ``constants``: nothing is left to compute that is known. ``identity``: no operator gives back its operand.
-  Equal values are computed once, dead ones not at all.
-* ``views``: one ``reshape`` or ``permute_dims`` in a row, the only operators for it; unit axes stay in place; rows of
-  a product are not reshaped before and behind it.
-* ``slices``: one ``strided_slice`` in a row, also for ``take`` by a number and for pools of one element; none
-  before a 1x1 convolution that can step itself. ``padding``: ``nn.pad`` only where no window takes it.
-* ``arithmetic``: the constant is the right operand, one in a row; no subtraction of a constant; ``square(x)``
+* ``constants``: known values are constants. ``identity``: no operator returns its operand. Equal values are computed
+  once, and unused ones never.
+* ``views``: at most one ``reshape`` or ``permute_dims`` in a row, and no other operators for views; unit axes stay in
+  place; rows of a product are not reshaped before and after it.
+* ``slices``: at most one ``strided_slice`` in a row, also for ``take`` by a number and for pools of one element; none
+  before a 1x1 convolution, which can have strides. ``padding``: ``nn.pad`` only where no window can include it.
+* ``arithmetic``: a constant is the right operand, at most one in a row; no subtraction of a constant; ``square(x)``
   for ``x * x``, ``x * 2`` for ``x + x``. ``sums``: chains of binary ``add``.
-* ``affine``, ``batch_norm``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)`` with no factor behind;
+* ``affine``, ``batch_norm``: ``add(conv(x, w), bias)`` and ``add(matmul(x, w), bias)`` without a factor after it;
   elsewhere one ``multiply`` and one ``add``. ``one_convolution``: no sum of convolutions of one input.
 * ``clip``: bounds are ``clip(x, low, high)``, infinite where there is none, or ``nn.relu``.
 * ``activations``: ``nn.gelu``, ``nn.gelu_tanh``, ``nn.silu``, ``sigmoid``, ``nn.leakyrelu``; hard-sigmoid is
   ``clip(add(multiply(x, a), b), 0, 1)``, hard-swish ``multiply(x, hard-sigmoid of x)``.
-* ``reductions``: axes from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
+* ``reductions``: axes count from the front; ``mean(x, [2, 3], keepdims=True)`` for any pool over the image;
   ``nn.softmax``, ``nn.log_softmax``. ``layer_norm``: ``nn.layer_norm`` with its factor and summand;
   ``rms_norm``: ``nn.rms_norm`` with its factor.
-* ``attention``, ``split``: a factor on scores is in the weights, else ``multiply(matmul(q, k), number)``;
-  query, key and value are products of their own.
+* ``attention``, ``split``: a factor of the scores is in the weights, else ``multiply(matmul(q, k), number)``;
+  query, key and value are separate products.
 
-What has no operator in Relax keeps its chain: LRN is ``square, reshape, avg_pool3d, reshape, multiply, add, power,
+A form without an operator in Relax stays a chain: LRN is ``square, reshape, avg_pool3d, reshape, multiply, add, power,
 divide``.
 """
 
@@ -51,13 +51,13 @@ _FINISHED = ("Primitive", "Composite", "Codegen")
 @tvm.transform.module_pass(opt_level=0, name="collage.Prepare")
 @dataclass(frozen=True)
 class Prepare:
-    """Bring every Relax function to the normal form, rule by rule until none applies."""
+    """Bring every Relax function to the normal form: apply rules until none matches."""
 
     rules: tuple[Rewrite, ...] = DEFAULT_REWRITES
-    """The rewrites, in the order in which they are asked at a binding."""
+    """The rewrites, in the order in which they are tried at a binding."""
 
     params: Mapping[str, np.ndarray | tvm.runtime.Tensor] = field(default_factory=dict)
-    """Weights to bind to the parameters of ``main`` of those names."""
+    """Weights for parameters of ``main``, by name."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         bound = relax.transform.BindParams("main", {**self.params})(mod) if self.params else mod
@@ -74,7 +74,7 @@ class Prepare:
 
 
 def why_left_alone(func: ir.BaseFunc) -> str | None:
-    """Why a function is not touched, or None when it is brought to the normal form."""
+    """Why a function does not change, or None when it is brought to the normal form."""
     if not isinstance(func, relax.Function):
         return "not a Relax function"
     for name in _FINISHED:
@@ -87,7 +87,7 @@ _Functions = dict[ir.GlobalVar, relax.Function]
 
 
 def normal_forms(functions: _Functions, rules: tuple[Rewrite, ...], mod: IRModule) -> _Functions:
-    """Each function in the normal form; ``mod`` is where they call into."""
+    """Each function in the normal form; they may call functions of ``mod``."""
     flows = _each(relax.transform.ConvertToDataflow(min_size=1), functions)
     rewritten = {gvar: rewrite_function(func, rules, mod) for gvar, func in flows.items()}
     inference = {gvar: func for gvar, func in rewritten.items() if not _trains(func)}
@@ -106,13 +106,13 @@ def _with_near_misses(func: relax.Function, rules: tuple[Rewrite, ...], mod: IRM
 
 
 def _each(change: tvm.transform.Pass, functions: _Functions) -> _Functions:
-    """A pass of TVM's on some functions alone, so that it does not see the others."""
+    """The result of a pass of TVM for these functions alone; it does not see the others."""
     changed = change(IRModule(functions)).functions_items()
     return {gvar: func for gvar, func in changed if isinstance(func, relax.Function)}
 
 
 def _trains(func: relax.Function) -> bool:
-    """Whether a batch norm computes its statistics from the batch, which TVM's decomposition overlooks."""
+    """Whether a batch norm computes its statistics from the batch, which TVM's decomposition does not consider."""
     return any(
         isinstance(expr, relax.Call) and op_name(expr) == "relax.nn.batch_norm" and expr.attrs.training
         for expr in _expressions(func)

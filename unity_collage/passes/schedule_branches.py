@@ -1,9 +1,9 @@
-"""ScheduleBranches: independent branches side by side, where that beats splitting each kernel between all cores.
+"""ScheduleBranches: run independent branches side by side where that is faster than all cores on each kernel.
 
-Reads    ``main`` as FuseRemaining leaves it: one dataflow block of calls of kernels.
-Writes   a kernel for each stage of branches that run side by side, which calls theirs; the order of the bindings;
-         ``branches`` in ``collage.plan``.
-Keeps    every kernel; programs that cannot be run here and now, and those in which nothing is gained.
+Reads    ``main`` from FuseRemaining: one dataflow block of calls of kernels.
+Writes   a kernel for each stage of branches that run side by side, which calls their kernels; the order of the
+         bindings; ``branches`` in ``collage.plan``.
+Keeps    every kernel; programs that cannot be run here, and those that do not get faster.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from ..profile.inputs import why_not_runnable
 from ..target import current_target
 
 _LOST_TO_SPLITTING = 1.2e-6
-"""Seconds, about: NASNet's 572 kernels of less than 20 us take 0.69 ms more on two cores than half of what they take
-on one."""
+"""About how many seconds a kernel loses on all cores: NASNet's 572 kernels of less than 20 us take 0.69 ms more on two
+cores than half of their time on one core."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ScheduleBranches")
 @dataclass(frozen=True)
 class ScheduleBranches:
-    """Put independent branches on a core each, as far as the running program gets faster by it.
+    """Put each independent branch on a core of its own where the running program gets faster.
 
-    The program runs kernel by kernel in a process of its own: on one thread and on all. Branches
-    whose kernels lose much by being split are put into stages, and the program with them runs in turns with the one
-    without: stages that are slower are dissolved if they cost much, and the rest is kept if the program as a whole is
-    faster. What came of it is kept with the costs, so that it is measured once for each program.
+    The program runs kernel by kernel in a process of its own, on one thread and on all. Branches whose kernels lose
+    much on all threads are put into stages, and the programs with and without stages run in turns. Slow stages are
+    dissolved if they cost much. The others stay if the program as a whole is faster. The result is stored in the
+    database of costs, so that each program is measured once.
 
-    Where the cost model cannot run programs, a formula or that of another machine for instance, the program stays as it
-    is, and the plan says so.
+    Where the cost model cannot run programs (a formula, or costs of another machine), the program does not change, and
+    the plan says so.
     """
 
     model: CostModel = field(default_factory=MeasuredCost)
+    """The cost model of EstimateCosts."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         threads, target = runtime.num_threads(), current_target()
@@ -63,7 +64,7 @@ class ScheduleBranches:
             found = self.model.known_or_measured(
                 name, what, lambda: asdict(tried(mod, calls, target, threads))
             )
-        except CollageError as error:  # it may be possible next time
+        except CollageError as error:  # not stored: it may be possible next time
             return _noted(mod, f"no branches side by side: {error}")
         if found is None:
             return _noted(mod, "branches side by side were not tried: nothing may be measured")
@@ -85,7 +86,7 @@ class ScheduleBranches:
 
 
 def _may_gain(calls: Calls) -> bool:
-    """Whether a trial, which builds the program twice more, can bring anything."""
+    """Whether a trial, which builds the program twice more, could gain enough."""
     kernels = len(calls.branching())
     planned = PLAN.read(calls.func).seconds if PLAN.on(calls.func) else 0.0
     return kernels > 1 and kernels * _LOST_TO_SPLITTING >= LEAST_GAIN * planned
@@ -99,7 +100,7 @@ def _decoded(found: dict[str, Any]) -> Tried:
 
 
 def _noted(mod: IRModule, remark: str, figures: SideBySide | None = None) -> IRModule:
-    """``mod`` with what was done, or why nothing, in the plan of ``main``."""
+    """``mod`` with a remark about what was done, or why nothing was, in the plan of ``main``."""
     main = mod["main"]
     if not PLAN.on(main):
         return mod

@@ -1,8 +1,8 @@
 """ScheduleCPU: parallel, vectorised loops for every TVM kernel, without tuning.
 
-Reads    every PrimFunc that is not ``tirx.is_scheduled`` yet.
-Writes   its loops; ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque): what is scheduled is not fused again.
-         ``collage.unscheduled`` where it keeps the loops it came with: the reason.
+Reads    every PrimFunc without ``tirx.is_scheduled``.
+Writes   its loops; ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque), so that it is not fused again;
+         ``collage.unscheduled`` with the reason where it keeps its naive loops.
 Keeps    what each function computes, except for the rounding of reordered sums and of fast approximations.
 """
 
@@ -23,7 +23,7 @@ class ScheduleCPU:
     """Schedule every kernel of the module that has no schedule yet."""
 
     target: Target | None = None
-    """The processor to schedule for; the target in scope when not given."""
+    """The processor to schedule for; None: the target in scope."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         target = self.target or Target.current()

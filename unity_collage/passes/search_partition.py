@@ -1,14 +1,14 @@
 """SearchPartition: choose the cheapest cover and outline its kernels.
 
-Reads    ``collage.candidates`` and ``collage.costs``; without the latter it asks ``estimator``.
-Writes   the chosen kernels as :mod:`.apply_plan` outlines them; ``collage.plan`` on the function, with the certificate;
-         ``collage.explanation`` if asked. Removes the attributes that it has used up.
-Keeps    what the program computes; bindings that are left behind.
+Reads    ``collage.candidates`` and ``collage.costs``; without costs it asks the ``estimator``.
+Writes   the chosen kernels, outlined as by :mod:`.apply_plan`; ``collage.plan`` with its certificate;
+         ``collage.explanation`` if requested. Removes the attributes that it read.
+Keeps    what the program computes; bindings that are in no chosen kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
@@ -25,43 +25,45 @@ from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..lowering.apply import Functions, applied
 from ..lowering.outline import NameSupply
-from ..plan.candidate import Candidate
+from ..plan.candidate import Candidate, DeclinedBinding
 from ..plan.check import why_plan_does_not_hold
 from ..plan.costs import UNKNOWN, Costs
 from ..plan.decision import plan_of
+from ..plan.explanation import Explanation
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.auto import certified, solve
-from ..search.ties import with_ties_broken, tied_with
+from ..search.ties import tied_with, with_ties_broken
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.SearchPartition")
 @dataclass(frozen=True)
 class SearchPartition:
-    """Choose kernels so that the sum of their costs, launches and transitions is the least possible."""
+    """Choose the kernels with the least sum of costs, launches and transitions."""
 
     algorithm: str = "auto"
-    """``exact``, ``milp``, ``greedy``, ``evolutionary``, or ``auto``: exact, and the best plan with its gap when the
-    budget is spent."""
+    """``exact``, ``milp``, ``greedy``, ``evolutionary`` or ``auto``. The last is exact within the budget, and returns
+    the best plan with its gap beyond that."""
     redundant: bool = True
-    """Whether an operator may be computed by several kernels where that is cheaper."""
+    """Whether several kernels may compute an operator where that is cheaper."""
     max_states: int = 2_000_000
+    """How many states of each function the search visits at most."""
     seconds: float = 60.0
-    """The budget of the search for each function; measuring does not count."""
+    """The time limit of the search for each function, without measuring."""
     estimator: CostModel | None = None
-    """Asked for costs while the search runs: only what can still change the plan is measured. Where EstimateCosts has
-    run it costs merged kernels only."""
+    """The cost model that the search asks for what can still change the plan. With costs from EstimateCosts it is asked
+    for merged kernels only."""
     assume_fusion_pays: bool = False
-    """Measure far less by assuming that one kernel costs less than its parts, as Relay Collage's pruning did. It is not
-    always so: the plan is then not proved, and its gap says what is known."""
+    """Whether to measure far less, on the assumption that one kernel costs less than its parts (as Relay Collage did).
+    It does not always hold, so the plan is not proved, and its gap is larger."""
     settle_ties: bool = True
-    """Whether kernels whose intervals overlap count as equally fast: the plan with the fewest transitions, kernels, and
-    then the backends whose candidates come first is taken. Not with ``greedy``, which looks at preference alone."""
+    """Whether kernels with overlapping intervals count as equally fast. Then the plan with the fewest transitions, the
+    fewest kernels, and the backends whose candidates come first is chosen. Ignored with ``greedy``."""
     merge: bool = True
-    """Whether touching kernels of one backend are tried as one, if the backend can and there is an ``estimator``."""
+    """Whether to try adjacent kernels of one backend as one, if the backend can and there is an ``estimator``."""
     explain: bool = False
-    """Whether to find out what every other candidate would have cost, and leave it as ``collage.explanation``."""
+    """Whether to find the cheapest plan with every other candidate, and write ``collage.explanation``."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
@@ -80,42 +82,25 @@ class SearchPartition:
         graph = DataflowGraph(func)
         func = self._costed(graph)
         problem, cheapest = self._searched(graph, func)
-        if self.merge and self.estimator is not None:
-            more = self._with_merged(graph, func, cheapest)
-            if more is not None:
-                func = more
-                problem, cheapest = self._searched(graph, func)
+        merged = self._with_merged(graph, func, cheapest)
+        if merged is not None:
+            func = merged
+            problem, cheapest = self._searched(graph, func)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
-        costs = COSTS.read(func)
         solution = self._settled(problem, cheapest, list(candidates.values()))
         result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
-        explanation, ties = None, tied_with(problem, solution)
-        functions = [group.name for group in groups]
-        declined = DECLINED.read(func) if DECLINED.on(func) else ()
+        functions, ties = [group.name for group in groups], tied_with(problem, solution)
+        explanation = None
         if self.explain:
-            throughs = best_throughs(problem, cheapest.seconds)
-            withouts = best_withouts(problem, replace(solution, seconds=cheapest.seconds))
-            explanation = explanation_of(
-                graph,
-                problem,
-                solution,
-                list(candidates.values()),
-                costs,
-                throughs,
-                withouts,
-                functions,
-                ties,
-                declined,
-                UNRECOGNISED.read(func) if UNRECOGNISED.on(func) else (),
-            )
+            explanation = _explanation(graph, func, problem, solution, cheapest.seconds, functions, ties)
             result = EXPLANATION.write(result, explanation)
         plan = plan_of(
             graph,
             solution,
             candidates,
-            costs,
+            COSTS.read(func),
             functions,
-            declined=declined,
+            declined=_declined(func),
             explanation=explanation,
             certificate=certified(problem, cheapest),
             ties=ties,
@@ -123,13 +108,13 @@ class SearchPartition:
         return PLAN.write(result, plan), outlined
 
     def _settled(self, problem: Problem, cheapest: Solution, candidates: Sequence[Candidate]) -> Solution:
-        """The plan among those that tie with the cheapest; backends are preferred in the order of their candidates."""
+        """The plan to prefer among those that tie with the cheapest; backends rank in the order of their candidates."""
         if not self.settle_ties or self.algorithm == "greedy":
             return cheapest
         return with_ties_broken(problem, cheapest, [candidate.backend for candidate in candidates])
 
     def _costed(self, graph: DataflowGraph) -> relax.Function:
-        """The function with costs: those that are there, or what the search asks the estimator for."""
+        """The function with its costs, or with those that the search asks the estimator for."""
         func = graph.func
         if COSTS.on(func) or self.estimator is None:
             return func
@@ -150,19 +135,18 @@ class SearchPartition:
         )
 
     def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Solution]:
-        """The problem that the annotations of ``func`` pose, and its plan; raises NoPlan."""
+        """The search problem of the annotations of ``func``, and its solution; raises NoPlan."""
         candidates, costs = CANDIDATES.read(func), COSTS.read(func)
         problem = problem_of(graph, candidates, costs, self.redundant)
         try:
             solution = self._solved(problem)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
+        # Candidates that were not measured are not options of the problem, but plans with them may be cheaper.
         bound = solution.lower_bound
-        if any(cost.origin == UNKNOWN for cost in costs.by_key.values()):  # for want of time
+        if any(cost.origin == UNKNOWN for cost in costs.by_key.values()):
             bound = self._solved(optimistic(graph, candidates, costs, problem)).lower_bound
-        elif (
-            costs.lower_bound is not None
-        ):  # what was not measured is no option here: plans with it may be cheaper
+        elif costs.lower_bound is not None:
             bound = min(bound, costs.lower_bound)
         return problem, replace(solution, lower_bound=min(bound, solution.seconds))
 
@@ -170,7 +154,8 @@ class SearchPartition:
         self, graph: DataflowGraph, func: relax.Function, solution: Solution
     ) -> relax.Function | None:
         """``func`` with merged kernels of the plan among its measured candidates; None if there are none."""
-        assert self.estimator is not None
+        if not self.merge or self.estimator is None:
+            return None
         known_ones, costs = CANDIDATES.read(func), COSTS.read(func)
         chosen = {option.id for option in solution.chosen}
         plan = [candidate for candidate in known_ones if candidate.id in chosen]
@@ -193,11 +178,40 @@ class SearchPartition:
         )
 
 
+def _declined(func: relax.Function) -> tuple[DeclinedBinding, ...]:
+    return DECLINED.read(func) if DECLINED.on(func) else ()
+
+
+def _explanation(
+    graph: DataflowGraph,
+    func: relax.Function,
+    problem: Problem,
+    solution: Solution,
+    cheapest_seconds: float,
+    functions: Sequence[str],
+    ties: Mapping[int, tuple[tuple[int, ...], ...]],
+) -> Explanation:
+    """Why ``solution`` was chosen; ``cheapest_seconds`` is the cost of the cheapest plan before ties were settled."""
+    return explanation_of(
+        graph,
+        problem,
+        solution,
+        CANDIDATES.read(func),
+        COSTS.read(func),
+        best_throughs(problem, cheapest_seconds),
+        best_withouts(problem, replace(solution, seconds=cheapest_seconds)),
+        functions,
+        ties,
+        _declined(func),
+        UNRECOGNISED.read(func) if UNRECOGNISED.on(func) else (),
+    )
+
+
 def why_not_plan(costed: relax.Function, partitioned: relax.Function, redundant: bool = True) -> str | None:
     """What is wrong with ``collage.plan`` of ``partitioned``, or None.
 
-    ``measured`` is the same function as EstimateCosts has left it: its candidates and costs pose the problem, the
-    certificate in the plan is the answer. ``redundant`` as it was for SearchPartition.
+    ``costed``: the same function after EstimateCosts. Its candidates and costs are the problem, and the certificate of
+    the plan is checked against it. ``redundant``: the option that SearchPartition had.
     """
     problem = problem_of(DataflowGraph(costed), CANDIDATES.read(costed), COSTS.read(costed), redundant)
     return why_plan_does_not_hold(problem, PLAN.read(partitioned))

@@ -1,11 +1,11 @@
-"""StackProducts: rows that meet the same weights in products of their own go through one product.
+"""StackProducts: compute products of several rows with the same weights by one product.
 
-Reads    the operators; best in the normal form of Prepare, where reading a row is one ``strided_slice``.
-Writes   one ``matmul`` of the rows together, and a ``strided_slice`` of it where each product was.
+Reads    the operators; run Prepare before, which makes one ``strided_slice`` of reading a row.
+Writes   one ``matmul`` of all the rows, and a ``strided_slice`` of it in place of each product.
 Keeps    every type and number, and every function that :func:`.channels_last.why_left_alone` names a reason for.
 
-A recurrent network multiplies each step of its input by the same weights, in as many products as there are steps. One
-of few rows takes as long as its weights take to be read: together they read them once (Appleyard et al. 2016,
+A recurrent network multiplies each step of its input by the same weights, one product for each step. The time of a
+product of few rows is the time to read its weights; one product reads them only once (Appleyard et al. 2016,
 "Optimizing performance of recurrent neural networks on GPUs").
 """
 
@@ -22,7 +22,7 @@ from tvm.ir import IRModule
 
 from ..rewrites.bindings import map_operands
 from ..rewrites.driver import rewrite_function
-from ..rewrites.scope import Expr, Node, is_constant, op, op_name, static_shape
+from ..rewrites.scope import Call, Expr, dtype_of, is_constant, op, op_name, rank_of, static_shape
 from ..rewrites.slices import Slice, slice_of
 from .channels_last import why_left_alone
 
@@ -32,8 +32,8 @@ from .channels_last import why_left_alone
 class StackProducts:
     """Products of slices of one value with the same constant weights become slices of one product.
 
-    ``matmul(x[0:1], w), matmul(x[1:2], w)`` -> ``y = matmul(x[0:2], w)``, then ``y[0:1], y[1:2]``; also through a
-    ``reshape`` of the slice. Only where the slices lie without gaps: no row is computed that nobody reads.
+    ``matmul(x[0:1], w), matmul(x[1:2], w)`` -> ``y = matmul(x[0:2], w)``, then ``y[0:1], y[1:2]``; also where a
+    ``reshape`` follows the slice. There must be no gaps between the slices, so that no unused row is computed.
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
@@ -43,36 +43,35 @@ class StackProducts:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """``matmul`` of rows ``first`` to ``last`` of an axis, which may have been flattened, with constant weights."""
+    """``matmul`` of rows ``first`` to ``last`` of an axis with constant weights; the axis may be flattened."""
 
-    call: Expr
+    call: Call
     rows: Slice
     axis: int
     first: int
     last: int
 
     def of(self, y: Expr, first: int) -> Expr:
-        """This product as a part of ``y``, which has the results of the rows from ``first`` on."""
-        axis = self.axis if y.ty.ndim > 2 else 0
+        """This product as a part of ``y``, the product of all rows from ``first`` on."""
+        axis = self.axis if rank_of(y) > 2 else 0
         part = op.strided_slice(y, [axis], [self.first - first], [self.last - first], [1])
         shape = list(static_shape(self.call) or ())
-        return part if y.ty.ndim == len(shape) == 2 else op.reshape(part, shape)
+        return part if rank_of(y) == len(shape) == 2 else op.reshape(part, shape)
 
 
 def _stacked(func: ir.BaseFunc) -> ir.BaseFunc:
     if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
         return func
-    whole: Node = func
-    blocks = [_of_block(block) for block in whole.body.blocks]
-    if all(new.same_as(old) for new, old in zip(blocks, whole.body.blocks, strict=True)):
+    blocks = [_of_block(block) for block in func.body.blocks]
+    if all(new.same_as(old) for new, old in zip(blocks, func.body.blocks, strict=True)):
         return func
-    body = relax.SeqExpr(blocks, whole.body.body)
-    new: Node = relax.Function(whole.params, body, whole.ret_ty, whole.is_pure, whole.attrs, whole.span)
-    # Equal rows are read once, dead ones not.
+    body = relax.SeqExpr(blocks, func.body.body)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    # Equal rows are computed once, and unused bindings are removed.
     return rewrite_function(relax.BlockBuilder().normalize(new), ())
 
 
-def _of_block(block: Node) -> Node:
+def _of_block(block: relax.BindingBlock) -> relax.BindingBlock:
     groups = _groups(block) if isinstance(block, relax.DataflowBlock) else []
     if not groups:
         return block
@@ -93,7 +92,7 @@ def _of_block(block: Node) -> Node:
 
 
 def _leaf(expr: Expr, bindings: list[relax.Binding]) -> Expr:
-    """A variable for a call, bound behind ``bindings``; anything else as it is."""
+    """A variable for a call, which is appended to ``bindings``; any other expression itself."""
     if not isinstance(expr, relax.Call):
         return expr
     call = _flat(expr, bindings)
@@ -102,27 +101,31 @@ def _leaf(expr: Expr, bindings: list[relax.Binding]) -> Expr:
 
 
 def _flat(call: Expr, bindings: list[relax.Binding]) -> Expr:
-    """A call, with variables for its operands."""
+    """A call whose operands are variables."""
     return map_operands(call, lambda operand: _leaf(operand, bindings), relax.BlockBuilder())
 
 
-def _groups(block: Node) -> list[Mapping[relax.Var, _Product]]:
-    """The products of a block that become one, each in the order of the block."""
+def _groups(block: relax.BindingBlock) -> list[Mapping[relax.Var, _Product]]:
+    """Groups of products of a block that become one product, each in the order of the block."""
     values = {binding.var: binding.value for binding in block.bindings}
     found: dict[object, dict[relax.Var, _Product]] = defaultdict(dict)
     for var, value in values.items():
         product = _product(value, values)
         if product is not None:
-            key = (product.rows.source, product.axis, product.call.args[1], str(product.call.ty.dtype))
+            key = (product.rows.source, product.axis, product.call.args[1], dtype_of(product.call))
             found[key][var] = product
     return [group for group in found.values() if len(group) > 1 and _without_gaps(list(group.values()))]
 
 
 def _product(call: Expr, values: Mapping[relax.Var, Expr]) -> _Product | None:
-    if op_name(call) != "relax.matmul" or not is_constant(call.args[1]) or call.args[1].ty.ndim != 2:
+    if not isinstance(call, relax.Call) or op_name(call) != "relax.matmul":
+        return None
+    if not is_constant(call.args[1]) or rank_of(call.args[1]) != 2:
         return None
     source = _through_reshape(call.args[0], values)
-    rows = slice_of(source) if op_name(source) == "relax.strided_slice" else None
+    if not isinstance(source, relax.Call) or op_name(source) != "relax.strided_slice":
+        return None
+    rows = slice_of(source)
     shape = None if rows is None else static_shape(rows.source)
     if rows is None or shape is None or static_shape(call) is None:
         return None
@@ -136,14 +139,14 @@ def _product(call: Expr, values: Mapping[relax.Var, Expr]) -> _Product | None:
 
 
 def _through_reshape(expr: Expr, values: Mapping[relax.Var, Expr]) -> Expr:
-    """What a reshape reads; the last axis is that of the product, so the order of the rows is the same."""
+    """The operand of a reshape; the last axis is that of the product, so the order of the rows is the same."""
     value = values.get(expr, expr) if isinstance(expr, relax.Var) else expr
-    inner = value.args[0] if op_name(value) == "relax.reshape" else expr
+    inner = value.args[0] if isinstance(value, relax.Call) and op_name(value) == "relax.reshape" else expr
     return values.get(inner, inner) if isinstance(inner, relax.Var) else inner
 
 
 def _without_gaps(group: Sequence[_Product]) -> bool:
-    """Whether together they read a stretch of rows, and more of them than any alone."""
+    """Whether the products together read adjacent rows without gaps, and more of them than any of them alone."""
     ordered = sorted(group, key=lambda product: product.first)
     end = ordered[0].last
     for product in ordered[1:]:
@@ -154,7 +157,7 @@ def _without_gaps(group: Sequence[_Product]) -> bool:
 
 
 def _together(group: Sequence[_Product]) -> Expr:
-    """One product of all rows: a matrix, or with the axes of what the rows are slices of if those hold more."""
+    """One product of all rows: a matrix, or with the axes of the sliced value where those are more than the rows."""
     some = group[0]
     first, last = min(product.first for product in group), max(product.last for product in group)
     shape = list(static_shape(some.rows.source) or ())

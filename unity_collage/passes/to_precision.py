@@ -1,10 +1,10 @@
-"""ToPrecision: products of 16-bit operands, and 16-bit storage of what lies between them.
+"""ToPrecision: give products 16-bit operands, and store the values between them in 16 bits.
 
-Reads    the operators, best in normal form (Prepare) and in their final layout (ChannelsLast).
-Writes   ``astype`` where a value is stored or read back, for kernels to take in and the costs to see; products of
+Reads    the operators; run Prepare and ChannelsLast before.
+Writes   ``astype`` where a value is stored or read, so that kernels can include it and it has a cost; products of
          narrow operands with a float32 result (``out_dtype``); narrow constants.
-Keeps    parameters and results of every function, float32 or not; float32 arithmetic of all but the products'
-         factors; every function that :func:`~.channels_last.why_left_alone` names a reason for.
+Keeps    parameters and results of every function; float32 arithmetic of everything but the factors of products; every
+         function that :func:`~.channels_last.why_left_alone` names a reason for.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ..precision.rewrite import rewritten
 from .channels_last import why_left_alone
 
 NARROW = ("bfloat16",)
-"""What values can be stored in. float16 has not the range of float32: models would need to be looked at first."""
+"""The types that values can be stored in. float16 lacks the range of float32, so models would have to be checked."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ToPrecision")
 @dataclass(frozen=True)
 class ToPrecision:
-    """Convolutions and matrix products read ``dtype``, add up in float32, and hand on ``dtype``.
+    """Convolutions and matrix products read ``dtype``, add up in float32, and write ``dtype``.
 
     conv(x, w) + b -> relu -> conv    becomes    astype(relu(conv(x', w') + b)) -> conv, with x', w' in ``dtype``
 
-    A value that is computed from one product and read by another is rounded once, where it is stored: what only an
-    element-wise operator reads is expected to stay in a register. Softmax, normalizations and reductions read
-    narrow values and compute in float32. Nothing else is touched: a model without two products in a row keeps all
-    its results in float32.
+    A value that is computed from one product and read by another is rounded once, where it is stored. A value that only
+    an element-wise operator reads is expected to stay in a register. Softmax, normalizations and reductions read narrow
+    values and compute in float32. Nothing else changes: a model without two products in a row keeps float32 results.
     """
 
     dtype: str = "bfloat16"
+    """The type of operands of products, and of stored values."""
 
     def __post_init__(self) -> None:
         if self.dtype not in NARROW:

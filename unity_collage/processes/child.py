@@ -92,6 +92,9 @@ class Child:
         except Gone:
             assert self._process is not None
             failure = NoAnswer(self._process.ending(), self.stage, seconds)
+        except KeyboardInterrupt:  # the rest of this answer must not be read as that to the next question
+            self.close()
+            raise
         self.close()
         LOGGER.info("%s, while %s: %s", self._module, self.stage, failure)
         raise failure

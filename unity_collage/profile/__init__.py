@@ -1,1 +1,1 @@
-"""Whole programs in processes of their own: timed in turns, or kernel by kernel."""
+"""Runs whole programs in worker processes: timed in turns, or profiled kernel by kernel."""

@@ -1,4 +1,4 @@
-"""How far a program's results are from the same model computed in float32 by numpy, on random inputs."""
+"""The deviation of a program's results from the model computed in float32 by numpy, on random inputs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ..rules.base import why_not_static
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One result against its reference. All three are plain numbers, without a unit."""
+    """The deviation of one result from its reference; all three numbers are without a unit."""
 
     largest: float
     """The largest error of an element, over the largest magnitude in the reference."""
     relative: float
     """The length of the difference over the length of the reference, as vectors (relative L2 error)."""
     cosine: float
-    """Of the angle between the two vectors: 1 when they point the same way."""
+    """The cosine of the angle between the two vectors: 1 when they point the same way."""
 
     def __str__(self) -> str:
         return f"relative error {self.relative:.1e}, largest {self.largest:.1e} of the range, cosine {self.cosine:.6f}"
 
 
 def deviations(program: Program, model: Model, seed: int = 0) -> list[Deviation]:
-    """Of each result of ``program``, which was compiled from ``model``; tuples are flattened.
+    """The deviation of each result of ``program``, which was compiled from ``model``; tuples are flattened.
 
     Raises CollageError with the reason where numpy cannot compute the model.
     """
@@ -40,7 +40,7 @@ def deviations(program: Program, model: Model, seed: int = 0) -> list[Deviation]
     main = mod["main"]
     reason = next((r for param in main.params if (r := why_not_static(param))), None)
     if reason is not None:
-        raise CollageError(f"there are no random inputs to compare on: {reason}")
+        raise CollageError(f"random inputs cannot be made: {reason}")
     inputs = random_inputs(main, seed)
     try:
         expected = reference.run(main, inputs, mod)
@@ -51,7 +51,7 @@ def deviations(program: Program, model: Model, seed: int = 0) -> list[Deviation]
 
 
 def deviation(value: np.ndarray, right: np.ndarray) -> Deviation:
-    """Of one tensor from another of its shape; a tensor of zeros is as far from one of zeros as can be: not at all."""
+    """The deviation of a tensor from another of its shape; equal tensors deviate by 0, even if they are zeros."""
     value, right = value.astype(np.float64).ravel(), right.astype(np.float64).ravel()
     difference, length = value - right, float(np.linalg.norm(right))
     lengths = length * float(np.linalg.norm(value))

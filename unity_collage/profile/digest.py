@@ -1,4 +1,4 @@
-"""Under which name what a program has shown is kept."""
+"""The digest of a program, under which the database stores what was measured of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvm_ffi import structural_hash
 
 
 def program_digest(mod: IRModule) -> str:
-    """Of the bindings of a module and their order, whatever its attributes say of them."""
+    """A digest of the functions of a module: of their bindings and the order of those, but not of attributes."""
     functions = {
         gvar: relax.Function(func.params, func.body, func.ret_ty, func.is_pure)
         if isinstance(func, relax.Function)

@@ -1,4 +1,4 @@
-"""What whole programs run on."""
+"""The inputs that whole programs run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..rules.base import why_not_static
 
 
 def why_not_runnable(mod: IRModule) -> str | None:
-    """Why ``main`` cannot be run on inputs that are made up, or None."""
+    """Why ``main`` cannot be run on dummy inputs, or None."""
     if not any(gvar.name_hint == "main" for gvar in mod.get_global_vars()):
         return "the module has no function named main"
     main = mod["main"]
@@ -21,7 +21,7 @@ def why_not_runnable(mod: IRModule) -> str | None:
 
 
 def dummy_inputs(mod: IRModule) -> list[np.ndarray]:
-    """Random ones for ``main``; integers, which may be indices, are 0."""
+    """Random inputs for ``main``; integers are 0, since they may be indexes."""
     return [
         value if value.dtype.kind == "f" else np.zeros_like(value) for value in random_inputs(mod["main"])
     ]

@@ -1,7 +1,7 @@
-"""Instrumented programs: a clock is read between their kernels, so that each is timed where it stands.
+"""Instruments programs: a clock is read between kernels, so that each kernel is timed in the running program.
 
-A kernel timed alone finds its inputs where the harness has put them; in the program it finds them where its neighbours
-have left them. The difference, summed over a plan, is the additive error of its cost.
+The measuring process chooses where the inputs of a kernel are in memory and in the caches; in a program the kernels
+before it do. The difference, summed over a plan, is the additive error of its cost.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ _MARK = "collage.profile.mark"
 
 
 def instrumented(lowered: IRModule) -> IRModule:
-    """``lowered`` with two readings of the clock first, and one behind each kernel call of ``main``.
+    """``lowered`` with two readings of the clock first, and one after each kernel call of ``main``.
 
-    Between the first two lies what a reading costs. It works on what :func:`unity_collage.lowering.build.lower` returns,
-    where all calls have their destinations; TVM itself no longer takes that for well-formed.
+    The first two readings measure the cost of a reading. ``lowered`` comes from
+    :func:`unity_collage.lowering.build.lower`, where all calls have destinations; TVM does not count such a module as
+    well-formed.
     """
     functions = dict(lowered.functions_items())
     functions[lowered.get_global_var("main")] = _instrumented(lowered["main"])
@@ -28,7 +29,7 @@ def instrumented(lowered: IRModule) -> IRModule:
 
 
 def called_kernels(func: relax.Function) -> list[str]:
-    """The names of the kernels that a lowered ``main`` calls, in order; one for each gap between readings of the clock."""
+    """The names of the kernels that a lowered ``main`` calls, in order: one for each interval between readings."""
     return [
         name
         for block in func.body.blocks
@@ -38,7 +39,7 @@ def called_kernels(func: relax.Function) -> list[str]:
 
 
 def kernel_name(value: relax.Expr) -> str | None:
-    """The kernel that a lowered call runs, or None if it is none of ours."""
+    """The kernel that a lowered call runs, or None if it does not run a kernel."""
     if not isinstance(value, relax.Call):
         return None
     if isinstance(value.op, relax.GlobalVar):
@@ -67,7 +68,7 @@ def _instrumented(func: relax.Function) -> relax.Function:
 
 
 def kernel_seconds(run: Callable[[], object], kernels: int, rounds: int) -> list[float]:
-    """The median seconds of each kernel over ``rounds`` runs, without what reading the clock costs."""
+    """The median seconds of each kernel over ``rounds`` runs, without the cost of reading the clock."""
     start, read = (tvm_ffi.get_global_func(f"collage.profile.{name}") for name in ("start", "read"))
     run()
     readings = kernels + 2
@@ -75,6 +76,6 @@ def kernel_seconds(run: Callable[[], object], kernels: int, rounds: int) -> list
     for _ in range(rounds):
         run()
     found = [float(value) for value in read()]
-    # Between the last reading of a run and the first of the next lies the caller: that gap is dropped.
+    # The interval between the last reading of a run and the first of the next belongs to the caller, and is dropped.
     reading, *gaps = (statistics.median(found[gap::readings]) for gap in range(kernels + 1))
     return [max(0.0, seconds - reading) for seconds in gaps]

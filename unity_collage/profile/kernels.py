@@ -1,4 +1,4 @@
-"""The kernels of running programs, each timed where it stands."""
+"""Times the kernels of running programs."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .instrument import called_kernels, instrumented
 from .programs import ProgramWorker
 
 _TURNS = 10
-"""Rounds in which programs, or numbers of threads, run in turns; the first warms up."""
+"""How many turns each program has, or each number of threads; the first one is a warm-up."""
 _SECONDS = 0.05
-"""About how long each runs in a turn."""
+"""About how long a program runs in one turn."""
 
 Turns = list[list[float]]
-"""Seconds of each kernel that a program calls, in order, by turn."""
+"""For each turn, the seconds of each kernel that a program calls, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An instrumented program as it is to run."""
+    """How to run an instrumented program."""
 
     name: str
     kernels: int
     threads: int | None = None
-    """None: all."""
+    """How many threads run it; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProfiler:
-    """The instrumented programs of a worker. What cannot be done is a CollageError."""
+    """Builds instrumented programs and times their kernels in a worker; failures are raised as CollageError."""
 
     worker: ProgramWorker
     target: Target
 
     def add(self, name: str, mod: IRModule) -> list[str]:
-        """Instrument the program of a final module and load it; the kernels that it calls, in order."""
+        """Instrument the program of a final module and load it; the result is the kernels that it calls, in order."""
         try:
             lowered = lower(mod, self.target)
             executable = link(instrumented(lowered), self.target)
@@ -53,7 +53,7 @@ class KernelProfiler:
         return called_kernels(lowered["main"])
 
     def turns(self, runs: Sequence[Run]) -> list[Turns]:
-        """The seconds of the kernels of each run, by turn: all run in turns, so that drift hits all alike."""
+        """The seconds of the kernels of each run, by turn. All run in turns, so that drift affects all alike."""
         found: list[Turns] = [[] for _ in runs]
         rounds = 3
         for _ in range(_TURNS):
@@ -67,12 +67,15 @@ class KernelProfiler:
 
 
 def medians(turns: Sequence[Sequence[float]]) -> list[float]:
-    """Of each kernel."""
+    """The median seconds of each kernel over all turns."""
     return [statistics.median(of_kernel) for of_kernel in zip(*turns, strict=True)]
 
 
 def by_candidate(plan: Plan, kernels: Sequence[str], seconds: Sequence[float]) -> Mapping[int, float]:
-    """Seconds of each kernel of a plan, by candidate, from those of the ``kernels`` that the program calls in order."""
+    """The seconds of each kernel of a plan, by candidate.
+
+    ``seconds`` are those of ``kernels``, which the program calls in this order.
+    """
     by_function: dict[str, list[float]] = {}
     for kernel, value in zip(kernels, seconds, strict=True):
         by_function.setdefault(kernel, []).append(value)

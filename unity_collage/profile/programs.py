@@ -15,13 +15,13 @@ from ..lowering import library_file
 from ..processes.child import Child, Reply
 
 TIMEOUT_SECONDS = 300.0
-"""For one answer of the worker; a program that needs longer is dropped."""
+"""The limit for one answer of the worker; a program that needs longer is dropped."""
 
 
 class ProgramWorker:
-    """Programs by name, on the same inputs and threads. Use as a context manager.
+    """A worker process that runs programs by name, all on the same inputs and threads. Use as a context manager.
 
-    A program that crashes ends the worker: it is dropped, and the others are loaded again.
+    A program that crashes ends the worker. It is dropped, and the others are loaded again.
     """
 
     def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
@@ -34,13 +34,13 @@ class ProgramWorker:
         self._numbers = count()
 
     def add(self, name: str, executable: relax.VMExecutable) -> str | None:
-        """Load a program; the reason if it cannot be loaded or run."""
+        """Load a program; the result is the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
         library_file.export(executable, path)
         return self._load(name, path)
 
     def remove(self, name: str) -> None:
-        """Forget a program and free what it holds; nothing, if it could not be loaded."""
+        """Drop a program and free its memory; does nothing if it could not be loaded."""
         path = self._paths.pop(name, None)
         if path is not None:
             self._ask({"ask": "drop", "name": name})
@@ -49,7 +49,7 @@ class ProgramWorker:
     def timed_in_turns(
         self, names: Sequence[str], rounds: int, round_seconds: float
     ) -> dict[str, list[float]] | str:
-        """Median seconds of a run of each, by round; or why there are none."""
+        """The median seconds of a run of each program, by round; or the reason why there are none."""
         reply = self._ask(
             {"ask": "turns", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
         )
@@ -58,14 +58,16 @@ class ProgramWorker:
     def kernel_seconds(
         self, name: str, kernels: int, rounds: int, threads: int | None = None
     ) -> list[float] | str:
-        """Median seconds of each kernel of an instrumented program, on so many threads (None: all); or why there are
-        none."""
+        """The median seconds of each kernel of an instrumented program; or the reason why there are none.
+
+        ``kernels``: how many kernels it calls. ``threads``: how many threads run it; None: all.
+        """
         request = {"ask": "kernels", "name": name, "kernels": kernels, "rounds": rounds, "threads": threads}
         reply = self._ask(request)
         return reply["reason"] if "reason" in reply else reply["seconds"]
 
     def error(self, name: str, reference: str) -> float | str:
-        """The largest difference between the outputs of two programs, over the range of the second's."""
+        """The largest difference of outputs from those of ``reference``, over their range; or a reason."""
         reply = self._ask({"ask": "error", "name": name, "reference": reference})
         return reply["reason"] if "reason" in reply else float(reply["error"])
 

@@ -1,4 +1,4 @@
-"""Rounds in which programs run in turns, so that drift of the machine hits all alike, and what they say."""
+"""Runs programs in turns, so that drift of the machine affects all alike, and compares their times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 Timed = Callable[[float], list[float]]
-"""Runs a program for about so many seconds and returns the seconds of each run."""
+"""Runs a program for about the given seconds, and returns the seconds of each run."""
 
 
 def in_turns(
@@ -19,8 +19,8 @@ def in_turns(
 ) -> dict[str, list[float]]:
     """The median seconds of a run of each program, by round. The order rotates from round to round.
 
-    Between two programs lie ``pause_seconds``, so that caches, clock and spinning threads settle. ``before_round`` is
-    called before each round: it may look at the machine.
+    ``pause_seconds``: how long to wait between two programs, until caches, clock and spinning threads settle.
+    ``before_round`` is called before each round.
     """
     names = list(programs)
     medians: dict[str, list[float]] = {name: [] for name in names}
@@ -34,5 +34,5 @@ def in_turns(
 
 
 def speedup(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """How many times faster ``ours`` is: the median over rounds of the ratio within a round."""
+    """How many times faster ``ours`` is than ``theirs``: the median of the ratios within each round."""
     return statistics.median(t / o for o, t in zip(ours, theirs, strict=True))

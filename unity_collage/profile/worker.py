@@ -1,4 +1,4 @@
-"""The process in which whole programs run: loads them, times them in turns or kernel by kernel."""
+"""The worker process that runs whole programs: it loads them, and times them in turns or kernel by kernel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .instrument import kernel_seconds
 from .rounds import in_turns
 
 PAUSE_SECONDS = 0.01
-"""Between two programs: the caches and the clock settle."""
+"""The pause between two programs, until the caches and the clock settle."""
 
 
 class LoadedPrograms:
-    """The programs that were loaded, each ready to run on the same inputs."""
+    """The loaded programs, each ready to run on the same inputs."""
 
     def __init__(self, threads: int, inputs: Path):
         self._threads = threads
@@ -43,12 +43,12 @@ class LoadedPrograms:
         return {}
 
     def _drop(self, name: str) -> dict[str, Any]:
-        for kept in (self._outputs, self._runs, self._programs):
-            kept.pop(name, None)
+        for held in (self._outputs, self._runs, self._programs):
+            held.pop(name, None)
         return {}
 
     def _error(self, name: str, reference: str) -> dict[str, Any]:
-        """The largest difference of any output from that of another program, over its range."""
+        """The largest difference of any output from that of the reference, over the reference's range."""
         pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
         return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
 

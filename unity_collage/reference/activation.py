@@ -1,6 +1,6 @@
-"""Activation functions, softmax, and dropout as inference sees it.
+"""Activation functions, softmax, and dropout in inference.
 
-Exponentials and their sums are taken in double precision.
+Softmax computes exponentials and their sums in double precision.
 """
 
 from __future__ import annotations

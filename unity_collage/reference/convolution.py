@@ -1,8 +1,7 @@
 """Convolutions and their transposes in one, two or three dimensions and every layout.
 
-A convolution is one matrix product a group: the windows of the padded input
-against the weights. Floats are multiplied by BLAS in their own precision,
-integers of up to 16 bits in double precision, which is exact.
+A convolution is one matrix product for each group, of the windows of the padded input and the weights (im2col). BLAS
+multiplies floats in their own precision, and integers of up to 16 bits in double precision, which is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from unity_collage.reference.values import Call, Operator, whole_numbers
 
 
 def sides(padding: tuple[int, ...], rank: int) -> list[tuple[int, int]]:
-    """(before, after) of each spatial axis, from the one, ``rank`` or ``2 * rank`` numbers of an attribute."""
+    """(before, after) of each spatial axis, from an attribute of 1, ``rank`` or ``2 * rank`` numbers."""
     whole = padding * rank if len(padding) == 1 else padding
     after = whole[rank:] if len(whole) == 2 * rank else whole
     return list(zip(whole[:rank], after, strict=True))
@@ -39,8 +38,8 @@ def windows(
 
 _CACHE_BYTES = 1 << 28
 _cache: OrderedDict[tuple[object, ...], np.ndarray] = OrderedDict()
-"""The last results of :func:`convolve`, by a digest of what it was asked: what is fused behind a convolution changes,
-itself it is computed again and again."""
+"""The last results of :func:`convolve`, by a digest of its arguments. Candidate kernels that differ only in the
+operators fused behind a convolution need the same result."""
 
 
 def convolve(
@@ -51,7 +50,7 @@ def convolve(
     dilation: Sequence[int],
     groups: int,
 ) -> np.ndarray:
-    """(N, C, in...) with (O, C / groups, kernel...) to (N, O, out...); not to be written to."""
+    """(N, C, in...) with (O, C / groups, kernel...) to (N, O, out...), as an array that is read-only."""
     asked = (_digest(x), _digest(weight), tuple(strides), tuple(padding), tuple(dilation), groups)
     if asked not in _cache:
         _cache[asked] = _convolved(x, weight, strides, padding, dilation, groups)
@@ -64,7 +63,9 @@ def convolve(
 
 
 def _digest(array: np.ndarray) -> tuple[object, ...]:
-    content = hashlib.sha1(np.ascontiguousarray(array).data, usedforsecurity=False)  # the fastest here
+    content = hashlib.sha1(
+        np.ascontiguousarray(array).data, usedforsecurity=False
+    )  # the fastest one in hashlib
     return array.shape, str(array.dtype), content.digest()
 
 
@@ -96,8 +97,7 @@ def convolve_transpose(
 ) -> np.ndarray:
     """(N, C, in...) with (C, O / groups, kernel...) to (N, O, out...).
 
-    Every input element adds its multiple of the kernel to the output; padding
-    cuts off the border of the sum.
+    Every input element adds a multiple of the kernel to the output. Then padding cuts off the border.
     """
     kernel, size = weight.shape[2:], x.shape[2:]
     columns = weight.reshape(groups, weight.shape[0] // groups, -1).swapaxes(1, 2) @ x.reshape(

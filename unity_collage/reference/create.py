@@ -1,4 +1,4 @@
-"""Operators that make tensors out of shapes and numbers, and triangles of tensors."""
+"""Operators that make tensors from shapes and numbers, and triangular parts of tensors."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from unity_collage.reference.values import Call, Operator, Value, dtype_of, plai
 
 
 def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
-    """``min(max(x, low), high)``, with bounds that an integer dtype may not hold."""
+    """``min(max(x, low), high)``; bounds outside of the range of an integer dtype are moved into it."""
     if np.issubdtype(x.dtype, np.integer):
         limits = np.iinfo(x.dtype)
         low, high = (int(min(max(bound, limits.min), limits.max)) for bound in (low, high))
@@ -19,7 +19,7 @@ def clip(x: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _cast(call: Call, x: np.ndarray) -> np.ndarray:
-    """To the dtype of the attribute; floats are cut towards zero."""
+    """A cast to the dtype of the attribute; floats are truncated to integers."""
     return x.astype(dtype_of(call.attrs.dtype))
 
 

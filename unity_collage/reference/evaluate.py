@@ -1,4 +1,4 @@
-"""One operator on the values of its arguments."""
+"""Evaluation of one operator, given the values of its arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm import ir, relax, tirx
 
 from unity_collage.graph.calls import op_name
 from unity_collage.reference import prim_func
-from unity_collage.reference.literals import is_written_out, literal
+from unity_collage.reference.literals import is_literal, literal
 from unity_collage.reference.table import OPERATORS
 from unity_collage.reference.values import Call, Sizes, Unsupported, Value, dtype_of
 
@@ -18,13 +18,10 @@ _CALL_TIR = "relax.call_tir"
 
 
 def why_not(call: Call, mod: ir.IRModule | None = None) -> str | None:
-    """Why numpy cannot evaluate ``call``, or None when it can.
-
-    ``mod`` holds the PrimFunc of a ``call_tir``.
-    """
+    """Why numpy cannot evaluate ``call``, or None when it can. ``mod`` has the PrimFunc of a ``call_tir``."""
     name = op_name(call)
     if not name:
-        return f"{call.op} is no operator, and only operators have a numpy reference"
+        return f"{call.op} is not an operator, and only operators have a numpy reference"
     if name == _CALL_TIR:
         return _why_not_call_tir(call, mod)
     if name not in OPERATORS:
@@ -40,9 +37,9 @@ def evaluate(
 ) -> Value:
     """The result of ``call``: an array of the result's dtype and shape, or a tuple for a tuple or a shape.
 
-    ``args`` has one value an argument of the call. Shapes and numbers that are written
-    out in the call are taken from there, constants too where the value is None;
-    ``sizes`` says what symbolic variables in them stand for. Raises Unsupported.
+    ``args`` has one value for each argument of the call. Shapes and numbers that are literals in the call are read from
+    it, and so are constants whose value is None. ``sizes`` has the values of symbolic variables in them. Raises
+    Unsupported.
     """
     reason = why_not(call, mod)
     if reason is not None:
@@ -59,7 +56,7 @@ def evaluate(
 
 
 def _typed(call: Call) -> Call:
-    """``call`` with its result type, which one that nobody has normalized lacks."""
+    """``call`` with its result type, which a call lacks until it is normalized."""
     if type(call.ty) is not ir.Type:
         return call
     typed = relax.BlockBuilder().normalize(call)
@@ -71,12 +68,12 @@ def _values(call: Call, args: Sequence[Value], sizes: Sizes) -> list[Value]:
     values = []
     for number, expr in enumerate(call.args):
         given = args[number] if number < len(args) else None
-        values.append(literal(expr, sizes) if given is None or is_written_out(expr) else given)
+        values.append(literal(expr, sizes) if given is None or is_literal(expr) else given)
     return values
 
 
 def _widened(value: Value) -> Value:
-    """Floats of less than 32 bits as float32: numpy is slow or unable with them."""
+    """``value`` with floats of less than 32 bits as float32: numpy computes slowly, or not at all, with the others."""
     if isinstance(value, tuple):
         return tuple(_widened(part) for part in value)
     small = isinstance(value, np.ndarray) and value.dtype.kind in "fV" and value.dtype.itemsize < 4
@@ -84,7 +81,7 @@ def _widened(value: Value) -> Value:
 
 
 def _conform(call: Call, ty: Any, result: Value) -> Value:
-    """``result`` with the dtype that the type says, after a check of the shape."""
+    """``result`` with the dtype of the type ``ty``; raises Unsupported if the shape is another one."""
     fields = getattr(ty, "fields", None)
     if fields is not None:
         return tuple(_conform(call, part, value) for part, value in zip(fields, result, strict=True))
@@ -97,7 +94,7 @@ def _conform(call: Call, ty: Any, result: Value) -> Value:
 
 
 def _fits(shape: tuple[int, ...], ty: Any) -> bool:
-    """Whether a type's shape, where it is known and static, is ``shape``."""
+    """Whether the shape of a type agrees with ``shape``, as far as it is known and static."""
     if not isinstance(ty.shape, relax.ShapeExpr):
         return True
     sizes = list(ty.shape.values)
@@ -107,7 +104,7 @@ def _fits(shape: tuple[int, ...], ty: Any) -> bool:
 
 
 def _as_dtype(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
-    """A cast in which doubles become integers by way of int64, so that they wrap and do not saturate."""
+    """A cast in which doubles become integers by way of int64, so that they wrap around instead of saturating."""
     if array.dtype.kind == "f" and wanted.kind in "iu":
         array = array.astype(np.int64)
     return array.astype(wanted, copy=False)
@@ -116,7 +113,7 @@ def _as_dtype(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
 def _why_not_call_tir(call: Call, mod: ir.IRModule | None) -> str | None:
     callee = _callee(call)
     if mod is None:
-        return f"call_tir: the module that holds {callee.name_hint} is not given"
+        return f"call_tir: the module that contains {callee.name_hint} is not given"
     return prim_func.why_not(mod[callee])
 
 

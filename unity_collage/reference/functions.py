@@ -1,7 +1,7 @@
 """The element-wise functions that Relax and TIR have in common, by name.
 
-Integers divide towards zero, as in TIR. ``maximum`` and ``minimum`` give NaN when
-either side is NaN; TIR gives its right-hand side.
+Integer division truncates towards zero, as in TIR. ``maximum`` and ``minimum`` return NaN if either operand is NaN; TIR
+returns the right one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resizing: one matrix of interpolation weights an axis, in double precision."""
+"""Resizing: one matrix of interpolation weights for each axis, in double precision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unity_collage.reference.layout import from_order, spatial, to_order
 from unity_collage.reference.values import Call, Operator, whole_numbers
 
 _EPSILON = 1e-5
-"""What TVM adds before it rounds down (or takes off before it rounds up), against inexact coordinates."""
+"""TVM adds it before rounding down, and subtracts it before rounding up, to compensate for inexact coordinates."""
 
 _COORDINATE: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "half_pixel": lambda at, size, out: (at + 0.5) * size / out - 0.5,
@@ -31,7 +31,7 @@ _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
-    """Weights of the four neighbours of a point (Keys, 1981), ``distance`` behind the second."""
+    """The weights of the four neighbours of a point (Keys, 1981), which lies ``distance`` behind the second."""
     d1, d2, d3 = distance, distance**2, distance**3
     return np.stack(
         [
@@ -45,7 +45,7 @@ def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
 
 
 def _taps(call: Call, at: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The input elements that make each output element, and their weights, (out, taps) both."""
+    """The indices and the weights of the input elements of each output element, both (out, taps)."""
     attrs = call.attrs
     if attrs.method == "nearest_neighbor":
         aligned = attrs.coordinate_transformation_mode == "align_corners"

@@ -15,7 +15,7 @@ _ACCUMULATE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.m
 
 
 def _take(call: Call, x: np.ndarray, indices: Value) -> np.ndarray:
-    """Rows of an axis, or of the flattened tensor; "fast" promises indices in bounds."""
+    """Slices along an axis, or elements of the flattened tensor; mode "fast" promises indices in bounds."""
     axis, picked = call.attrs.axis, np.asarray(indices)
     mode = _NUMPY_MODE[call.attrs.mode]
     return np.asarray(np.take(x, picked, axis=None if axis is None else int(axis), mode=mode))
@@ -40,7 +40,7 @@ def _dynamic_strided_slice(x: np.ndarray, begin: Value, end: Value, strides: Val
 
 
 def _gather_elements(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """The element at the index's own place, but for one axis; other axes may be shorter."""
+    """For each index the element at its own place, but with the index along one axis; other axes may be shorter."""
     axis = int(call.attrs.axis)
     return x[_places(x, indices, axis)]
 
@@ -52,7 +52,7 @@ def _places(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray, 
 
 
 def _gather_nd(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """The sub-tensors that the last axis of ``indices`` names."""
+    """The sub-tensors at the multi-indices in the last axis of ``indices``."""
     batch = int(call.attrs.batch_dims)
     picked = tuple(np.moveaxis(indices, -1, 0))
     own = np.ix_(*(np.arange(size) for size in x.shape[:batch]))
@@ -61,7 +61,7 @@ def _gather_nd(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def _scattered(x: np.ndarray, where: tuple, updates: np.ndarray, how: str) -> np.ndarray:
-    """A copy of ``x`` with ``updates`` put at, or accumulated into, the places ``where``."""
+    """A copy of ``x`` with ``updates`` written to, or accumulated into, the places ``where``."""
     result = x.copy()
     if how == "mean":
         return _scattered_mean(x, where, updates)
@@ -105,7 +105,7 @@ def _one_hot(call: Call, indices: np.ndarray, on: float, off: float) -> np.ndarr
 
 
 def _layout_transform(call: Call, x: np.ndarray) -> np.ndarray:
-    """Each element at the place that an index map gives it, the rest filled with a pad value."""
+    """Each element moved by an index map; all other places have the pad value."""
     attrs, shape = call.attrs, extents_of(call)
     grids = dict(zip(attrs.index_map.initial_indices, np.ix_(*map(np.arange, x.shape)), strict=True))
     result = np.full(shape, 0 if attrs.pad_value is None else attrs.pad_value.value, x.dtype)

@@ -1,4 +1,4 @@
-"""Runs a Relax function with numpy, binding by binding."""
+"""An interpreter that runs a Relax function with numpy, binding by binding."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from tvm import ir, relax
 
 from unity_collage.reference.evaluate import evaluate
-from unity_collage.reference.literals import is_written_out, literal
+from unity_collage.reference.literals import is_literal, literal
 from unity_collage.reference.values import Call, Unsupported, Value
 
 
 def run(func: relax.Function, inputs: Sequence[Value], mod: ir.IRModule | None = None) -> list[np.ndarray]:
-    """The outputs of ``func``, a tuple flattened and a shape as a tensor of its sizes.
+    """The outputs of ``func``: a tuple is flattened, and a shape is returned as a tensor of its sizes.
 
-    ``mod`` holds the functions that ``func`` calls. An output may share its memory
-    with an input or a constant. Raises Unsupported with the reason where numpy cannot go on.
+    ``mod`` has the functions that ``func`` calls. An output may share memory with an input or a constant. Raises
+    Unsupported with the reason if numpy cannot evaluate an operator.
     """
     return _flat(_Interpreter(mod).call(func, inputs, {}))
 
@@ -29,7 +29,7 @@ def _flat(value: Value) -> list[np.ndarray]:
 
 
 class _Interpreter:
-    """Evaluates expressions in scopes: variables, and what symbolic sizes stand for, to values."""
+    """Evaluates expressions in scopes, which map variables and symbolic sizes to values."""
 
     def __init__(self, mod: ir.IRModule | None) -> None:
         self._mod = mod
@@ -44,7 +44,7 @@ class _Interpreter:
         )
 
     def call(self, func: relax.Function, args: Sequence[Value], outer: dict[Any, Value]) -> Value:
-        """The body of ``func`` with its parameters bound; ``outer`` is the scope it was defined in."""
+        """The value of the body of ``func`` with its parameters bound; ``outer`` is the scope of its definition."""
         if len(args) != len(func.params):
             raise Unsupported(f"the function takes {len(func.params)} inputs, {len(args)} were given")
         scope = dict(outer)
@@ -53,7 +53,7 @@ class _Interpreter:
         return self.value(func.body, scope)
 
     def value(self, expr: Any, scope: dict[Any, Value]) -> Value:
-        if not isinstance(expr, ir.Var) and is_written_out(expr):
+        if not isinstance(expr, ir.Var) and is_literal(expr):
             return literal(expr, scope)
         for kind, handler in self._kinds:
             if isinstance(expr, kind):
@@ -84,7 +84,7 @@ class _Interpreter:
         return self.call(func, [self.value(arg, scope) for arg in call.args], outer)
 
     def _callee(self, op: Any, scope: dict[Any, Value]) -> tuple[relax.Function, dict[Any, Value]]:
-        """The function that is called, and the scope it was defined in."""
+        """The function that is called, and the scope of its definition."""
         if isinstance(op, ir.GlobalVar) and self._mod is not None:
             func = self._mod[op]
             if isinstance(func, relax.Function):
@@ -97,7 +97,7 @@ class _Interpreter:
 
 
 def _bind(var: ir.Var, value: Value, scope: dict[Any, Value]) -> None:
-    """Gives a variable its value, and the symbolic sizes in its type theirs."""
+    """Bind a variable to its value, and the symbolic sizes in its type to the sizes of the value."""
     scope[var] = value
     dimensions = getattr(getattr(var.ty, "shape", var.ty), "values", None)
     shape = np.shape(value) if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""Tensor layouts: strings such as "NCHW", "NHWC" or "NCHW4c", where 4c is a part of C."""
+"""Tensor layouts: strings such as "NCHW", "NHWC" or "NCHW4c", in which 4c is the inner part of C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _letters(layout: str) -> str:
 
 
 def to_order(x: np.ndarray, layout: str, order: str) -> np.ndarray:
-    """``x`` of ``layout`` with its axes as ``order`` names them, parts merged into their axis."""
+    """``x`` of ``layout`` with its axes in ``order``; inner parts are merged into their axis."""
     letters = _letters(layout)
     parts = [[letters.index(part) for part in (axis, axis.lower()) if part in letters] for axis in order]
     shape = [int(np.prod([x.shape[place] for place in places])) for places in parts]

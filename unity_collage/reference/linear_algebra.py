@@ -1,4 +1,4 @@
-"""Matrix products. Floats are multiplied by BLAS in their own precision, small integers in double."""
+"""Matrix products. BLAS multiplies floats in their own precision, and small integers in double precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unity_collage.reference.values import Call, Operator, Value, dtype_of, plai
 
 
 def exact(x: np.ndarray) -> np.ndarray:
-    """Integers of at most 16 bits as doubles, for BLAS: their products and sums stay exact."""
+    """``x`` for BLAS: integers of at most 16 bits as doubles, whose products and sums stay exact."""
     return x.astype(np.float64) if x.dtype.kind in "iub" and x.dtype.itemsize <= 2 else x
 
 
@@ -41,7 +41,7 @@ def _attention(call: Call, query: Value, key: Value, value: Value, bias: Value =
 
 
 def _masked(scores: np.ndarray, mask: str | None) -> np.ndarray:
-    """Scores with minus infinity where a query would see a later key."""
+    """The scores, with minus infinity where a query would see a later key."""
     if mask is None:
         return scores
     queries, keys = scores.shape[-2:]

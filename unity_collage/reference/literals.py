@@ -1,4 +1,4 @@
-"""The values that are written out in a call: shapes, numbers, strings and constants."""
+"""Literals in a call: shapes, numbers, strings and constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unity_collage.reference.values import Sizes, Unsupported, Value, tensor_val
 
 
 def size_of(dimension: Any, sizes: Sizes) -> int:
-    """The number a dimension stands for, or Unsupported when a variable in it has no size."""
+    """The value of a dimension; raises Unsupported if a variable in it has no size."""
     if isinstance(dimension, int | tirx.IntImm):
         return int(dimension)
     if isinstance(dimension, ir.Var) and dimension in sizes:
@@ -19,17 +19,17 @@ def size_of(dimension: Any, sizes: Sizes) -> int:
     return int(evaluate(dimension, sizes))
 
 
-def is_written_out(expr: Any) -> bool:
-    """Whether the value of an argument is in its text: shapes, numbers, strings, and tuples of them."""
+def is_literal(expr: Any) -> bool:
+    """Whether an argument is a literal: a shape, a number, a string, or a tuple of these."""
     if isinstance(expr, ir.Tuple):
-        return bool(len(expr.fields)) and all(is_written_out(field) for field in expr.fields)
+        return bool(len(expr.fields)) and all(is_literal(field) for field in expr.fields)
     if isinstance(expr, relax.ShapeExpr | tirx.IntImm | tirx.FloatImm | ir.StringImm):
         return True
     return not isinstance(expr, ir.Var | ir.GenericConst) and ir.is_prim_expr(expr)
 
 
 def literal(expr: Any, sizes: Sizes) -> Value:
-    """The value of an expression that is written out, or of a constant."""
+    """The value of a literal or of a constant."""
     if isinstance(expr, ir.Tuple):
         return tuple(literal(field, sizes) for field in expr.fields)
     if isinstance(expr, relax.ShapeExpr):

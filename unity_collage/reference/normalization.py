@@ -1,4 +1,4 @@
-"""Normalizations. Statistics are taken, and applied, in double precision."""
+"""Normalizations. Statistics are computed and applied in double precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unity_collage.reference.values import Call, Operator, axes_of
 
 
 def _along(parameter: np.ndarray, axes: tuple[int, ...], ndim: int) -> np.ndarray:
-    """A parameter of the sizes of ``axes``, shaped to broadcast over a tensor."""
+    """A parameter with the sizes of ``axes``, reshaped to broadcast over a tensor of ``ndim`` axes."""
     shape = [1] * ndim
     for axis, size in zip(axes, parameter.shape, strict=True):
         shape[axis] = size
@@ -31,7 +31,7 @@ def _scaled(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axes
 def _batch_norm(
     call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The normalized tensor and the moving statistics, which only training changes."""
+    """The normalized tensor and the moving statistics, which change only in training."""
     channel = axes_of(call.attrs.axis, x.ndim)
     exact = x.astype(np.float64)
     statistics = (mean, variance)
@@ -59,7 +59,7 @@ def _instance_norm(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarra
 
 
 def _group_norm(call: Call, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Each group of channels is normalized alone, over its channels and over ``axes``."""
+    """Each group of channels is normalized separately, over its channels and ``axes``."""
     (channel,) = axes_of(call.attrs.channel_axis, x.ndim)
     groups = int(call.attrs.num_groups)
     grouped = x.reshape(*x.shape[:channel], groups, -1, *x.shape[channel + 1 :])

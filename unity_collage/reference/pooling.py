@@ -1,7 +1,7 @@
 """Pooling in one, two or three dimensions and every layout; sums in double precision.
 
-Both maximum and sum are taken one axis after the other, so a window costs the
-sum of its sides and not their product.
+Maximum and sum are computed one axis after the other (separably), so a window costs the sum of its sides instead of
+their product.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ class _Axis:
         self.count = self._windows(bool(attrs.ceil_mode))
 
     def _windows(self, ceil: bool) -> int:
-        """How many; with ``ceil`` the last may be cut, but must begin before the padding behind."""
+        """The number of windows; with ``ceil`` the last one may be cut off, but must begin before the padding
+        behind."""
         room = self.before + self.end - (self.taps - 1) * self.dilation - 1
         count = -(-room // self.stride) + 1 if ceil else room // self.stride + 1
         return count - (ceil and (count - 1) * self.stride >= self.size + self.before)
 
     @property
     def reach(self) -> int:
-        """How long the padded axis must be for the last window."""
+        """The length of the padded axis up to the end of the last window."""
         return (self.count - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
     def tap(self, number: int) -> slice:
-        """The elements that are the ``number``-th of their windows."""
+        """The slice of the elements that are the ``number``-th ones of their windows."""
         first = number * self.dilation
         return slice(first, first + (self.count - 1) * self.stride + 1, self.stride)
 
     def elements(self, with_padding: bool) -> np.ndarray:
-        """How many elements an average of each window divides by."""
+        """For each window the number of elements by which its average divides."""
         start = np.arange(self.count)[:, None] * self.stride - self.before
         places = start + np.arange(self.taps) * self.dilation
         low, high = (-self.before, self.end) if with_padding else (0, self.size)
@@ -58,7 +59,7 @@ def _axes(call: Call, x: np.ndarray) -> list[_Axis]:
 
 
 def _pooled(x: np.ndarray, axes: list[_Axis], combine: np.ufunc, empty: float) -> np.ndarray:
-    """``combine`` over the windows of (N, C, in...), where padding is ``empty``."""
+    """``combine`` over the windows of (N, C, in...), with the value ``empty`` as padding."""
     for number, axis in enumerate(axes, start=2):
         line = np.moveaxis(x, number, 0)[: axis.reach - axis.before]
         behind = max(axis.reach - axis.before - len(line), 0)
@@ -84,7 +85,7 @@ def _average(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _adaptive(call: Call, x: np.ndarray) -> np.ndarray:
-    """Averages over windows that part the input as evenly as whole numbers allow."""
+    """Averages over windows that divide the input as evenly as possible."""
     wanted = call.attrs.output_size
     sizes = x.shape[2:] if wanted is None else whole_numbers(wanted)
     result = wide(x)

@@ -1,9 +1,8 @@
-"""Evaluates the PrimFuncs of ``call_tir`` with numpy: loops over blocks of one store each.
+"""Evaluation of the PrimFuncs of ``call_tir`` with numpy: loops over blocks of one store each.
 
-A block is computed for its whole iteration space at once, so the blocks that
-topi writes (element-wise, padding, gathers, reductions with +, *, min, max) are
-covered; a block that reads what it has itself stored is not, unless it is such
-a reduction.
+A block is computed for its whole iteration space at once. That covers the blocks that topi writes: element-wise
+operators, padding, gathers, and reductions with +, *, min, max. It does not cover other blocks that read the buffer
+they write.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _REDUCERS: dict[type, np.ufunc] = {
     tirx.Min: np.minimum,
 }
 _LARGEST = 2**27
-"""Elements of an iteration space that are still computed at once."""
+"""The most elements of an iteration space that is computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class _Nest:
 
 
 def why_not(func: Any) -> str | None:
-    """Why numpy cannot evaluate ``func``."""
+    """Why numpy cannot evaluate ``func``, or None."""
     try:
         reasons = [_why_not_nest(nest) for nest in _nests(func.body, ())]
     except Unsupported as refusal:
@@ -48,7 +47,7 @@ def why_not(func: Any) -> str | None:
 
 
 def run(func: Any, inputs: Sequence[Value], outputs: Sequence[Any]) -> list[np.ndarray]:
-    """Calls ``func`` with tensors and numbers; ``outputs`` are the tensor types of its last parameters."""
+    """The results of ``func`` for tensors and numbers; ``outputs`` are the tensor types of its last parameters."""
     env: dict[Any, Value] = {}
     for param, value in zip(func.params, inputs, strict=False):
         env[param] = value
@@ -71,7 +70,7 @@ def _empty(buffer: Any, env: tir_expr.Env) -> np.ndarray:
 
 
 def _nests(stmt: Any, loops: tuple[Any, ...]) -> Iterator[_Nest]:
-    """Every block of one store in the order of execution, and every allocation as a nest without a block."""
+    """The blocks of one store in the order of execution, and each allocation as a nest without a block."""
     if isinstance(stmt, tirx.For):
         yield from _nests(stmt.body, (*loops, stmt))
     elif isinstance(stmt, tirx.SeqStmt):
@@ -100,7 +99,7 @@ def _why_not_nest(nest: _Nest) -> str | None:
 
 
 def _reducer(store: Any) -> np.ufunc | None:
-    """How a store combines what its buffer holds with a new value; None when it does not."""
+    """The function with which a store combines the old value with a new one, or None if it just overwrites."""
     value = store.value
     if (
         type(value) in _REDUCERS
@@ -133,7 +132,7 @@ def _run_nest(nest: _Nest, env: dict[Any, Value]) -> None:
 
 
 def _grids(nest: _Nest, extents: tuple[int, ...], env: tir_expr.Env) -> dict[Any, np.ndarray]:
-    """The values of loop and block variables, open over the axes of the loops."""
+    """The values of the block variables, as arrays that broadcast over the axes of the loops."""
     opened: dict[Any, np.ndarray] = {}
     for axis, (loop, extent) in enumerate(zip(nest.loops, extents, strict=True)):
         along = [1] * len(extents)
@@ -145,11 +144,11 @@ def _grids(nest: _Nest, extents: tuple[int, ...], env: tir_expr.Env) -> dict[Any
 
 
 def _reduced(nest: _Nest, extents: tuple[int, ...], scope: tir_expr.Env) -> np.ndarray:
-    """The new values of a reduction block, of size 1 along the loops it reduces; floats in double."""
+    """The new values of a reduction block, with size 1 along reduced loops; floats are reduced in double precision."""
     block, store = nest.realize.block, nest.realize.block.body
     reducer = _reducer(store)
     if reducer is None:
-        raise Unsupported(f"call_tir: block {block.name_hint} is no reduction")
+        raise Unsupported(f"call_tir: block {block.name_hint} is not a reduction")
     kinds = [var for var in block.iter_vars if var.iter_type == tirx.IterVar.CommReduce]
     axes = tuple(axis for var in kinds for axis, size in enumerate(scope[var.var].shape) if size > 1)
     values = np.broadcast_to(tir_expr.evaluate(store.value.b, scope), extents)

@@ -1,4 +1,4 @@
-"""Affine quantization, a scale and a zero point for a tensor or for each index of an axis."""
+"""Affine quantization, with a scale and a zero point for the tensor or for each index of an axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _along(parameter: np.ndarray, axis: int, ndim: int) -> np.ndarray:
 
 
 def _quantize(call: Call, x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-    """``round(x / scale) + zero``, cut to what the dtype holds."""
+    """``round(x / scale) + zero``, clipped to the range of the dtype."""
     axis, wanted = call.attrs.axis, dtype_of(call.ty)
     scaled = x / _along(scale, axis, x.ndim)
     if wanted is None or not np.issubdtype(wanted, np.integer):

@@ -1,4 +1,5 @@
-"""Recurrent operators step by step, by the equations of :mod:`unity_collage.operators.recurrent`; sums in double."""
+"""Recurrent operators step by step, by the equations of :mod:`unity_collage.operators.recurrent`, in double
+precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions and scans. Floats are summed and multiplied in double precision."""
+"""Reductions and scans. Sums and products of floats are computed in double precision."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """``x`` in double precision, unless it is made of integers."""
+    """``x`` in double precision if it has floats."""
     return x.astype(np.float64) if np.issubdtype(x.dtype, np.floating) else x
 
 
 def mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    """The mean; that of integers is cut towards zero, as TIR divides."""
+    """The mean; that of integers is truncated towards zero, as in TIR."""
     count = np.asarray(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
     return truncated_divide(np.asarray(wide(x).sum(axis=axes, keepdims=keepdims)), count)
 
 
 def variance(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-    """The mean of the squared distances from the mean (divided by the count, not one less)."""
+    """The mean of the squared distances from the mean (divided by the count, not by one less)."""
     return mean(np.square(wide(x) - mean(x, axes, True)), axes, keepdims)
 
 
@@ -56,7 +56,7 @@ def _scan(function: np.ufunc, start: int) -> Operator:
 
 
 def _median(call: Call, x: np.ndarray) -> Value:
-    """The lower median; with an axis also its index."""
+    """The lower median, and with an axis its index too."""
     if not call.attrs.axis:
         value = np.sort(x, axis=None)[(x.size - 1) // 2]
         return np.reshape(value, (1,) * x.ndim if call.attrs.keepdims else ())
@@ -70,7 +70,7 @@ def _median(call: Call, x: np.ndarray) -> Value:
 
 
 def sum_to(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Sums the axes along which ``shape`` would be broadcast to the shape of ``x``."""
+    """``x`` summed over the axes along which ``shape`` would be broadcast to its shape."""
     padded = (1,) * (x.ndim - len(shape)) + shape
     axes = tuple(axis for axis in range(x.ndim) if padded[axis] == 1)
     return wide(x).sum(axis=axes, keepdims=True).reshape(shape)

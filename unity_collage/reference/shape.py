@@ -1,4 +1,4 @@
-"""Operators that move elements: reshape, transpose, join, cut, repeat; and those on shapes."""
+"""Operators that move elements (reshape, transpose, concatenate, split, repeat), and operators on shapes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PAD_MODE: dict[str, Any] = {
     "replicate": "edge",
     "circular": "wrap",
 }
-"""Relax's names of padding modes to numpy's."""
+"""From Relax's names of padding modes to numpy's."""
 
 
 def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``x`` in row-major order with another shape; 0 keeps a size and -1 is what remains."""
+    """``x`` in row-major order with another shape; 0 keeps a size, and -1 is computed from the others."""
     kept = tuple(x.shape[axis] if size == 0 and x.size else size for axis, size in enumerate(shape))
     return x.reshape(kept)
 
@@ -48,7 +48,7 @@ def _stack(call: Call, tensors: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _split(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """At the given indices, or in equal parts of which the last may be smaller."""
+    """Parts that are split at the given indices, or equal parts of which the last may be smaller."""
     where, size = call.attrs.indices_or_sections, x.shape[call.attrs.axis]
     if hasattr(where, "value"):
         part = math.ceil(size / int(where))
@@ -72,7 +72,7 @@ def _flip(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _reverse_sequence(call: Call, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Turns round the first ``lengths[b]`` elements of each batch entry."""
+    """``x`` with the first ``lengths[b]`` elements of each batch entry reversed."""
     along, batch = int(call.attrs.seq_axis), int(call.attrs.batch_axis)
     result = np.moveaxis(x.copy(), (batch, along), (0, 1))
     for entry, length in zip(result, whole_numbers(lengths), strict=True):

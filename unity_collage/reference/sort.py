@@ -1,4 +1,4 @@
-"""Sorting. Equal elements keep their order, so that indices are the same everywhere."""
+"""Stable sorting: equal elements keep their order, so that indices are the same everywhere."""
 
 from __future__ import annotations
 

@@ -9,17 +9,16 @@ import numpy as np
 
 _STEP = 1 / 32
 _END = 6.0
-"""From here on erf is 1 in double precision."""
+"""From this argument on, erf is 1 in double precision."""
 _ORDER = 8
 
 
 @functools.cache
 def _erf_taylor() -> np.ndarray:
-    """Taylor coefficients of erf around each grid point, one row an order.
+    """Taylor coefficients of erf around each grid point, one row for each order.
 
-    The n-th derivative is ``2 / sqrt(pi) * (-1)^(n-1) * H_(n-1)(x) * exp(-x^2)``
-    with the Hermite polynomials H. At half a step's distance the first term left
-    out is below 1e-17.
+    The n-th derivative is ``2 / sqrt(pi) * (-1)^(n-1) * H_(n-1)(x) * exp(-x^2)`` with the Hermite polynomials H. At a
+    distance of half a step the first omitted term is below 1e-17.
     """
     points = np.arange(0, _END + _STEP, _STEP)
     rows = [np.array([math.erf(point) for point in points])]

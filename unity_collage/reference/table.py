@@ -1,4 +1,4 @@
-"""Every operator that numpy can compute, by name."""
+"""The table of all operators with a numpy reference, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluates TIR expressions with numpy, over whole index grids at once."""
+"""Evaluation of TIR expressions with numpy, over whole index grids at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unity_collage.reference.functions import BINARY, UNARY
 from unity_collage.reference.values import Unsupported, Value, dtype_of, truncated_divide
 
 Env = Mapping[Any, Value]
-"""Variables to numbers or index grids, buffers to arrays."""
+"""From variables to numbers or index grids, and from buffers to arrays."""
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     tirx.Add: np.add,
@@ -60,7 +60,7 @@ _PARTS: dict[type, tuple[str, ...]] = {
     tirx.Cast: ("value",),
     tirx.Select: ("condition", "true_value", "false_value"),
 }
-"""Which fields of an expression its value is made of."""
+"""The fields of an expression that have its operands."""
 
 
 def evaluate(expr: Any, env: Env) -> Value:
@@ -78,7 +78,7 @@ def evaluate(expr: Any, env: Env) -> Value:
 
 
 def why_not(expr: Any) -> str | None:
-    """Why :func:`evaluate` cannot take ``expr``, whatever its variables stand for."""
+    """Why :func:`evaluate` cannot evaluate ``expr`` for any values of its variables, or None."""
     reasons = (why_not(part) for part in _parts(expr))
     return _why_not_this(expr) or next((reason for reason in reasons if reason), None)
 
@@ -106,7 +106,7 @@ def _name(call: ir.Call) -> str:
 
 
 def _combined(expr: Any, parts: list[Value], env: Env) -> Value:
-    """The value of an expression from the values of its parts."""
+    """The value of an expression, given the values of its operands."""
     if isinstance(expr, ir.Call):
         return _INTRINSIC[_name(expr)](*parts)
     if isinstance(expr, ir.TensorLoad):
@@ -127,10 +127,10 @@ def _variable(var: Any, env: Env) -> Value:
 
 
 def _load(array: np.ndarray, grids: list[np.ndarray]) -> np.ndarray:
-    """Reads a buffer at index grids.
+    """The elements of a buffer at index grids.
 
-    Indices are clamped into the buffer: whatever a clamped one reads is not
-    selected by the condition that guards the load.
+    Indices are clamped into the buffer. The condition that guards the load does not select the elements of clamped
+    ones.
     """
     if is_whole(grids, array.shape):
         return array
@@ -138,7 +138,7 @@ def _load(array: np.ndarray, grids: list[np.ndarray]) -> np.ndarray:
 
 
 def is_whole(grids: list[np.ndarray], shape: tuple[int, ...]) -> bool:
-    """Whether open grids ask for every element in order, so that no gather is needed."""
+    """Whether open grids select every element in order, so that no gather is needed."""
     for axis, (grid, size) in enumerate(zip(grids, shape, strict=True)):
         along = tuple(size if dim == axis else 1 for dim in range(len(shape)))
         if grid.shape != along or not np.array_equal(grid.ravel(), np.arange(size)):

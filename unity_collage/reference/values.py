@@ -1,4 +1,4 @@
-"""What a reference computes with: values, operators, and their dtypes and axes."""
+"""The values and operators of the numpy reference, with their dtypes and axes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvm.ir import Call
 from unity_collage.errors import CollageError
 
 Value = Any
-"""An ``np.ndarray`` for a tensor, a tuple for a tuple or a shape, a Python scalar for a primitive value."""
+"""An ``np.ndarray`` for a tensor, a tuple for a tuple or a shape, a Python scalar for a prim value."""
 
 Sizes = Mapping[Any, int]
-"""The size that each symbolic variable stands for."""
+"""The size of each symbolic variable."""
 
 
 class Unsupported(CollageError):
-    """numpy cannot evaluate this; the text is the reason."""
+    """numpy cannot evaluate an operator; the text is the reason."""
 
 
 def _able(_call: Call) -> str | None:
@@ -28,15 +28,15 @@ def _able(_call: Call) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """How numpy computes one Relax operator, and the forms of it that it declines."""
+    """How numpy computes one Relax operator, and which forms of it are declined."""
 
     compute: Callable[..., Value]
-    """Called with the call, for its attributes, and one value an argument."""
+    """A function of the call, for its attributes, and of one value for each argument."""
     why_not: Callable[[Call], str | None] = _able
 
 
 def plain(function: Callable[..., Value]) -> Operator:
-    """An operator without attributes: a function of the values alone."""
+    """An operator without attributes, as a function of the values alone."""
     return Operator(lambda _call, *values: function(*values))
 
 
@@ -60,7 +60,7 @@ def dtype_of(ty: Any) -> np.dtype | None:
 
 
 def tensor_value(tensor: Any) -> np.ndarray:
-    """A runtime tensor as numpy, without a copy where DLPack can say its dtype."""
+    """A runtime tensor as a numpy array, without a copy if DLPack supports its dtype."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, TypeError, RuntimeError):
@@ -68,7 +68,7 @@ def tensor_value(tensor: Any) -> np.ndarray:
 
 
 def truncated_divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """``left / right``, of integers towards zero as in C."""
+    """``left / right``; of integers truncated towards zero, as in C."""
     if not np.issubdtype(np.result_type(left, right), np.integer):
         return np.divide(left, right)
     quotient = np.floor_divide(left, right)
@@ -77,14 +77,14 @@ def truncated_divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def lowest(dtype: np.dtype) -> Any:
-    """The value that no other is less than: where a maximum begins."""
+    """The smallest value of a dtype, with which a maximum begins."""
     if np.issubdtype(dtype, np.inexact):
         return -np.inf
     return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else False
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes an attribute names, from 0; all of them for None."""
+    """The axes that an attribute names, as numbers from 0; all axes for None."""
     if axis is None:
         return tuple(range(ndim))
     names: Sequence[int] = [axis] if isinstance(axis, int) else axis

@@ -15,14 +15,16 @@ from .linear import LINEAR_OPS, Linear, is_of_two_tensors, linear_of, per_channe
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name
 from .views import permutation
-from .why_not import WhyNot, shape_text
+from .why_not import WhyNot, is_no, shape_text
 
 
 def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """conv(x, w) * s -> conv(x, w * s), and (conv(x, w) + b) * s -> conv(x, w * s) + b * s."""
     array = scope.array(call.args[1])
-    found = None if array is None else _linear_and_shift(call.args[0], scope)
-    if array is None or not isinstance(found, tuple):
+    if array is None:
+        return None
+    found = _linear_and_shift(call.args[0], scope)
+    if is_no(found):
         return found
     linear, shift = found
     why = _why_no_factor(call, array)
@@ -43,8 +45,10 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
 def _before_permute(call: Call, scope: Scope) -> Expr | WhyNot | None:
     """permute(y) * s -> permute(y * s), where y is conv(x, w) + b or the like and s one factor per channel of it."""
     moved, factor = scope.call(call.args[0], "relax.permute_dims"), scope.array(call.args[1])
-    found = None if moved is None or factor is None else _linear_and_shift(moved.args[0], scope)
-    if moved is None or factor is None or not isinstance(found, tuple):
+    if moved is None or factor is None:
+        return None
+    found = _linear_and_shift(moved.args[0], scope)
+    if is_no(found):
         return found
     shared = scope.why_not_own(call.args[0])
     if shared is not None:

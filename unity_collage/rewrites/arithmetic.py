@@ -44,7 +44,7 @@ def _divide(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if not is_float(call):
         return _why_not_float(call)
     if not _powers_of_two(array):
-        shown = number_text(array.reshape(())) if array.size == 1 else "a constant"
+        shown = number_text(float(array.reshape(()))) if array.size == 1 else "a constant"
         return WhyNot(f"divide divides by {shown}, not by powers of two alone, so the reciprocal is rounded")
     return op.multiply(call.args[0], constant((1 / array).astype(array.dtype)))
 

@@ -5,14 +5,16 @@ Normal form: ``clip(x, low, high)`` with numbers of the tensor's kind, infinite 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 from tvm import ir, relax, tirx
 from tvm_ffi import structural_equal
 
 from .rewrite import Rewrite
 from .scope import Call, Expr, Scope, dtype_of, is_float, op, op_name, rank_of
-from .tir_store import Store, is_load_at, loaded, store_of
+from .tir_store import Store, is_load_at, loaded, operands_of, store_of
 from .why_not import WhyNot, number_text
 
 _UNKNOWN = "a bound of clip is not a number that is written in the program"
@@ -28,13 +30,15 @@ def _call_tir_extremum(call: Call, scope: Scope) -> Expr | WhyNot | None:
     store = store_of(call, scope)
     if store is None or type(store.value) not in _EXTREMA:
         return None
-    operands = dict(zip(store.inputs, call.args[1].fields, strict=True))
+    operands = dict(zip(store.inputs, operands_of(call), strict=True))
     tensor, bound = operands.get(loaded(store.value.a)), _bound(store.value.b, operands)
     why = _why_not_extremum(call, store, tensor, bound)
-    return _EXTREMA[type(store.value)](tensor, bound) if why is None else WhyNot(why)
+    if why is not None or tensor is None or bound is None:
+        return WhyNot(why or "")
+    return _EXTREMA[type(store.value)](tensor, bound)
 
 
-def _why_not_extremum(call: Call, store: Store, tensor: Expr, bound: Expr) -> str | None:
+def _why_not_extremum(call: Call, store: Store, tensor: Expr | None, bound: Expr | None) -> str | None:
     """Why a PrimFunc that takes the larger or smaller of two values does not bound a tensor by a scalar."""
     name = "max" if isinstance(store.value, tirx.Max) else "min"
     if not is_load_at(store.value.a, store.index) or tensor is None:
@@ -46,7 +50,7 @@ def _why_not_extremum(call: Call, store: Store, tensor: Expr, bound: Expr) -> st
     return None
 
 
-def _bound(expr: Expr, operands: dict) -> Expr | None:
+def _bound(expr: Expr, operands: Mapping[Any, Expr]) -> Expr | None:
     """The scalar operand of an extremum as a tensor of no dimensions."""
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
         return relax.const(expr.value, dtype_of(expr))
@@ -84,14 +88,14 @@ def _why_no_bound(call: Call, bound: float | None, size: int) -> str | None:
     return None if is_float(call) else f"is {dtype_of(call)}, not a floating point type"
 
 
-def bounds_of(call: Expr | None) -> tuple[float, float] | None:
+def bounds_of(call: Call | None) -> tuple[float, float] | None:
     """The bounds of a ``clip`` by numbers, or of a ``relu``."""
     if call is None:
         return None
     if op_name(call) == "relax.nn.relu":
         return 0.0, inf
     low, high = call.args[1:]
-    if not all(isinstance(bound, (tirx.FloatImm, tirx.IntImm)) for bound in (low, high)):
+    if not isinstance(low, (tirx.FloatImm, tirx.IntImm)) or not isinstance(high, (tirx.FloatImm, tirx.IntImm)):
         return None
     return float(low.value), float(high.value)
 

@@ -14,7 +14,7 @@ from .scope import (
     GETITEM,
     Call,
     Expr,
-    Node,
+
     Scope,
     dtype_of,
     is_constant,
@@ -108,7 +108,7 @@ def _why_not_worth_storing(call: Call, args: object) -> str | None:
     return f"{op_name(call).removeprefix('relax.')} makes {elements} elements of {_held(args):.0f}"
 
 
-def _elements(ty: Node) -> float:
+def _elements(ty: ir.Type) -> float:
     if not isinstance(ty, relax.TensorType):
         return 0.0
     dims = static_dims(ty.shape) if isinstance(ty.shape, relax.ShapeExpr) else None

@@ -41,7 +41,9 @@ def _of_root(centred: Expr, root: Expr, name: str, scope: Scope) -> Expr | WhyNo
     if epsilon is None:
         why = f"{scope.title(summed.args[1])} is added to the variance, not one number"
     why = why or why_not_last(mean.args[0], axes)
-    return _plain(mean.args[0], axes, epsilon) if why is None else WhyNot(why, 4)
+    if why is not None or epsilon is None:
+        return WhyNot(why or "", 4)
+    return _plain(mean.args[0], axes, epsilon)
 
 
 def _plain(x: Expr, axes: list[int], epsilon: float) -> Expr:
@@ -86,10 +88,10 @@ def _scale(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _scaled(source: Expr, factor: Expr, scope: Scope) -> Expr | WhyNot | None:
-    fitted = _fitted(factor, source, scope)
-    if is_no(fitted):
-        return fitted
     inner = scope.call(source, _NAME)
+    fitted = None if inner is None else _fitted(factor, source, inner, scope)
+    if inner is None or is_no(fitted):
+        return fitted
     _, gamma, beta = inner.args
     gamma = fitted if _is(1, gamma, scope) else op.multiply(gamma, fitted)
     beta = beta if _is(0, beta, scope) else op.multiply(beta, fitted)
@@ -102,34 +104,32 @@ def _shift(call: Call, scope: Scope) -> Expr | WhyNot | None:
 
 
 def _shifted(source: Expr, summand: Expr, scope: Scope) -> Expr | WhyNot | None:
-    fitted = _fitted(summand, source, scope)
-    if is_no(fitted):
-        return fitted
     inner = scope.call(source, _NAME)
+    fitted = None if inner is None else _fitted(summand, source, inner, scope)
+    if inner is None or is_no(fitted):
+        return fitted
     _, gamma, beta = inner.args
     return _with(inner, gamma, fitted if _is(0, beta, scope) else op.add(beta, fitted))
 
 
-def _fitted(operand: Expr, source: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """``operand`` in the shape of the ``gamma`` of ``source``, a norm that nothing else reads.
+def _fitted(operand: Expr, source: Expr, inner: Call, scope: Scope) -> Expr | WhyNot | None:
+    """``operand`` in the shape of the ``gamma`` of ``source``, the norm ``inner``, which nothing else reads.
 
-    None if ``source`` is not a norm, or ``operand`` another tensor rather than a parameter of the norm.
+    None if ``operand`` is another tensor rather than a parameter of the norm.
     """
-    inner = scope.call(source, _NAME)
-    wanted = None if inner is None else static_shape(inner.args[1])
-    if inner is None or wanted is None:
+    wanted, array = static_shape(inner.args[1]), scope.array(operand)
+    if wanted is None or (array is None and static_shape(operand) != wanted):
         return None
-    array = scope.array(operand)
     stretched = None if array is None else stretched_to(array, wanted)
-    fitted = operand if array is None else None if stretched is None else constant(stretched)
-    if array is None and static_shape(operand) != wanted:
-        return None
+    if array is not None and stretched is None:
+        shape = shape_text(array.shape)
+        return WhyNot(f"the constant behind layer_norm has the shape {shape}, not {shape_text(wanted)}", 2)
     why = scope.why_not_own(source)
-    if fitted is None:
-        why = f"the constant behind layer_norm has the shape {shape_text(array.shape)}, not {shape_text(wanted)}"
-    elif not inner.attrs.scale or not inner.attrs.center:
+    if not inner.attrs.scale or not inner.attrs.center:
         why = "layer_norm does not use its factor or its summand"
-    return fitted if why is None else WhyNot(why, 2)
+    if why is not None:
+        return WhyNot(why, 2)
+    return operand if stretched is None else constant(stretched)
 
 
 def _is(number: float, expr: Expr, scope: Scope) -> bool:

@@ -48,9 +48,12 @@ class Linear:
 
 def linear_of(call: Call | None, scope: Scope) -> Linear | None:
     """``call`` as a :class:`Linear` if it is one, in one floating point type."""
-    if call is None or op_name(call) not in LINEAR_OPS or why_not_linear(call, scope) is not None:
+    if call is None or op_name(call) not in LINEAR_OPS:
         return None
-    weights, rank = scope.array(call.args[1]), rank_of(call)
+    weights = scope.array(call.args[1])
+    if weights is None or why_not_linear(call, scope) is not None:
+        return None
+    rank = rank_of(call)
     if op_name(call) == "relax.matmul":
         return Linear(call, weights, rank - 1, rank, weights.shape[-1])
     layout, kernel = str(call.attrs.out_layout), str(call.attrs.kernel_layout)

@@ -15,8 +15,8 @@ from tvm import ir, tirx
 
 from .clip import bounds_of
 from .rewrite import Rewrite
-from .scope import Call, Expr, Node, Scope, dtype_of, op, op_name, static_shape
-from .tir_store import Store, loaded, store_of
+from .scope import Call, Expr, Scope, dtype_of, op, op_name, static_shape
+from .tir_store import Store, loaded, operands_of, store_of
 from .why_not import WhyNot, number_text, shape_text
 from .windows import AVG_POOLS, CONVOLUTIONS, MAX_POOLS, data_layout, spatial_axes, window, with_attrs
 
@@ -52,7 +52,7 @@ def _of_call_tir(call: Call, scope: Scope) -> Padding | WhyNot | None:
     if store is None or parts is None:
         return None
     condition, load, value = parts
-    source = dict(zip(store.inputs, call.args[1].fields, strict=True)).get(load.source)
+    source = dict(zip(store.inputs, operands_of(call), strict=True)).get(load.source)
     before = [_offset(index, var) for index, var in zip(load.indices, store.index, strict=False)]
     shape, out = (None if source is None else static_shape(source)), static_shape(call)
     if source is None or shape is None or out is None or None in before or len(shape) != len(out):
@@ -75,7 +75,7 @@ def _guarded_load(store: Store) -> tuple[Any, Any, Any] | None:
     return (condition, load, number) if plain else None
 
 
-def _offset(index: Node, var: Node) -> int | None:
+def _offset(index: Any, var: Any) -> int | None:
     """``b`` where ``index`` is ``var - b``."""
     if index.same_as(var):
         return 0
@@ -102,7 +102,7 @@ def _region(condition: Any, variables: tuple[Any, ...], out: tuple[int, ...]) ->
     return region
 
 
-def _conjuncts(condition: Node) -> list[Node]:
+def _conjuncts(condition: Any) -> list[Any]:
     sides = [getattr(condition, side) for side in "ab"] if isinstance(condition, tirx.And) else []
     return [part for side in sides for part in _conjuncts(side)] or [condition]
 

@@ -58,6 +58,8 @@ def _before_placing(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if moves is None:
         return None
     parts = _parts(moves, scope)
+    if parts is None:
+        return None
     computed: list[Expr] = []
     for part in parts:
         operands = _operands(call, scope, part, moves)
@@ -90,10 +92,13 @@ def _moves(expr: Expr, scope: Scope) -> list[Call] | None:
     return moves if any(op_name(move) == "relax.reshape" for move in moves) else None
 
 
-def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr]:
-    """What the first of the ``moves`` reads."""
+def _parts(moves: Sequence[Call], scope: Scope) -> list[Expr] | None:
+    """What the first of the ``moves`` reads; None for a tuple whose fields are not known."""
     source = moves[-1].args[0]
-    return list(scope.value(source).fields) if op_name(moves[-1]) == "relax.concat" else [source]
+    if op_name(moves[-1]) != "relax.concat":
+        return [source]
+    parts = scope.value(source)
+    return list(parts.fields) if isinstance(parts, relax.Tuple) else None
 
 
 def _operands(call: Call, scope: Scope, part: Expr, moves: Sequence[Call]) -> list[Expr] | str:

@@ -84,9 +84,10 @@ def _softmax(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if power is None or total is None or scope.call(total.args[0], "relax.exp") is None:
         return None
     why = _why_not_softmax(call, power, total, scope)
-    if why is not None:
-        return WhyNot(why, 2)
-    return op.nn.softmax(scope.call(power.args[0], "relax.subtract").args[0], reduced_axes(total)[0])
+    difference = scope.call(power.args[0], "relax.subtract")
+    if why is not None or difference is None:
+        return WhyNot(why or "", 2)
+    return op.nn.softmax(difference.args[0], reduced_axes(total)[0])
 
 
 def _why_not_softmax(call: Call, power: Call, total: Call, scope: Scope) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+from ..graph.shapes import extents_of
 from .constants import constant
 from .linear import LINEAR_OPS, is_of_product, is_of_two_tensors, linear_of, per_channel, why_not_linear
 from .rewrite import Rewrite
@@ -22,10 +23,10 @@ from .why_not import WhyNot, is_no, shape_text
 def _split(item: relax.TupleGetItem, scope: Scope) -> Expr | WhyNot | None:
     """split(permute(reshape(x @ w + b)))[i] -> permute(reshape(x @ w_i + b_i)), for the columns that part i reads."""
     source = scope.call(item.tuple_value, "relax.split")
-    if source is None or static_shape(source.args[0]) is None:
+    if source is None or static_shape(source.args[0]) is None or not isinstance(source.ty, relax.TupleType):
         return None
     axis = int(source.attrs.axis) % rank_of(source.args[0])
-    widths = [int(part.shape.values[axis]) for part in source.ty.fields]
+    widths = [extents_of(part)[axis] for part in source.ty.fields]
     first = sum(widths[: item.index])
     return _columns(source.args[0], axis, np.arange(first, first + widths[item.index]), scope)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import ir, s_tir, tirx
+from tvm import ir, relax, s_tir, tirx
 from tvm_ffi import structural_equal
 
-from .scope import Expr, Scope
+from .scope import Call, Expr, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,17 @@ class Store:
     value: Any
 
 
-def store_of(call: Expr, scope: Scope) -> Store | None:
+def operands_of(call: Call) -> list[Expr]:
+    """What a ``call_tir`` gives the PrimFunc that it calls."""
+    operands = call.args[1]
+    assert isinstance(operands, relax.Tuple)
+    return list(operands.fields)
+
+
+def store_of(call: Call, scope: Scope) -> Store | None:
     """The one store of the PrimFunc that a ``call_tir`` calls, if that is all it does."""
     func = scope.prim_func(call.args[0])
-    if func is None or len(call.args) != 2 or len(func.params) != 1 + len(call.args[1].fields):
+    if func is None or len(call.args) != 2 or len(func.params) != 1 + len(operands_of(call)):
         return None
     loops, realize = _innermost(func.body)
     if realize is None or realize.block.init is not None:

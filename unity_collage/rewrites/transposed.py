@@ -15,6 +15,7 @@ from math import ceil, prod
 
 import numpy as np
 
+from ..graph.shapes import extents_of
 from .constants import constant
 from .placing import PatchAxis, placed
 from .rewrite import Rewrite
@@ -95,7 +96,7 @@ class _Transposed:
         kernel, spatial = str(call.attrs.kernel_layout), rank_of(call) - 2
         order = [*(spatial_axes(kernel) or []), kernel.index("I"), kernel.index("O")]
         pixels = op.permute_dims(call.args[0], [0, *range(2, spatial + 2), 1])
-        return cls(pixels, int(call.ty.shape.values[0]), weights.transpose(order), _axes(call))
+        return cls(pixels, extents_of(call)[0], weights.transpose(order), _axes(call))
 
     def expanded(self) -> Expr:
         """(N, O, H', W'), by the way that takes the fewest multiplications."""
@@ -212,7 +213,7 @@ def _axes(call: Call) -> tuple[_Axis, ...]:
     """The spatial axes. Windows of an image of one pixel do not overlap, whatever the stride."""
     sizes, extents = (static_shape(tensor) or () for tensor in (call.args[0], call))
     kernel = str(call.attrs.kernel_layout)
-    taps = [int(call.args[1].ty.shape.values[axis]) for axis in spatial_axes(kernel) or []]
+    taps = [extents_of(call.args[1])[axis] for axis in spatial_axes(kernel) or []]
     found = zip(sizes[2:], taps, window(call, "strides"), window(call, "padding"), extents[2:], strict=False)
     return tuple(
         _Axis(size, count, max(count, before + extent) if size == 1 else stride, before, extent)
@@ -225,7 +226,7 @@ def _convolution(pixels: Expr, taps: np.ndarray, before: Sequence[int], behind: 
     spatial = taps.ndim - 2
     data, kernel = _CHANNELS_LAST[spatial - 1]
     make = (op.nn.conv1d, op.nn.conv2d, op.nn.conv3d)[spatial - 1]
-    weights = constant(np.ascontiguousarray(np.flip(taps, range(spatial))))
+    weights = constant(np.ascontiguousarray(np.flip(taps, tuple(range(spatial)))))
     return make(pixels, weights, padding=[*before, *behind], data_layout=data, kernel_layout=kernel)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from tvm import ir, relax
 from tvm_ffi import StructuralKey
 
-from .scope import Expr, is_constant, op_name
+from .scope import Expr, is_constant
 
 _NOT_A_VALUE = ("relax.memory.", "relax.builtin.", "relax.vm.", "relax.ccl.")
 """Operators that return a place, or a value that depends on when they run."""
@@ -24,8 +24,10 @@ def value_number(node: Expr) -> Hashable | None:
     """A key that two equal computations share, or None for what must be computed each time it is written."""
     if isinstance(node, relax.TupleGetItem):
         return ("getitem", node.index, _number(node.tuple_value))
-    name = op_name(node)
-    if not name or not _is_value(name, node.op):
+    if not isinstance(node, relax.Call) or not isinstance(node.op, ir.Op):
+        return None
+    name = node.op.name
+    if not _is_value(name, node.op):
         return None
     attrs = None if node.attrs is None else StructuralKey(node.attrs)
     out = StructuralKey(node.ty_args) if node.ty_args else None
@@ -48,7 +50,7 @@ def _number(arg: Expr) -> Hashable:
     return StructuralKey(arg)
 
 
-def _constant_number(constant: Expr) -> Hashable:
+def _constant_number(constant: ir.GenericConst) -> Hashable:
     shape = tuple(constant.value.shape)
     dtype = str(constant.value.dtype)
     if _nbytes(shape) > _SMALL:

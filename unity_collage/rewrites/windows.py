@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tvm import relax
+
+from ..graph.shapes import ints, tensor_type
 from .scope import Call, Expr, op, op_name
 
 CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
@@ -53,8 +56,11 @@ def kernel_sizes(call: Call) -> list[int]:
     if op_name(call) not in CONVOLUTIONS:
         return [int(size) for size in call.attrs.pool_size]
     layout = str(call.attrs.kernel_layout)
-    shape = call.args[1].ty.shape.values
-    return [int(shape[layout.index(letter)]) for letter in "DHW" if letter in layout]
+    shape = tensor_type(call.args[1]).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    sizes = ints(shape.values[layout.index(letter)] for letter in "DHW" if letter in layout)
+    assert sizes is not None
+    return list(sizes)
 
 
 def window(call: Call, name: str) -> list[int]:

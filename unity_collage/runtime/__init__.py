@@ -1,7 +1,7 @@
 """The native runtime: the libraries that run offloaded functions, the one thread pool, and timing.
 
-Imports only ``tvm_ffi`` and the standard library, so a process that runs an exported model needs nothing of
-the compiler. Nothing native is loaded by the import: ``load("onednn")`` does that.
+It imports only ``tvm_ffi`` and the standard library, so a process that runs an exported model needs nothing of the
+compiler. The import loads no native library: ``load("onednn")`` does that.
 """
 
 from unity_collage.runtime.libraries import describe, library_version, load, why_unavailable

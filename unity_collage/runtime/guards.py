@@ -1,4 +1,4 @@
-"""Tensors between guard pages, which show when a kernel accesses memory outside of them."""
+"""Tensors between guard pages, which detect a kernel that accesses memory outside of them."""
 
 import tvm_ffi
 
@@ -6,17 +6,17 @@ from unity_collage.runtime.libraries import load_base
 
 
 def guarded_tensor(shape: tuple[int, ...], dtype: str, at_end: bool) -> tvm_ffi.Tensor:
-    """A tensor whose memory begins behind an inaccessible page or, ``at_end``, ends before one.
+    """A tensor whose memory begins after an inaccessible page or, with ``at_end``, ends before one.
 
-    A red zone fills the rest of the tensor's pages. All bits of the tensor are set, which floats read as NaN. The data
-    is aligned to 64 bytes, so with ``at_end`` up to 63 bytes of red zone may lie before the page.
+    A red zone fills the rest of the tensor's pages. All bits of the tensor are set, so floats are NaN. The data is
+    aligned to 64 bytes, so with ``at_end`` there may be up to 63 bytes of red zone before the page.
     """
     load_base()
     return tvm_ffi.get_global_func("collage.runtime.guarded_tensor")(tvm_ffi.Shape(shape), dtype, at_end)
 
 
 def protect(tensor: tvm_ffi.Tensor) -> None:
-    """From now on a write to this guarded tensor ends the process."""
+    """Let a write to this guarded tensor end the process from now on."""
     tvm_ffi.get_global_func("collage.runtime.protect_tensor")(tensor)
 
 
@@ -26,9 +26,9 @@ def is_red_zone_intact(tensor: tvm_ffi.Tensor) -> bool:
 
 
 def watch_guards(file: int, *, wrote_outside: str, read_outside: str, wrote_input: str) -> None:
-    """From now on a forbidden access to guarded memory writes one of these texts to the descriptor ``file``.
+    """Let a forbidden access to guarded memory write one of these texts to the descriptor ``file``.
 
-    The process ends then.
+    After that the process ends.
     """
     load_base()
     watch = tvm_ffi.get_global_func("collage.runtime.watch_guards")

@@ -1,4 +1,4 @@
-"""Find and load the native libraries, on demand and only once."""
+"""Finds and loads the native libraries, on demand and only once."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ from unity_collage.runtime.vendors import VENDORS
 def why_unavailable(name: str) -> str | None:
     """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing."""
     if name not in VENDORS:
-        return f"there is no native backend {name!r}, only {', '.join(VENDORS)}"
+        return f"there is no native backend {name!r}; there are {', '.join(VENDORS)}"
     vendor = VENDORS[name]
     if vendor is not None and vendor.path() is None:
         return f"{vendor.file} is missing: pip install {vendor.distribution}"
@@ -28,16 +28,16 @@ def why_unavailable(name: str) -> str | None:
 
 
 def library_version(name: str) -> str | None:
-    """Version of the wheel that backend ``name`` uses, or None when it is not installed; loads nothing."""
+    """The version of the wheel that backend ``name`` uses, or None when it is not installed; loads nothing."""
     vendor = VENDORS.get(name)
     return vendor.version() if vendor else None
 
 
 def load(name: str) -> None:
-    """Load backend ``name``: its functions are registered and its saved modules can be read.
+    """Load backend ``name``, which registers its functions and the loaders of its saved modules.
 
-    Load before a library of TVM is loaded: from then on parallel loops of TVM run on the one pool.
-    Raises RuntimeError with the reason when the backend is unavailable.
+    Call it before a library of TVM is loaded: from then on parallel loops of TVM run on the one pool. Raises
+    RuntimeError with the reason when the backend is unavailable.
     """
     if reason := why_unavailable(name):
         raise RuntimeError(f"cannot load {name}: {reason}")
@@ -46,20 +46,21 @@ def load(name: str) -> None:
 
 
 def describe(name: str) -> str:
-    """Load backend ``name`` and ask the library for its own version and the instruction set it uses."""
+    """Load backend ``name`` and return the library's own version and the instruction set that it uses."""
     return _ask(name, "describe")
 
 
 def version(name: str) -> str:
-    """Load ``"runtime"`` or the library of a backend, and ask for its version, which its sources declare.
+    """Load ``"runtime"`` or the library of a backend, and return the version that its sources declare.
 
-    It is raised when the library computes or performs differently, so a measured cost is valid for one version.
+    The version is raised when the library computes or performs differently. So a measured cost is valid for one
+    version.
     """
     return _ask(name, "version")
 
 
 def source_digest(name: str) -> str:
-    """Load ``"runtime"`` or the library of a backend, and ask for the digest of the sources it was built from."""
+    """Load ``"runtime"`` or the library of a backend, and return the digest of the sources that it was built from."""
     return _ask(name, "source_digest")
 
 
@@ -69,11 +70,6 @@ def _ask(name: str, question: str) -> str:
     else:
         load(name)
     return str(tvm_ffi.get_global_func(f"collage.{name}.{question}")())
-
-
-def own_libraries() -> list[Path]:
-    """The libraries of this package that are installed, in a fixed order; loads nothing."""
-    return [path for part in ("runtime", *VENDORS) if (path := _own_library(part)) is not None]
 
 
 @cache
@@ -88,9 +84,9 @@ def load_base() -> None:
 
 
 def claim_parallel_loops() -> None:
-    """Let the parallel loops of every TVM library that is loaded from now on run on the pool.
+    """Let the parallel loops of every TVM library that is loaded later run on the one pool.
 
-    TVM's runtime claims them for its own pool while it is imported, and the last claim wins.
+    TVM's runtime claims them for its own pool when it is imported, and the last claim wins.
     """
     load_base()
     tvm_ffi.get_global_func("collage.runtime.claim_parallel_loops")()
@@ -98,7 +94,7 @@ def claim_parallel_loops() -> None:
 
 @cache
 def _load_backend(name: str) -> None:
-    # The vendor library first: the loader then finds it by name among the mapped ones when it loads ours.
+    # The vendor library is loaded first, so that the loader finds it by name when it loads ours.
     vendor = VENDORS[name]
     if vendor is not None:
         with _environment(vendor.environment):
@@ -109,8 +105,8 @@ def _load_backend(name: str) -> None:
 def _own_library(part: str) -> Path | None:
     """A library of this package, or None.
 
-    It is next to these sources after an editable install. It is in the installed package if a checkout of the sources
-    comes before it on the path.
+    It is next to these sources after an editable install. It is in the installed package when a checkout of the sources
+    comes earlier on the path.
     """
     folders = [Path(folder) for folder in runtime.__path__]
     with suppress(PackageNotFoundError):
@@ -121,7 +117,7 @@ def _own_library(part: str) -> Path | None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set yet while a library is loaded, so that child processes do not inherit them."""
+    """Set variables that are not set yet, only inside, so that child processes do not inherit them."""
     added = [key for key in values if key not in os.environ]
     os.environ.update({key: values[key] for key in added})
     try:

@@ -9,13 +9,13 @@ from unity_collage.runtime.libraries import claim_parallel_loops, load_base
 
 
 def num_threads() -> int:
-    """Threads that kernels use: the cores that this process may use, or ``OMP_NUM_THREADS``, until it is set."""
+    """The number of threads that kernels use; by default ``OMP_NUM_THREADS``, else the cores this process may use."""
     load_base()
     return int(tvm_ffi.get_global_func("collage.runtime.num_threads")())
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels use ``count`` threads from their next call on; raises ValueError below one."""
+    """Let kernels use ``count`` threads from their next call on; raises ValueError if it is below one."""
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
 
@@ -23,15 +23,15 @@ def set_num_threads(count: int) -> None:
 def adopt_openmp(library: str | Path) -> None:
     """Let the OpenMP regions of a loaded library, compiled by GCC, run on the pool. Call it before the library runs.
 
-    Raises ValueError when no library was loaded from there. Raises RuntimeError, naming the function, when the library
-    needs a part of OpenMP that the pool does not have (dynamic schedules, tasks).
+    Raises ValueError when no library was loaded from that path. Raises RuntimeError with the name of the function when
+    the library needs a part of OpenMP that the pool lacks (dynamic schedules, tasks).
     """
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.adopt_openmp")(str(library))
 
 
 def openmp_runtimes() -> list[str]:
-    """Paths of the OpenMP runtimes that are mapped into this process; there should be one."""
+    """The paths of the OpenMP runtimes that are mapped into this process; there should be one."""
     load_base()
     return [str(path) for path in tvm_ffi.get_global_func("collage.runtime.openmp_runtimes")()]
 
@@ -42,7 +42,7 @@ def why_pools_conflict() -> str | None:
 
 
 def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
-    """Why these OpenMP runtimes cannot be in one process, or None when they are at most one file."""
+    """Why these OpenMP runtimes conflict in one process, or None when they are at most one file."""
     distinct = sorted({str(Path(path).resolve()) for path in paths})
     if len(distinct) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Time functions without Python between the runs."""
+"""Times functions by native loops, without Python between the runs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from unity_collage.runtime.libraries import load_base
 
 
 class Runner(NamedTuple):
-    """A function that is timed in turns with others."""
+    """A function that is timed in turns with others, and its arguments."""
 
     func: tvm_ffi.Function
     args: Sequence[object]
@@ -37,11 +37,11 @@ def measure(
     calls_per_run: int = 1,
     evict_bytes: int = 0,
 ) -> list[float]:
-    """Seconds of each run of ``func(*args)``, measured until both minima are reached, or ``max_runs``.
+    """The seconds of each run of ``func(*args)``, until ``min_runs`` and ``min_seconds`` are reached, or ``max_runs``.
 
     Before each run the caches are brought into the state in which other kernels of a program leave them:
-    ``evict_bytes`` of other memory are read, and all cores write the tensors of ``warm``, each a contiguous part.
-    Only the call itself is timed. ``calls_per_run`` calls are timed as one when a call is too short for the clock.
+    ``evict_bytes`` of other memory are read, and all cores write the tensors of ``warm``, each a contiguous part. Only
+    the call is timed. ``calls_per_run``: how many calls are timed as one, if a call is too short for the clock.
     """
     load_base()
     timed = tvm_ffi.get_global_func("collage.runtime.measure")
@@ -62,16 +62,16 @@ def time_in_turns(
     evict_bytes: int = 0,
     evict_each_run: bool = False,
 ) -> list[list[float]]:
-    """Seconds of each run of each runner, taken in rounds so that drift of the machine affects all alike.
+    """The seconds of each run of each runner, taken in rounds, so that drift of the machine affects all alike.
 
-    Each is run until it gets no faster, then all in turn. From ``min_runs`` rounds on, a runner stops when the
-    interval of its percentile lies above that of the fastest. The others stop together, when each interval is
-    within ``tolerance`` of its estimate. A runner that has used ``max_seconds`` or ``max_runs`` stops in any case,
-    after its first run at the earliest.
+    Each runner warms up until it gets no faster, for at most ``max_warmup_seconds``; then all run in turns. After
+    ``min_runs`` rounds a runner stops when the interval of its ``percentile`` (with this ``confidence``) lies above
+    that of the fastest. The others stop together, when each interval is within ``tolerance`` of its estimate. A runner
+    that has used ``max_seconds`` or ``max_runs`` always stops, but not before its first run.
 
-    The caches are prepared as by :func:`measure`, with one eviction for each round. With ``evict_each_run`` there is
-    one before each run, and a turn is three runs after one that does not count. This is for many runners with memory
-    of their own: they would otherwise evict each other's, however small ``evict_bytes`` is.
+    The caches are prepared as by :func:`measure`, with one eviction for each round. With ``evict_each_run`` there is an
+    eviction before each run, and a turn is three runs after one that does not count. Use it for many runners with
+    memory of their own, which would otherwise evict each other's memory.
     """
     load_base()
     timed = tvm_ffi.get_global_func("collage.runtime.time_in_turns")
@@ -84,7 +84,7 @@ def time_in_turns(
 
 
 def interval(samples: Sequence[float], percentile: float = 50.0, confidence: float = 0.95) -> Interval:
-    """The percentile of ``samples``, and its interval between two order statistics by the binomial distribution."""
+    """The percentile of ``samples``, with its interval between two order statistics by the binomial distribution."""
     load_base()
     found = tvm_ffi.get_global_func("collage.runtime.interval")(list(samples), percentile, confidence)
     return Interval(*(float(value) for value in found))

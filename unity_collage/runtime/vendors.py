@@ -1,4 +1,4 @@
-"""The native backends, and the vendor libraries that they use: their wheels and the files in them."""
+"""The native backends and the vendor libraries that they use: the wheels, and the libraries in them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """A library that comes as a wheel of its own."""
+    """A library that is in a wheel of its own."""
 
     distribution: str
     """Name of the wheel."""
@@ -20,7 +20,7 @@ class Vendor:
     """Environment variables that are set while the library is loaded, unless the user has set them."""
 
     def path(self) -> Path | None:
-        """Where the library is in the running environment, or None when it is not installed."""
+        """The path of the library in the running environment, or None when it is not installed."""
         try:
             files = distribution(self.distribution).files or []
         except PackageNotFoundError:
@@ -32,7 +32,7 @@ class Vendor:
         return None
 
     def version(self) -> str | None:
-        """Version of the wheel, or None when it is not installed."""
+        """The version of the wheel, or None when it is not installed."""
         try:
             return distribution(self.distribution).version
         except PackageNotFoundError:

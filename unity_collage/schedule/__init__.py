@@ -16,9 +16,8 @@ from .stage import Func
 __all__ = ["SCHEDULE_VERSION", "schedule", "scheduled_module"]
 
 SCHEDULE_VERSION = 1
-"""Of the loops that are made here: raise it when a kernel gets other ones, since measured costs hold for one version.
-
-``tests/unit/test_versions.py`` fails when the loops change and this does not.
+"""The version of the loops that are made here. Raise it when a kernel gets other loops, since measured costs hold for
+one version. ``tests/unit/test_versions.py`` fails if the loops change and the version does not.
 """
 
 _OPAQUE = 8
@@ -27,8 +26,8 @@ _OPAQUE = 8
 def scheduled_module(mod: IRModule, target: Target) -> IRModule:
     """``mod`` with loops for ``target`` in every kernel that is not ``tirx.is_scheduled`` yet.
 
-    Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque): what is scheduled is not fused again. They
-    compute what they did, except for the rounding of reordered sums and of ``fast_math``.
+    Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque), so that they are not fused again. They compute the
+    same values, except for the rounding of reordered sums and of ``fast_math``.
     """
     functions = {
         gvar: _scheduled(func, target, gvar.name_hint)
@@ -47,9 +46,9 @@ def _scheduled(func: Func, target: Target, name: str) -> Func:
 def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tirx.PrimFunc:
     """``func`` with loops for ``target``; ``name`` is for the log.
 
-    What no family fits (a scan, a sort, loops that somebody has written by hand) keeps its loops, and so does a
-    kernel that our own code fails on: the attribute ``UNSCHEDULED`` says why, and :func:`.faults.is_fault` which of
-    the two it is.
+    A kernel that fits no family (a scan, a sort, handwritten loops) keeps its loops, and so does a kernel on which our
+    own code fails. The attribute ``UNSCHEDULED`` has the reason, and :func:`.faults.is_fault` tells the two cases
+    apart.
     """
     cpu = CpuTraits.of(target).running(func)
     try:
@@ -62,7 +61,7 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
 
 
 def _written(func: Func, cpu: CpuTraits) -> Func | str:
-    """``func`` with its loops written anew, or the reason why they cannot be."""
+    """``func`` with new loops, or the reason why it keeps its own."""
     found = inlined_stages(func)
     if isinstance(found, str):
         return found

@@ -1,4 +1,4 @@
-"""The same stage over other axes: joined where memory is one walk, split where groups begin."""
+"""The same stage over other axes: axes that are contiguous in memory are joined, axes with groups are split."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .stage import Access, Expr, Iter, Stage, Var, nodes, static, stride
 
 
 def axis(like: Var, extent: int | Expr, reduces: bool = False) -> Iter:
-    """A fresh iterator of ``like``'s name and type."""
+    """A new iterator with the name and the type of ``like``."""
     bound = tirx.const(extent, like.expr_ty().dtype) if isinstance(extent, int) else extent
     return Iter(tirx.Var(like.name, like.ty), bound, reduces)
 
 
 def simplified(stage: Stage) -> Stage:
-    """``stage`` with the indices that it reads simplified, knowing the range of each iterator."""
+    """``stage`` with its load indices simplified, given the range of each iterator."""
     analyzer = sym.Analyzer()
     for it in stage.iters:
         analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
@@ -32,18 +32,19 @@ def simplified(stage: Stage) -> Stage:
 
 
 def with_load(stage: Stage, old: TensorLoad, new: Expr) -> Stage:
-    """``stage`` with ``new`` in place of what it reads by ``old``."""
+    """``stage`` with ``new`` in place of the load ``old``."""
     body = tvm_ffi.structural_map(stage.body, (TensorLoad, lambda node: new if node.same_as(old) else node))
     return replace(stage, body=body)
 
 
 def flattened(stage: Stage) -> Stage:
-    """``stage`` with neighbouring axes joined where every access walks through them as through one."""
+    """``stage`` with neighbouring axes joined where every access goes through them with one stride."""
     return joined((stage,), stage.iters)[0]
 
 
 def joined(stages: Sequence[Stage], axes: Sequence[Iter]) -> tuple[Stage, ...]:
-    """Stages that share ``axes``, with each two neighbours joined that every access walks through as one."""
+    """Stages that share ``axes``, with neighbouring axes joined where every access goes through them with one
+    stride."""
     analyzer, left = sym.Analyzer(), list(axes)
     loose = [var for stage in stages for var in _outside_of_indices(stage)]
     for position in range(len(left) - 1, 0, -1):
@@ -68,7 +69,8 @@ def _joined(stage: Stage, first: Iter, second: Iter, both: Iter) -> Stage:
 
 
 def split_groups(stages: Sequence[Stage], shared: Sequence[Iter]) -> tuple[Stage, ...]:
-    """An iterator ``f`` of all stages that one reads as ``f // c`` becomes ``g`` and ``o`` of ``f = g * c + o``."""
+    """If a stage reads an iterator ``f`` as ``f // c``, all stages get ``g`` and ``o`` instead, with ``f = g * c +
+    o``."""
     for quotient in [found for stage in stages for found in nodes(stage.body, tirx.FloorDiv)]:
         size = static(quotient.b)
         for it in shared:
@@ -85,7 +87,7 @@ def _split(stage: Stage, old: Iter, group: Iter, inner: Iter) -> Stage:
 
 
 def _one_walk(accesses: Sequence[Access], first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:
-    """Whether a step along ``first`` is as far in memory as all of ``second``, in every access."""
+    """Whether in every access a step along ``first`` is as far in memory as the whole extent of ``second``."""
     if second.size is None:
         return False
     for access in accesses:
@@ -96,7 +98,7 @@ def _one_walk(accesses: Sequence[Access], first: Iter, second: Iter, analyzer: s
 
 
 def _outside_of_indices(stage: Stage) -> list[Var]:
-    """Variables that the value depends on other than by what it reads."""
+    """Variables on which the stored value depends directly, not only through the indices of loads."""
     values = [store.value for store in stage.stores]
     bare = tvm_ffi.structural_map(values, (TensorLoad, lambda load: tirx.const(0, str(load.source.dtype))))
     return nodes(bare, tirx.Var)

@@ -1,10 +1,11 @@
-"""A product of what is computed just before it: both for a band of rows at a time.
+"""A product and the stage before it, both computed for one band of rows at a time.
 
     t[i, k] = relu(x[i, k] * s[k] + o[k]);  c[i, j] = sum(t[i, k] * w[k, j])
         ->  for each band, in parallel:
                 t[r, k] = relu(x[i + r, k] * s[k] + o[k]);  c[i + r, j] = sum(t[r, k] * w[k, j])
 
-So ``t`` is as small as a band and stays near the core that has made it.
+This is loop fusion with strip-mining: ``t`` is only as large as a band and stays in the caches of the core that has
+computed it.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, static, substitute
 
 _MOST_BYTES = 512 * 1024
-"""A band stays in the second-level cache of a core, beside the weights that it meets."""
+"""The most bytes of a band, so that it stays in the second-level cache of a core together with the weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """How a reduction reads what is computed before it."""
+    """How a reduction reads the buffer that the stage before it writes."""
 
     load: TensorLoad
     dimension: int
-    """Of the buffer: the first of more than one element, along which it is cut."""
+    """The dimension of the buffer that is cut into bands: the first one with more than one element."""
     made: Iter
-    """The iterator over it of the stage that writes the buffer."""
+    """The iterator over this dimension in the stage that writes the buffer."""
     read: Iter
-    """That of the reduction."""
+    """The iterator over this dimension in the reduction."""
 
     def moved(self, indices: Sequence[Expr], along: Iter) -> list[Expr]:
-        """``indices`` of the buffer in a band of its own, whose rows are ``along``."""
+        """``indices`` into the buffer, moved to the buffer of a band, whose rows are ``along``."""
         return [along.var if at == self.dimension else index for at, index in enumerate(indices)]
 
 
 def emit(
     producer: Stage, reduction: Stage, epilogue: Stage | None, cpu: CpuTraits, threads: bool
 ) -> Stmt | str:
-    """Loops for all, or the reason why they do not go by bands."""
+    """Loops for all stages, or the reason why they cannot be computed by bands."""
     rows = _rows(producer, reduction)
     if isinstance(rows, str):
         return rows
@@ -56,7 +57,7 @@ def emit(
     height = _height(producer, rows, cpu)
     shape = [static(extent) for extent in rows.load.source.shape]
     if height is None or None in shape:
-        return "its rows make no bands"
+        return "its rows cannot be cut into bands"
     shape[rows.dimension] = height
     buffer = build.buffer([extent or 1 for extent in shape], rows.load.source, "band")
     turns = axis(rows.read.var, (rows.read.size or 1) // height)
@@ -71,7 +72,8 @@ def emit(
 def _of_band(
     producer: Stage, pair: tuple[Stage, Stage], rows: _Rows, buffer: Buffer, start: Expr, height: int
 ) -> tuple[Stage, tuple[Stage, Stage]]:
-    """What fills the ``buffer`` with the rows from ``start`` on, and the reduction of them with its result."""
+    """The stage that fills ``buffer`` with the rows from ``start`` on, and the reduction of these rows with its
+    result."""
     made, read = axis(rows.made.var, height), axis(rows.read.var, height)
     first = _with(producer, rows.made, start + made.var, made)
     store = first.store
@@ -83,18 +85,18 @@ def _of_band(
 
 
 def _with(stage: Stage, old: Iter, value: Expr, new: Iter) -> Stage:
-    """``stage`` over ``new`` in place of ``old``, which is ``value``."""
+    """``stage`` over the iterator ``new`` in place of ``old``, whose value is now ``value``."""
     return stage.substituted({old.var: value}, [new if it is old else it for it in stage.iters])
 
 
 def _rows(producer: Stage, reduction: Stage) -> _Rows | str:
-    """Where the first stage writes the rows that the second reads, each by iterators alone."""
+    """How the second stage reads the rows that the first one writes, or why the two cannot be computed by bands."""
     store = producer.store
     if producer.init is not None or producer.reduction or store is None or not producer.temporary:
-        return "what is before it is not computed element by element"
+        return "the stage before it is not element-wise"
     loads = [load for load in reduction.loads if load.source.same_as(store.buffer)]
     if len(loads) != 1 or reduction.init is None:
-        return "it does not read what is before it once"
+        return "it does not read the stage before it exactly once"
     (load,) = loads
     for dimension, (written, read) in enumerate(zip(store.indices, load.indices, strict=True)):
         if static(load.source.shape[dimension]) == 1:
@@ -102,13 +104,13 @@ def _rows(producer: Stage, reduction: Stage) -> _Rows | str:
         made = next((it for it in producer.iters if it.var.same_as(written)), None)
         row = next((it for it in reduction.spatial if it.var.same_as(read)), None)
         if made is None or row is None or made.size is None or made.size != row.size:
-            return "its rows are not those of what is before it"
+            return "its rows are not those of the stage before it"
         return _Rows(load, dimension, made, row)
-    return "there is one row"
+    return "there is only one row"
 
 
 def _height(producer: Stage, rows: _Rows, cpu: CpuTraits) -> int | None:
-    """The rows of a band: as many as fit, in equally many bands for each core where that can be."""
+    """The rows of a band: as many as fit into the cache, with the same number of bands for each core if possible."""
     size = rows.made.size or 1
     row_bytes = 4 * prod(it.size or 1 for it in producer.iters) // size
     heights = [h for h in range(1, size + 1) if size % h == 0 and size // h >= cpu.cores]

@@ -1,4 +1,4 @@
-"""Small constructors of loops: what every family uses to write its kernel."""
+"""Small constructors of loops, with which all families write their kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[Expr], Stmt]
 
 
 def loop(extent: Expr | int, body: Body, like: Var, kind: ForKind = ForKind.SERIAL) -> Stmt:
-    """``for v in range(extent): body(v)`` with a fresh variable of ``like``'s type; one turn is no loop."""
+    """``for v in range(extent): body(v)`` with a new variable of ``like``'s type; an extent of 1 makes no loop."""
     count = extent if isinstance(extent, int) else static(extent)
     if count == 1:
         return body(tirx.const(0, like.expr_ty().dtype))
@@ -44,7 +44,7 @@ def nest(
 
 
 def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wanted: bool) -> Stmt:
-    """One loop over the product of ``iters``, parallel when ``wanted``: each thread gets one run of it."""
+    """One loop over the product of ``iters``, parallel if ``wanted``: each thread gets one contiguous range."""
     if not iters:
         return body({})
     if not wanted:
@@ -65,10 +65,10 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
 
 
 def tiled(extent: int, tile: int) -> tuple[int, Callable[[Expr], Expr]]:
-    """Turns and starts of tiles that cover [0, extent); the last one overlaps its neighbour.
+    """The number of tiles that cover [0, extent), and the function from a tile to its start.
 
-    A kernel that writes a function of its inputs may write an element twice, so no tile needs a
-    guard or a tail.
+    If ``tile`` does not divide ``extent``, the last tile overlaps its neighbour. A kernel that writes a function of its
+    inputs may write an element twice, so no tile needs a guard or a remainder loop.
     """
     if extent % tile == 0:
         return extent // tile, lambda turn: turn * tile
@@ -78,7 +78,7 @@ def tiled(extent: int, tile: int) -> tuple[int, Callable[[Expr], Expr]]:
 
 
 def tile_size(size: int, limit: int, exact: bool) -> int:
-    """The largest tile up to ``limit``; one that divides ``size`` when tiles must not overlap."""
+    """The largest tile size up to ``limit``; if ``exact``, because tiles must not overlap, it divides ``size``."""
     tile = min(size, limit)
     while exact and size % tile:
         tile -= 1
@@ -86,7 +86,7 @@ def tile_size(size: int, limit: int, exact: bool) -> int:
 
 
 def power_of_two(size: int) -> int:
-    """The largest power of two up to ``size``: vectors of other lengths are taken apart by LLVM."""
+    """The largest power of two up to ``size``: LLVM splits vectors of other lengths."""
     return 1 << (size.bit_length() - 1)
 
 
@@ -96,17 +96,17 @@ def seq(*stmts: Stmt) -> Stmt:
 
 
 def buffer(shape: Sequence[Expr | int], like: Buffer, name: str) -> Buffer:
-    """A fresh temporary of ``like``'s element type."""
+    """A new temporary buffer with the element type of ``like``."""
     row_major: Any = None
     return tirx.decl_buffer(shape, str(like.dtype), name, layout=row_major)
 
 
 def with_buffers(buffers: Sequence[Buffer], body: Stmt, name: str) -> Stmt:
-    """``body`` in the scope of fresh temporary buffers."""
+    """``body`` in a block that allocates ``buffers``."""
     return s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], name, body, alloc_buffers=list(buffers)))
 
 
 def product(iters: Sequence[Iter]) -> int | None:
-    """The number of turns of all loops together, or None when an extent is symbolic."""
+    """The product of the extents, or None if one is symbolic."""
     sizes = [it.size for it in iters]
     return None if None in sizes else prod(size for size in sizes if size is not None)

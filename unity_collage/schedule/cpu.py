@@ -1,4 +1,4 @@
-"""What a schedule must know of the processor: vector width, vector registers, cores."""
+"""The traits of a CPU that schedules depend on: vector width, vector registers, cores."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from ..annotations import threads_of
 
 @dataclass(frozen=True, slots=True)
 class CpuTraits:
-    """The few numbers of a CPU target that decide tile sizes."""
+    """The numbers of a CPU target that decide tile sizes."""
 
     vector_bytes: int
-    """Width of one vector register."""
+    """The width of a vector register."""
     registers: int
-    """Vector registers that the instruction set names."""
+    """The number of vector registers in the instruction set."""
     cores: int
-    """Threads of a parallel loop."""
+    """The number of threads of a parallel loop."""
 
     @staticmethod
     def of(target: Target) -> CpuTraits:
-        """Read ``target``; a target that does not say ``num-cores`` has those of this host."""
+        """The traits of ``target``; a target without ``num-cores`` has those of this host."""
         attrs: Any = target.attrs
         cores = int(attrs.get("num-cores", 0)) or os.cpu_count() or 1
         return CpuTraits(*_vectors(target), cores)
 
     def running(self, kernel: ir.BaseFunc) -> CpuTraits:
-        """This machine with as many cores as ``kernel`` may have threads."""
+        """The traits with at most as many cores as ``kernel`` may use threads."""
         threads = threads_of(kernel)
         return self if threads is None else replace(self, cores=min(self.cores, threads))
 
     def lanes(self, dtype: str) -> int:
-        """Elements of ``dtype`` in one vector register (booleans count as bytes)."""
+        """The elements of ``dtype`` in a vector register; a boolean is a byte."""
         return max(self.vector_bytes // max(tvm.DataType(dtype).bits // 8, 1), 1)
 
 
 def _vectors(target: Target) -> tuple[int, int]:
-    """Bytes of a vector register and how many there are; TVM's ``llvm_get_vector_width`` says 64 of any x86-64."""
+    """The bytes of a vector register, and the number of registers.
+
+    x86 is looked up by feature, since TVM's ``llvm_get_vector_width`` returns 64 for every x86-64.
+    """
     for feature, nbytes, registers in _X86:
         if codegen.target_has_features(feature, target):
             return nbytes, registers
@@ -50,4 +53,4 @@ def _vectors(target: Target) -> tuple[int, int]:
 
 
 _X86 = (("avx512f", 64, 32), ("avx", 32, 16), ("sse2", 16, 16))
-"""Features of x86, bytes of a vector register, and their number, widest first."""
+"""Features of x86, with the bytes and the number of vector registers, widest first."""

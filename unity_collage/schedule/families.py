@@ -1,4 +1,4 @@
-"""Which family writes which stages: the frozen table of rules, tried in order."""
+"""Which family of schedules writes the loops of which stages: a fixed table, tried in order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .cpu import CpuTraits
 from .stage import Expr, Stage, Var
 
 _TILED_IN_ONE = 8
-"""Steps of a reduction in register tiles that take as long as one element-wise operation, with what it reads and
-writes: products of 32k and 64k steps are faster on one core and as fast on two."""
+"""How many steps of a reduction in register tiles take as long as one element-wise operation with its memory accesses.
+Measured: products of 32k steps are faster on one core than on two, and products of 64k steps equally fast."""
 
 Family = Callable[[Sequence[Stage], CpuTraits], "tuple[Stmt, int] | str"]
-"""Takes the stages that are still to be written; gives loops for the first few of them and how many
-these are, or the reason why it does not apply."""
+"""From the stages that are still to be written to the loops for the first few of them and the number of these, or to
+the reason why the family does not apply."""
 
 
 def emit(stages: Sequence[Stage], cpu: CpuTraits) -> Stmt:
@@ -36,7 +36,7 @@ def _first(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int]:
 
 
 def _first_family(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Family | None, Stmt, int]:
-    """The first rule that applies, or None where the stage stays as it is, with the loops of so many stages."""
+    """The first family that applies, its loops, and the number of stages; None if the stage keeps its loops."""
     for family in FAMILIES:
         found = family(stages, cpu)
         if not isinstance(found, str):
@@ -45,7 +45,7 @@ def _first_family(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Family | Non
 
 
 def by_tiles(stages: Sequence[Stage], cpu: CpuTraits) -> list[tuple[Stage, Stage]]:
-    """Those reductions that are written tile by tile, each with the stage that writes its result."""
+    """The reductions that are computed in register tiles, each with the stage that writes its result."""
     found: list[tuple[Stage, Stage]] = []
     while stages:
         family, _, taken = _first_family(stages, cpu)
@@ -58,13 +58,13 @@ def by_tiles(stages: Sequence[Stage], cpu: CpuTraits) -> list[tuple[Stage, Stage
 
 
 def _row_by_row(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
-    """As much as goes one row at a time: softmax, layer norm."""
+    """As many stages as can be computed row by row: softmax, layer norm."""
     for count in range(len(stages), 2, -1):
         if sum(stage.init is not None for stage in stages[:count]) >= 2:
             found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
             if not isinstance(found, str):
                 return found, count
-    return "no two reductions go by the same rows"
+    return "no two reductions have the same rows"
 
 
 def _element_by_element(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
@@ -75,7 +75,7 @@ def _element_by_element(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, 
 
 
 def _tile_by_tile(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
-    """A product, a convolution, a pooling; with what follows it where that reads nothing else of it."""
+    """A product, a convolution or a pooling, with the element-wise stage that follows it, if there is one."""
     threads = _threads(stages[:1], cpu, _TILED_IN_ONE)
     if why_not_epilogue(stages) is None:
         found = tile.emit(stages[0], stages[1], cpu, threads)
@@ -86,9 +86,9 @@ def _tile_by_tile(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] |
 
 
 def _band_by_band(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
-    """A product with what is computed element by element before it, and what follows it."""
+    """A product with the element-wise stage before it, and the element-wise stage that follows it."""
     if len(stages) < 2 or any(_reads(stage, stages[0]) for stage in stages[2:]):
-        return "no reduction alone reads it"
+        return "its only reader is not a reduction"
     threads = _threads(stages[1:2], cpu, _TILED_IN_ONE)
     follows = why_not_epilogue(stages[1:]) is None
     found = bands.emit(stages[0], stages[1], stages[2] if follows else None, cpu, threads)
@@ -100,7 +100,7 @@ def _reads(reader: Stage, writer: Stage) -> bool:
 
 
 def _one_reduction(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
-    """A reduction along memory, with what follows it."""
+    """A reduction of rows that are contiguous in memory, with the element-wise stage that follows it."""
     taken = 2 if why_not_epilogue(stages) is None else 1
     for count in range(taken, 0, -1):
         found = rows.emit(stages[:count], cpu, _threads(stages[:count], cpu))
@@ -110,7 +110,7 @@ def _one_reduction(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] 
 
 
 def _one_number(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | str:
-    """A reduction of a whole tensor along memory, on one core."""
+    """A reduction of a whole tensor to one number, on one core."""
     stage = stages[0]
     if any(it.size != 1 for it in stage.spatial):
         return "it has many results"
@@ -119,7 +119,7 @@ def _one_number(stages: Sequence[Stage], cpu: CpuTraits) -> tuple[Stmt, int] | s
 
 
 def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
-    """Why the second stage cannot be computed from the registers of the first."""
+    """Why the second stage cannot be computed from the registers of the first, or None."""
     if len(stages) < 2 or stages[1].init is not None:
         return "no element-wise stage follows"
     written = [store.buffer for store in stages[0].stores]
@@ -132,7 +132,7 @@ def why_not_epilogue(stages: Sequence[Stage]) -> str | None:
 
 
 def _as_written(stage: Stage) -> Stmt:
-    """The loops that the stage came with."""
+    """The original loops of the stage."""
 
     def body(values: dict[Var, Expr]) -> Stmt:
         return lanes.serial(stage.substituted(values, stage.reduction))
@@ -141,7 +141,7 @@ def _as_written(stage: Stage) -> Stmt:
 
 
 def _threads(stages: Sequence[Stage], cpu: CpuTraits, in_one: int = 1) -> bool:
-    """Whether so much work is worth a parallel loop; ``in_one`` operations take as long as one element-wise."""
+    """Whether the stages are worth a parallel loop; ``in_one`` of their operations take as long as one element-wise."""
     works = [stage.work for stage in stages]
     return injective.worth_threads(None if None in works else sum(work or 0 for work in works) // in_one, cpu)
 

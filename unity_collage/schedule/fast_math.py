@@ -1,4 +1,4 @@
-"""Transcendental functions become what ``formulas`` makes of them; powers, SiLU's quotient, casts of bfloat16."""
+"""Rewrites of expensive expressions: transcendental functions (by ``formulas``), powers, SiLU, casts of bfloat16."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _MAX_QUARTERS = 16
 
 
 def rewritten(func: Func) -> Func:
-    """``func`` with the calls above replaced; others, and other types, are left."""
+    """``func`` with these expressions replaced; other functions and other types are left unchanged."""
     maps = ((Call, _replacement), (tirx.Mul, _over_denominator), (tirx.BufferStore, _with_casts_by_bits))
     body = tvm_ffi.structural_map(func.body, maps)
     return func if body.same_as(func.body) else func.with_body(body)
 
 
 def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:
-    """A store whose value binds variables, with its casts as :func:`_converted` writes them."""
+    """A store whose value binds variables, with its casts rewritten by :func:`_converted`."""
     return tvm_ffi.structural_map(store, (tirx.Cast, _converted)) if nodes(store.value, tirx.Let) else store
 
 
 def _converted(cast: tirx.Cast) -> Expr:
-    """Casts between float32 and bfloat16 by the bits: the upper half of a float32 is a bfloat16.
+    """A cast between float32 and bfloat16 by bit operations: the upper half of a float32 is a bfloat16.
 
-    TVM does the same, but not within a Let, where it takes the bits for an integer; and it writes what is rounded
-    three times, so that variables of a Let in it are bound three times. Rounded is to the nearest, of two the one
-    whose last bit is 0; a NaN stays one unless only its lower half says so.
+    TVM does the same, except inside a Let, where it takes the bits for an integer. It also repeats the operand three
+    times, so that the variables of a Let in it are bound three times. Rounding is to nearest, ties to even. A NaN stays
+    a NaN, unless its payload is only in the lower half.
     """
     types = (str(cast.value.expr_ty().dtype), str(cast.expr_ty().dtype))
     if types == ("bfloat16", "float32"):
@@ -59,9 +59,9 @@ def _replacement(call: Call) -> Expr:
 
 
 def _over_denominator(product: tirx.Mul) -> Expr:
-    """x * sigmoid(y) as x over the sigmoid's denominator: SiLU needs no quotient of its own.
+    """x * (1 / d) -> x / d, where d binds variables, as the denominator of sigmoid does: SiLU saves a division.
 
-    Other quotients stay: where one is the same for many elements LLVM computes it once.
+    Other quotients are kept: if a quotient is the same for many elements, LLVM computes it only once.
     """
     value, quotient = product.a, product.b
     if not isinstance(quotient, tirx.Div) or not nodes(quotient.b, tirx.Let):
@@ -71,7 +71,7 @@ def _over_denominator(product: tirx.Mul) -> Expr:
 
 
 def _power(call: Call) -> Expr:
-    """x^(k/4) for a small constant k, by square roots; otherwise the call itself."""
+    """x^(k/4) for a small constant k by square roots; another power is returned unchanged."""
     base, exponent = call.args
     quarters = float(exponent.value) * 4 if isinstance(exponent, tirx.FloatImm) else 0.5
     if quarters != int(quarters) or not 0 < abs(quarters) <= _MAX_QUARTERS:

@@ -1,4 +1,4 @@
-"""What becomes of an exception in our own code: the kernel is made without it, and the log says so."""
+"""Exceptions in our own code: the kernel is made without the code that failed, and the log says so."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import logging
 from ..errors import first_line
 
 LOGGER = logging.getLogger("unity_collage.schedule")
-"""Faults are records of level ERROR; at level DEBUG they carry their traceback."""
+"""It logs faults at level ERROR; if level DEBUG is enabled, they include the traceback."""
 
 _FAULT = "a fault: "
 
 
 def logged(what: str, error: Exception) -> str:
-    """Log that ``what`` has failed by ``error``; the reason to mark a kernel with, which :func:`is_fault` knows."""
+    """Log ``what`` and ``error``; returns the reason for the kernel's attribute, which :func:`is_fault` recognises."""
     reason = f"{_FAULT}{type(error).__name__}: {first_line(error)}"
     LOGGER.error("%s: %s", what, reason, exc_info=error if LOGGER.isEnabledFor(logging.DEBUG) else None)
     return reason
 
 
 def is_fault(reason: str) -> bool:
-    """Whether ``reason`` tells of an exception in our own code, and not of a kernel that no family fits."""
+    """Whether ``reason`` is an exception in our own code, rather than that no family fits the kernel."""
     return reason.startswith(_FAULT)

@@ -1,6 +1,6 @@
-"""Transcendental functions of float32 as polynomials, which run in vectors; libm runs element by element.
+"""Transcendental functions of float32 as polynomials, which are vectorised; calls of libm are not.
 
-Largest errors, over all of float32 outside of the denormal results:
+The largest errors over all of float32, without denormal results:
 
 ============  ==========================  =================================================
 function      error                       formula
@@ -17,9 +17,9 @@ asin, acos    2.6e-7 relative             x + x^3 P4(x^2), |x| <= 1/2 by the hal
 x^(k/4)       2.0e-7 relative             products of x, sqrt(x) and sqrt(sqrt(x))
 ============  ==========================  =================================================
 
-The coefficients of the first four are minimax fits of ours by Lawson's iteration of weighted least squares (for the
-quotients with Sanathanan and Koerner's linearisation); those of log, atan and asin are of Moshier's Cephes library,
-1992. NaN stays NaN; exp gives 0 and infinity where the exact result leaves float32's normal range.
+The coefficients of the first four are our own minimax fits, by Lawson's iteration of weighted least squares (with
+Sanathanan and Koerner's linearisation for the quotients). Those of log, atan and asin are from Moshier's Cephes
+library, 1992. NaN stays NaN. exp returns 0 or infinity where the exact result leaves the normal range of float32.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _ERF_Q = (1.0, 0.5020782947540283, 0.11411009728908539, 0.014969408512115479, 0.
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDER = 12582912.0
-"""1.5 * 2^23: adding it to a small float leaves the nearest integer in the low bits."""
+"""1.5 * 2^23: the sum of it and a small float has the nearest integer in its low bits."""
 _LOWEST, _HIGHEST = -87.336544, 88.72283
-"""exp below the first is denormal, above the second infinite."""
+"""Below the first argument exp is denormal, above the second it is infinite."""
 _LOG = (
     3.3333331174e-1,
     -2.4999993993e-1,
@@ -66,7 +66,7 @@ _ATAN = (-3.33329491539e-1, 1.99777106478e-1, -1.38776856032e-1, 8.05374449538e-
 _ASIN = (1.6666752422e-1, 7.4953002686e-2, 4.5470025998e-2, 2.4181311049e-2, 4.2163199048e-2)
 _SINH = (1 / 6, 1 / 120, 1 / 5040, 1 / 362880)
 _SMALLEST, _LARGEST = 1.17549435e-38, 3.4028234e38
-"""The ends of float32's normal numbers."""
+"""The smallest and the largest positive normal number of float32."""
 _ROOT_OF_HALF_BITS = 0x3F3504F3
 
 
@@ -93,7 +93,7 @@ def _horner(coefficients: Sequence[float], x: Expr) -> Expr:
 
 def _exp(x: Expr) -> Expr:
     def of_argument(x: Expr) -> Expr:
-        # The order of operands keeps NaN: each comparison with it is false and gives the second one.
+        # This order of operands propagates NaN: a comparison with NaN is false and selects the second operand.
         clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(_HIGHEST), x))
         inside = let(clamped, _exp_inside)
         bounded = tirx.Select(x < _f32(_LOWEST), _f32(0.0), inside)
@@ -103,7 +103,7 @@ def _exp(x: Expr) -> Expr:
 
 
 def _exp_inside(x: Expr) -> Expr:
-    """exp of ``_LOWEST`` to ``_HIGHEST``, a normal number: the power of two is added to the exponent's bits."""
+    """exp of a number from ``_LOWEST`` to ``_HIGHEST``: the power of two is added to the bits of the exponent."""
 
     def of_rounded(rounded: Expr) -> Expr:
         count = rounded - _f32(_ROUNDER)
@@ -130,13 +130,13 @@ def _quotient(p: Sequence[float], q: Sequence[float], limit: float) -> Callable[
 
 
 def _sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)) with |x| cut to where exp(-x) is normal: beyond it the result is 1 or, within 1e-38, 0."""
+    """1 / (1 + exp(-x)), with x clamped to where exp(-x) is normal: beyond it the result is 1, or 0 up to 1e-38."""
     clamped = tirx.max(_f32(_LOWEST), tirx.min(_f32(-_LOWEST), x))
     return _f32(1.0) / (_f32(1.0) + let(_f32(0.0) - clamped, _exp_inside))
 
 
 def _with_sign(magnitude: Expr, of: Expr) -> Expr:
-    """``magnitude``, which is not negative, with the sign of the other."""
+    """``magnitude``, which is not negative, with the sign of ``of``."""
     sign = tirx.bitwise_and(tirx.reinterpret("uint32", of), tirx.const(0x80000000, "uint32"))
     return tirx.reinterpret("float32", tirx.bitwise_or(tirx.reinterpret("uint32", magnitude), sign))
 
@@ -150,7 +150,7 @@ def _magnitude(x: Expr) -> Expr:
 
 
 def _isnan(x: Expr) -> Expr:
-    """By the bits: TVM takes ``x != x`` for false."""
+    """Whether ``x`` is NaN, by its bits: TVM simplifies ``x != x`` to false."""
     return _magnitude_bits(x) > tirx.const(0x7F800000, "uint32")
 
 
@@ -167,7 +167,7 @@ def _log(x: Expr) -> Expr:
 
 
 def _log_of_bits(bits: Expr, is_denormal: Expr) -> Expr:
-    """Of a positive number; a denormal one comes times 2^23."""
+    """log of the positive number with these ``bits``; a denormal number has been multiplied by 2^23."""
 
     def of_exponent(exponent: Expr) -> Expr:
         mantissa = tirx.reinterpret("float32", bits - tirx.shift_left(exponent, _i32(23)))
@@ -217,7 +217,7 @@ def _acos(x: Expr) -> Expr:
 
 
 def _small_angle(a: Expr) -> Expr:
-    """asin(a) up to 1/2, above it asin(sqrt((1 - a) / 2)), the half of acos(a). NaN above 1."""
+    """asin(a) up to 1/2; above it asin(sqrt((1 - a) / 2)), which is acos(a) / 2. NaN above 1."""
     is_far = a > _f32(0.5)
     square = tirx.Select(is_far, _f32(0.5) - _f32(0.5) * a, a * a)
 
@@ -233,7 +233,7 @@ def _odd(coefficients: Sequence[float], x: Expr) -> Expr:
 
 
 def _halves(a: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
-    """``body`` of half of exp(a) and half of exp(-a), for ``a`` not negative: the first is finite as far as sinh is."""
+    """``body`` of exp(a) / 2 and exp(-a) / 2, for ``a`` not negative. exp(a) / 2 is finite wherever sinh(a) is."""
     root = let(tirx.min(_f32(60.0), _f32(0.5) * a), _exp_inside)
     return let(root, lambda e: body(_f32(0.5) * e * e, _f32(0.5) / e / e))
 
@@ -263,4 +263,4 @@ FORMULAS: dict[str, Callable[[Expr], Expr]] = {
     "sinh": _sinh,
     "tanh": _quotient(_TANH_P, _TANH_Q, 9.0),
 }
-"""By the name of TVM's operator, what it is of an argument of type float32."""
+"""By the name of TVM's operator, the function from an argument of type float32 to the formula."""

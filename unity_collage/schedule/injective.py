@@ -1,8 +1,7 @@
 """Element-wise, broadcast, copy, concat, pad, gather: every element of the output once, in vectors.
 
-The innermost axes that lie in memory one behind the other in every tensor are one axis; it is cut
-into vectors, and the axes outside of it are shared by the threads. A copy that turns the order of
-axes goes tile by tile, so that each cache line is read once.
+The innermost axes that are contiguous in every tensor are joined to one axis, which is vectorised. The threads share
+the outer axes. A copy that transposes goes tile by tile, so that each cache line is read once.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from .stage import Expr, Iter, Stage, Var, static, stride
 PARALLEL_WORK = 8_192
 """Element operations below which a parallel loop costs more than it saves.
 
-Measured on two cores of a Zen 4, inputs written by both: a ReLU of so many elements takes 0.93 us on one core and 0.81
-on both, of half as many 0.42 and 0.50. A region of the pool costs 0.2 us.
+Measured on two cores of a Zen 4, with inputs written by both: a ReLU of this many elements takes 0.93 us on one core
+and 0.81 us on both; of half as many, 0.42 us and 0.50 us. A parallel region of the pool costs 0.2 us.
 """
 _CHUNKS_A_CORE = 4
 _SYMBOLIC_CHUNK = 8_192
 
 
 def worth_threads(work: int | None, cpu: CpuTraits) -> bool:
-    """Whether that many operations pay for a parallel loop; an unknown number is taken to."""
+    """Whether ``work`` operations are worth a parallel loop; an unknown number is assumed to be."""
     return cpu.cores > 1 and (work is None or work >= PARALLEL_WORK)
 
 
@@ -51,7 +50,7 @@ def emit(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
 
 
 def _whole(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
-    """A stage without conditions along its innermost axis."""
+    """The loops of a stage without conditions along its innermost axis."""
     stage = flattened(stage)
     if not stage.iters or stage.store is None:
         return build.parallel(stage.iters, lambda values: stage.substituted(values, []).body, threads)
@@ -67,7 +66,7 @@ def _whole(stage: Stage, cpu: CpuTraits, threads: bool) -> Stmt:
 
 
 def _enough(iters: Sequence[Iter], cpu: CpuTraits) -> bool:
-    """Whether the product of the extents keeps every core busy (a symbolic one is taken to)."""
+    """Whether the product of the extents is large enough to keep every core busy; a symbolic one is assumed to be."""
     turns = build.product(iters)
     return bool(iters) and (turns is None or turns >= _CHUNKS_A_CORE * cpu.cores)
 
@@ -77,7 +76,7 @@ def _serial(stage: Stage) -> Stmt:
 
 
 def _chunks(stage: Stage, cpu: CpuTraits) -> Stmt:
-    """Share the innermost axis among the threads: there is too little outside of it."""
+    """Loops in which the threads share the innermost axis, because the outer axes are too short."""
     *outer, last = stage.iters
 
     def piece(start: Expr, size: Expr | int) -> Stmt:
@@ -95,13 +94,14 @@ def _chunks(stage: Stage, cpu: CpuTraits) -> Stmt:
 
 
 def _chunk(size: int, cpu: CpuTraits) -> int:
-    """Elements a thread takes at a time, in whole cache lines."""
+    """The elements that a thread takes at a time, in whole cache lines."""
     step = 4 * cpu.vector_bytes
     return min(-(-size // (_CHUNKS_A_CORE * cpu.cores * step)) * step, size)
 
 
 def _transposed(stage: Stage, across: Iter, cpu: CpuTraits, threads: bool) -> Stmt:
-    """Tiles over the axis that is contiguous where it is read and the one where it is written."""
+    """Tiles over two axes: ``across``, which is contiguous where it is read, and the last one, contiguous where
+    written."""
     *outer, last = stage.iters
     others = [it for it in outer if it is not across]
     height, width = (build.tile_size(it.size or 1, transpose.SIDE, stage.once_only) for it in (across, last))
@@ -127,8 +127,11 @@ def _transposed(stage: Stage, across: Iter, cpu: CpuTraits, threads: bool) -> St
 
 
 def _turned(stage: Stage) -> Iter | str | None:
-    """None when every tensor is contiguous or constant along the innermost axis; the axis along which
-    the others are; or the reason why there is none."""
+    """Whether the stage transposes.
+
+    None if every tensor is contiguous or constant along the innermost axis. Otherwise the axis along which the other
+    tensors are contiguous, or the reason why there is no such axis.
+    """
     analyzer = sym.Analyzer()
     *outer, last = stage.iters
     if segments.guards(stage, last.var):

@@ -1,4 +1,4 @@
-"""Inline element-wise stages into their neighbours: one pass over memory for a fused group.
+"""Inlining of element-wise stages into their readers, so that a fused group makes one pass over memory.
 
 t = relu(x); y = mean(t)   ->   y = mean(relu(x))
 c = conv(x); d = c + b; e = relu(d)   ->   c = conv(x); e = relu(c + b)
@@ -20,13 +20,13 @@ from .read import stages_of
 from .stage import Expr, Func, Stage, Var, choices, expensive_calls, nodes, static, substitute
 
 _WINDOW = 64
-"""Padding is decided again for each element of a window up to this size, and not copied first."""
+"""For windows up to this size, padding is inlined and decided again for each element of a window."""
 _CHEAP_REUSE = 4
-"""An element of a cheap stage may be computed again this often; cheaper than a pass over memory."""
+"""How often an element of a cheap stage may be computed; that is cheaper than a pass over memory."""
 
 
 def inlined_stages(func: Func) -> tuple[Func, tuple[Stage, ...]] | str:
-    """:func:`inlined` with its stages, or the reason why it is no list of stages."""
+    """The function of :func:`inlined` with its stages, or the reason why it cannot be read as a list of stages."""
     reason = stages_of(func)
     if isinstance(reason, str):  # there may be no root block
         return reason
@@ -36,7 +36,7 @@ def inlined_stages(func: Func) -> tuple[Func, tuple[Stage, ...]] | str:
 
 
 def inlined(func: Func) -> Func:
-    """``func`` with every stage inlined that costs less to compute again than to store."""
+    """``func`` with all stages inlined that cost less to compute again than to store."""
     sch = s_tir.Schedule(func, debug_mask="none", error_render_level="none")
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         if why_not_inline(sch, block) is None:
@@ -49,7 +49,7 @@ def inlined(func: Func) -> Func:
 
 
 def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | None:
-    """Why the block is better stored than computed where it is read."""
+    """Why the block should be stored rather than computed where it is read, or None."""
     block: Any = sch.get(rv)
     if block.init is not None or not isinstance(block.body, tirx.BufferStore):
         return "it is not one element-wise store"
@@ -76,7 +76,7 @@ def why_not_inline(sch: s_tir.Schedule, rv: s_tir.schedule.SBlockRV) -> str | No
 
 
 def _scales_what_is_summed(block: Any, reduction: Any) -> bool:
-    """Whether what ``block`` multiplies by can be multiplied with the other operand of ``reduction``."""
+    """Whether the factor of ``block`` can be moved to the other operand of the product in ``reduction``."""
     if reduction.init is None:
         return False
     written = block.body
@@ -94,7 +94,7 @@ def _scales_what_is_summed(block: Any, reduction: Any) -> bool:
 
 
 def _with_factors_at_weights(func: Func) -> Func:
-    """``func`` whose reductions multiply factors with the operand that changes along with them."""
+    """``func`` with factors in reductions moved to the weights (:func:`_regrouped`)."""
     ones = _of_one_turn(nodes(func.body, s_tir.SBlock))
 
     def regrouped(block: Any) -> Any:
@@ -123,7 +123,7 @@ def _of_one_turn(blocks: Sequence[Any]) -> set[Var]:
 
 
 def _regrouped(product: tirx.Mul, ones: set[Var]) -> Expr:
-    """(x * s) * w as x * (w * s) if s changes with fewer iterators than x, all of which w changes with as well."""
+    """(x * s) * w -> x * (w * s), if s depends on fewer iterators than x, and w depends on all of them."""
     if not isinstance(product.a, tirx.Mul):
         return product
     value, factor, weight = product.a.a, product.a.b, product.b
@@ -143,7 +143,7 @@ def _iterators(load: TensorLoad) -> set[Var]:
 
 
 def _reuse(block: Any, consumer: Any) -> float:
-    """How often ``consumer`` reads one element of what ``block`` writes, on average."""
+    """How often ``consumer`` reads each element that ``block`` writes, on average."""
     target = block.body.buffer
     reads = sum(1 for load in nodes(consumer.body, TensorLoad) if load.source.same_as(target))
     return reads * max(_turns(consumer) / _turns(block), 1 / max(reads, 1))
@@ -154,7 +154,7 @@ def _turns(block: Any) -> int:
 
 
 def _chooses_by_lane(block: Any) -> bool:
-    """Whether a condition depends on the last index, along which a reader would have vectors."""
+    """Whether a condition depends on the last index, along which a reader would be vectorised."""
     last = block.body.indices[-1] if block.body.indices else None
     return any(
         isinstance(last, tirx.Var) and var.same_as(last)

@@ -1,4 +1,4 @@
-"""Reductions along memory: partial results in vector lanes, joined by a tree at the end.
+"""Reductions of contiguous elements: partial results in vector lanes, combined by a tree at the end.
 
 s = sum(x[i], i in [0, n))   ->   p[l] += x[w t + l] for every t;  p[l] += p[l + w / 2];  ...;  s = p[0]
 """
@@ -18,21 +18,21 @@ from .cpu import CpuTraits
 from .stage import Expr, Stage, Var, static, stride
 
 _PARTIALS = 4
-"""Vectors of partial results: as many as an addition has cycles of latency."""
+"""Vectors of partial results: as many as an addition has cycles of latency, so that no addition waits for another."""
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 
 def emit(stage: Stage, cpu: CpuTraits) -> Stmt:
-    """``stage``, which has no spatial iterator left, as one number."""
+    """The loops of ``stage``, which has no spatial iterator left and computes one number."""
     stage = flattened(stage)
     return serial(stage) if why_not_lanes(stage) is not None else _Lanes(stage, cpu).emit()
 
 
 class _Lanes:
-    """The partial results of one reduction, some vectors of ``one`` lanes.
+    """The partial results of one reduction: some vectors of ``one`` lanes.
 
-    Each vector is a buffer of its own, and written whole as long as elements are joined to it, but for rows shorter
-    than a vector or of unknown length: LLVM takes apart what it sees in parts.
+    Each vector is a separate buffer and is always updated as a whole, because LLVM splits a buffer that is accessed in
+    parts. The exceptions are rows that are shorter than a vector or of unknown length.
     """
 
     def __init__(self, stage: Stage, cpu: CpuTraits) -> None:
@@ -62,7 +62,8 @@ class _Lanes:
         return build.with_buffers(self.partials, body, self.stage.name)
 
     def _run(self, values: dict[Var, Expr]) -> Stmt:
-        """The whole of the last axis: in all vectors, then in one, then in one that ends where the axis does."""
+        """The whole last axis: with all vectors at a time, then with one, then with one that ends where the axis
+        ends."""
         extent, one = self.last.extent, self.one
         part = self.stage.substituted(values, [self.last])
         if self.last.size is None:
@@ -91,11 +92,12 @@ class _Lanes:
         return build.loop(turns, lambda turn: self._updates(part, start + turn * step, count), self.last.var)
 
     def _updates(self, part: Stage, start: Expr, count: int) -> Stmt:
-        """Joins a vector of elements to each of the first ``count`` partial results."""
+        """Combine the next vectors of elements with the first ``count`` partial results, one each."""
         return build.seq(*(self._update(part, start + k * self.one, self.one, into=k) for k in range(count)))
 
     def _update(self, part: Stage, start: Expr, count: int, first: int = 0, into: int = 0) -> Stmt:
-        """Joins ``count`` elements to a partial result; those before ``first`` were joined already."""
+        """Combine ``count`` elements with a partial result, without those before ``first``, which were combined
+        before."""
 
         def at(lane: Expr) -> Stmt:
             operand = _operand(part.substituted({self.last.var: start + lane}, []))
@@ -105,7 +107,7 @@ class _Lanes:
         return self._loop(count, at)
 
     def _join(self, into: int, source: int, count: int, begin: int) -> Stmt:
-        """Joins ``count`` lanes of a partial result, from ``begin`` on, to the first lanes of one."""
+        """Combine ``count`` lanes of partial result ``source``, from ``begin`` on, with the first lanes of ``into``."""
         return self._loop(
             count,
             lambda lane: self._combine(into, lane, tirx.BufferLoad(self.partials[source], [lane + begin])),
@@ -120,13 +122,13 @@ class _Lanes:
 
 
 def serial(stage: Stage) -> Stmt:
-    """The reduction as it was written, step by step."""
+    """The original reduction, element by element."""
     steps = build.nest(stage.iters, lambda values: stage.substituted(values, []).body)
     return steps if stage.init is None else build.seq(stage.init, steps)
 
 
 def _operand(stage: Stage) -> Expr:
-    """What the reduction joins to its result."""
+    """The operand that the reduction combines with its result."""
     assert stage.store is not None
     value = stage.store.value
     assert isinstance(value, _COMBINERS)
@@ -134,12 +136,15 @@ def _operand(stage: Stage) -> Expr:
 
 
 def why_not_lanes(stage: Stage) -> str | None:
-    """Why partial results in lanes would not be the reduction."""
+    """Why the reduction cannot be computed by partial results in lanes, or None."""
     return why_not_partial(stage) or _why_not_along_memory(stage)
 
 
 def why_not_partial(stage: Stage) -> str | None:
-    """Why partial results, each from the start and joined at the end, would not be the reduction."""
+    """Why the reduction cannot be computed by partial results that are combined at the end, or None.
+
+    Each of them begins with the initial value, so that must be the neutral element, or the reduction be idempotent.
+    """
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore) or not stage.iters:
         return "it computes several numbers at once"

@@ -1,4 +1,9 @@
-"""Copies of operands in the order in which a register tile reads them."""
+"""Packing: copies of operands in the order in which a register tile reads them.
+
+As in BLAS libraries (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008), a copy makes
+the loads of the inner loop contiguous. It costs one pass over the operand, so it is made only if each element is used
+often.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +21,19 @@ from .stage import Buffer, Expr, Iter, Stage, Var, nodes, static, stride
 from .tiling import SMALL_STEP, operands, result_lane
 
 _LEAST_REUSE = 4
-"""A copy is worth it when each element is used at least this often."""
+"""How often each element must be used for a copy to pay."""
 _MOST_ELEMENTS = 1 << 23
-"""A copy that repeats elements (im2col) may be as large as this."""
+"""The most elements of a copy, which may repeat elements (im2col)."""
 
 Packed = tuple[Stage, list[Stmt], list[Buffer]]
 
 
 def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed | str:
-    """``stage`` with each operand contiguous or constant along the lanes, the copies that make it so,
-    and their buffers; or the reason why an operand stays the other way round."""
+    """``stage`` with all operands contiguous or constant along the lanes, the copies that make them so, and their
+    buffers.
+
+    Or the reason why an operand cannot be copied.
+    """
     lane, analyzer = result_lane(stage, result), sym.Analyzer()
     if lane is None:
         return "the result has no contiguous axis of a known size"
@@ -49,7 +57,7 @@ def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed
 def columns(
     stage: Stage, load: TensorLoad, lane: Iter, left: Expr, width: int, cpu: CpuTraits
 ) -> tuple[Stmt, Buffer, Stage]:
-    """A copy of ``width`` columns of the operand from ``left`` on, its buffer, and the stage that reads it."""
+    """A copy of ``width`` columns of the operand ``load`` from ``left`` on, its buffer, and the stage that reads it."""
     used = _used(stage.reduction, load)
     part = axis(lane.var, width)
     copy, buffer = copied(load, [*used, part], {lane.var: left + part.var}, cpu, False)
@@ -63,7 +71,7 @@ def columns(
 def copied(
     load: TensorLoad, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
 ) -> tuple[Stmt, Buffer]:
-    """Loops that fill a fresh buffer with ``load`` over the iterators in ``order``."""
+    """Loops that fill a new buffer, whose dimensions are the iterators in ``order``, with ``load``; and the buffer."""
     buffer = build.buffer([it.extent for it in order], load.source, "packed")
     fresh = [axis(it.var, it.extent) for it in order]
     store = tirx.BufferStore(buffer, load, [it.var for it in order])

@@ -1,9 +1,10 @@
-"""Panels: a constant operand stored in the order in which the tiles of its reader go through it.
+"""Panels: a constant operand stored in the order in which the register tiles of its reader go through it.
 
     w[k, n], n in [0, 1000)   ->   p[n // 64, k, n % 64], the last panel from column 1000 - 64 on
 
-A tile of columns then reads one run of memory from its first step to its last. Where the width does
-not divide the columns, the last panel overlaps its neighbour, as the tiles do: no guard, no zeros.
+This is the packing of BLAS libraries (see :mod:`.packing`), done once when a model is compiled. A tile of columns then
+reads one contiguous range of memory from its first step to its last. If the width does not divide the number of
+columns, the last panel overlaps its neighbour, as the last tile does: that needs no guards and no zeros.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from .tiling import must_not_overlap
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """How a tensor is cut: its dimensions ``outside`` of the panels, those ``inside`` in the order of reading,
-    and the dimension ``cut`` of ``size`` elements in panels of ``width``."""
+    """How a tensor is cut into panels.
+
+    Dimension ``cut``, of ``size`` elements, is cut into panels of ``width``. The other dimensions are ``outside`` of
+    the panels or ``inside``, in the order of reading.
+    """
 
     outside: tuple[int, ...]
     inside: tuple[int, ...]
@@ -48,7 +52,7 @@ class Panels:
         ]
 
     def indices(self, indices: Sequence[Expr]) -> list[Expr]:
-        """Where the packed tensor has the element that is at ``indices``."""
+        """The indices in the packed tensor of the element at ``indices``."""
         panel, lane = _place(indices[self.cut], self.size, self.width)
         return [*(indices[i] for i in self.outside), panel, *(indices[i] for i in self.inside), lane]
 
@@ -61,7 +65,7 @@ class Panels:
 
 
 def _place(index: Expr, size: int, width: int) -> tuple[Expr, Expr]:
-    """The panel of a column and the place in it."""
+    """The panel of a column, and the lane in the panel."""
     panel = tirx.floordiv(index, width)
     if size % width == 0:
         return panel, tirx.floormod(index, width)
@@ -69,7 +73,7 @@ def _place(index: Expr, size: int, width: int) -> tuple[Expr, Expr]:
 
 
 def split(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
-    """Stages over panels and lanes where they were over the columns of an operand in panels.
+    """The two stages over panels and lanes, if they were over the columns of an operand in panels.
 
     for n: ... p[n // 64, k, n % 64]   ->   for panel, lane: ... p[panel, k, lane], n = panel * 64 + lane
     """
@@ -85,7 +89,7 @@ def split(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
 
 
 def width_along(load: TensorLoad, it: Iter) -> int | None:
-    """The width of the panels in which ``load`` goes along ``it``, or None when it reads no panels."""
+    """The width of the panels if ``load`` reads panels along ``it``, else None."""
     width = static(buffer_of(load).shape[-1]) if load.indices else None
     if width is None or it.size is None or not 1 < width < it.size:
         return None
@@ -97,7 +101,7 @@ def width_along(load: TensorLoad, it: Iter) -> int | None:
 
 
 def _of_panel(load: TensorLoad, it: Iter, width: int, panel: Iter, lane: Iter) -> TensorLoad:
-    """``load`` by panel and lane."""
+    """``load`` with the iterators ``panel`` and ``lane`` as indices."""
     first, _ = _place(it.var, it.size or 1, width)
     indices = [panel.var if tvm_ffi.structural_equal(index, first) else index for index in load.indices[:-1]]
     return tirx.BufferLoad(load.source, [*indices, lane.var])

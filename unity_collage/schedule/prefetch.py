@@ -1,10 +1,10 @@
-"""Panels of weights that are fetched into the caches while the one before them is used.
+"""Software prefetching: each panel of weights is fetched into the caches while the panel before it is used.
 
     for panel: for turn: for k: acc += a[..., k] * p[panel, k, :]
         ->  for panel: for turn: for k: prefetch(p[panel + 1] + (turn * steps + k) * share); acc += ...
 
-Weights come from memory once a run, and the first turn over a panel waits for them. All turns over one panel share
-the lines of the next.
+Weights come from memory once in a run, and without prefetching the first pass over a panel waits for them. All passes
+over a panel share the work: each fetches a part of the lines of the next panel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm.tirx.stmt import Stmt
 from .stage import Expr, Iter, Stage, Var, static, stride, substitute
 
 Fetch = Callable[[dict[Var, Expr]], Stmt]
-"""Fetches a share of the next panel, given the values of all iterators."""
+"""From the values of all iterators to the statement that fetches a part of the next panel."""
 
 _READ_TO_KEEP = (0, 3, 1)
 """The last operands of LLVM's ``prefetch``: for reading, into all caches, of data."""
@@ -28,8 +28,11 @@ _READ_TO_KEEP = (0, 3, 1)
 def of_next_panel(
     stage: Stage, load: TensorLoad, outer: Sequence[Iter], turns: Sequence[Iter], width: int
 ) -> Fetch | None:
-    """What fetches the next panel of ``load`` in each step of the reduction, over loops ``outer`` and inside of them
-    ``turns`` over one panel; None where ``load`` does not go through whole panels one after the other."""
+    """The statement that fetches a part of the next panel of ``load`` in each step of the reduction.
+
+    The innermost of the loops ``outer`` goes over panels, and ``turns`` are the loops over one panel. None if ``load``
+    does not read whole panels one after the other.
+    """
     analyzer, steps = sym.Analyzer(), stage.reduction
     sizes = [it.size or 0 for it in (*turns, *steps)]
     if not outer or prod(sizes) == 0:

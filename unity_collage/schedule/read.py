@@ -1,4 +1,4 @@
-"""Read a PrimFunc as a list of stages, in a normal form that the families can look into."""
+"""Reading a PrimFunc as a list of stages, in a normal form that the families can analyse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stage import Expr, Func, Iter, Stage, Var, nodes, static, substitute
 
 
 def stages_of(func: Func) -> tuple[Stage, ...] | str:
-    """The stages of ``func`` in program order, or the reason why it is not such a list."""
+    """The stages of ``func`` in program order, or the reason why it is not a list of stages."""
     realize = func.body
     if not isinstance(realize, s_tir.SBlockRealize) or realize.block.iter_vars:
         return "the body is not a root block"
@@ -30,7 +30,8 @@ def stages_of(func: Func) -> tuple[Stage, ...] | str:
 
 
 def _stage(nest: Stmt) -> Stage | str:
-    """A perfect serial nest whose block binds each iterator to a loop of its own."""
+    """The stage of a perfect serial loop nest whose block binds each iterator to a separate loop, or why it is not
+    one."""
     extents: dict[Var, Expr] = {}
     while isinstance(nest, tirx.For):
         if nest.kind != tirx.ForKind.SERIAL or nest.annotations or static(nest.min) != 0:
@@ -59,16 +60,16 @@ def _stage(nest: Stmt) -> Stage | str:
 
 
 def _is_loop(value: Expr, extent: Expr, extents: dict[Var, Expr]) -> bool:
-    """Whether an iterator over ``extent`` runs with a loop of its own, which is then taken from ``extents``."""
+    """Whether an iterator is bound to a separate loop of ``extent``, which is then removed from ``extents``."""
     if isinstance(value, tirx.Var) and value in extents:
         return tvm_ffi.structural_equal(extents.pop(value), extent)
     return static(value) == 0 and static(extent) == 1
 
 
 def _unbundled(stage: Stage) -> list[Stage]:
-    """Reductions that only share a loop, each as a stage of its own: sum and sum of squares.
+    """The independent reductions of a stage as separate stages, such as a sum and a sum of squares.
 
-    Results that need each other, as an index and its maximum, stay together.
+    Results that depend on each other, such as a maximum and its index, stay together.
     """
     body, init = stage.body, stage.init
     if not isinstance(body, tirx.SeqStmt) or not isinstance(init, tirx.SeqStmt):

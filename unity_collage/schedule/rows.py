@@ -1,10 +1,10 @@
-"""Softmax, normalisation, reductions of rows: all stages of one row while it is in the cache.
+"""Softmax, normalisation, reductions of rows: all stages of a row are computed while the row is in the cache.
 
     m = max(x); e = exp(x - m); s = sum(e); y = e / s      each over all rows
         ->   for each row, in parallel: m, e, s, y
 
-Where neighbouring rows lie side by side in memory (softmax over the channels of NCHW), some vectors
-of rows go together.
+If neighbouring rows are adjacent in memory (softmax over the channels of NCHW), some vectors of rows are computed
+together.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .stage import Expr, Iter, Stage, Var, static, stride
 _VECTORS_OF_ROWS = 4
 
 Names = dict[Var, Var]
-"""The row axis that each iterator of a stage is; iterators inside of a row are not named."""
+"""For each iterator of a stage its row axis; iterators inside a row have none."""
 
 
 def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
-    """The stages row by row, or the reason why they have no rows in common."""
+    """Loops that compute the stages row by row, or the reason why the stages have no rows in common."""
     stages = (*stages[:-1], *split_groups(stages[-1:], stages[-1].spatial))
     found = common_axes(stages)
     if isinstance(found, str):
@@ -60,7 +60,7 @@ def emit(stages: Sequence[Stage], cpu: CpuTraits, threads: bool) -> Stmt | str:
 
 
 def _adjacent_axis(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequence[Names]) -> Iter | None:
-    """The row axis along which every tensor is contiguous or constant, and the result contiguous."""
+    """The row axis along which the result is contiguous and every tensor contiguous or constant, or None."""
     analyzer, store = sym.Analyzer(), stages[-1].store
     for row in rows:
         if store is None or row.size in (None, 1) or static(stride(store, row.var, analyzer)) != 1:
@@ -77,7 +77,7 @@ def _adjacent_axis(stages: Sequence[Stage], rows: Sequence[Iter], names: Sequenc
 def _inside(
     stage: Stage, own: Names, values: Mapping[Var, Expr], lane: Iter | None, cpu: CpuTraits
 ) -> Stmt:  # fmt: skip
-    """One stage inside a row, or inside some rows side by side."""
+    """One stage inside a row, or inside several adjacent rows, which are then the lanes."""
     rest = [it for it in stage.iters if it.var not in own]
     part = stage.substituted({mine: values[row] for mine, row in own.items()}, rest)
     if lane is not None:
@@ -88,7 +88,7 @@ def _inside(
 
 
 def _adjacent_rows(part: Stage, lane: Iter) -> Stmt:
-    """A stage of some rows: every step is one for all of them."""
+    """A stage inside several adjacent rows: each statement is vectorised over the rows."""
 
     def step(statement: Stmt, inner: Mapping[Var, Expr]) -> Stmt:
         whole = Stage(part.name, (lane,), None, statement).substituted(inner, [lane])
@@ -109,7 +109,11 @@ def _adjacent_rows(part: Stage, lane: Iter) -> Stmt:
 
 
 def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[Names]] | str:
-    """The axes of the last stage that every stage walks through independently, and their names in each."""
+    """The axes of the last stage that all stages have in common, and their names in each stage.
+
+    Going backwards, the iterators of each stage are unified with the axes by which its readers index its result. An
+    axis is dropped if that fails for some stage. Or the reason why no axis is left.
+    """
     last = stages[-1]
     owner = {store.buffer: i for i, stage in enumerate(stages) for store in stage.stores}
     names: list[Names] = [{} for _ in stages]
@@ -135,7 +139,7 @@ def common_axes(stages: Sequence[Stage]) -> tuple[list[Iter], list[Names]] | str
 def _unify(
     producer: Stage, own: Names, indices: Sequence[Expr], reader: Names, axes: Sequence[Iter]
 ) -> list[Var]:
-    """Name the iterators of ``producer`` after the axes that read it; returns the axes that do not fit."""
+    """Name the iterators of ``producer`` after the axes that index its result; returns the axes that do not fit."""
     store = producer.store
     if store is None:
         return [it.var for it in axes]

@@ -1,4 +1,4 @@
-"""Cut an axis where a condition on it flips, so that each piece runs without the condition.
+"""Index-set splitting: an axis is cut where a condition on it changes, so that each piece runs without the condition.
 
 out[i] = if_then_else(64 <= i, b[i - 64], a[i]), i in [0, 96)
     -> out[i] = a[i], i in [0, 64);  out[64 + i] = b[i], i in [0, 32)
@@ -21,10 +21,10 @@ _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
 def of(stage: Stage) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-    """The position of the axis to cut and its pieces [low, high), or None when nothing is to be cut.
+    """The position of the axis to cut and its pieces [low, high), or None if no axis is to be cut.
 
-    That is the innermost axis, where a condition would differ from lane to lane, or an axis along
-    which whole tensors are joined.
+    That is the innermost axis, along which a condition would differ from lane to lane, or an axis along which tensors
+    are concatenated.
     """
     conditions = _conditions(stage)
     for position in reversed(range(len(stage.iters))):
@@ -63,7 +63,7 @@ def guards(stage: Stage, var: Var) -> bool:
 
 
 def _conditions(stage: Stage) -> list[tuple[Expr, bool]]:
-    """Each condition of a choice, with whether both sides read a tensor."""
+    """The condition of each choice, with whether both sides read a tensor."""
     found: list[tuple[Expr, bool]] = []
     for choice in choices(stage.body):
         condition, then, otherwise = choice.args
@@ -72,7 +72,7 @@ def _conditions(stage: Stage) -> list[tuple[Expr, bool]]:
 
 
 def _flips(condition: Expr, it: Iter) -> list[int]:
-    """The values of ``it`` inside its range at which a comparison of the condition changes its answer."""
+    """The values of ``it`` inside its range at which a comparison in the condition changes its result."""
     flips: list[int] = []
     for comparison in nodes(condition, _COMPARISONS):
         linear = sym.detect_linear_equation(comparison.a - comparison.b, [it.var])

@@ -1,4 +1,4 @@
-"""A PrimFunc as a list of stages: one loop nest around one block each, as ``LegalizeOps`` leaves them."""
+"""A PrimFunc as a list of stages, each one block in one loop nest, as ``LegalizeOps`` makes them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Iter:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One block with its iterators. ``init`` is what a reduction writes first."""
+    """One block with its iterators; ``init`` is the initial value that a reduction writes."""
 
     name: str
     iters: tuple[Iter, ...]
     init: Stmt | None
     body: Stmt
     temporary: bool = False
-    """Whether it writes a temporary. Its storage may be shared with what the stage reads."""
+    """Whether it writes a temporary, whose storage may be shared with a buffer that the stage reads."""
 
     @property
     def spatial(self) -> tuple[Iter, ...]:
@@ -68,7 +68,7 @@ class Stage:
 
     @property
     def store(self) -> tirx.BufferStore | None:
-        """The one store of the body, or None when there are several or other statements."""
+        """The only store of the body, or None if the body has other statements."""
         return self.body if isinstance(self.body, tirx.BufferStore) else None
 
     @property
@@ -79,12 +79,12 @@ class Stage:
 
     @property
     def once_only(self) -> bool:
-        """Whether an element may be written once only: a second time would read what the first wrote."""
+        """Whether each element must be written only once, because a second write would read the first."""
         return self.temporary or self.updates_itself
 
     @property
     def work(self) -> int | None:
-        """Element operations (a transcendental counts for three), or None when a shape is symbolic."""
+        """The number of element operations, or None if a shape is symbolic; an expensive call counts as three."""
         total = 1 + _COST_OF_EXPENSIVE * len(expensive_calls(self.body))
         for it in self.iters:
             if it.size is None:
@@ -93,13 +93,13 @@ class Stage:
         return total
 
     def substituted(self, values: Mapping[Var, Expr], iters: Sequence[Iter]) -> Stage:
-        """The same stage over other iterators: ``values`` says what each old one is in terms of them."""
+        """The stage over other iterators; ``values`` has each old iterator in terms of the new ones."""
         init = None if self.init is None else substitute(self.init, values)
         return replace(self, iters=tuple(iters), init=init, body=substitute(self.body, values))
 
 
 def static(extent: Expr | None) -> int | None:
-    """The value of a constant extent, or None for another one and for what is not known."""
+    """The value of a constant extent, or None."""
     return int(extent.value) if isinstance(extent, tirx.IntImm) else None
 
 
@@ -111,17 +111,17 @@ def nodes(root: Any, kind: type[_Node] | tuple[type[_Node], ...]) -> list[_Node]
 
 
 def expensive_calls(root: Any) -> list[Call]:
-    """Calls that cost many instructions an element."""
+    """The calls that take many instructions for each element."""
     return [call for call in nodes(root, Call) if op_name(call) in _EXPENSIVE]
 
 
 def choices(root: Any) -> list[Call]:
-    """Calls that compute one of two values: padding, joining, selecting."""
+    """The calls that choose one of two values: padding, concatenation, selection."""
     return [call for call in nodes(root, Call) if op_name(call) == "if_then_else"]
 
 
 def op_name(call: Call) -> str:
-    """The operator's name without its dialect, empty for a function."""
+    """The name of the operator without its dialect; empty if a function is called."""
     return getattr(call.op, "name", "").rpartition(".")[2]
 
 
@@ -131,7 +131,7 @@ def substitute(node: Any, values: Mapping[Var, Expr]) -> Any:
 
 
 def stride(access: Access, var: Var, analyzer: sym.Analyzer) -> Expr | None:
-    """Elements between two neighbours along ``var`` in memory, or None when that is not constant."""
+    """The distance in memory, in elements, between two neighbours along ``var``, or None if it is not constant."""
     flat: Expr | int = 0
     for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
         flat = flat * extent + index

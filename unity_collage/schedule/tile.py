@@ -4,10 +4,11 @@
         ->  for each tile, in parallel:
                 acc[r, l] = 0;  for k: acc[r, l] += a[i + r, k] * b[k, j + l];  d[i + r, j + l] = relu(acc[r, l] + ...)
 
-``l`` runs over vector lanes and ``r`` is unrolled, so ``acc`` lives in registers. What reads the
-result element by element (bias, residual, activation) is computed from the registers. An operand
-that is larger than the inner caches is walked through once, columns outside of rows, and each tile
-of columns is copied first: rows that lie a power of two apart fall on few cache lines.
+This is register tiling as in BLAS libraries (Goto and van de Geijn, 2008; Van Zee and van de Geijn, "BLIS", 2015), for
+any reduction with affine accesses. ``l`` runs over vector lanes and ``r`` is unrolled, so ``acc`` stays in
+registers. Element-wise operators that read the result (bias, residual, activation) are computed from the registers. An
+operand that is larger than the inner caches is read once, with the columns in the outer loop. Each tile of its columns
+is copied first, because rows whose distance is a power of two map to few sets of the cache.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from .tile_loops import TileLoops, Values
 
 
 def emit(stage: Stage, epilogue: Stage | None, cpu: CpuTraits, threads: bool) -> Stmt | str:
-    """The reduction and what follows it element by element, or the reason why it does not go by tiles."""
+    """Loops for the reduction and its epilogue, or the reason why it cannot be computed by register tiles."""
     found = paired(stage, epilogue)
     return found if isinstance(found, str) else emit_pair(*found, cpu, threads)
 
 
 def emit_pair(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Stmt | str:
-    """The reduction and the stage that writes its result, as :func:`paired` gives them."""
+    """Loops for the reduction and the stage that writes its result, a pair of :func:`paired`, or the reason why not."""
     stage, result = in_common_axes(stage, result)
     packed = packing.turned(stage, result, cpu, threads)
     if isinstance(packed, str):
@@ -44,7 +45,8 @@ def emit_pair(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Stm
 
 
 def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
-    """The reduction, and the stage that writes its result over the same iterators."""
+    """The reduction and the stage that writes its result, over the same iterators, or the reason why there is no
+    pair."""
     store = stage.store
     if store is None or not isinstance(stage.init, tirx.BufferStore):
         return "it computes several numbers at once"
@@ -59,7 +61,7 @@ def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:
 
 
 def in_common_axes(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
-    """Both over the same axes: panels and groups apart, what is one walk through memory joined."""
+    """Both stages over new axes: panels and groups are split off, axes that are contiguous everywhere are joined."""
     stage, result = panels.split(stage, result)
     stage, result = split_groups((stage, result), stage.spatial)
     stage, result = joined((stage, result), stage.spatial)
@@ -67,7 +69,7 @@ def in_common_axes(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
 
 
 def _names(stage: Stage, store: tirx.BufferStore, epilogue: Stage) -> Values | str:
-    """The iterators of ``epilogue`` in terms of those that index ``store``."""
+    """The iterators of ``epilogue`` in terms of those that index ``store``, or why there is no such relation."""
     values: Values = {}
     single = [it.var for it in stage.spatial if it.size == 1]
     for load in epilogue.loads:
@@ -75,12 +77,12 @@ def _names(stage: Stage, store: tirx.BufferStore, epilogue: Stage) -> Values | s
             for written, read in zip(store.indices, load.indices, strict=True):
                 if isinstance(read, tirx.Var):
                     if not tvm_ffi.structural_equal(values.setdefault(read, written), written):
-                        return "what follows reads the result in two orders"
+                        return "the epilogue reads the result in two orders"
                 elif static(read) != 0 or not (static(written) == 0 or written in single):
-                    return "what follows reads the result in another shape"
+                    return "the epilogue reads the result in another shape"
     extents: dict[Expr, Expr] = {it.var: it.extent for it in stage.spatial}
     for it in epilogue.iters:
         index = values.setdefault(it.var, tirx.const(0, it.var.expr_ty().dtype))
         if not tvm_ffi.structural_equal(it.extent, extents.get(index, tirx.const(1, it.var.expr_ty().dtype))):
-            return "what follows is not of the size of the result"
+            return "the epilogue has another size than the result"
     return values

@@ -1,4 +1,18 @@
-"""The loops over the register tiles of one reduction, and what is inside of one tile."""
+"""The loops over the register tiles of one reduction, and the code of one tile.
+
+The loops, from the outermost to the innermost:
+
+* batch axes, along which all operands in the lanes change;
+* the tiles of columns, if the operand in the lanes is too large for the first-level cache (*heavy*). All rows then use
+  one tile of columns, from a copy if that pays, before the next tile is read;
+* all other axes and the tiles of rows;
+* the tiles of columns, if the operand in the lanes is small;
+* the reduction, with the statements of one tile inside.
+
+The outer loops are parallel, as many as make enough tasks for the cores. A tile computes its initial values, the
+reduction, and then the epilogue. If a tile has too few vectors to hide the latency of an addition, it is computed in
+several independent *chains*, whose results are combined at the end.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +33,18 @@ from .tiling import Tile
 
 _TASKS_A_CORE = 8
 _CHAINS = 4
-"""Vectors of sums at a time that hide the latency of the addition."""
+"""How many independent vectors of sums hide the latency of an addition."""
 _LEAST_STEPS = 8
-"""Steps of a reduction in each of its chains for these to pay."""
+"""The least steps of a reduction in each chain for chains to pay."""
 _LEAST_TURNS = 4
-"""Rows of tiles that must use a copy of columns for it to pay."""
+"""The least number of rows of tiles that use a copy of columns for the copy to pay."""
 
 Values = dict[Var, Expr]
 Place = tuple[int, Expr]
-"""An element of the tile: which vector of a row it is in, and where in that vector of all rows."""
+"""An element of the tile: the number of its vector in a row, and its index in the buffer of these vectors of all
+rows."""
 Write = Callable[[Place, Values], Stmt]
-"""Writes the element at a place of the tile, given the values of the iterators."""
+"""From a place in the tile and the values of the iterators to the statement that writes the element there."""
 
 
 class TileLoops:
@@ -48,7 +63,7 @@ class TileLoops:
         self.fetch: prefetch.Fetch | None = None
 
     def _chains(self) -> int:
-        """In how many independent parts a tile of few vectors is summed."""
+        """The number of independent chains: more than one for a tile of few vectors."""
         count = 1 if self.tile.steps else _CHAINS // (self.tile.height * len(self.vectors))
         steps = self.stage.reduction[-1].size if self.stage.reduction else None
         if count < 2 or steps is None or steps < count * _LEAST_STEPS:
@@ -67,7 +82,7 @@ class TileLoops:
                 [*batch, self.column], lambda values: self._copied(values, batch, rest), threads
             )
         rows = [*rest, *self.rows]
-        # With the columns inside, each core writes rows from end to end, and has them near in the next kernel.
+        # With columns in the inner loop, each core writes whole rows and has them in its caches in the next kernel.
         order = [*batch, self.column, *rows] if heavy else [*batch, *rows, self.column]
         if heavy and self.column.size == 1 and len(wide) == 1 and self.chains == 1:
             self.fetch = prefetch.of_next_panel(self.stage, wide[0], batch, rows, self.tile.width)
@@ -79,7 +94,7 @@ class TileLoops:
         return build.parallel(order[:split], inside, threads)
 
     def _tasks(self, order: Sequence[Iter]) -> int:
-        """How many of the outer loops together make enough tasks for the cores."""
+        """How many of the outer loops must be parallel to make enough tasks for the cores."""
         for count in range(1, len(order)):
             turns = build.product(order[:count])
             if turns is not None and turns >= _TASKS_A_CORE * self.cpu.cores:
@@ -89,7 +104,7 @@ class TileLoops:
     def _why_not_copy(
         self, wide: Sequence[TensorLoad], batch: Sequence[Iter], rest: Sequence[Iter]
     ) -> str | None:
-        """Why the operand in the lanes is read where it lies."""
+        """Why the operand in the lanes is read in place, without a copy of its columns, or None."""
         if len(wide) != 1:
             return "several operands fill the lanes"
         if self.column.size == 1:
@@ -111,7 +126,7 @@ class TileLoops:
         return build.with_buffers([buffer], build.seq(copy, tiles), "columns")
 
     def _tile(self, stage: Stage, at: Values) -> Stmt:
-        """One tile: start, reduce, write."""
+        """The code of one tile: initialise, reduce, write."""
         fixed = {it.var: at[it.var] for it in self.others}
         result = self.result.substituted(fixed, self.result.iters)
         stage = stage.substituted(fixed, stage.iters)
@@ -135,12 +150,14 @@ class TileLoops:
         return build.with_buffers([*buffers, *done], build.seq(summed, keep, write), stage.name)
 
     def _vectors(self, like: Buffer, name: str) -> list[Buffer]:
-        """Storage of a tile, a buffer for each vector of a row: TVM puts none on the stack that is larger than
-        ``STACK_BYTES``, and only what is there stays in registers."""
+        """The storage of a tile, one buffer for each vector of a row.
+
+        TVM puts only buffers of less than ``STACK_BYTES`` on the stack, and LLVM keeps only those in registers.
+        """
         return [build.buffer((self.tile.height * width,), like, name) for width in self.vectors]
 
     def _summed(self, stage: Stage, acc: Sequence[Sequence[Buffer]], at: Values) -> Stmt:
-        """The reduction of one tile in ``acc``, chain by chain, joined in the first."""
+        """The reduction of one tile in ``acc``, by chains, which are combined in the first at the end."""
         store: Any = stage.store
 
         def started(chain: int) -> Stmt:
@@ -170,7 +187,8 @@ class TileLoops:
         return build.seq(*starts, self._steps(stage, reduced, at), *joins)
 
     def _steps(self, stage: Stage, reduced: Callable[[Values, int], Stmt], at: Values) -> Stmt:
-        """The whole reduction; its last axis in turns of one step of each chain, then what is left."""
+        """The whole reduction. Each iteration over its last axis has one step of each chain; the remaining steps
+        follow."""
         if self.fetch is not None:
             fetch = self.fetch
             return build.nest(
@@ -192,8 +210,10 @@ class TileLoops:
         return build.nest(outer, along)
 
     def _long_epilogue(self, result: Stage) -> bool:
-        """Whether what follows is so long that it is a loop over the tile, which then leaves the registers:
-        unrolled it would be most of the code."""
+        """Whether the epilogue is too long to be unrolled.
+
+        Then it is a loop over the tile, which is stored before it, because a loop cannot index registers.
+        """
         return not self.tile.steps and bool(expensive_calls(result.body))
 
     def _each(self, at: Values, step: Values, write: Write, unrolled: bool = True) -> Stmt:
@@ -218,7 +238,7 @@ class TileLoops:
 
 
 def _tree(count: int) -> list[tuple[int, int]]:
-    """Pairs to join, in order, until everything is in the first of ``count``."""
+    """The pairs of a binary tree that combines ``count`` values in the first one, in order."""
     pairs: list[tuple[int, int]] = []
     while count > 1:
         half = -(-count // 2)
@@ -238,7 +258,7 @@ def _store(tile: Sequence[Buffer], value: Expr, place: Place) -> Stmt:
 
 
 def _from_tile(value: Expr, results: Buffer, tile: Sequence[Buffer], place: Place) -> Expr:
-    """``value`` with what it reads of the reduction's result taken from the tile."""
+    """``value`` with its loads of the reduction's result replaced by loads from the tile."""
 
     def load(node: TensorLoad) -> Expr:
         return _load(tile, place) if node.source.same_as(results) else node

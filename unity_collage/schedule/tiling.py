@@ -1,4 +1,13 @@
-"""Which axes of a reduction make the register tile, and how large it is."""
+"""The choice of the register tile of a reduction: its axes and its size.
+
+A tile is ``height`` rows of ``width`` results, which stay in vector registers during the whole reduction. Lanes run
+along the axis in which the result is contiguous. Rows run along an axis in which an operand in the lanes does not
+change, so each vector that is loaded is used ``height`` times, and each broadcast element ``width / lanes`` times. A
+model of the loads for each multiplication chooses among all sizes that fit the registers (:func:`_sizes`); the analysis
+is that of Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", 2016, with constants set by hand.
+
+Without a row axis, as in a product with a vector, a tile is one row or, over packed weights, two panels side by side.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +23,25 @@ from .cpu import CpuTraits
 from .stage import Iter, Stage, static, stride
 
 STACK_BYTES = 1024
-"""Buffers from this size on are not put on the stack by TVM, and so never into registers."""
+"""TVM does not put buffers of this size or more on the stack, so LLVM cannot keep them in registers."""
 SMALL_STEP = 4
-"""A step along the lanes up to which LLVM still makes vectors of a loop over single elements."""
+"""The largest stride along the lanes with which LLVM still vectorises a loop over single elements."""
 _LONE_REGISTERS = 14
-"""Vectors of results in a tile of one row, of 32 registers; 12 of 16."""
+"""The most vectors of results in a tile of one row, with 32 registers; with 16 registers it is 12."""
 _COST_OF_ROW, _COST_OF_COLUMN, _COST_OF_WIDTH = 0.5, 0.25, 0.02
-"""What a tile of h rows of u vectors adds to its multiplications, as parts of them: 1 / h of the first for the vectors
-that are read, 1 / u of the second for the elements, and u of the third for what columns take of L1. Set by hand after
-a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not a fit."""
+"""The overhead of a tile of h rows of u vectors, relative to its multiplications: the first constant divided by h for
+loading vectors, the second divided by u for broadcasting elements, and the third times u for the share of L1 that its
+columns take. Set by hand from a few forced shapes in BERT, ViT and ResNeXt (Zen 5); not a fit."""
 _WAY_BYTES, _ALIASED_ROWS = 4096, 8
-"""Lines so far apart share a set of L1, which has 8 to 12 of them; no more rows than this may do so."""
+"""Cache lines at this distance map to one set of L1, which has 8 to 12 ways. At most ``_ALIASED_ROWS`` rows may do
+so."""
 _PLAIN_REGISTERS = 4
-"""Vectors of results when no operand is used twice: as many as hide the latency of an addition."""
+"""Vectors of results if no operand is used twice: as many as hide the latency of an addition."""
 PANELS_AT_ONCE = 2
-"""Panels of a product with a vector that are read side by side: of two runs of memory more is fetched ahead than of
+"""How many panels of a product with a vector are read side by side: hardware prefetches more of two streams than of
 one."""
 _HEAVY_BYTES = 64 * 1024
-"""An operand in the lanes above this does not stay in L1 while the rows go by."""
+"""An operand in the lanes that is larger than this does not stay in L1 between two rows of tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +49,19 @@ class Tile:
     """A choice of axes and sizes."""
 
     lane: Iter
-    """The axis along vector lanes: contiguous in the result and in each operand that varies along it."""
+    """The axis along the lanes: the result and each operand that varies along it are contiguous there."""
     width: int
+    """Elements of the tile along the lanes."""
     vector: int
-    """Elements of one vector; one that is as wide as the tile is left to LLVM."""
+    """Elements of one vector; 1 if LLVM vectorises the loop over the lanes."""
     row: Iter | None
-    """An axis along which the operand in vector registers is used again."""
+    """An axis along which a loaded vector is used again; None for a tile of one row."""
     height: int
+    """Rows of the tile."""
 
     @property
     def steps(self) -> bool:
-        """Whether an operand lies with small steps along the lanes, so that LLVM makes the vectors."""
+        """Whether an operand has a small stride along the lanes, so that LLVM must vectorise the loop."""
         return self.vector == 1
 
 
@@ -76,31 +88,31 @@ def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
 
 
 def must_not_overlap(stage: Stage, result: Stage) -> bool:
-    """Whether an element must not be written twice, because it would be read in between."""
+    """Whether tiles must not overlap, because an element that is written twice would be read in between."""
     assert result.store is not None
     read = [load.source for load in (*operands(stage), *operands(stage, result))]
     return result.temporary or any(source.same_as(result.store.buffer) for source in read)
 
 
 def operands(stage: Stage, of: Stage | None = None) -> list[TensorLoad]:
-    """What ``of`` (``stage`` itself) reads, but for the results of ``stage``."""
+    """The loads of ``of``, by default of ``stage``, without those of the result of ``stage``."""
     assert stage.store is not None
     return [load for load in (of or stage).loads if not load.source.same_as(stage.store.buffer)]
 
 
 def wide(stage: Stage, lane: Iter) -> list[TensorLoad]:
-    """The operands that fill the lanes."""
+    """The operands in the lanes: those that are contiguous along ``lane``."""
     analyzer = sym.Analyzer()
     return [load for load in operands(stage) if static(stride(load, lane.var, analyzer)) == 1]
 
 
 def heavy(load: TensorLoad) -> bool:
-    """Whether an operand in the lanes is too large for the innermost cache."""
+    """Whether an operand in the lanes is too large for the first-level cache."""
     return prod(static(extent) or 1 for extent in load.source.shape) * 4 > _HEAVY_BYTES
 
 
 def varies(load: TensorLoad, it: Iter) -> bool:
-    """Whether another element is read at each turn of ``it``."""
+    """Whether ``load`` reads another element for each value of ``it``."""
     return static(stride(load, it.var, sym.Analyzer())) != 0
 
 
@@ -116,7 +128,7 @@ def result_lane(stage: Stage, result: Stage) -> Iter | None:
 
 
 def lane_axis(stage: Stage, result: Stage) -> Iter | str:
-    """The axis along which the result is contiguous, and each operand contiguous or constant."""
+    """The axis along which the result is contiguous and each operand has a small stride, or why there is none."""
     lane, analyzer = result_lane(stage, result), sym.Analyzer()
     if lane is None:
         return "the result has no contiguous axis of a known size"
@@ -128,7 +140,7 @@ def lane_axis(stage: Stage, result: Stage) -> Iter | str:
 
 
 def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
-    """The innermost large axis along which an operand that fills the lanes does not change."""
+    """The innermost large axis along which an operand in the lanes does not change, or None."""
     found = [
         it
         for it in reversed(stage.spatial)
@@ -138,7 +150,7 @@ def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
 
 
 def _panels(stage: Stage, lane: Iter) -> Iter | None:
-    """The axis over the panels, as wide as the lanes, in which the operand in the lanes lies; None if it does not."""
+    """The axis over panels if the operand in the lanes is stored in panels as wide as the lanes, else None."""
     (load, *others) = wide(stage, lane) or [None]
     if load is None or others or not isinstance(load.indices[-1], tirx.Var):
         return None
@@ -147,13 +159,15 @@ def _panels(stage: Stage, lane: Iter) -> Iter | None:
 
 
 def _in_turns(panels: Iter, cpu: CpuTraits) -> bool:
-    """Whether every core gets as many turns of some panels side by side."""
+    """Whether every core gets the same number of iterations over ``PANELS_AT_ONCE`` panels."""
     return (panels.size or 1) % (PANELS_AT_ONCE * cpu.cores) == 0
 
 
 def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, cpu: CpuTraits, exact: bool) -> int:
-    """The width of a tile of one row. A product with a vector reads long runs of its matrix; every
-    core gets some tiles."""
+    """The width of a tile of one row: as wide as registers allow, but with some tiles for every core.
+
+    A product with a vector then reads long contiguous ranges of its matrix.
+    """
     most = budget if len(stage.reduction) == 1 else _PLAIN_REGISTERS
     size = lane.size or 1
     choices = [build.tile_size(size, one * count, exact) for count in range(1, most + 1)]
@@ -167,12 +181,12 @@ def _lone_width(stage: Stage, lane: Iter, one: int, budget: int, cpu: CpuTraits,
 
 
 def _useful(size: int, width: int, one: int) -> float:
-    """The share of vector lanes in tiles of ``width`` that is not computed in vain."""
+    """The share of lanes that compute needed results, in tiles of ``width`` made of vectors of ``one`` elements."""
     return size / (-(-size // width) * -(-width // one) * one)
 
 
 def _unaliased(stage: Stage, row: Iter) -> int:
-    """The rows that may be read at a time without driving each other out of L1."""
+    """How many rows can be read at a time without evicting each other from L1."""
     most = _ALIASED_ROWS * _WAY_BYTES
     for load in operands(stage):
         step = static(stride(load, row.var, sym.Analyzer()))
@@ -185,8 +199,11 @@ def _unaliased(stage: Stage, row: Iter) -> int:
 def _sizes(
     lanes: int, rows: int, most: int, one: int, cpu: CpuTraits, exact: bool
 ) -> list[tuple[float, int, int]]:
-    """Each (merit, width, height) of up to ``most`` rows: the share of useful work among all, reading included.
-    Registers hold the results, a row of one operand and one element of the other."""
+    """All possible tiles of up to ``most`` rows as (merit, width, height).
+
+    The merit is the share of useful multiplications in all work, loads included. The registers must hold the results,
+    a row of one operand and one broadcast element of the other.
+    """
     found: list[tuple[float, int, int]] = []
     for several in range(1, 5):
         width = build.tile_size(lanes, one * several, exact)

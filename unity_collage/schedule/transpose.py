@@ -1,9 +1,9 @@
-"""A square tile turned in registers: each vector is loaded and stored whole.
+"""Transposition of a square tile in vector registers; each vector is loaded and stored as a whole.
 
     step s = n/2, ..., 2, 1:  rows i and i + s (bit s of i is 0) exchange the lanes whose bit s differs
 
-Each step is one two-operand shuffle a row, so a tile of n x n takes n log2(n) shuffles where element
-by element it takes n^2 loads.
+This is Eklundh's algorithm (1972) for matrix transposition. Each step takes one shuffle of two operands for each row,
+so a tile of n x n takes n log2(n) shuffles; element by element it takes n^2 loads.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, Var
 
 SIDE = 16
-"""Of a tile: as many elements of 4 bytes as a cache line has."""
+"""The side of a tile: the number of 4-byte elements in a cache line."""
 _ELEMENT_BITS = 32
 _LEAST_VECTOR_BYTES = 32
-"""Where vectors are shorter than a row of the tile LLVM takes two for one, which still is 1.3 to 2.7 times as fast as
-element by element with AVX2; with SSE it is slower for small tensors."""
+"""If vectors are shorter than a row of the tile, LLVM uses several for each row. With AVX2 that is still 1.3 to 2.7
+times as fast as element by element; with SSE it is slower for small tensors."""
 
 
 def why_not_in_registers(stage: Stage, height: int, width: int, cpu: CpuTraits) -> str | None:
-    """Why a tile of the copy cannot be turned by shuffles."""
+    """Why a tile of the copy cannot be transposed by shuffles, or None."""
     store = stage.store
     if store is None or not isinstance(store.value, TensorLoad):
         return "it does more than copy"
@@ -41,7 +41,7 @@ def why_not_in_registers(stage: Stage, height: int, width: int, cpu: CpuTraits) 
 
 
 def tile(part: Stage, across: Iter, last: Iter, top: Expr, left: Expr, size: int) -> Stmt:
-    """Copy the square from (top, left): contiguous along ``across`` where read, along ``last`` where written."""
+    """Copy the square from (top, left), which is read contiguously along ``across`` and written along ``last``."""
     store = part.store
     assert store is not None and isinstance(store.value, TensorLoad)
     target = store.buffer
@@ -65,7 +65,7 @@ def tile(part: Stage, across: Iter, last: Iter, top: Expr, left: Expr, size: int
 
 
 def _turned(rows: list[Expr], binds: list[Stmt]) -> list[Expr]:
-    """The vectors of columns; ``binds`` gets the shuffles in order."""
+    """The vectors of the columns of ``rows``; the shuffles are appended to ``binds`` in order."""
 
     def bound(value: Expr) -> Expr:
         var = tirx.Var("v", value.ty)
@@ -86,7 +86,7 @@ def _turned(rows: list[Expr], binds: list[Stmt]) -> list[Expr]:
 
 
 class _Rows:
-    """The rows of a tile in two temporaries: one would be too large for the stack."""
+    """The rows of a tile, in two temporary buffers because one would be too large for the stack."""
 
     def __init__(self, like: Buffer, size: int, index: Var) -> None:
         self.size, self.index = size, index

@@ -1,4 +1,4 @@
-"""Schedules that a tuner has found, by the name of the kernel that they are for."""
+"""Schedules that a tuner has found, by the name of their kernel."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OPAQUE = 8
 
 
 def with_tuned_schedules(mod: IRModule) -> IRModule:
-    """``mod`` whose kernels have the schedules that ``SCHEDULES`` names for them, without that attribute.
+    """``mod`` without the attribute ``SCHEDULES``, after applying the schedules in it to the kernels that they name.
 
-    Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque), as by :func:`.scheduled_module`, which is for
-    all other ones.
+    These kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque). :func:`.scheduled_module` schedules all
+    other kernels.
     """
     if not mod.attrs or SCHEDULES not in mod.attrs:
         return mod
@@ -28,13 +28,13 @@ def with_tuned_schedules(mod: IRModule) -> IRModule:
 
 
 def kernel_name(kernel: tirx.PrimFunc) -> str:
-    """Names what an unscheduled kernel computes, whatever it and its variables are called; for one version of TVM."""
+    """A name for the computation of an unscheduled kernel, independent of the names in it; for one version of TVM."""
     bare = tirx.PrimFunc(kernel.params, kernel.body, kernel.ret_type)
     return f"{tvm_ffi.structural_hash(bare) % (1 << 64):016x}"
 
 
 def with_trace(kernel: tirx.PrimFunc, trace: str) -> tirx.PrimFunc:
-    """``kernel``, not scheduled yet, with the schedule of ``trace``; raises TVM's error where that does not fit."""
+    """The unscheduled ``kernel`` with the schedule of ``trace``; raises TVM's error if the trace does not fit."""
     schedule = schedule_of(kernel)
     Trace.apply_json_to_schedule(json.loads(trace), schedule)
     done = schedule.mod["main"]
@@ -43,7 +43,7 @@ def with_trace(kernel: tirx.PrimFunc, trace: str) -> tirx.PrimFunc:
 
 
 def schedule_of(kernel: tirx.PrimFunc) -> s_tir.Schedule:
-    """A schedule of a copy of ``kernel``: TVM would edit in place what a shallow copy shares with it."""
+    """A schedule of a deep copy of ``kernel``, because TVM edits the parts of a shallow copy in place."""
     own: tirx.PrimFunc = s_tir.renew_defs(kernel)
     return s_tir.Schedule(IRModule({"main": own.with_attr("global_symbol", "main")}))
 

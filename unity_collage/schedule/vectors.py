@@ -1,4 +1,4 @@
-"""One loop along memory, cut into vectors."""
+"""One loop over contiguous memory, cut into vectors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .cpu import CpuTraits
 from .stage import Expr, Stage, buffer_of
 
 _REGISTERS_A_TURN = 2
-"""Independent vectors in flight; more only lengthens the code."""
+"""Independent vectors in one iteration; more only makes the code longer."""
 _SMALLEST = 4
-"""A loop shorter than this is left to run element by element."""
+"""Shorter loops are not vectorised."""
 
 
 def emit(stage: Stage, cpu: CpuTraits) -> Stmt:
-    """``stage``, which has one iterator left, vector by vector."""
+    """Loops for ``stage``, which has one iterator left, vector by vector."""
     (it,) = stage.iters
     width = _width(stage, cpu)
 
@@ -42,7 +42,7 @@ def _kind(count: int) -> ForKind:
 
 
 def lanes(stage: Stage, cpu: CpuTraits) -> int:
-    """Elements that one register holds of the widest type in the stage."""
+    """The elements of the widest type in the stage that one vector register holds."""
     buffers = [buffer_of(access) for access in (*stage.loads, *stage.stores)]
     return min(cpu.lanes(str(buffer.dtype)) for buffer in buffers)
 

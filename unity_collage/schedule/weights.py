@@ -1,4 +1,4 @@
-"""Which parameters of a kernel are better stored in panels, and the kernel that reads them so."""
+"""Which parameters of a kernel should be stored in panels, and the kernel that reads them in that form."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .panels import Panels
 from .stage import Buffer, Expr, Func, Iter, Stage, static
 
 _PANEL_REGISTERS = 8
-"""Vectors of one panel of a product with a vector: as many sums at a time hide the latency of the addition."""
+"""Vectors of one panel in a product with a vector: as many independent sums hide the latency of an addition."""
 _NARROW_PANEL = 2
-"""The same for panels that are read side by side."""
+"""Vectors of each panel if several panels are read side by side."""
 
 
 def choose(func: Func, params: Sequence[Buffer], cpu: CpuTraits) -> dict[Buffer, Panels]:
-    """The panels for those of ``params`` that the schedule of ``func`` would read in panels."""
+    """The panels for those ``params`` that the schedule of ``func`` would read faster from panels."""
     flat = inlined_stages(func)
     if isinstance(flat, str):
         return {}
@@ -41,7 +41,7 @@ def choose(func: Func, params: Sequence[Buffer], cpu: CpuTraits) -> dict[Buffer,
 
 
 def panels_of(load: TensorLoad, stage: Stage, result: Stage, cpu: CpuTraits) -> Panels | str:
-    """The panels in which the tiles of ``stage`` would read ``load``, or why it is better left as it is."""
+    """The panels in which the tiles of ``stage`` would read ``load``, or the reason why it should not be packed."""
     lane = tiling.result_lane(stage, result)
     if lane is None or lane.size is None:
         return "the result has no contiguous axis of a known size"
@@ -60,9 +60,9 @@ def panels_of(load: TensorLoad, stage: Stage, result: Stage, cpu: CpuTraits) -> 
         return chosen
     width = chosen.width if chosen.row else _lone_width(lane.size, chosen.vector, cpu)
     if chosen.lane.size != lane.size or not chosen.vector <= width < lane.size:
-        return "one panel would hold it all"
+        return "one panel would contain all of it"
     if chosen.row is not None and not tiling.heavy(load):
-        return "it stays in the innermost cache"
+        return "it stays in the first-level cache"
     return Panels(outside, inside, cut, lane.size, width)
 
 
@@ -94,8 +94,11 @@ def _buffer(param: Buffer, shape: Sequence[int]) -> Buffer:
 def _dimensions(
     load: TensorLoad, stage: Stage, lane: Iter
 ) -> tuple[tuple[int, ...], tuple[int, ...], int] | str:
-    """The dimensions of what ``load`` reads: those outside of the panels, inside in the order of reading, and
-    the one to cut."""
+    """The dimensions of the buffer of ``load``: outside of the panels, inside in the order of reading, and the one to
+    cut.
+
+    Or the reason why the buffer cannot be cut into panels.
+    """
     place: dict[Expr, int] = {it.var: number for number, it in enumerate(stage.iters)}
     position: dict[int, int] = {}
     for dimension, index in enumerate(load.indices):
@@ -112,8 +115,11 @@ def _dimensions(
 
 
 def _lone_width(size: int, one: int, cpu: CpuTraits) -> int:
-    """The width for a product with a vector: the threads get equal shares, in narrow panels side by side, or in as wide
-    ones as there can be."""
+    """The width of panels for a product with a vector.
+
+    Narrow panels, read side by side, if all threads get equally many. Otherwise the width with which the last thread
+    finishes first, the wider one of several.
+    """
     if size % (one * _NARROW_PANEL * tiling.PANELS_AT_ONCE * cpu.cores) == 0:
         return one * _NARROW_PANEL
     vectors = ceil(size / one)

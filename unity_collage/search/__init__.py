@@ -1,4 +1,4 @@
-"""Plain data in, cheapest plan out."""
+"""Search: a partitioning problem as plain data in, a cheapest plan out."""
 
 from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution

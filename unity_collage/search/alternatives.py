@@ -1,4 +1,4 @@
-"""What else could stand in the place of each kernel of a plan: groups and choices for the evolutionary search."""
+"""Alternatives to the kernels of a plan: the groups of choices that the evolutionary search combines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .plans import dependencies, is_usable, left_behind, order_of, plan_seconds,
 from .problem import Option, Problem, Solution
 
 Parts = tuple[Option, ...]
-"""Kernels that together do what one did."""
+"""Kernels that together replace one kernel."""
 
 
 def evolutionary_cover(
     problem: Problem, base: Solution, settings: EvolutionSettings | None = None, seconds: float = 60.0
 ) -> Solution:
-    """The best that breeding finds among the alternatives of ``base``'s kernels, by the additive cost.
+    """The best plan that the evolutionary search makes of alternatives to the kernels of ``base``, by additive cost.
 
     ``base`` itself is among the first genomes, so the result is never more expensive.
     """
@@ -42,8 +42,10 @@ def evolutionary_cover(
 
 
 def alternatives(problem: Problem, solution: Solution, most: int = 12) -> tuple[tuple[Parts, ...], ...]:
-    """For each chosen kernel at most so many choices: itself first, then options with the same effect, of other
-    backends for instance, then splits into smaller options and nodes left behind. Any combination is a valid plan.
+    """For each chosen kernel up to ``most`` choices; the kernel itself comes first.
+
+    Options with the same effect follow, such as those of other backends, then splits into smaller options and nodes
+    left behind. Every combination is a valid plan if its kernels can be put in an order.
     """
     usable = [option for option in problem.options if is_usable(problem, option)]
     within: dict[int, list[Option]] = {index: [] for index in range(len(problem))}
@@ -65,12 +67,12 @@ def alternatives(problem: Problem, solution: Solution, most: int = 12) -> tuple[
 
 
 def picked(groups: Sequence[Sequence[Parts]], genome: Genome) -> list[Option]:
-    """The kernels that ``genome`` stands for."""
+    """The kernels that ``genome`` encodes."""
     return [part for choices, number in zip(groups, genome, strict=True) for part in choices[number]]
 
 
 def seconds_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
-    """What the plan of these kernels costs; None if they wait for each other."""
+    """The cost of the plan of these kernels; None if they cannot be put in an order."""
     units = units_of(problem, chosen, left_behind(problem, chosen))
     needs = dependencies(units)
     return plan_seconds(problem, units, needs) if len(order_of(units, needs)) == len(units) else None
@@ -82,7 +84,7 @@ def _cheapest(problem: Problem, choices: Sequence[Parts]) -> int:
 
 
 def _shared(chosen: Sequence[Option]) -> IndexSet:
-    """The nodes that more than one kernel computes."""
+    """The nodes that several kernels compute."""
     once = twice = EMPTY
     for option in chosen:
         twice |= once & option.inside
@@ -91,7 +93,7 @@ def _shared(chosen: Sequence[Option]) -> IndexSet:
 
 
 def _splits(problem: Problem, whole: Option, within: dict[int, list[Option]], most: int) -> Iterator[Parts]:
-    """The first ways to make ``whole`` of several smaller options that can be put in an order."""
+    """The first ``most`` ways to replace ``whole`` by smaller options that can be put in an order."""
     alone = replace(problem, redundant=False)
     smaller = {
         index: [
@@ -115,7 +117,10 @@ def _splits(problem: Problem, whole: Option, within: dict[int, list[Option]], mo
 def _covers(
     problem: Problem, smaller: dict[int, list[Option]], rest: IndexSet, steps: list[int]
 ) -> Iterator[Parts]:
-    """Sets of disjoint options that make ``rest``, free nodes aside, until ``steps`` are used up."""
+    """Sets of disjoint options that cover ``rest``, without free nodes that are left behind.
+
+    It is a depth-first exact cover: the first uncovered node is covered next. ``steps`` bounds the number of tries.
+    """
     if not rest:
         yield ()
         return
@@ -131,7 +136,7 @@ def _covers(
 
 
 def _can_run(problem: Problem, parts: Parts, inside: IndexSet) -> bool:
-    """Whether the parts, and the nodes between them that are left behind, do not wait for each other."""
+    """Whether the parts, and the nodes inside that are left behind, can be put in an order."""
     left = inside
     for part in parts:
         left &= ~part.inside

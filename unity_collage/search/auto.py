@@ -1,4 +1,4 @@
-"""One door to all searches, and the certificate beside their answer."""
+"""The common entry point of all searches, and the certificate of their answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .problem import NoCover, Problem, Solution
 ALGORITHMS = ("auto", "exact", "milp", "greedy", "evolutionary")
 
 _SHORT = 300_000
-"""States of a search that is over in a second or two."""
+"""The most states of the first search, which takes a second or two."""
 
 
 def solve(
@@ -32,9 +32,9 @@ def solve(
 ) -> Solution:
     """A valid plan by the search of that name, within its budget; raises NoCover, or ValueError for a wrong name.
 
-    ``auto`` proves most plans by a short ``exact`` search. Where that is not enough it is run again with the best
-    potentials, then integer programming gets the rest of the time; the best plan and the best bound are the answer.
-    ``priority`` is the order of backends for ``greedy``.
+    ``auto`` begins with a short ``exact`` search, which proves most plans. If it does not, the exact search is repeated
+    with the best potentials, and integer programming gets the rest of the time. The answer has the best plan and the
+    best bound of all three. ``priority`` is the order of backends for ``greedy``.
     """
     if algorithm == "auto":
         return _auto(problem, max_states, seconds)
@@ -51,7 +51,7 @@ def solve(
 
 
 def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Certificate:
-    """The certificate of ``solution``, with potentials where they prove its bound and are found in that time."""
+    """The certificate of ``solution``, with potentials if some that prove its bound are found in ``seconds``."""
     quick = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
     if quick.potentials or seconds <= 0.0:
         return quick
@@ -72,20 +72,23 @@ def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
 
 
 def _with_potentials(problem: Problem, max_states: int, seconds: float) -> Solution:
-    """The exact search with the best potentials, which make it look at a fraction of the states."""
+    """The exact search with the best potentials, with which it visits a fraction of the states."""
     potentials = lp_potentials(problem, seconds / 2)
     return cheapest_cover(problem, max_states=max_states, seconds=seconds / 2, potentials=potentials)
 
 
 def _best_of(one: Solution, other: Solution) -> Solution:
-    """The better plan, the first one of equals, with the better bound."""
+    """The cheaper plan, or the first one if both cost the same, with the better bound of the two."""
     better = min(one, other, key=lambda solution: solution.seconds)
     bound = min(max(one.lower_bound, other.lower_bound), better.seconds)
     return replace(better, lower_bound=bound, visited=one.visited + other.visited)
 
 
 def _second_opinion(problem: Problem, seconds: float, error: NoCover) -> Solution:
-    """A search whose budget ran out before its first plan finds no cover either: ask one that can tell."""
+    """Integer programming, after the exact search has raised ``error``.
+
+    The exact search also raises NoCover if its budget ends before its first plan; integer programming can tell.
+    """
     try:
         return milp_cover(problem, seconds)
     except (NoCover, TimeoutError):

@@ -1,7 +1,7 @@
-"""Lower bounds that anybody can check: potentials of the nodes, the best that a linear program finds.
+"""Lower bounds that are easy to check: potentials of the nodes, from the dual of a linear program.
 
-See ``Certificate.potentials`` for what they have to be. Those of a solver miss that by a rounding here and there, so
-they are lowered until they are exactly feasible.
+``Certificate.potentials`` says which conditions potentials must satisfy. The duals of a solver violate them by rounding
+errors, so they are lowered until they are exactly feasible.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .problem import Option, Problem
 
 
 def lp_potentials(problem: Problem, seconds: float = 10.0) -> tuple[float, ...]:
-    """Potentials with the largest sum, by the dual of covering each node; in too little time merely good ones.
+    """Potentials with the largest sum: the duals of the covering program. If the time ends, those of ``potentials_of``.
 
-    Raises NoCover for a node that no option contains and that may not be left behind.
+    Raises NoCover for a node that is in no option and must not be left behind.
     """
     quick = repaired(problem, potentials_of(problem))
     outcome = minimise(_covering(problem), seconds)
@@ -29,8 +29,10 @@ def lp_potentials(problem: Problem, seconds: float = 10.0) -> tuple[float, ...]:
 
 
 def _covering(problem: Problem) -> Model:
-    """Each node is in options that add up to one, to one at least where it may be in two; a free one in none at
-    least.
+    """The linear relaxation of covering each node.
+
+    The options that contain a node add up to one, or to at least one if nodes may be computed twice. For a free node
+    there is no lower limit.
     """
     model = Model()
     holders: list[list[tuple[int, float]]] = [[] for _ in problem.sources]
@@ -45,7 +47,7 @@ def _covering(problem: Problem) -> Model:
 
 
 def repaired(problem: Problem, potentials: Sequence[float]) -> tuple[float, ...]:
-    """The nearest potentials below that keep all conditions exactly."""
+    """Potentials that satisfy all conditions exactly, made by lowering ``potentials`` as little as possible."""
     result = list(potentials)
     for index in range(len(problem)):
         if problem.free >> index & 1:
@@ -58,7 +60,7 @@ def repaired(problem: Problem, potentials: Sequence[float]) -> tuple[float, ...]
 
 
 def _lower(problem: Problem, option: Option, potentials: list[float]) -> None:
-    """Take what ``option`` holds too much from its largest potentials."""
+    """Subtract the excess over the cost of ``option`` from the largest potentials inside."""
     inside = list(members(option.inside))
     while (
         excess := fsum([*(potentials[i] for i in inside), -option.seconds, -problem.launch(option)])

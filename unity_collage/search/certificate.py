@@ -1,7 +1,7 @@
-"""What a search claims, and an independent check of it.
+"""What a search claims, and an independent check of the claim.
 
-The check is written from the definition in ``problem`` alone and shares no code with any search: it reads only the
-fields of the problem. Whoever doubts a plan reads this file instead of the searches.
+The check follows the definition in ``problem`` and shares no code with the searches: it reads only the fields of the
+problem. To trust a plan it is enough to read this file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..index_set import members
 from .problem import Option, Problem, Solution
 
 _ROUNDING = 1e-9
-"""How far two sums of the same costs may lie apart, as a part of them."""
+"""How far two sums of the same costs may differ, relative to their value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A claim about one plan, as plain data: ``dataclasses.asdict`` of it is JSON."""
+    """A claim about one plan, as plain data: its ``dataclasses.asdict`` can be written as JSON."""
 
     chosen: tuple[int, ...]
     """Ids of the options, in an order in which they can run."""
@@ -34,24 +34,25 @@ class Certificate:
     """Whether no valid plan is cheaper, up to rounding."""
     algorithm: str
     potentials: tuple[float, ...] = ()
-    """Where given: seconds for each node, none above 0 at a node that is free (and none below 0 if nodes may be
-    computed twice), of which no option holds more than it costs. So each valid plan costs at least their sum."""
+    """A proof of the lower bound, if given: seconds for each node, such that those inside each option sum to at most
+    its cost. A free node has at most 0, and if nodes may be computed twice, no node has less than 0. Then each valid
+    plan costs at least the sum of all potentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class TieClaim:
-    """A claim about the plan that a policy has made of a certified one by swapping kernels that tie."""
+    """A claim about a plan that was made of a certified plan by swapping kernels whose costs tie."""
 
     chosen: tuple[int, ...]
     """Ids of the options, in an order in which they can run."""
     left_behind: tuple[int, ...]
     seconds: float
     swaps: tuple[tuple[int, tuple[int, ...]], ...]
-    """The option that was taken, and those of the certified plan that have gone for it."""
+    """Each swap: the option that was taken, and the options of the certified plan that it replaces."""
 
 
 def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) -> str | None:
-    """What is wrong with the claim that the plan differs from the certified one by ties alone, or None."""
+    """Why the claim is wrong that the plan differs from the certified plan by ties alone, or None."""
     by_id = {option.id: option for option in problem.options}
     for identity in (*claim.chosen, *(taken for taken, _ in claim.swaps)):
         if identity not in by_id:
@@ -59,7 +60,7 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
     expected = Counter(certificate.chosen)
     for taken, instead in claim.swaps:
         if Counter(instead) - expected:
-            return f"option {taken} is there for others than the certified plan has"
+            return f"option {taken} replaces options that are not in the certified plan"
         expected = expected - Counter(instead) + Counter([taken])
     if Counter(claim.chosen) != expected:
         return "the plans differ by more than the swaps"
@@ -72,27 +73,27 @@ def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) ->
 
 
 def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
-    """Why the intervals of one option and of those in whose place it stands have no point in common."""
+    """Why the intervals of an option and of the options that it replaces do not overlap, or None."""
     nodes = set(members(taken.inside))
     if not all(nodes.issuperset(members(option.inside)) for option in instead):
-        return f"option {taken.id} does not make all that it stands for"
+        return f"option {taken.id} does not compute all nodes of the options that it replaces"
     rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
     drift = 0.0 if rivals else problem.drift
     low, high = _paid(problem, [taken], drift)
     least, most = _paid(problem, instead, drift)
     if low > most * (1 + _ROUNDING) or least > high * (1 + _ROUNDING):
-        return f"option {taken.id} is no tie: {low} s to {high} s against {least} s to {most} s"
+        return f"option {taken.id} does not tie: {low} s to {high} s against {least} s to {most} s"
     return None
 
 
 def _paid(problem: Problem, options: Sequence[Option], drift: float) -> tuple[float, float]:
-    """In which seconds the costs of options together lie, launches included."""
+    """The interval of the total cost of ``options`` in seconds, launches included."""
     least = fsum(option.interval[0] * (1 - drift) + _launch(problem, option) for option in options)
     return least, fsum(option.interval[1] * (1 + drift) + _launch(problem, option) for option in options)
 
 
 def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[float] = ()) -> Certificate:
-    """What ``solution`` claims; ``potentials`` go with it if they reach its lower bound."""
+    """The claim of ``solution``; it includes ``potentials`` if their sum reaches the lower bound."""
     reach = len(potentials) == len(problem) and not _below(fsum(potentials), solution.lower_bound)
     return Certificate(
         chosen=tuple(option.id for option in solution.chosen),
@@ -107,7 +108,7 @@ def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[fl
 
 
 def why_not(problem: Problem, certificate: Certificate) -> str | None:
-    """The first thing that is wrong with the claim, or None."""
+    """The first error in the claim, or None."""
     by_id = {option.id: option for option in problem.options}
     for identity in certificate.chosen:
         if identity not in by_id:
@@ -122,7 +123,7 @@ def why_not(problem: Problem, certificate: Certificate) -> str | None:
 
 
 def why_not_valid(problem: Problem, chosen: Sequence[Option], left_behind: Iterable[int]) -> str | None:
-    """What keeps these options, in this order, and these nodes left behind from being a plan."""
+    """Why these options, in this order, and these nodes left behind are not a valid plan, or None."""
     return _why_not_valid(problem, _kernels(problem, chosen), sorted(left_behind))
 
 
@@ -161,7 +162,7 @@ def _why_not_valid(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[
 
 
 def _why_not_alone(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
-    """What is wrong with single options and nodes, and with nodes in two of them."""
+    """The first option or node that breaks a rule by itself, or is covered too often, or None."""
     for node in left:
         if not problem.free >> node & 1:
             return f"node {node} must not be left behind"
@@ -178,7 +179,7 @@ def _why_not_alone(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[
 
 
 def _why_not_as_wanted(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
-    """Each wanted value is written once, and no other."""
+    """The first node that breaks the rule that wanted values are written once and others never, or None."""
     read_by_nodes = {source for sources in problem.sources for source in sources}
     wanted = set(range(len(problem.sources))) - read_by_nodes | set(members(problem.results))
     wanted.update(source for node in left for source in problem.sources[node])
@@ -188,19 +189,22 @@ def _why_not_as_wanted(problem: Problem, kernels: Sequence[_Kernel], left: Seque
         if node in wanted and written[node] != 1:
             return f"node {node} is wanted and written {written[node]} times"
         if node not in wanted and written[node]:
-            return f"node {node} is written and nobody wants it"
+            return f"node {node} is written and not wanted"
     return None
 
 
 def _why_out_of_order(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> str | None:
-    """A value comes with the kernel that writes it; a node left behind with the last of its sources."""
+    """The first kernel that runs before one of its inputs is available, or None.
+
+    A value is available after the kernel that writes it, a node left behind after the last of its sources.
+    """
     comes = {node: turn for turn, kernel in enumerate(kernels) for node in kernel.writes}
     for node in left:
         comes[node] = max((comes[source] for source in problem.sources[node]), default=-1)
     for turn, kernel in enumerate(kernels):
         for node in kernel.reads:
             if comes[node] >= turn:
-                return f"option {kernel.option.id} runs before node {node}, which it reads, is there"
+                return f"option {kernel.option.id} runs before node {node}, which it reads, is available"
     return None
 
 
@@ -232,7 +236,7 @@ def _why_wrong_bound(problem: Problem, claim: Certificate) -> str | None:
 
 
 def why_not_potentials(problem: Problem, potentials: Sequence[float], lower_bound: float) -> str | None:
-    """Why these seconds for each node do not prove the bound. ``fsum`` rounds once, so its sign is exact."""
+    """Why these potentials do not prove the bound, or None. ``fsum`` rounds only once, so its sign is exact."""
     if len(potentials) != len(problem.sources):
         return f"{len(potentials)} potentials for {len(problem.sources)} nodes"
     for node, potential in enumerate(potentials):
@@ -243,7 +247,7 @@ def why_not_potentials(problem: Problem, potentials: Sequence[float], lower_boun
     for option in problem.options:
         held = [potentials[node] for node in members(option.inside)]
         if not fsum([*held, -option.seconds, -_launch(problem, option)]) <= 0:
-            return f"option {option.id} holds {fsum(held)} s and costs less"
+            return f"option {option.id} costs less than its potentials of {fsum(held)} s"
     if _below(fsum(potentials), lower_bound):
         return f"the potentials prove {fsum(potentials)} s, not {lower_bound} s"
     return None
@@ -254,5 +258,5 @@ def _launch(problem: Problem, option: Option) -> float:
 
 
 def _below(small: float, large: float) -> bool:
-    """Whether it is less by more than rounding."""
+    """Whether ``small`` is less than ``large`` by more than rounding."""
     return not small >= large - _ROUNDING * abs(large)

@@ -1,7 +1,11 @@
-"""A graph whose nodes are merged into kernels one by one, kept in an order in which they can run.
+"""A graph whose nodes are merged into kernels one by one, while a topological order of the kernels is maintained.
 
-The order makes the question whether a merge closes a cycle a local one: only what stands between the first and
-the last node of the new kernel can lie on a path that leaves it and comes back.
+A merge closes a cycle if a path leaves the new kernel and comes back. Every node of such a path lies between the first
+and the last node of the kernel in the topological order, so only that stretch is searched and reordered. This is the
+idea of dynamic topological sorting (Pearce and Kelly, 2006), applied to edge contraction.
+
+Invariants: each node is in one group, groups are in an order in which they can run, and ``_place`` is the position of
+each group in ``_order``. Positions that a merge leaves empty are -1.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from .problem import Problem
 
 
 class Contraction:
-    """Groups of nodes in an order; in the beginning each node is a group."""
+    """Groups of nodes in topological order; at first each node is a group."""
 
     def __init__(self, problem: Problem):
         self._readers = [list(members(readers)) for readers in problem.readers]
@@ -21,7 +25,7 @@ class Contraction:
         self._place: dict[int, int] = {group: group for group in self._order}
 
     def take(self, inside: IndexSet) -> bool:
-        """Merge ``inside``, whose nodes are alone so far, unless the groups would then wait for each other."""
+        """Merge the nodes ``inside``, which are single groups so far; returns False if that would close a cycle."""
         nodes = list(members(inside))
         places = [self._place[self._group[node]] for node in nodes]
         after = self._behind(nodes, max(places))
@@ -31,7 +35,8 @@ class Contraction:
         return True
 
     def _behind(self, nodes: list[int], last: int) -> set[int] | None:
-        """The outside groups up to ``last`` that depend on ``nodes``; None if these depend on one of them."""
+        """The groups outside, up to position ``last``, that depend on ``nodes``; None if ``nodes`` depend on one of
+        them."""
         inside = set(nodes)
         found: set[int] = set()
         waiting = list(nodes)
@@ -47,10 +52,11 @@ class Contraction:
         return found
 
     def _reads(self, group: int, inside: set[int]) -> bool:
-        """Whether one of ``inside`` reads ``group``, which depends on them."""
+        """Whether a node of ``inside`` reads a node of ``group``."""
         return any(reader in inside for node in self._members[group] for reader in self._readers[node])
 
     def _merge(self, nodes: list[int], after: set[int], first: int, last: int) -> None:
+        """Put the merged group behind the independent groups of the stretch and before those in ``after``."""
         merged = nodes[0]
         gone = {self._group[node] for node in nodes}
         between = [group for group in self._order[first : last + 1] if group >= 0 and group not in gone]

@@ -1,8 +1,9 @@
-"""The paper's second level: a genetic search over a plan's groups, for costs that do not add up.
+"""The second level of Collage (Jeon et al., 2022): a genetic search over the groups of a plan.
 
-A genome holds one choice for each group. The paper had one bit a group (keep it, or give it to the graph compiler) and
-replaced the whole population in every generation; here a group has any number of choices and the best genomes stay.
-Equal seeds and equal costs give equal results, and a search that was stopped goes on from its state.
+It is for costs that do not add up, such as end-to-end times. A genome has one choice for each group. The paper has one
+bit for each group (keep it, or give it to the graph compiler) and replaces the whole population in each generation.
+Here a group has any number of choices, and the best genomes survive. Equal seeds and equal costs give equal results,
+and an interrupted search continues from its state.
 """
 
 from __future__ import annotations
@@ -14,49 +15,49 @@ from random import Random
 from typing import Any
 
 Genome = tuple[int, ...]
-"""For each group, the number of its choice."""
+"""The number of the choice of each group."""
 
 Fitness = Callable[[Genome], "float | None"]
-"""Seconds, as measured end to end for instance; None if the genome does not work. Asked once for each genome."""
+"""The seconds of a genome, for instance measured end to end; None if it does not work. Called once for each genome."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    """How the search breeds. Probabilities are the paper's."""
+    """The parameters of the genetic search. The probabilities are those of the paper."""
 
     population: int = 30
     generations: int = 40
     tournament: int = 5
-    """The best of so many becomes a parent."""
+    """How many random genomes are compared to select one parent."""
     crossover: float = 0.5
-    """Probability that two parents swap a stretch of choices."""
+    """The probability that two parents swap a stretch of choices."""
     mutation: float = 0.2
-    """Probability that a child mutates."""
+    """The probability that a child mutates."""
     gene: float = 0.05
-    """Probability of each choice to change then."""
+    """The probability that a choice changes in a mutation."""
     elite: int = 2
-    """So many of the best survive as they are."""
+    """How many of the best genomes survive unchanged."""
     seed: int = 64
 
 
 @dataclass(frozen=True, slots=True)
 class EvolutionState:
-    """Where a search stands."""
+    """The state of a search, from which it can be continued."""
 
     generation: int
     population: tuple[Genome, ...]
-    """To be measured next, as far as it is not known."""
+    """The genomes of this generation; those that are not known are measured next."""
     known: dict[Genome, float | None] = field(default_factory=dict[Genome, "float | None"])
-    """All that was measured, in the order of measuring."""
+    """The result of each genome, in the order of measuring."""
 
     @property
     def best(self) -> tuple[Genome, float] | None:
-        """The fastest genome, the first one of equals; None if none works."""
+        """The fastest genome, the first one of several; None if none works."""
         working = [(genome, seconds) for genome, seconds in self.known.items() if seconds is not None]
         return min(working, key=lambda item: item[1], default=None)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The state as data for JSON."""
         return {
             "generation": self.generation,
             "population": [list(genome) for genome in self.population],
@@ -76,7 +77,7 @@ class EvolutionState:
 def first_state(
     sizes: Sequence[int], seeds: Sequence[Genome] = (), settings: EvolutionSettings | None = None
 ) -> EvolutionState:
-    """The first population: ``seeds``, each group's first choice if there are none, then random genomes."""
+    """The first population: ``seeds``, or the first choice of each group if there are none, then random genomes."""
     settings = settings or EvolutionSettings()
     random = Random(f"{settings.seed}/start")
     population = list(seeds) or [(0,) * len(sizes)]
@@ -92,9 +93,11 @@ def evolve(
     settings: EvolutionSettings | None = None,
     seconds: float = float("inf"),
 ) -> EvolutionState:
-    """Breed and measure until all generations or ``seconds`` are over; ``sizes`` says how many choices a group has.
+    """Breed and measure until all generations or ``seconds`` are over; ``sizes`` has the number of choices of each
+    group.
 
-    The clock is read before every measurement. What it cuts short is repeated from memory when the search goes on.
+    The clock is read before every measurement. An interrupted generation is repeated when the search continues, with
+    the results that are known.
     """
     settings = settings or EvolutionSettings()
     state = state or first_state(sizes, (), settings)
@@ -135,7 +138,7 @@ def _bred(
 
 
 def _crossed(one: Genome, other: Genome, random: Random) -> tuple[Genome, Genome]:
-    """Both with the stretch between two points swapped."""
+    """Both genomes after a two-point crossover."""
     first, last = sorted(random.randrange(len(one) + 1) for _ in range(2))
     return (
         one[:first] + other[first:last] + one[last:],
@@ -144,7 +147,7 @@ def _crossed(one: Genome, other: Genome, random: Random) -> tuple[Genome, Genome
 
 
 def _mutated(genome: Genome, sizes: Sequence[int], settings: EvolutionSettings, random: Random) -> Genome:
-    """Now and then some choices become others."""
+    """``genome``, in which with probability ``mutation`` each choice changes with probability ``gene``."""
     if random.random() >= settings.mutation:
         return genome
     return tuple(

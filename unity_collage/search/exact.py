@@ -1,9 +1,13 @@
 """The cheapest plan, by dynamic programming over the values that are still wanted.
 
-Collage's Dijkstra goes forwards over covered sets; ours goes backwards over wanted values (:mod:`.states`), layer by
-layer from the last value to the first. A beam of limited width finds a good plan first; then every state whose cost so
-far plus the potentials of what is left (:mod:`.potentials`) does not exceed that plan is looked at, which proves
-the optimum. When a budget runs out, the best plan found and the smallest bound still open are the answer.
+The search of the Collage RFC (Dijkstra) goes forwards over sets of covered nodes. This one goes backwards over sets of
+wanted values (:mod:`.states`), layer by layer from the last value to the first. It is a branch-and-bound in two passes:
+
+1. A beam search, which keeps the best states of each layer, finds a good plan, the upper bound.
+2. All states are visited whose cost so far plus the potentials of the remaining nodes (:mod:`.potentials`) is at most
+   the upper bound. Potentials are a lower bound of the remaining cost, so this finds and proves the optimum.
+
+If the budget ends, the answer has the best plan found and the smallest bound of the states that were not expanded.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from .states import DONE, Space
 from .walk import INFINITE, Budget, Layers, cheapest_finished, walk
 
 BEAM = 48
-"""States kept in each layer by the first pass."""
+"""States that the first pass keeps in each layer."""
 
 
 def cheapest_cover(
@@ -31,9 +35,9 @@ def cheapest_cover(
 ) -> Solution:
     """A cheapest valid plan, or the best one found within the budget, with a lower bound; raises NoCover.
 
-    Better ``potentials`` than the quick ones make it look at fewer states; the first pass is ``beam`` wide, and only
-    finds a good plan. Equal costs are resolved towards the
-    option with the smaller id, so equal input gives equal output as long as no budget of time runs out.
+    With better ``potentials`` than the default it visits fewer states. ``beam`` is the width of the first pass. Of
+    options with equal costs the one with the smaller id is taken, so equal input gives equal output unless the time
+    runs out.
     """
     known = potentials_of(problem) if potentials is None else potentials
     bound = sum(known)
@@ -47,7 +51,7 @@ def cheapest_cover(
         if DONE in layers:
             best, bound = layers, least
             break
-        # Nothing is that cheap, as far as all states were looked at.
+        # No plan is that cheap, if all states were visited.
         bound = max(bound, min(least, ceiling))
         if budget.is_spent():
             break
@@ -57,7 +61,7 @@ def cheapest_cover(
 
 
 def _ceilings(bound: float, best_seconds: float) -> tuple[float, ...]:
-    """How expensive a plan may be, step by step: good bounds are nearly reached, and a low ceiling leaves few states."""
+    """Increasing limits for the cost of a plan. A low limit leaves few states, and a good bound is almost reached."""
     if best_seconds == INFINITE:
         return (best_seconds,)
     return (*(bound + (best_seconds - bound) * share for share in (0.05, 0.3)), best_seconds)
@@ -74,6 +78,6 @@ def _solution(problem: Problem, layers: Layers, bound: float, visited: int) -> S
 
 
 def _first_unmade(problem: Problem, space: Space) -> int:
-    """The node at which every plan ends: the smallest value that could be wanted but not made."""
+    """The smallest wanted value that no option made in a beam search: a node that keeps every plan from completion."""
     layers, _ = walk(space, 0.0, INFINITE, Budget(10_000, INFINITE), width=BEAM)
     return min(layer for layer in layers if layer != DONE)

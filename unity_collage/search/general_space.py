@@ -1,4 +1,17 @@
-"""States of problems with options that write several values, or with transitions between backends."""
+"""States of problems with options that write several values, or with transitions between backends.
+
+An option is chosen when its largest output is made, so its other outputs, of smaller index, are then written ahead of
+their layer. The state therefore has more than the wanted values (:mod:`.states`):
+
+* the values that are written ahead, and those of them that nothing reads yet;
+* the nodes inside chosen kernels, where two kernels could overlap;
+* for each kernel with values written ahead, the values that must be made before it runs: kernels with several outputs
+  may wait for each other in a cycle, which the order of outputs does not exclude;
+* for each value with transitions, its writer and the backends that read it, since a transition is charged once.
+
+Invariant: partial plans with equal states can be completed in the same ways at the same cost. All parts of a state are
+reduced to the nodes up to the next layer, because later moves touch no others; that makes more states equal.
+"""
 
 from __future__ import annotations
 
@@ -10,55 +23,57 @@ from .problem import Problem
 from .states import Move, State, Successor
 
 
-class _Open(NamedTuple):
-    """A kernel that has written values whose turn has not come."""
+class _OpenKernel(NamedTuple):
+    """A kernel with outputs that are written ahead of their layer."""
 
     outputs: IndexSet
+    """Its outputs below the layer."""
     needs: IndexSet
-    """What must be made before it runs, as far as that is not settled."""
+    """The values below the layer that must be made before it runs, directly or through other open kernels."""
 
 
 class _Tag(NamedTuple):
-    """Who reads a value, for the transitions: bit ``k`` for backend ``k``. Those who pay for no writer are left out."""
+    """The backends that write and read a value, as far as transitions depend on them."""
 
     value: int
     writer: int
-    """Number of the backend that wrote it; -1 while it is wanted."""
+    """The number of the backend that wrote the value; -1 while it is wanted."""
     readers: int
+    """Bit ``k`` for backend ``k``, without backends that no possible writer charges for."""
 
 
 class _General(NamedTuple):
     wanted: IndexSet
     written: IndexSet
-    """Below the layer, by kernels that write several values."""
+    """Values that are written ahead of their layer."""
     unread: IndexSet
-    """Written, and not read by anybody yet."""
+    """Values that are written ahead and have no reader yet. A plan must not write values that are not wanted."""
     covered: IndexSet
-    """Inside some kernel already, as far as a kernel with several outputs could overlap there."""
-    open: tuple[_Open, ...]
+    """Nodes inside chosen kernels, as far as a kernel with several outputs could overlap there."""
+    open: tuple[_OpenKernel, ...]
     tags: tuple[_Tag, ...]
 
 
 class GeneralSpace:
-    """States of problems with options that write several values, or with transitions."""
+    """The state space of problems with options that write several values, or with transitions."""
 
     def __init__(self, problem: Problem, moves: list[list[Move]]):
         self._problem = problem
         self._moves = moves
         several = [move.inside for made in moves for move in made if size(move.outputs) > 1]
-        self._contested = EMPTY
+        self._overlappable = EMPTY
         for inside in several:
-            self._contested |= inside
+            self._overlappable |= inside
         if problem.redundant:
-            self._contested = EMPTY
+            self._overlappable = EMPTY
         names = dict.fromkeys(option.backend for option in problem.options)
         self._number = {name: position for position, name in enumerate(names)}
         self._seconds = [[problem.transitions.get((a, b), 0.0) for b in names] for a in names]
-        self._matters = self._paying_readers()
-        self._tagged = any(self._matters)
+        self._charged_readers = self._paying_readers()
+        self._tagged = any(self._charged_readers)
 
     def _paying_readers(self) -> list[int]:
-        """Of each value, the backends whose reading it may cost something: few, and the others make no states."""
+        """For each value, the backends that may be charged for reading it. Other readers do not distinguish states."""
         found = [0] * len(self._moves)
         moves = [move for made in self._moves for move in made]
         for move in moves:
@@ -90,7 +105,7 @@ class GeneralSpace:
                 wanted=state.wanted & ~move.outputs | move.inputs & ~state.written,
                 written=state.written | below,
                 unread=(state.unread & ~move.inputs) | (below & ~state.wanted),
-                covered=state.covered | (move.inside & self._contested),
+                covered=state.covered | (move.inside & self._overlappable),
                 waiting=waiting,
                 tags=tags,
             )
@@ -98,7 +113,7 @@ class GeneralSpace:
                 yield Successor(following.wanted.bit_length() - 1, following, move.seconds + paid, move)
 
     def _tags(self, tags: tuple[_Tag, ...], move: Move) -> tuple[tuple[_Tag, ...], float]:
-        """Who reads what after ``move``, and what it pays for values that change hands."""
+        """The tags after ``move``, and the seconds of the transitions that it adds."""
         table = {tag.value: tag for tag in tags}
         paid = 0.0
         if move.option is None:
@@ -109,13 +124,13 @@ class GeneralSpace:
             for value in members(move.outputs):
                 tag = table.pop(value, _Tag(value, -1, 0))
                 paid += self._paid(writer, tag.readers)
-                if value != move.top and self._matters[value]:
+                if value != move.top and self._charged_readers[value]:
                     table[value] = _Tag(value, writer, tag.readers)
         for value in members(move.inputs):
             tag = table.get(value, _Tag(value, -1, 0))
             if tag.writer >= 0:
                 paid += self._paid(tag.writer, passed_on & ~tag.readers)
-            readers = tag.readers | (passed_on & self._matters[value])
+            readers = tag.readers | (passed_on & self._charged_readers[value])
             if readers or tag.writer >= 0:
                 table[value] = tag._replace(readers=readers)
         return tuple(sorted(table.values())), paid
@@ -124,17 +139,21 @@ class GeneralSpace:
         return sum(self._seconds[writer][reader] for reader in members(readers) if reader != writer)
 
 
-def _opened(waiting: tuple[_Open, ...], move: Move) -> tuple[_Open, ...] | None:
-    """The open kernels after ``move``, or None if one of them would have to wait for itself."""
+def _opened(waiting: tuple[_OpenKernel, ...], move: Move) -> tuple[_OpenKernel, ...] | None:
+    """The open kernels after ``move``, or None if one of them would have to wait for itself.
+
+    A need that ``move`` makes is replaced by the inputs of ``move``. A need that another open kernel writes brings that
+    kernel's needs with it: the loop computes this transitive closure. A kernel that needs its own output is a cycle.
+    """
     below = move.outputs & ~(1 << move.top)
     if not waiting and not below:
         return ()
     kernels = [
-        _Open(k.outputs, k.needs & ~move.outputs | move.inputs) if k.needs & move.outputs else k
+        _OpenKernel(k.outputs, k.needs & ~move.outputs | move.inputs) if k.needs & move.outputs else k
         for k in waiting
     ]
     if below:
-        kernels.append(_Open(below, move.inputs))
+        kernels.append(_OpenKernel(below, move.inputs))
     changed = True
     while changed:
         changed = False
@@ -146,7 +165,7 @@ def _opened(waiting: tuple[_Open, ...], move: Move) -> tuple[_Open, ...] | None:
             if needs & kernel.outputs:
                 return None
             if needs != kernel.needs:
-                kernels[position], changed = _Open(kernel.outputs, needs), True
+                kernels[position], changed = _OpenKernel(kernel.outputs, needs), True
     return tuple(kernels)
 
 
@@ -155,10 +174,13 @@ def _trimmed(
     written: IndexSet,
     unread: IndexSet,
     covered: IndexSet,
-    waiting: tuple[_Open, ...],
+    waiting: tuple[_OpenKernel, ...],
     tags: tuple[_Tag, ...],
 ) -> _General | None:
-    """The state without what can no longer matter; None if a written value can no longer find a reader."""
+    """The state reduced to the nodes up to the largest wanted value; None if an unread value is above it.
+
+    Kernels that are chosen later read only smaller values, so such a value cannot get a reader.
+    """
     below = (1 << wanted.bit_length()) - 1
     if unread & ~below:
         return None
@@ -167,6 +189,6 @@ def _trimmed(
         written & below,
         unread,
         covered & below,
-        tuple(sorted(_Open(k.outputs & below, k.needs & below) for k in waiting if k.outputs & below)),
+        tuple(sorted(_OpenKernel(k.outputs & below, k.needs & below) for k in waiting if k.outputs & below)),
         tuple(tag for tag in tags if below >> tag.value & 1),
     )

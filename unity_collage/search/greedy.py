@@ -1,6 +1,6 @@
-"""What ``partition_for_*`` functions do: the preferred backend takes the most it can, then the next one.
+"""The greedy search, as in ``partition_for_*`` functions: the preferred backend takes all it can, then the next one.
 
-No cost is asked while a preferred backend finds something to take; what is left goes to the cheapest.
+Costs do not matter for preferred backends. The nodes that these leave go to the cheapest options of all others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .problem import NoCover, Option, Problem, Solution
 
 
 def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
-    """A valid plan: backends in the order of ``priority``, each its largest options first; then, of all others,
-    those that are the cheapest by node. No node is computed twice.
+    """A valid plan in which no node is computed twice; its lower bound is 0.
 
-    When what was taken leaves a node uncovered, it is given up again and the whole starts anew without it, so a plan
-    is found in all but odd cases; raises NoCover if not. Its lower bound is 0.
+    Backends are taken in the order of ``priority``, each with its largest options first, then the options of all others
+    by their cost for each node. If the taken options leave a node uncovered, those in its way are banned and the search
+    restarts. That finds a plan except in rare cases, in which it raises NoCover.
     """
     alone = Problem(problem.sources, problem.free, (), results=problem.results)
     options = [option for option in problem.options if is_usable(alone, option)]
@@ -39,7 +39,7 @@ def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
 
 
 def _turn(problem: Problem, option: Option, priority: Sequence[str]) -> tuple[int, float, int, int]:
-    """Smaller is earlier; what costs nothing, a view, is before all else."""
+    """The sort key of ``option``: smaller is earlier. Options that cost nothing, which are views, come first."""
     nodes = size(option.inside)
     if problem.cost(option) == 0.0:
         return -1, -nodes, 0, option.id
@@ -49,7 +49,7 @@ def _turn(problem: Problem, option: Option, priority: Sequence[str]) -> tuple[in
 
 
 def _take(problem: Problem, order: Sequence[Option]) -> tuple[list[Option], IndexSet]:
-    """All that fits, one after the other, and the nodes that nobody makes then."""
+    """The options of ``order`` that fit, taken one after the other, and the nodes that remain uncovered."""
     contraction = Contraction(problem)
     taken: list[Option] = []
     covered = EMPTY
@@ -61,8 +61,9 @@ def _take(problem: Problem, order: Sequence[Option]) -> tuple[list[Option], Inde
 
 
 def _blockers(taken: Sequence[Option], holders: list[list[Option]], missing: IndexSet) -> Iterator[int]:
-    """Ids of the taken kernels that stand where options for the missing nodes would be; if none
-    does, of those that have several nodes, since one of them makes an option wait for itself.
+    """Ids of the taken options with several nodes that overlap an option for a missing node.
+
+    If there are none, all taken options with several nodes: one of them puts such an option in a cycle.
     """
     wanted = EMPTY
     for index in members(missing):

@@ -1,19 +1,19 @@
 """Lazy measurement: a proved cheapest plan without the cost of every candidate.
 
-A cost that is not known is replaced by a lower bound. Plans then cost no more than they really do, so if a plan
-that is cheapest under these costs contains only known ones, no plan is cheaper under the true costs: the search
-is done. Else those that promise most are measured, which raises their costs to the true ones, and the search is
-repeated. The scheme is that of lazy shortest paths (Dellin and Srinivasa, LazySP, 2016) with kernels for edges.
+A cost that is not known is replaced by a lower bound, so every plan costs at most its true cost. If a cheapest plan
+under these costs contains only known costs, no plan is cheaper under the true costs, and the search ends. Otherwise
+some unknown costs of the plan are measured, and the search is repeated. This is the scheme of lazy shortest paths
+(Dellin and Srinivasa, LazySP, 2016), with kernels as edges.
 
-Of the unknown ones in a plan only the most expensive are measured in each round: as a rule they refute the plan alone, and
-the small ones beside them need never be measured.
+In each round only the most expensive unknown kernels of a plan are measured. Usually these alone show that the plan is
+not the cheapest, and the small ones need not be measured at all.
 
-Option ids name candidates; *keys* name workloads, of which equal candidates share one. A key is measured once at most.
+Option ids name candidates. *Keys* name workloads; equal candidates share a key. A key is measured at most once.
 
-Collage's second version measured only candidates that lie in no larger one of their backend, because ``cost(A + B)
-< cost(A) + cost(B)``. That is a guess: it fails for a kernel that is fused badly, and the best plan may give ``A``
-to one backend and ``B`` to another. ``assume_fusion_pays`` makes it, and keeps the lower bound that holds without
-it, so that the gap of the solution says what the guess may have cost.
+The second version of Collage measured only candidates that are in no larger candidate of their backend, because
+``cost(A + B) < cost(A) + cost(B)``. That is a heuristic: it fails for a badly fused kernel, and the best plan may give
+``A`` to one backend and ``B`` to another. ``assume_fusion_pays`` uses it. The lower bound is still the one that holds
+without it, so the gap of the solution shows how much it may have cost.
 """
 
 from __future__ import annotations
@@ -29,54 +29,55 @@ Answer = float | str
 """Seconds, or the reason why there is no cost."""
 
 Measure = Callable[[Sequence[str]], Mapping[str, Answer]]
-"""The costs of these keys; of others too where they are known now, or known to stay unknown."""
+"""Measures these keys. The answers may include other keys, if their costs, or the reasons for none, became known."""
 
 _PART, _LEAST = 2, 8
-"""One in so many unknown keys of a plan is measured in each round, and at least so many: smaller parts save a few
-measurements more, and cost twice the rounds."""
+"""In each round one in ``_PART`` unknown keys of a plan is measured, and at least ``_LEAST``. Measuring fewer saves a
+few more measurements, but takes twice as many rounds."""
 
 _CAUTION = 0.8
-"""A cost below its bound proves the machine faster than was thought, and there may be more such costs."""
+"""After a cost below its bound, all bounds are scaled to this part of the cost: the machine is faster than assumed, and
+other bounds may be too high as well."""
 
 
 @dataclass(frozen=True)
 class LazySolution:
-    """A plan, and what had to be known to prove it."""
+    """A plan, and the costs that were needed to prove it."""
 
     solution: Solution
     problem: Problem
-    """The last one: the true costs where they are known, lower bounds elsewhere."""
+    """The last problem: with true costs where they are known, lower bounds elsewhere."""
     answers: Mapping[str, Answer]
-    """What was measured, by key."""
+    """The measured costs and refusals, by key."""
     bounds: Mapping[str, float]
     """The lower bounds of the other keys."""
     rounds: int
-    """How often a problem was solved."""
+    """How many problems were solved."""
     failed: tuple[str, ...]
-    """Keys whose cost turned out to be lower than their bound: all bounds were lowered after that."""
+    """Keys whose cost was lower than their bound; all bounds were lowered after that."""
 
 
 @dataclass
 class LazySearch:
-    """The search for one problem whose costs are not all known."""
+    """The search for a problem in which not all costs are known."""
 
     keys: Mapping[int, str]
     """The key of each candidate, by option id."""
     bounds: Mapping[str, float]
-    """Seconds that each key costs at least; at least 0."""
+    """A lower bound in seconds for each key, not negative."""
     make: Callable[[Mapping[str, Answer]], Problem]
-    """The problem for given costs of all keys. Keys without a cost are no options in it."""
+    """Makes the problem for given answers of all keys. Keys without a cost have no options in it."""
     measure: Measure
     solve: Callable[[Problem], Solution] = cheapest_cover
     assume_fusion_pays: bool = False
-    """Whether to measure nothing that lies in a larger measured candidate of its backend, unless nothing else is left."""
+    """Whether to skip candidates inside a larger measured candidate of their backend, unless nothing else is left."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
     _rounds: int = field(default=0, init=False)
 
     def run(self) -> LazySolution:
-        """A plan as cheap as if all keys had been measured; raises NoCover if there is none."""
+        """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
         while True:
             problem = self.make({**self._open(), **self._answers})
             try:
@@ -100,16 +101,16 @@ class LazySearch:
         return LazySolution(solution, problem, self._answers, self._open(), self._rounds, tuple(self._failed))
 
     def _open(self) -> dict[str, float]:
-        """The bounds of what is not known."""
+        """The lower bounds of the keys that are not known."""
         return {key: bound * self._trust for key, bound in self.bounds.items() if key not in self._answers}
 
     def _unknown(self, options: Iterable[Option]) -> list[str]:
-        """The keys of these options that are not known yet, each once."""
+        """The unknown keys of these options, each once."""
         keys = (self.keys[option.id] for option in options)
         return list(dict.fromkeys(key for key in keys if key not in self._answers))
 
     def _considered(self, problem: Problem) -> Problem:
-        """The problem without the options that are assumed not to pay."""
+        """The problem without the options that ``assume_fusion_pays`` skips."""
         if not self.assume_fusion_pays:
             return problem
         known = [option for option in problem.options if self.keys[option.id] in self._answers]
@@ -121,9 +122,9 @@ class LazySearch:
         return replace(problem, options=kept)
 
     def _that_could_help(self, problem: Problem, error: NoCover) -> list[str]:
-        """Unknown candidates of the node that cannot be computed, or else all.
+        """The unknown keys of options for the node that cannot be computed, or else all unknown keys.
 
-        They may be assumed not to pay, or turn out to have no answer: then their nodes may perhaps be left behind.
+        Those options may have been skipped, or their cost may be a refusal, after which their nodes may be left behind.
         """
         there = self._unknown(option for option in problem.options if option.inside >> error.index & 1)
         wanted = there or self._unknown(problem.options)
@@ -132,7 +133,7 @@ class LazySearch:
         return wanted
 
     def _learn(self, wanted: Sequence[str]) -> None:
-        """Measure the most expensive of ``wanted``; equally expensive ones in the order in which they come."""
+        """Measure the most expensive of ``wanted``, by their bounds."""
         count = max(_LEAST, len(wanted) // _PART)
         expensive = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
         found = self.measure(expensive)

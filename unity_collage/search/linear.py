@@ -1,6 +1,6 @@
-"""Linear and integer programs as lists, and the one door to HiGHS.
+"""Linear and integer programs as lists, and the only interface to HiGHS.
 
-Costs are scaled to a mean of 1 on the way in, since HiGHS works with absolute tolerances and costs are microseconds.
+Costs are scaled to a mean of 1 for the solver, because HiGHS uses absolute tolerances and costs are microseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(slots=True)
 class Model:
-    """Minimise the cost over columns ``0 <= x`` under rows ``lower <= sum of terms <= upper``."""
+    """Minimise the cost over columns ``0 <= x <= upper`` with rows ``lower <= sum of terms <= upper``."""
 
     costs: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
@@ -24,14 +24,14 @@ class Model:
     )
 
     def column(self, cost: float, upper: float = 1.0, integer: bool = False) -> int:
-        """A new column, by its number."""
+        """Add a column; returns its number."""
         self.costs.append(cost)
         self.upper.append(upper)
         self.integer.append(integer)
         return len(self.costs) - 1
 
     def row(self, lower: float, terms: Iterable[tuple[int, float]], upper: float = float("inf")) -> int:
-        """A new row, by its number; each column may be named several times in ``terms``."""
+        """Add a row; returns its number. ``terms`` may name a column several times."""
         summed: dict[int, float] = {}
         for column, factor in terms:
             summed[column] = summed.get(column, 0.0) + factor
@@ -41,24 +41,25 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What HiGHS found."""
+    """The result of HiGHS."""
 
     status: str
     """``optimal``, ``infeasible`` or ``stopped``."""
     values: list[float]
-    """Of the columns; empty without a feasible point."""
+    """The values of the columns; empty without a feasible point."""
     bound: float
-    """No integer point costs less."""
+    """A lower bound of the cost of every feasible point."""
     duals: list[float]
-    """Of the rows, where nothing is an integer."""
+    """The dual values of the rows, if no column is an integer."""
     visited: int
+    """Nodes of the branch-and-bound tree."""
 
 
 def minimise(model: Model, seconds: float, start: dict[int, float] | None = None) -> Outcome:
-    """Solve ``model`` on one thread, for at most so long; ``start`` is a feasible point, by integer column.
+    """Solve ``model`` on one thread within ``seconds``; ``start`` is a feasible point, by integer column.
 
-    HiGHS 1.15 now and then calls the start optimal without having searched, with a bound that is far below it: then it
-    is asked again, without a start and without its presolve.
+    HiGHS 1.15 sometimes reports the start as optimal without a search, with a bound far below it. Then the model is
+    solved again, without the start and without presolve.
     """
     scale = sum(model.costs) / max(1, sum(cost > 0.0 for cost in model.costs)) or 1.0
     solver = _solver(model, seconds, scale)
@@ -84,7 +85,7 @@ def _solver(model: Model, seconds: float, scale: float) -> highspy.Highs:
 
 
 def _contradicts_itself(solver: highspy.Highs) -> bool:
-    """Whether a point is called optimal that is not near to the bound."""
+    """Whether a point is reported as optimal although it is far from the bound."""
     info = solver.getInfo()
     gap = info.objective_function_value - info.mip_dual_bound
     return solver.getModelStatus() == highspy.HighsModelStatus.kOptimal and gap > _FAR * max(
@@ -93,7 +94,7 @@ def _contradicts_itself(solver: highspy.Highs) -> bool:
 
 
 _FAR = 1e-4
-"""So far apart, as a part of the cost, point and bound contradict each other where no gap was allowed."""
+"""A relative gap from which point and bound contradict each other, since no gap was allowed."""
 _OPTIONS: dict[str, bool | int | float | str] = {
     "output_flag": False,
     "threads": 1,

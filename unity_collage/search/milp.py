@@ -1,7 +1,8 @@
-"""The cheapest plan by integer programming (HiGHS), with cycles forbidden as they turn up.
+"""The cheapest plan by integer programming (HiGHS), with cycles excluded as they occur.
 
-A cycle among chosen kernels is cut off (not all of them together), and the program is solved again. Each relaxed
-optimum is a lower bound, so the first one without a cycle is optimal.
+If the chosen kernels wait for each other in a cycle, a row excludes choosing all of them, and the program is solved
+again: lazy constraints, as for subtours in the travelling salesman problem (Dantzig, Fulkerson and Johnson, 1954). Each
+optimum without some of these rows is a lower bound, so the first optimum without a cycle is a cheapest plan.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .plans import PlanUnit, cycles_of, dependencies, left_behind, solution_of, 
 from .problem import NoCover, Option, Problem, Solution
 
 _TOLERANCE = 1e-6
-"""HiGHS proves in floating point: a plan that is so near to its bound, as a part of the cost, is optimal to it."""
+"""The relative gap up to which a plan is taken for optimal, since HiGHS computes bounds in floating point."""
 
 
 def milp_cover(problem: Problem, seconds: float = 60.0, start: Solution | None = None) -> Solution:
-    """A cheapest valid plan, or with too little time the best known one, ``start`` or greedy's, and its bound.
+    """A cheapest valid plan with its bound; if the time ends, the best plan known, such as ``start`` or the greedy one.
 
     Raises NoCover, and TimeoutError if no valid plan was found in time.
     """
@@ -49,7 +50,7 @@ def milp_cover(problem: Problem, seconds: float = 60.0, start: Solution | None =
 
 
 def _greedy(problem: Problem) -> Solution | None:
-    """A plan to begin with. That greedy finds none does not mean that there is none."""
+    """A plan to begin with, or None: the greedy search may fail although a plan exists."""
     try:
         return greedy_cover(problem)
     except NoCover:
@@ -69,7 +70,7 @@ def _answer(best: Solution | None, bound: float, visited: int, seconds: float) -
 
 
 def _cycles(plan: PlanModel, chosen: list[Option]) -> list[list[int]]:
-    """Columns that cannot all be taken, cycle by cycle."""
+    """For each cycle of the plan the columns of its units, which must not all be taken."""
     units = units_of(plan.problem, chosen, left_behind(plan.problem, chosen))
     return [[_column(plan, units[at]) for at in cycle] for cycle in cycles_of(units, dependencies(units))]
 
@@ -79,7 +80,7 @@ def _column(plan: PlanModel, unit: PlanUnit) -> int:
 
 
 def _in_no_option(plan: PlanModel) -> Iterator[int]:
-    """Nodes that nothing can make."""
+    """Nodes that are in no option and not free."""
     makable = plan.problem.free
     for option in plan.options.values():
         makable |= option.inside
@@ -87,7 +88,7 @@ def _in_no_option(plan: PlanModel) -> Iterator[int]:
 
 
 def _unmade(plan: PlanModel, deadline: float) -> int:
-    """A node that is not made where as few as possible of those that must be are not."""
+    """A node that cannot be covered, from the program that minimises the number of uncovered nodes."""
     relaxed = Model([0.0] * len(plan.model.costs), list(plan.model.upper), list(plan.model.integer), [])
     missing = {node: relaxed.column(1.0, integer=True) for node in range(len(plan.problem))}
     for number, (lower, upper, terms) in enumerate(plan.model.rows):

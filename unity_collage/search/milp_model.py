@@ -1,8 +1,12 @@
-"""The partitioning problem as an integer program, after the definition in ``problem``; cycles are not yet forbidden.
+"""The partitioning problem as an integer program, after the definition in ``problem``, but without the order of
+kernels.
 
-A column for each option, taken or not, and for each free node, left behind or not. Where no node is computed
-twice, each node is covered once, and all else follows. Otherwise each wanted value is written once, an option needs its
-inputs, and what is written needs a reader.
+There is a column for each option (taken or not) and for each free node (left behind or not). If no node is computed
+twice, the program is a *set partitioning problem*: each node is covered once, and the other conditions follow.
+Otherwise each wanted value is written once, a taken option needs its inputs, and a written value needs a reader.
+
+A transition is charged if an option of one backend writes a value and one of another backend reads it. This product of
+two binary variables is linearised in the usual way: ``paid >= written + read - 1``.
 """
 
 from __future__ import annotations
@@ -19,18 +23,18 @@ Terms = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class PlanModel:
-    """The program, and what its columns mean."""
+    """The program, and the meaning of its columns."""
 
     problem: Problem
     model: Model
     options: dict[int, Option]
-    """By column."""
+    """The options, by column."""
     columns: dict[int, int]
-    """Of the options, by id."""
+    """The columns of the options, by id."""
     left: dict[int, int]
-    """Columns of the free nodes."""
+    """The columns of the free nodes, by node."""
     cover_rows: dict[int, int]
-    """The rows that say of a node that somebody makes it, with the node."""
+    """The rows that demand that a node is computed or a value written, with the node."""
 
 
 def plan_model(problem: Problem) -> PlanModel:
@@ -49,7 +53,7 @@ def plan_model(problem: Problem) -> PlanModel:
 def _add_cover(
     problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
 ) -> dict[int, int]:
-    """Each node is in one kernel or left behind."""
+    """Add the rows of a problem without redundancy: each node is in one kernel or left behind. Returns the rows."""
     holders: list[Terms] = [[] for _ in problem.sources]
     for column, option in options.items():
         for index in members(option.inside):
@@ -62,10 +66,11 @@ def _add_cover(
 def _add_demand(
     problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
 ) -> dict[int, int]:
-    """What the caller wants is written once; inputs are written; what is written is read.
+    """Add the rows of a problem with redundancy: results and inputs are written, and written values are read.
 
-    One of the options at most that write a node last is taken, so what any of them needs is asked for by their sum.
-    That each node is in some kernel follows from the rest, but makes the relaxed bound much better.
+    At most one of the options with the same last node is taken, so one row demands an input for the sum of all of them:
+    fewer and stronger rows. That each node is in some kernel follows from the other rows, but with these rows the
+    linear relaxation has a much better bound. Returns the rows that must hold for a node.
     """
     holders, writers, readers = _empty(problem), _empty(problem), _empty(problem)
     asked: dict[tuple[int, int], Terms] = {}
@@ -95,7 +100,8 @@ def _add_demand(
 def _add_transitions(
     problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
 ) -> None:
-    """For each value and backend a column that says whether it is read there, through nodes left behind too."""
+    """Add a column for each value and backend, which is 1 if that backend reads the value, also through nodes left
+    behind, and a column with the cost for each transition."""
     readers = _readers(problem, options)
     backends = tuple(dict.fromkeys(option.backend for option in options.values()))
     written: list[dict[str, Terms]] = [{} for _ in problem.sources]
@@ -124,7 +130,8 @@ def _tag(
     backend: str,
     readers: list[Terms],
 ) -> int | None:
-    """The column of (value, backend), at least what each of its readers is; None if there are none."""
+    """The column of a value and a backend, which is at least the column of each of its readers; None without
+    readers."""
     through = [
         (read[after, backend], left[after])
         for after in members(problem.readers[index] & problem.free)
@@ -141,8 +148,10 @@ def _tag(
 
 
 def _readers(problem: Problem, options: dict[int, Option]) -> list[dict[str, list[Terms]]]:
-    """For each value and backend the options that read it, in groups of which one at most is taken: those that
-    hold the same reader, or where options may overlap those that write the same node last.
+    """For each value and backend the options that read it, in groups of which at most one option is taken.
+
+    The options of a group contain the same reader of the value. If nodes may be computed twice, they have the same last
+    node instead. One row for each group is stronger than one for each option.
     """
     found: list[dict[str, list[Terms]]] = [{} for _ in problem.sources]
     grouped: dict[tuple[int, str, int], Terms] = {}
@@ -166,11 +175,11 @@ def _negative(terms: Terms) -> Terms:
 
 
 def chosen_in(plan: PlanModel, values: list[float]) -> list[Option]:
-    """The options that are taken at an integer point."""
+    """The options that are taken in an integer point."""
     return [option for column, option in plan.options.items() if values[column] > 0.5]
 
 
 def point_of(plan: PlanModel, chosen: tuple[Option, ...], left: IndexSet = EMPTY) -> dict[int, float]:
-    """The values of the integer columns in a plan."""
+    """The integer point of a plan, by column."""
     taken = {plan.columns[option.id] for option in chosen} | {plan.left[index] for index in members(left)}
     return {column: float(column in taken) for column in [*plan.options, *plan.left.values()]}

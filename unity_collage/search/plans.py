@@ -1,4 +1,4 @@
-"""What the searches do with options that they have picked: see whether they are a plan, order and cost them."""
+"""Plans made of chosen options: whether they can be put in an order, their order, and their cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .problem import Option, Problem, Solution
 
 @dataclass(frozen=True, slots=True)
 class PlanUnit:
-    """A chosen option, or a node that is left behind."""
+    """An element of a plan: a chosen option, or a node that is left behind."""
 
     option: Option | None
     first: int
@@ -24,7 +24,7 @@ class PlanUnit:
 
 
 def is_usable(problem: Problem, option: Option) -> bool:
-    """Whether it can be in any valid plan by itself: it writes its last node and hides none that it must not."""
+    """Whether an option can be in a valid plan: it writes its last node, and hides nodes only if that is allowed."""
     outputs = problem.outputs(option)
     if not outputs >> (option.inside.bit_length() - 1) & 1:
         return False
@@ -32,7 +32,7 @@ def is_usable(problem: Problem, option: Option) -> bool:
 
 
 def left_behind(problem: Problem, chosen: Sequence[Option]) -> IndexSet:
-    """The values that are wanted beside ``chosen`` and that none of them writes."""
+    """The nodes that a plan of ``chosen`` leaves behind: values that are wanted and that no option writes."""
     wanted, written = problem.wanted, EMPTY
     for option in chosen:
         wanted |= problem.inputs(option.inside)
@@ -48,7 +48,7 @@ def left_behind(problem: Problem, chosen: Sequence[Option]) -> IndexSet:
 
 
 def units_of(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list[PlanUnit]:
-    """All that has a place in the order."""
+    """The elements of the plan of ``chosen`` that leaves ``left`` behind."""
     kernels = [
         PlanUnit(o, first_inside(o.inside), problem.inputs(o.inside), problem.outputs(o)) for o in chosen
     ]
@@ -57,13 +57,14 @@ def units_of(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list
 
 
 def dependencies(units: Sequence[PlanUnit]) -> list[list[int]]:
-    """For each unit, the positions of those that write what it reads."""
+    """For each unit, the positions of the units that write the values it reads."""
     writer = {index: position for position, unit in enumerate(units) for index in members(unit.outputs)}
     return [sorted({writer[index] for index in members(unit.inputs)}) for unit in units]
 
 
 def order_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[int]:
-    """The positions of the units that can run, each as early as its first node allows; those of a cycle miss."""
+    """The positions of the units in topological order (Kahn), smallest first node first; units in a cycle are
+    missing."""
     sorter = TopologicalSorter(dict(enumerate(needs)))
     with suppress(CycleError):  # what does not wait for a cycle can be ordered all the same
         sorter.prepare()
@@ -81,7 +82,10 @@ def order_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[
 
 
 def cycles_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Some disjoint cycles of units that wait for each other, one at least if there are any."""
+    """Disjoint cycles of units that wait for each other, at least one if there are any.
+
+    From each unit that cannot run, a path follows one unmet dependency after the other until it meets a visited unit.
+    """
     stuck = set(range(len(units))) - set(order_of(units, needs))
     found: list[list[int]] = []
     visited: set[int] = set()
@@ -98,7 +102,7 @@ def cycles_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list
 
 
 def plan_seconds(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> float:
-    """Costs, launches and transitions of ``units``, which can be put in an order."""
+    """The seconds of costs, launches and transitions of ``units``, which must have an order."""
     chosen = [unit.option for unit in units if unit.option is not None]
     costs = [problem.cost(option) for option in chosen]
     return fsum(costs + _transitions(problem, units, needs)) if problem.transitions else fsum(costs)
@@ -125,7 +129,7 @@ def _transitions(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Se
 def solution_of(
     problem: Problem, chosen: Sequence[Option], algorithm: str, lower_bound: float = 0.0, visited: int = 0
 ) -> Solution:
-    """``chosen``, known to be a valid plan, ordered and measured."""
+    """The solution of ``chosen``, which must be a valid plan, in running order and with its cost."""
     left = left_behind(problem, chosen)
     units = units_of(problem, chosen, left)
     needs = dependencies(units)

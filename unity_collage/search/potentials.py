@@ -1,8 +1,9 @@
-"""Potentials: a lower bound of every plan that anybody can check by adding up.
+"""Potentials: a lower bound of the cost of every plan, which is checked by adding numbers.
 
-A potential is a number for each node such that those inside any option sum to its cost at most (launch included), and
-that of a node which may be left behind is 0. Each other node is inside some chosen kernel, so no plan costs
-less than the sum of all potentials: it is the dual of the covering problem's linear relaxation.
+Each node has a potential, such that those inside an option sum to at most its cost (launch included). A node that may
+be left behind has 0. Every other node is inside some chosen kernel, so each plan costs at least the sum of all
+potentials. Potentials are a feasible solution of the dual of the covering problem's linear relaxation; the heuristic
+here is a dual ascent in two sweeps.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from .problem import NoCover, Problem
 
 
 def potentials_of(problem: Problem) -> list[float]:
-    """Potentials by two sweeps: each node's cheapest share of an option, then the slack that is left.
+    """Potentials by two sweeps: first the smallest share of a node in an option, then the slack that remains.
 
-    Raises NoCover for a node that no option contains and that may not be left behind.
+    The cost of an option is shared equally by its nodes, and a node gets the least of its shares: that is feasible.
+    Then, from the last node to the first, each potential is raised by the smallest slack of the options that contain
+    the node. Raises NoCover for a node that is in no option and must not be left behind.
     """
     costs = [problem.cost(option) for option in problem.options]
     potentials = [float("inf")] * len(problem)

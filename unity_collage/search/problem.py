@@ -1,16 +1,21 @@
-"""The partitioning problem and its solution as plain data.
+"""The partitioning problem and its solution as plain data, independent of TVM.
 
-Nodes are post-dfs indexes ``0 .. n-1``: a node reads only smaller ones. Index sets are ints, bit ``i`` for
-node ``i``. Nothing here knows of TVM.
+Nodes are post-dfs indexes ``0 .. n-1``: a node reads only nodes of smaller index. Index sets are ints, bit ``i`` for
+node ``i``.
 
-A *plan* is a set of options and of nodes that are left behind. It is valid if every value that is wanted (by the
-caller, by a chosen option, by a node left behind) is written by exactly one chosen option or left behind, if nothing is
-written that nobody wants, and if its kernels can be put in an order. Unless the problem allows redundant computation,
-no node is inside two kernels and no option hides anything. An option that does not write its last node computes
-it for nothing, and is in no valid plan.
+A *plan* is a set of options and a set of nodes that are left behind. A value is *wanted* if the caller, a chosen option
+or a node left behind reads it. A plan is valid if
 
-A plan costs the cost and the launch of each chosen option, and for each value and each *other* backend that
-reads it, once, the transition. A node left behind (a view, a tuple) is transparent: who reads it reads its sources.
+* every wanted value is written by exactly one chosen option or is left behind,
+* no value is written that is not wanted,
+* its kernels can be put in an order, and
+* no node is inside two kernels and no option hides a node, unless the problem allows redundant computation.
+
+An option that does not write its last node computes that node in vain, and is in no valid plan.
+
+The cost of a plan is the sum of the costs and launches of its options and of its transitions. A transition is charged
+once for each value and each *other* backend that reads it. A node left behind (a view, a tuple) is transparent: its
+readers read its sources.
 """
 
 from __future__ import annotations
@@ -24,24 +29,24 @@ from ..index_set import EMPTY, IndexSet, first_n, members
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A measured candidate: these nodes as one kernel."""
+    """A measured candidate: the nodes ``inside`` as one kernel."""
 
     id: int
     inside: IndexSet
     seconds: float
-    """Cost of one run, without the launch."""
+    """The cost of one run, without the launch."""
     hidden: IndexSet = EMPTY
     """Inside nodes that are read outside too, but that this kernel does not write."""
     backend: str = ""
-    """Whose kernel it is: what transitions go by."""
+    """The backend of the kernel, which launches and transitions depend on."""
     low: float | None = None
-    """Where the true cost begins, as far as measuring tells; None: at ``seconds``."""
+    """The lower end of the measured interval of the cost; if None, it is ``seconds``."""
     high: float | None = None
-    """Where it ends."""
+    """The upper end."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """In which the true cost lies; it holds ``seconds``."""
+        """The measured interval of the cost, extended so that it contains ``seconds``."""
         low = self.seconds if self.low is None else self.low
         high = self.seconds if self.high is None else self.high
         return min(low, self.seconds), max(high, self.seconds)
@@ -49,17 +54,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A tie that the policy has settled against the estimates (:mod:`.ties`)."""
+    """A tie in which the policy has preferred another option than the cheapest plan (:mod:`.ties`)."""
 
     taken: int
-    """Id of the option in the plan."""
+    """The id of the option in the plan."""
     instead: tuple[int, ...]
-    """Ids of those that the cheapest plan has in its place."""
+    """The ids of the options of the cheapest plan that it replaces."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Which kernels shall compute the graph?"""
+    """The question which options should compute the graph."""
 
     sources: tuple[tuple[int, ...], ...]
     """For each node, the nodes that it reads."""
@@ -67,18 +72,18 @@ class Problem:
     """Nodes that may be left behind at no cost."""
     options: tuple[Option, ...]
     launch_seconds: float = 0.0
-    """Charged once for every chosen option, where ``launches`` does not say it."""
+    """Charged once for every chosen option whose backend is not in ``launches``."""
     results: IndexSet = EMPTY
-    """The values that the caller gets; those that no node reads are wanted in any case."""
+    """The values that the caller reads. Values that no node reads are wanted in any case."""
     transitions: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """Seconds, at least 0, for a value that one backend wrote and another reads: ``(writer, reader)``."""
+    """Seconds, at least 0, for a value that one backend writes and another reads: ``(writer, reader)``."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
     redundant: bool = False
-    """Whether a node may be computed by more than one kernel."""
+    """Whether several kernels may compute the same node."""
     drift: float = 0.0
-    """By what share costs of options with different nodes may be off against each other, besides their intervals:
-    options with the same nodes are measured in turns, others at another time."""
+    """The relative error, besides their intervals, between costs of options with different nodes. Options with the same
+    nodes are measured in turns, others at different times."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -94,7 +99,7 @@ class Problem:
 
     @cached_property
     def wanted(self) -> IndexSet:
-        """The values that must be there in the end."""
+        """The values that the plan must make: the results, and the values that no node reads."""
         unread = EMPTY
         for index, readers in enumerate(self.readers):
             if not readers:
@@ -103,7 +108,7 @@ class Problem:
 
     @cached_property
     def upstream(self) -> tuple[IndexSet, ...]:
-        """For each node, itself and all nodes it depends on."""
+        """For each node, itself and all nodes that it depends on."""
         reach: list[IndexSet] = []
         for index, sources in enumerate(self.sources):
             here = 1 << index
@@ -125,7 +130,7 @@ class Problem:
         return found & ~inside
 
     def outputs(self, option: Option) -> IndexSet:
-        """The nodes whose values the kernel writes: those read outside, without the hidden ones."""
+        """The nodes whose values the kernel writes: those that are read outside, without the hidden ones."""
         found = EMPTY
         for index in members(option.inside & ~option.hidden):
             if self.readers[index] & ~option.inside or self.wanted >> index & 1:
@@ -133,17 +138,17 @@ class Problem:
         return found
 
     def cost(self, option: Option) -> float:
-        """Seconds of one run, launch included."""
+        """The seconds of one run, launch included."""
         return option.seconds + self.launch(option)
 
     def launch(self, option: Option) -> float:
-        """Seconds that calling the kernel costs."""
+        """The seconds that calling the kernel costs."""
         return self.launches.get(option.backend, self.launch_seconds)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A plan and what is known of it."""
+    """A plan and its bounds."""
 
     chosen: tuple[Option, ...]
     """In an order in which they can run."""
@@ -153,17 +158,17 @@ class Solution:
     lower_bound: float
     """No valid plan is cheaper than this."""
     algorithm: str
-    """What found it: ``exact``, ``milp``, ``greedy``, ..."""
+    """The search that found it: ``exact``, ``milp``, ``greedy``, ..."""
     visited: int = 0
-    """How many states or nodes the search has looked at."""
+    """How many states or nodes the search visited."""
     tie_seconds: float = 0.0
-    """By so much it is more expensive than the cheapest plan that was found, all of it within the noise of the costs."""
+    """How many seconds more it costs than the cheapest plan that was found; that is within the noise of the costs."""
     swaps: tuple[Swap, ...] = ()
-    """What it has in place of that plan's kernels."""
+    """The options that it has in place of options of the cheapest plan."""
 
     @property
     def gap(self) -> float:
-        """How much more expensive than the lower bound it is at most, ties aside, as a part of the cost."""
+        """The relative difference to the lower bound, without the seconds of ties."""
         more = self.seconds - self.tie_seconds - self.lower_bound
         return max(0.0, more) / self.seconds if self.seconds else 0.0
 
@@ -177,5 +182,5 @@ class NoCover(Exception):
     """No valid plan exists; ``index`` names a node that cannot be computed."""
 
     def __init__(self, index: int):
-        super().__init__(f"node {index} is in no candidate that fits, and cannot be left behind")
+        super().__init__(f"node {index} is in no candidate that fits, and must not be left behind")
         self.index = index

@@ -1,8 +1,10 @@
-"""The smallest state space that is right for a problem.
+"""The smallest state space that is correct for a problem.
 
-While every option writes one value the wanted set is the whole state (:class:`PlainSpace`): kernels in the order
-of their outputs cannot wait for each other, and without hidden nodes no two that are both wanted overlap. Options that
-write several values, and transitions, need more (:class:`.general_space.GeneralSpace`).
+If every option writes one value, the set of wanted values is the whole state (:class:`PlainSpace`), for two reasons.
+Kernels in the order of their outputs can run, since a kernel reads only values of smaller index than its output. And
+without hidden nodes, two kernels whose outputs are both wanted do not overlap, since every path out of a kernel passes
+through its output. Options that write several values, and transitions, need a larger state
+(:class:`.general_space.GeneralSpace`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from .states import DONE, Move, Space, State, Successor, moves_of
 
 
 def space_of(problem: Problem, potentials: Sequence[float]) -> Space:
-    """The smallest space that is right for ``problem``."""
+    """The smallest state space that is correct for ``problem``."""
     moves = moves_of(problem, potentials)
     single = all(size(move.outputs) == 1 for made in moves for move in made)
     if single and not any(problem.transitions.values()):
@@ -25,10 +27,10 @@ def space_of(problem: Problem, potentials: Sequence[float]) -> Space:
 
 
 class PlainSpace:
-    """States of problems whose options write one value each.
+    """The state space of problems whose options write one value each.
 
-    A state is an int relative to its layer, bit ``k`` for node ``layer - k``: graphs are deep and narrow, so it has
-    few bits however many nodes there are.
+    A state is an int relative to its layer, with bit ``k`` for node ``layer - k``. Graphs are deep and narrow, so the
+    int stays small for any number of nodes.
     """
 
     def __init__(self, problem: Problem, moves: list[list[Move]]):

@@ -1,10 +1,14 @@
-"""What the exact search walks over: states in layers, and the moves between them.
+"""The states of the exact search, in layers, and the moves between them.
 
-A plan is built from the results upwards. A state holds the values that are wanted and not made yet; the one with the
-largest index is made next, by an option whose largest output it is, or left behind. Its inputs are then wanted in turn.
-What a state costs from here on depends on nothing else, so equal states merge, whatever led to them.
+A plan is built from the results upwards. A state has the values that are wanted and not made yet (the live values). The
+one with the largest index is made next: by an option whose largest output it is, or it is left behind. The inputs of
+that move become wanted. A layer has the states whose next value is the same, and each move leads to a lower layer.
 
-Two kinds of states are in :mod:`.spaces` and :mod:`.general_space`.
+The cost of completing a plan depends only on the state, so of all ways to a state only the cheapest is kept (Bellman's
+principle of optimality). The number of states is exponential only in the number of live values, which the post-dfs
+order of nodes keeps small.
+
+:mod:`.spaces` and :mod:`.general_space` have two kinds of states.
 """
 
 from __future__ import annotations
@@ -18,15 +22,15 @@ from .plans import is_usable
 from .problem import Option, Problem
 
 DONE = -1
-"""The layer of the state that wants nothing."""
+"""The layer of the state in which no value is wanted."""
 
 State = Any
-"""Opaque but to its space; hashable, and comparable for equality within one layer."""
+"""A value that only its space can read. It is hashable, and states of one layer can be compared for equality."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """One way to make the values ``outputs``; ``option`` is None for a node that is left behind."""
+    """A way to make the values ``outputs``: an option, or a node that is left behind, with ``option`` None."""
 
     option: Option | None
     inside: IndexSet
@@ -36,11 +40,11 @@ class Move:
     """The largest output."""
     seconds: float
     potential: float
-    """What the lower bound falls by: the potentials of the inside."""
+    """The sum of the potentials inside, which the lower bound of the remaining cost decreases by."""
 
 
 class Successor(NamedTuple):
-    """Where a move leads: the layer and the state in it, and what it costs with its transitions."""
+    """The result of a move: the next layer and the state in it, and the cost of the move with its transitions."""
 
     layer: int
     state: State
@@ -49,10 +53,10 @@ class Successor(NamedTuple):
 
 
 class Space(Protocol):
-    """The states of a problem, in layers by the value that is made next."""
+    """A state space: the states of a problem, in layers by the value that is made next."""
 
     def start(self) -> tuple[int, State]:
-        """Layer and state in which all results are wanted."""
+        """The layer and the state in which all results are wanted."""
         ...
 
     def successors(self, layer: int, state: State) -> Iterator[Successor]:
@@ -61,7 +65,7 @@ class Space(Protocol):
 
 
 def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
-    """For each option that can be in a plan, the cheapest one with the same effect, by id."""
+    """For each usable option, by id, the cheapest option with the same effect."""
     tagged = any(problem.transitions.values())
     best: dict[tuple[IndexSet, IndexSet, str], Option] = {}
     usable = [option for option in sorted(problem.options, key=lambda o: o.id) if is_usable(problem, option)]
@@ -77,7 +81,7 @@ def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
 
 
 def moves_of(problem: Problem, potentials: Sequence[float]) -> list[list[Move]]:
-    """The moves that make each value last of their outputs."""
+    """For each value, the moves of which it is the largest output."""
     made: list[list[Move]] = [[] for _ in problem.sources]
     for option in dict.fromkeys(cheapest_of_equals(problem).values()):
         outputs = problem.outputs(option)

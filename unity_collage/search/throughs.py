@@ -1,4 +1,9 @@
-"""What the cheapest plan costs with a certain option, or without it: regrets, and what would change a choice."""
+"""The cost of the cheapest plan with a certain option, and without it, which regrets and margins are computed from.
+
+Both are min-marginals of the dynamic program. The cheapest plan through an edge of the state space costs the least cost
+to its state, plus the edge, plus the least cost from the next state on. One walk forwards and one backwards give that
+cost for all edges (:func:`.walk.edges`).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +20,19 @@ from .walk import INFINITE, Budget, Edge, Layers, edges, walk
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """What the cheapest plan costs that contains a certain option."""
+    """The cost of the cheapest plan that contains a certain option, or that does not."""
 
     seconds: float
     exact: bool
-    """False: it costs at least that much."""
+    """If False, ``seconds`` is a lower bound."""
 
 
 def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_000) -> dict[int, Through]:
-    """For each option that can be in a valid plan, by id, what the cheapest plan with it costs.
+    """For each option that can be in a valid plan, by id, the cost of the cheapest plan with it.
 
-    ``best_seconds`` is the cost of a cheapest plan. All states are walked where ``max_states`` allows it; else only
-    those on plans that are more expensive than the cheapest by no more than a half, a tenth, nothing: beyond, the answer
-    is a lower bound.
+    ``best_seconds`` is the cost of a cheapest plan. If ``max_states`` does not suffice for all states, only those of
+    plans are visited that cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that are in
+    none of these plans the answer is a lower bound.
     """
     space, layers, beyond = _walked(problem, best_seconds, max_states)
     found = _throughs(edges(space, layers))
@@ -42,9 +47,9 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
 
 
 def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -> dict[int, Through]:
-    """For each option of the cheapest plan that another plan can do without, by id, what the cheapest of those costs.
+    """For each option of the cheapest plan, by id, the cost of the cheapest plan without it, if there is one.
 
-    As :func:`best_throughs` a lower bound where not all states can be walked.
+    It is a lower bound where not all states can be visited, as in :func:`best_throughs`.
     """
     space, layers, beyond = _walked(problem, best.seconds, max_states)
     at = {problem.outputs(option).bit_length() - 1: option for option in best.chosen}
@@ -59,7 +64,8 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
 
 
 def _walked(problem: Problem, best_seconds: float, max_states: int) -> tuple[Space, Layers, float]:
-    """All states of plans up to a certain cost, and that cost: the largest of a few that the budget allows."""
+    """The states of all plans up to a certain cost, and that cost: the largest of a few for which the budget
+    suffices."""
     potentials = potentials_of(problem)
     space, layers, ceiling = space_of(problem, potentials), Layers(), best_seconds
     for factor in (INFINITE, 1.5, 1.1, 1.0):
@@ -72,14 +78,14 @@ def _walked(problem: Problem, best_seconds: float, max_states: int) -> tuple[Spa
 
 
 def _bounded(found: float, beyond: float) -> Through | None:
-    """What is known of a cheapest plan after a walk up to ``beyond``; None: there is no such plan."""
+    """The result of a walk over plans up to the cost ``beyond`` that has ``found`` a cost; None if no plan exists."""
     if found <= beyond:
         return None if found == INFINITE else Through(found, True)
     return Through(beyond, False)
 
 
 def _stand_ins(problem: Problem, best: Solution) -> dict[int, float]:
-    """What the plan costs with the next cheapest option of the same effect, by id of the chosen one."""
+    """The cost of the plan with the second cheapest option of the same effect, by id of the chosen option."""
     by_id = {option.id: option for option in problem.options}
     chosen = {option.id for option in best.chosen}
     found: dict[int, float] = {}
@@ -91,26 +97,27 @@ def _stand_ins(problem: Problem, best: Solution) -> dict[int, float]:
 
 
 def _throughs(walked: Iterable[Edge]) -> dict[int, float]:
-    """By id, the least cost of a walked plan that takes each option."""
+    """For each option, by id, the least cost of a visited plan that takes it."""
     found: dict[int, float] = {}
-    for step in walked:
-        if step.move.option is not None:
-            id_ = step.move.option.id
-            found[id_] = min(found.get(id_, INFINITE), step.seconds)
+    for edge in walked:
+        if edge.move.option is not None:
+            id_ = edge.move.option.id
+            found[id_] = min(found.get(id_, INFINITE), edge.seconds)
     return found
 
 
 def _withouts(walked: Iterable[Edge], at: Mapping[int, Option]) -> dict[int, float]:
-    """By layer, the least cost of a walked plan that does not take the option ``at`` that layer.
+    """By layer, the least cost of a visited plan that does not take the option ``at`` that layer.
 
-    Every plan passes each layer in exactly one step, and takes an option nowhere but in a step from its own layer.
+    Every plan passes each layer with exactly one edge, and takes an option only with an edge from the option's own
+    layer. So the plans without the option are those whose edge at that layer is another one.
     """
     numbers = sorted(at)
     found: dict[int, float] = {}
-    for step in walked:
-        for layer in numbers[bisect_right(numbers, step.below) : bisect_right(numbers, step.layer)]:
-            own = step.move.option
-            if layer == step.layer and own is not None and own.id == at[layer].id:
+    for edge in walked:
+        for layer in numbers[bisect_right(numbers, edge.below) : bisect_right(numbers, edge.layer)]:
+            own = edge.move.option
+            if layer == edge.layer and own is not None and own.id == at[layer].id:
                 continue
-            found[layer] = min(found.get(layer, INFINITE), step.seconds)
+            found[layer] = min(found.get(layer, INFINITE), edge.seconds)
     return found

@@ -1,15 +1,17 @@
-"""Ties: where measured intervals overlap a policy decides, not the noise.
+"""Tie-breaking: where measured intervals overlap, a policy decides instead of the noise.
 
-A cheapest plan is found by the estimates alone. Each of its kernels, or several, may then give way to an option
-that does the same and whose cost is a tie with theirs: the intervals overlap, those of options with different nodes
-with the drift of the machine between two races (:attr:`.problem.Problem.drift`) on either side. Of all plans that such
-swaps make, that one is taken which has the fewest transitions (values that change hands between backends), then the
-fewest kernels, then the backends that come first in the user's preference. Two runs whose noise differs mostly end with
-one plan so.
+A cheapest plan is found by the estimates alone. One or several of its kernels may then be swapped for an option that
+has the same effect and whose cost ties with theirs: the intervals overlap. If the options have different nodes, they
+were measured at different times, and the intervals are widened by the drift of the machine
+(:attr:`.problem.Problem.drift`).
 
-The policy is a second, lexicographic cost: the exact search is asked again, over the kernels of the cheapest plan and
-those they tie with, with counts for costs. The proof of the first search stays as it is; that the plan differs from
-the proved one by ties alone is a claim of its own (:class:`.certificate.TieClaim`), which anybody can check.
+Of all plans that such swaps make, the policy takes the one with the fewest transitions between backends, then the
+fewest kernels, then the backends that the user prefers. So two runs that differ only by noise usually have the same
+plan.
+
+The policy is a lexicographic objective. It is encoded as a second problem, with counts for costs, over the kernels of
+the cheapest plan and the options that tie with them, and solved by the exact search. The proof of the first search is
+kept. A separate claim says that the plan differs from the proved one by ties alone (:class:`.certificate.TieClaim`).
 """
 
 from __future__ import annotations
@@ -23,16 +25,17 @@ from .plans import is_usable, solution_of
 from .problem import NoCover, Option, Problem, Solution, Swap
 
 _MAX_STATES, _BEAM = 2_000, 12
-"""Of the second search, which must not take as long as the first: beyond that the best plan found by then is taken."""
+"""The limits of the second search, which must not take as long as the first. If they end it, its best plan is taken."""
 
 _PREFERENCE = 1e-6
-"""What a step down in the order of preference weighs, in kernels: all steps of a plan weigh less than one kernel."""
+"""The cost of one position in the order of preference, in kernels. All positions of a plan cost less than one
+kernel."""
 
 
 def with_ties_broken(problem: Problem, cheapest: Solution, preference: Sequence[str] = ()) -> Solution:
-    """The plan that the policy prefers among those that tie with ``cheapest``; itself if there is none.
+    """The plan that the policy prefers among those that tie with ``cheapest``, which may be ``cheapest`` itself.
 
-    ``preference``: the backends, preferred ones first.
+    ``preference`` has the backends, preferred ones first.
     """
     ties = list(_ties(problem, cheapest))
     if not ties:
@@ -40,7 +43,7 @@ def with_ties_broken(problem: Problem, cheapest: Solution, preference: Sequence[
     policy = _policy(problem, cheapest, [option for option, _ in ties], preference)
     try:
         found = cheapest_cover(policy, max_states=_MAX_STATES, seconds=float("inf"), beam=_BEAM)
-    except NoCover:  # the beam may lose what a budget cuts short: the cheapest plan is one
+    except NoCover:  # a narrow beam with a small budget may find no plan at all
         return cheapest
     by_id = {option.id: option for option in problem.options}
     chosen = [by_id[option.id] for option in found.chosen]
@@ -51,7 +54,8 @@ def with_ties_broken(problem: Problem, cheapest: Solution, preference: Sequence[
 
 
 def _swapped(problem: Problem, cheapest: Solution, plan: Solution, swaps: tuple[Swap, ...]) -> Solution:
-    """``plan``, if it differs from ``cheapest`` by ``swaps`` alone and costs no more than they leave open."""
+    """``plan``, if it differs from ``cheapest`` by ``swaps`` alone and its cost is within their doubt; else
+    ``cheapest``."""
     gone = [identity for swap in swaps for identity in swap.instead]
     expected = {o.id for o in cheapest.chosen}.difference(gone) | {swap.taken for swap in swaps}
     more = plan.seconds - cheapest.seconds
@@ -61,9 +65,10 @@ def _swapped(problem: Problem, cheapest: Solution, plan: Solution, swaps: tuple[
 
 
 def tied_with(problem: Problem, solution: Solution) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """By id of a chosen option, the ids of those that tie with it, each as what would stand in its place.
+    """By id of a chosen option, the groups of options that tie with it and could replace it.
 
-    One option in place of several is told of each of them; several in place of one where the policy has swapped.
+    An option that would replace several kernels is listed for each of them. The options that the policy has swapped for
+    a chosen option are listed for it as one group.
     """
     found: dict[int, list[tuple[int, ...]]] = {swap.taken: [swap.instead] for swap in solution.swaps}
     for option, replaced in _ties(problem, solution):
@@ -75,7 +80,8 @@ def tied_with(problem: Problem, solution: Solution) -> dict[int, tuple[tuple[int
 
 
 def doubt(problem: Problem, swaps: Sequence[Swap]) -> float:
-    """The seconds by which a plan with ``swaps`` may look more expensive, though the intervals overlap."""
+    """How many seconds more a plan with ``swaps`` may cost by the estimates if the true costs are within the
+    intervals."""
     by_id = {option.id: option for option in problem.options}
     seconds = 0.0
     for swap in swaps:
@@ -87,13 +93,13 @@ def doubt(problem: Problem, swaps: Sequence[Swap]) -> float:
 
 
 def _drift(problem: Problem, option: Option, group: Sequence[Option]) -> float:
-    """What the intervals do not tell: nothing between options for the same nodes, which were measured in turns."""
+    """The relative widening of the intervals: 0 between options with the same nodes, which were measured in turns."""
     same = len(group) == 1 and (group[0].inside, group[0].hidden) == (option.inside, option.hidden)
     return 0.0 if same else problem.drift
 
 
 def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int, ...]]]:
-    """Options that could stand in the place of kernels of ``plan`` and whose cost is a tie, with the kernels' ids."""
+    """The options that could replace kernels of ``plan`` and tie with them, each with the ids of these kernels."""
     owners: dict[int, Option] = {}
     shared = EMPTY
     for option in plan.chosen:
@@ -112,7 +118,7 @@ def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int,
 
 
 def _group(option: Option, owners: dict[int, Option], shared: IndexSet) -> list[Option]:
-    """The kernels that lie in ``option``, if no other one touches it."""
+    """The kernels inside ``option``; empty if another kernel overlaps it partly."""
     group: dict[int, Option] = {}
     rest = option.inside
     if rest & shared:
@@ -131,7 +137,7 @@ def _group(option: Option, owners: dict[int, Option], shared: IndexSet) -> list[
 
 
 def _overlap(problem: Problem, option: Option, group: Sequence[Option]) -> bool:
-    """Whether the intervals of what is paid have a point in common, launches included."""
+    """Whether the intervals of the costs overlap, launches included."""
     drift = _drift(problem, option, group)
     low = problem.launch(option) + option.interval[0] * (1 - drift)
     high = problem.launch(option) + option.interval[1] * (1 + drift)
@@ -141,7 +147,7 @@ def _overlap(problem: Problem, option: Option, group: Sequence[Option]) -> bool:
 
 
 def _does_the_same(problem: Problem, plan: Solution, option: Option, group: Sequence[Option]) -> bool:
-    """Whether others find the values that ``group`` writes for them, and no more."""
+    """Whether ``option`` writes exactly the values that other kernels read of ``group`` and of nodes left behind."""
     if not is_usable(problem, option):
         return False
     written = plan.left_behind & option.inside
@@ -155,9 +161,10 @@ def _does_the_same(problem: Problem, plan: Solution, option: Option, group: Sequ
 
 
 def _policy(problem: Problem, plan: Solution, tied: Sequence[Option], preference: Sequence[str]) -> Problem:
-    """The problem of which a cheapest plan is the one that the policy prefers: a kernel costs 1, all else is scaled.
+    """The problem whose cheapest plan is the one that the policy prefers.
 
-    What costs nothing is no kernel: views stay for nothing.
+    A kernel costs 1, a transition more than all kernels together, and the preference for a backend less than a kernel.
+    Options that cost nothing are views, not kernels, and stay free.
     """
     order = {name: turn for turn, name in enumerate(dict.fromkeys(preference))}
     options = [*plan.chosen, *tied]

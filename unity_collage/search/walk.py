@@ -1,4 +1,9 @@
-"""Walks through the states of a problem, layer by layer: what the exact search and its regrets are made of."""
+"""Walks through the states of a problem, layer by layer, for the exact search and the regrets.
+
+A walk is a shortest-path computation over the layered graph of states (:mod:`.states`). States are pruned as in A*: if
+the cost so far plus a lower bound of the remaining cost is above a ceiling, no plan up to the ceiling goes through
+them. The bound is the sum of the potentials of the nodes that are not covered yet.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +18,20 @@ from .states import DONE, Move, Space, State
 INFINITE = float("inf")
 
 _ROUNDING = 1e-9
-"""Sums in another order differ by so much of their value at most."""
+"""The relative error of a sum that is computed in another order."""
 
 
 class Label(NamedTuple):
-    """The cheapest way to a state that is known."""
+    """The cheapest known way to a state."""
 
     seconds: float
     rest: float
-    """At least what the rest costs."""
+    """A lower bound of the remaining cost; it may be negative, which means 0."""
     layer: int
-    """Where it comes from."""
+    """The layer of the state before."""
     previous: State
     move: Move | None
+    """The move from there; None at the start."""
 
 
 Layers = dict[int, dict[State, Label]]
@@ -33,7 +39,7 @@ Layers = dict[int, dict[State, Label]]
 
 @dataclass(slots=True)
 class Budget:
-    """How much may be looked at."""
+    """How many states may be visited, and until when."""
 
     states: int
     deadline: float
@@ -46,7 +52,11 @@ class Budget:
 def walk(
     space: Space, potential: float, ceiling: float, budget: Budget, width: int | None = None
 ) -> tuple[Layers, float]:
-    """All states within ``ceiling``, and a lower bound of the plans that were not looked at for want of budget."""
+    """All states of plans up to the cost ``ceiling``, and a lower bound of the cost of every plan up to it.
+
+    ``potential`` is the sum of all potentials. With ``width`` only the best states of each layer are expanded, and the
+    second result is the cost of the cheapest plan found. If the budget ends, it is the bound of the open states.
+    """
     top, start = space.start()
     limit = ceiling * (1 + _ROUNDING)
     layers: Layers = {top: {start: Label(0.0, potential, DONE, None, None)}}
@@ -75,7 +85,7 @@ def walk(
 
 
 def _open_bound(layers: Layers, layer: int) -> float:
-    """The least that any plan costs which goes through a state that was not expanded."""
+    """A lower bound of the cost of every plan that goes through a state that was not expanded."""
     return min(
         label.seconds + max(0.0, label.rest)
         for number, states in layers.items()
@@ -85,23 +95,25 @@ def _open_bound(layers: Layers, layer: int) -> float:
 
 
 def cheapest_finished(layers: Layers) -> float:
-    """The cost of the cheapest finished plan."""
+    """The cost of the cheapest complete plan; infinite if there is none."""
     done = layers.get(DONE)
     return min((label.seconds for label in done.values()), default=INFINITE) if done else INFINITE
 
 
 class Edge(NamedTuple):
-    """A step of walked plans."""
+    """A move from a visited state to another one."""
 
     layer: int
+    """The layer of the first state."""
     below: int
+    """The layer of the second state."""
     move: Move
     seconds: float
-    """What the cheapest plan with it costs."""
+    """The cost of the cheapest complete plan through this edge."""
 
 
 def edges(space: Space, layers: Layers) -> Iterator[Edge]:
-    """Every step that leads to a finished plan: the cost to it, its own, and the least from it on."""
+    """Every edge on a complete plan, with the least cost to it plus its own plus the least cost from it on."""
     onward: dict[int, dict[State, float]] = {DONE: dict.fromkeys(layers.get(DONE, {}), 0.0)}
     for layer in sorted(layers):
         if layer == DONE:

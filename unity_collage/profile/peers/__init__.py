@@ -1,1 +1,1 @@
-"""Other runtimes on one model, each in a process of its own: two thread pools in one process spin against each other."""
+"""Other runtimes to compare with, each in its own process: two thread pools in one would spin against each other."""

@@ -1,4 +1,4 @@
-"""Our program and other runtimes on one ONNX model, timed in turns."""
+"""Times our program and other runtimes on one ONNX model in turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .runtime_process import RuntimeProcess
 from .runtimes import OURS
 
 PAUSE_SECONDS = 0.05
-"""Between two runtimes: the threads of the one stop spinning before the other is timed."""
+"""The pause between two runtimes, until the threads of the first stop spinning."""
 
 
 def timed_in_turns(
@@ -27,7 +27,7 @@ def timed_in_turns(
     rounds: int = 5,
     round_seconds: float = 0.5,
 ) -> dict[str, list[float]]:
-    """The median seconds of a run of each runtime, ours first, by round, on the same random inputs and threads.
+    """The median seconds of a run of each runtime, by round, ours first; all have the same random inputs and threads.
 
     Raises :class:`.RuntimeMissing` for a runtime that cannot run the model here.
     """
@@ -49,12 +49,12 @@ def interleaved(
     round_seconds: float = 0.5,
     before_round: Callable[[], None] = lambda: None,
 ) -> dict[str, list[float]]:
-    """The median seconds of a run of each runtime, by round, as :func:`..rounds.in_turns` finds them."""
+    """The median seconds of a run of each runtime, by round, from :func:`..rounds.in_turns`."""
     return in_turns(runtimes, rounds, round_seconds, PAUSE_SECONDS, before_round)
 
 
 def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random values for the inputs of ``model``; dynamic extents are taken as 1, integers are small."""
+    """Random values for the inputs of ``model``; dynamic extents count as 1, integers are 0 or 1."""
     rng = np.random.default_rng(seed)
     weights = {tensor.name for tensor in model.graph.initializer}
     feeds: dict[str, np.ndarray] = {}

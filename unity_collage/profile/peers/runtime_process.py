@@ -1,4 +1,4 @@
-"""A runtime with a model in a process of its own: two thread pools in one process would spin against each other."""
+"""A runtime with a model, in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...processes.child import Child, Reply
 from .runtimes import RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
-"""For one answer; the first one includes the runtime's own compilation of the model."""
+"""The limit for one answer; the first one includes the runtime's own compilation of the model."""
 
 
 class RuntimeMissing(CollageError):
-    """A runtime that cannot run the model here; the text says why."""
+    """A runtime cannot run the model here; the text says why."""
 
 
 class RuntimeProcess:
-    """One runtime, ready to be timed; close it when done, or use it as a context manager."""
+    """One runtime, ready to be timed. Close it when done, or use it as a context manager."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class RuntimeProcess:
         runner: str | None = None,
         folders: Sequence[str | Path] = (),
     ):
-        """``path`` is an ONNX model, for ours a saved program.
+        """Load a model into a runtime; raises RuntimeMissing.
 
-        ``name`` is one of ``RUNTIMES``, or ``runner`` says how to run it: ``module:function``, of a module that is
-        found in ``folders`` too. Raises RuntimeMissing.
+        ``path``: an ONNX model, or a saved program for ours. ``name``: one of ``RUNTIMES``. For any other runtime
+        ``runner`` is the function that runs it, as ``module:function``; modules are also searched in ``folders``.
         """
         self.name = name
         self._folder = TemporaryDirectory(prefix="collage-bench-")
@@ -55,14 +55,14 @@ class RuntimeProcess:
         self._ask({"ask": "outputs"})
 
     def timed(self, seconds: float) -> list[float]:
-        """Runs for about so many seconds: the seconds of each run, sorted; at most 1,000 of them."""
+        """Run for about ``seconds``; the result is the seconds of each run, sorted, at most 1,000 of them."""
         return [float(value) for value in self._ask({"ask": "timed", "seconds": seconds})["runs"]]
 
     def __call__(self, seconds: float) -> list[float]:
         return self.timed(seconds)
 
     def outputs(self) -> list[np.ndarray]:
-        """What the model computes from the inputs."""
+        """The outputs of the model for the inputs."""
         self._ask({"ask": "outputs"})
         with np.load(Path(self._folder.name) / "outputs.npz") as stored:
             return [stored[name] for name in stored.files]

@@ -1,7 +1,7 @@
-"""How each runtime runs an ONNX model: as its own documentation advises for the least latency on a CPU.
+"""Runs an ONNX model in each runtime, set up as its own documentation advises for the least latency on a CPU.
 
-Every one gets the same file, inputs and number of threads, and float32 unless its name says otherwise. Nothing here is
-imported before it is asked for.
+Each gets the same file, inputs and number of threads, and float32 unless its name says otherwise. A runtime is imported
+only when it is used.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Inputs = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A model that is ready to run."""
+    """A model in a runtime, ready to run."""
 
     timed: Callable[[float], list[float]]
-    """Runs it for about so many seconds and returns the seconds of each run."""
+    """Runs the model for about the given seconds, and returns the seconds of each run."""
     outputs: Callable[[], list[np.ndarray]]
 
 
 def unity_collage(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """A program that was saved, timed by the native loop."""
+    """A saved program, timed by the native loop."""
     from ... import runtime
     from ...program import load
 
@@ -47,7 +47,7 @@ def unity_collage(path: Path, inputs: Inputs, threads: int) -> Peer:
 
 
 def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """``relax.build`` alone, for the host, on our pool."""
+    """``relax.build`` alone, for the host, on our thread pool."""
     import tvm
     from tvm import relax
 
@@ -73,7 +73,7 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
 
 
 def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
-    """The CPU provider, inputs and outputs bound beforehand."""
+    """The CPU provider; inputs and outputs are bound before."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -119,7 +119,7 @@ def _openvino(path: Path, inputs: Inputs, config: dict[str, Any]) -> Peer:
 
 
 def python_loop(run: Callable[[], Any]) -> Callable[[float], list[float]]:
-    """Times ``run`` from Python, which adds 0.1 us to each run."""
+    """A function that times ``run`` from Python, which adds 0.1 us to each run."""
 
     def timed(seconds: float) -> list[float]:
         for _ in range(3):
@@ -143,7 +143,7 @@ PEERS = {
     "openvino-default": f"{__name__}:openvino_default",
     "stock-tvm": f"{__name__}:stock_tvm",
 }
-"""What ours is compared with, by the name that ``--against`` takes: where the function is that runs it."""
+"""The runtimes to compare with: the function that runs each, by the name for ``--against``."""
 
 RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage"}
-"""Everything that a process can run by name."""
+"""All runtimes that a process can run by name."""

@@ -1,4 +1,4 @@
-"""The process of one runtime: one model, timed on request."""
+"""The worker process of one runtime: it holds one model, and times it on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...processes.serving import serve
 from .runtimes import Peer
 
 MOST_RUNS = 1000
-"""So many times are told at most, evenly over the sorted ones."""
+"""How many times are sent at most, evenly spaced among the sorted ones."""
 
 
 def _made(hello: dict[str, Any]) -> Any:
