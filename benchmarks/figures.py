@@ -24,7 +24,7 @@ import plots
 import roofline
 
 from unity_collage.profile.peers.runtimes import OURS
-from unity_collage.report.text import duration
+from unity_collage.report import duration
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

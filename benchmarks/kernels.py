@@ -37,7 +37,7 @@ from unity_collage.machine.caches import Caches
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import estimate_costs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
-from unity_collage.report.text import duration
+from unity_collage.report import duration
 from unity_collage.testing.fixed_cost import FixedCost
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}

@@ -20,7 +20,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage.report.text import duration
+from unity_collage.report import duration
 
 OPSET = 20
 IMAGE, TOKENS, SIGNAL = (1, 64, 64, 64), (1, 256, 768), (1, 128, 4096)

@@ -56,11 +56,11 @@ def roofs(known: dict[str, Any], path: str) -> None:
     for number, (name, row) in enumerate(rows):
         rates = {who: row["flops"] / statistics.median(found) / 1e9 for who, found in row["seconds"].items()}
         best = max((rates[peer] for peer in league.PEERS[known["precision"]] if peer in rates), default=None)
-        first = {"label": "ours"} if number == 0 else {}
-        axes.plot(at[name], rates[OURS], "o", color="black", **first)
+        label = "ours" if number == 0 else None
+        axes.plot(at[name], rates[OURS], "o", color="black", label=label)
         if best is not None:
-            first = {"label": "fastest peer"} if number == 0 else {}
-            axes.plot(at[name], best, "x", color="tab:red", **first)
+            label = "fastest peer" if number == 0 else None
+            axes.plot(at[name], best, "x", color="tab:red", label=label)
         axes.annotate(
             str(number + 1), (at[name], rates[OURS]), (4, 4), textcoords="offset points", fontsize=8
         )

@@ -29,7 +29,7 @@ from unity_collage import reference, runtime
 from unity_collage.backends.registry import get
 from unity_collage.graph.shapes import extents_of
 from unity_collage.measure.kernels import activation_tensors, make_kernel, output_tensors
-from unity_collage.report.text import duration
+from unity_collage.report import duration
 
 BACKENDS = ("tvm", "onednn", "openblas", "kernels")
 ALLOWED = 1e-4

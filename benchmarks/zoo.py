@@ -47,7 +47,7 @@ from unity_collage.machine import peaks as machine
 from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS, PEERS
-from unity_collage.report.text import duration
+from unity_collage.report import duration
 
 REFERENCE = "onnxruntime"
 """Whose outputs ours are compared with; float32 in any league."""

@@ -30,44 +30,42 @@ from .specs import PartitionSpec
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
-"""Precisions by the name that users give: the type that products read and values are stored in."""
+"""The type that products read and values are stored in, by the name of the precision; None: float32."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The list of passes, and what of it is wanted. ``compile``, ``explain``, ``--refine`` and the recheck are parts or
-    variations of :meth:`passes`.
-    """
+    """The options that choose the passes; ``compile``, ``explain``, ``--refine`` and the recheck run parts of them."""
 
     backends: tuple[str, ...] | None = None
     """Names in preference order; None: all that are available."""
     model: CostModel = field(default_factory=MeasuredCost)
-    """Where costs come from."""
+    """The source of costs."""
     specs: tuple[PartitionSpec, ...] = ()
-    """Partition rules besides those of the backends."""
+    """Partition rules in addition to those of the backends."""
     without: tuple[str, ...] = ()
     """Names of rules to leave out."""
     precision: str = FLOAT32
-    """Of products and of what is stored between them; parameters and results keep their types."""
+    """The precision of products and of values between them; parameters and results keep their types."""
     layouts: bool = False
-    """Whether the search may have images between kernels in channels first, which are in channels last otherwise."""
+    """Whether images between kernels may have channels first; otherwise all have channels last."""
     tune_trials: int = 0
-    """How many schedules MetaSchedule tries for each kernel of TVM that could still be in the plan."""
+    """How many schedules MetaSchedule tries for each TVM kernel that could still be in the plan."""
     lazy: bool = False
-    """Measure only what can still change the plan, while the search runs: for a budget."""
+    """Whether the search measures only what can still change the plan; for a budget."""
     correct: bool = False
-    """Compare the costs with the running program, and search again where they are far from it; not if ``lazy``."""
+    """Whether to compare costs with the running program, and search again where they are wrong; not if ``lazy``."""
     explain: bool = False
-    """Whether ``collage.explanation`` says of every candidate why it was chosen or not."""
+    """Whether to write ``collage.explanation``, which says for every candidate why it was chosen or not."""
     programs: tuple[str, ...] = ()
-    """Measure for candidate programs, of each of these backends alone too, where it is ``lazy``."""
+    """With ``lazy``: also measure for candidate programs, those of each of these backends alone among them."""
 
     def passes(self) -> list[tvm.transform.Pass]:
-        """From an imported model to a module that ``relax.build`` turns into a program; run them under a target."""
+        """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
         return [*self.until_costs(), self.search(), *self.after_search()]
 
     def until_candidates(self) -> list[tvm.transform.Pass]:
-        """The passes before any cost is asked for: after them every candidate is known."""
+        """The passes that find all candidates, before costs are needed."""
         annotate = AnnotateCandidates(backends=self.backends, specs=self.specs, without=self.without)
         return [
             Prepare(),
@@ -80,15 +78,15 @@ class Pipeline:
         ]
 
     def until_costs(self) -> list[tvm.transform.Pass]:
-        """As far as every candidate has a cost, or the reason why it has none; if ``lazy``, the search asks for costs."""
+        """The passes after which every candidate has a cost or a reason; with ``lazy`` the search measures costs."""
         return [*self.until_candidates(), *(self._lazy_costs() if self.lazy else self._costs())]
 
     def search(self) -> tvm.transform.Pass:
-        """The search for the cheapest plan; it measures what kernels would cost as one."""
+        """The search for the cheapest plan; it also measures merged kernels."""
         return SearchPartition(estimator=self.model, explain=self.explain)
 
     def after_search(self) -> list[tvm.transform.Pass]:
-        """From a plan to a module that is ready to be built."""
+        """The passes from a plan to a module that is ready to be built."""
         return [OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
 
     def _costs(self) -> list[tvm.transform.Pass]:
@@ -117,7 +115,7 @@ def collage(
     correct: bool = False,
     explain: bool = False,
 ) -> tvm.transform.Sequential:
-    """The passes of a :class:`Pipeline` with these fields as one pass."""
+    """One pass that runs the passes of a :class:`Pipeline` with these fields."""
     pipeline = Pipeline(
         None if backends is None else tuple(backends),
         model or MeasuredCost(),
@@ -134,7 +132,7 @@ def collage(
 
 
 def narrowing(precision: str) -> list[tvm.transform.Pass]:
-    """The pass for a precision, none for float32; raises CollageError for one that is not in ``PRECISIONS``."""
+    """The pass for a precision, or none for float32; raises CollageError for an unknown precision."""
     if precision not in PRECISIONS:
         raise CollageError(f"there is no precision {precision!r}: use {' or '.join(PRECISIONS)}")
     dtype = PRECISIONS[precision]

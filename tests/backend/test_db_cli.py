@@ -93,7 +93,7 @@ def test_a_missing_cost_says_in_what_the_known_ones_differ(run: Run, model: Path
     finally:
         uc.set_num_threads(threads)
     assert (code, len(err)) == (1, 1)
-    assert " of them were measured under other circumstances: " in err[0]
+    assert " of them were measured with another fingerprint: " in err[0]
     assert f"threads is {threads + 1} here, {threads} there" in err[0]
 
 
@@ -105,7 +105,7 @@ def test_locked_needs_a_database_that_is_there(run: Run, model: Path, tmp_path: 
     )
 
 
-def test_info_counts_and_tells_the_circumstances(run: Run, costs: Path) -> None:
+def test_info_counts_and_shows_the_fingerprints(run: Run, costs: Path) -> None:
     with CostDatabase(costs) as database:
         count = len(database)
         database.quarantine(
@@ -197,7 +197,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "info of nothing": (("info", "--database", "none.sqlite"), "none.sqlite: there is no such file"),
     "info of a folder": (("info", "--database", "."), ".: it is a folder"),
     "a broken export": (
-        ("import", "text.jsonl"), "text.jsonl, line 1: this is no export of a cost database",
+        ("import", "text.jsonl"), "text.jsonl, line 1: this is not an export of a cost database",
     ),
     "no export": (("import", "none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
     "bytes for an export": (("import", "bytes.jsonl"), "bytes.jsonl cannot be read: 'utf-8' codec"),

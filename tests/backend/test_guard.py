@@ -26,7 +26,7 @@ REFUSED = [
     ("allocates_without_end", FailureKind.OUT_OF_MEMORY, "memory ran out"),
     ("wrong_numbers", FailureKind.WRONG_NUMBERS, "output 0 is off by"),
     ("wrong_on_edges", FailureKind.WRONG_NUMBERS, "output 0 is off by"),
-    ("nan", FailureKind.NOT_FINITE, "output 0 is infinite or no number where the reference is a number"),
+    ("nan", FailureKind.NOT_FINITE, "output 0 is infinite or NaN where the reference is finite"),
     ("writes_behind_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
     ("writes_far_behind_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),
     ("writes_before_output", FailureKind.WROTE_OUTSIDE, "it wrote outside of its tensors"),

@@ -172,7 +172,7 @@ MISTAKES: dict[str, tuple[Callable[[str], str], str]] = {
     "another kind of server": (
         lambda url: changed(url, drivername="mysql"), "mysql is not supported: a file is SQLite",
     ),
-    "no URL": (lambda url: url.replace("127.0.0.1:", "127.0.0.1:port"), "this is no database URL"),
+    "no URL": (lambda url: url.replace("127.0.0.1:", "127.0.0.1:port"), "this is not a database URL"),
 }  # fmt: skip
 
 

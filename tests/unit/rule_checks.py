@@ -38,7 +38,7 @@ OPERATORS: tuple[tuple[int, Callable[..., relax.Expr]], ...] = (
 
 def random_graph(steps: Sequence[tuple[int, int, int]]) -> relax.Function:
     """A function with one binding a step ``(operator, first input, second input)``: inputs are counted back from
-    the last binding and beyond that are the parameters. What nobody reads is returned."""
+    the last binding and beyond that are the parameters. Unread values are returned."""
     x = relax.Var("x", relax.TensorType((4, 4), "float32"))
     builder = relax.BlockBuilder()
     values: list[relax.Var] = [x]

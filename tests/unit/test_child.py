@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from unity_collage.processes.child import Child
+
 _MODULE = """
 import sys
 print(__name__, sys.argv[1:], "tvm" in sys.modules, "torch" in sys.modules)
@@ -32,3 +34,26 @@ def test_a_module_runs_as_the_program_with_its_arguments(tmp_path: Path) -> None
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_it_can_be_imported_later(tmp_path: Path) -> None:
     assert started(tmp_path, "torch")[-1] == "Module"
+
+
+class _Interrupted:
+    """A process whose answer is interrupted by Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def send(self, message: object) -> None: ...
+
+    def receive(self, _seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_ctrl_c_ends_the_process_so_that_no_stale_answer_is_read() -> None:
+    child, process = Child("no.module", {}, 1.0), _Interrupted()
+    child._process, child._is_ready = process, True  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        child.ask({"ask": "anything"})
+    assert process.closed and not child.is_running

@@ -79,8 +79,8 @@ def line(table: str, **changed: Any) -> str:
 
 
 BROKEN = {
-    "no JSON": ("{", "it is no JSON object"),
-    "a list": ("[]", "it is no JSON object"),
+    "no JSON": ("{", "it is not a JSON object"),
+    "a list": ("[]", "it is not a JSON object"),
     "no such table": ('{"table": "users"}', "there is no table 'users'"),
     "a field too many": (line("costs", color="red"), "a row of costs has the fields key, fingerprint, label"),
     "a text for a number": (line("costs", runs="3"), "runs cannot be '3'"),
@@ -108,8 +108,8 @@ def test_a_broken_line_is_named_by_its_number(what: str) -> None:
     ("lines", "reason"),
     [
         ([], "costs.jsonl is empty"),
-        (["no JSON"], "costs.jsonl, line 1: this is no export of a cost database"),
-        (['{"schema": 2}'], "costs.jsonl, line 1: this is no export of a cost database"),
+        (["no JSON"], "costs.jsonl, line 1: this is not an export of a cost database"),
+        (['{"schema": 2}'], "costs.jsonl, line 1: this is not an export of a cost database"),
         (
             ['{"unity_collage": "costs", "schema": 3}'],
             "costs.jsonl, line 1: it has schema 3, and this version of unity_collage has 2",
@@ -167,7 +167,7 @@ def test_a_comparison_tells_what_differs_by_more_than_asked() -> None:
     assert (found.alike, found.only_first, found.only_second) == (2, 1, 1)
 
 
-def test_other_circumstances_are_compared_by_their_newest_cost_if_asked() -> None:
+def test_other_fingerprints_are_compared_by_their_newest_cost_if_asked() -> None:
     first = costs(row("a", 1e-6, fingerprint="old"), row("a", 2e-6, 200.0, fingerprint="new"))
     second = costs(row("a", 4e-6, fingerprint="other"))
     assert compare(first, second, 0.1, by_key=False).apart == ()

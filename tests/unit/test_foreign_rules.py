@@ -85,7 +85,7 @@ def test_overlapping_matches_of_several_patterns_are_all_offered() -> None:
     assert {f.label: f.inside for f in found} == {"relu_exp": 0b1100, "relu": 0b100, "dense_bias": 0b11}
 
 
-def test_the_table_is_read_when_asked_and_not_kept() -> None:
+def test_the_table_is_read_by_each_apply_and_not_cached() -> None:
     rule = PatternTable("theirs")
     assert applied(rule, Model["main"]) == [] and bridge.find("theirs") is None
     with foreign_backend("theirs", [single("theirs.relu", "relax.nn.relu")]):
@@ -98,7 +98,7 @@ def test_a_prefix_is_a_whole_word() -> None:
         assert applied(PatternTable("theirs"), Model["main"]) == []
 
 
-def test_a_check_that_says_no_is_a_refusal_that_names_the_pattern() -> None:
+def test_a_check_that_returns_false_is_a_refusal_that_names_the_pattern() -> None:
     with foreign_backend(
         "theirs", [biased_product("theirs.dense", lambda _context: False)], None, no_modules
     ):

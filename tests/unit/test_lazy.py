@@ -31,7 +31,7 @@ class Case:
         return {number: key for number, (_, key) in enumerate(self.candidates)}
 
     def problem(self, answers: Mapping[str, Answer]) -> Problem:
-        """As SearchPartition makes it: what nobody has a answer for may be left behind."""
+        """As SearchPartition makes it: a node whose options have no answer may be left behind."""
         options = [
             Option(number, inside, float(answers[key]), backend=key[0])
             for number, (inside, key) in enumerate(self.candidates)
@@ -197,7 +197,7 @@ def test_a_node_that_cannot_be_computed_is_named() -> None:
 
 
 def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
-    """a fuses badly: 9 for what its parts do for 2. The parts lie in a measured kernel, so nobody measures them."""
+    """a fuses badly: 9 for what its parts do for 2. The parts are inside a measured kernel, so none is measured."""
     case = Case(
         ((), (0,)), 0, ((3, "a0"), (1, "a1"), (2, "a2")), {"a0": 9.0, "a1": 1.0, "a2": 1.0},
         {"a0": 0.0, "a1": 0.5, "a2": 0.5},

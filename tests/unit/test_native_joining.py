@@ -45,7 +45,7 @@ def program(axis: int, *others: tuple[int, ...]) -> Any:
     return made
 
 
-def test_the_result_is_a_slice_and_the_rest_lies_beside_it():
+def test_the_result_is_a_slice_and_the_other_fields_are_sibling_copies():
     made = program(3, (1, 5, 6, 3), (1, 5, 6, 2))
     (step,) = made["steps"]
     args, pixel = step["args"], 3 + 4 + 2

@@ -148,7 +148,7 @@ def test_what_is_not_lowered_is_named(body, reason):
         onednn.lower([function(body, (3, 4))], ["f"])
 
 
-def test_a_call_of_no_operator_is_named():
+def test_a_call_of_something_else_than_an_operator_is_named():
     @I.ir_module
     class Module:
         @R.function

@@ -1,4 +1,4 @@
-"""Casts beside oneDNN's primitives: which they take in while they read and write, and which not, with why."""
+"""Casts next to primitives of oneDNN: which of them a primitive absorbs, and why it does not absorb the others."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_operand_is_widened_while_it_is_read():
         ),
     ],
 )
-def test_why_a_cast_is_not_taken_in(body, shape, dtype, reason):
+def test_why_a_cast_is_not_absorbed(body, shape, dtype, reason):
     cast, last = bindings(body, shape, dtype=dtype)
     assert reason in onednn.absorbed_input(onednn.step(last.value), cast.var, cast.value)
 

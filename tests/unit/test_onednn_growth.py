@@ -137,7 +137,7 @@ def test_heads_are_read_and_written_through_strides():
     assert made.result.buffer == joined.value
 
 
-def test_a_convolution_that_reads_the_other_layout_is_no_kernel_yet():
+def test_a_convolution_that_reads_the_other_layout_is_not_complete():
     permuted, convolution = bindings(lambda x: conv(op.permute_dims(x, (0, 2, 3, 1))), (1, 8, 5, 5))
     made = onednn.absorbed_input(onednn.step(convolution.value), permuted.var, permuted.value)
     assert "not dense in one layout" in onednn.why_partial(made)

@@ -49,7 +49,7 @@ def test_results_of_integers_wrap_and_keep_their_dtype():
             relax.op.take(var(3), relax.const([1]), 0, "nan"),
             "relax.take with mode nan has no numpy reference",
         ),
-        (relax.Call(relax.ExternFunc("f"), [var(3)]), "no operator"),
+        (relax.Call(relax.ExternFunc("f"), [var(3)]), "not an operator"),
         (
             relax.op.image.resize2d(
                 var(1, 2, 4, 4), (8, 8), coordinate_transformation_mode="tf_crop_and_resize"

@@ -135,7 +135,7 @@ def test_what_an_import_prints_does_not_come_out_on_standard_output(
     assert (out, "hello\n" in err) == ("mine\n", True)
 
 
-def test_who_keeps_standard_output_while_imported_writes_to_it_later(
+def test_a_stream_that_was_kept_during_the_import_is_standard_output_later(
     install: Install, capfd: pytest.CaptureFixture[str]
 ) -> None:
     install("import sys; OUT = sys.stdout" + FAKE, theirs="their_package:BACKEND")

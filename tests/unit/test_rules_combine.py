@@ -136,7 +136,7 @@ def test_join_anything_asks_for_no_kind() -> None:
     assert unions(combined(*BY_KIND), graphs.attention()) == ["{0,1}", "{1,2}"]
 
 
-def test_a_tuple_of_results_is_no_part_of_a_kernel() -> None:
+def test_a_tuple_of_results_is_not_part_of_a_kernel() -> None:
     rule = combined(JoinAnything(), TupleArgument(), limits=ANY_EXITS)
     assert unions(rule, graphs.qkv()) == []
 

@@ -160,7 +160,7 @@ def test_merged_kernels_keep_their_parts() -> None:
     )
 
 
-def test_what_is_no_plan_is_given_back() -> None:
+def test_kernels_without_an_order_are_returned_unchanged() -> None:
     graph = DataflowGraph(graphs.k22())
     plan = kernels((1, 2), (0, 3), (4,))
     assert {k.inside for k in coalesce(graph, plan, ANY_EXITS)} == {k.inside for k in plan}

@@ -95,7 +95,7 @@ def test_a_rule_prints_as_a_tree() -> None:
     ]
 
 
-def test_a_rule_of_somebody_else_prints_too() -> None:
+def test_a_foreign_rule_prints_too() -> None:
     class Theirs:
         def apply(self, graph: DataflowGraph):
             yield from ()
@@ -119,7 +119,7 @@ def test_op_call_by_kind_declines_what_is_opaque() -> None:
     )
 
 
-def test_kinds_of_what_has_no_kernel_come_from_a_table() -> None:
+def test_kinds_of_nodes_without_a_kernel_come_from_a_table() -> None:
     x = relax.Var("x", relax.TensorType((4,), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):

@@ -91,7 +91,7 @@ TWICE = Problem(
         ((0, 1, 2, 5), "option 5 does not write its last node"),
     ],
 )
-def test_values_are_written_once_and_for_somebody_where_nodes_are_computed_twice(
+def test_values_are_written_once_and_only_if_wanted_where_nodes_are_computed_twice(
     chosen: tuple[int, ...], reason: str | None
 ) -> None:
     seconds = sum(option.seconds for number in chosen for option in TWICE.options if option.id == number)

@@ -110,7 +110,7 @@ def test_a_candidate_without_a_cost_is_never_chosen_and_its_reason_kept() -> Non
     assert plan.without_cost == (WithoutCost("toy", "relu", "it crashed"),)
 
 
-def test_what_nobody_costs_is_left_to_tvm() -> None:
+def test_operators_without_a_cost_are_left_to_tvm() -> None:
     plan = PLAN.read(partitioned(Before, FixedCost({"toy": 1.0, "tvm": "no compiler"}))["main"])
     assert plan.left_behind == ("b", "c")
 
@@ -144,7 +144,7 @@ def test_a_value_that_measured_kernels_only_hold_inside_is_left_to_tvm() -> None
     assert plan.left_behind == ("a",)
 
 
-def test_an_operator_that_nobody_can_make_is_named() -> None:
+def test_an_operator_that_no_backend_can_make_is_named() -> None:
     x = relax.Var("x", relax.TensorType((2,), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):

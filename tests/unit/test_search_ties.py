@@ -76,7 +76,7 @@ def test_one_kernel_is_preferred_to_two_that_tie_with_it() -> None:
     assert sorted(tied_with(problem, found)[0][0]) == [1, 2]
 
 
-def test_a_view_is_no_kernel_and_hands_nothing_over() -> None:
+def test_a_view_is_not_a_kernel_and_has_no_transition() -> None:
     """As three kernels of two backends the plan with the view would give way to the two that tie with it."""
     options = (
         option(0, 0b001, 1.0, 0.0, "lib"),
@@ -109,7 +109,7 @@ def test_rivals_of_one_race_have_not_drifted() -> None:
     assert ids(with_ties_broken(problem, cheapest_cover(problem), ("lib", "tvm"))) == [1]
 
 
-def test_a_tie_that_changes_nothing_is_still_told() -> None:
+def test_a_tie_that_changes_nothing_is_still_reported() -> None:
     options = (option(0, 0b111, 10.0, 0.2, "lib"), option(1, 0b111, 10.1, 0.2, "tvm"))
     problem, found = plan(options)
     assert ids(found) == [0] and tied_with(problem, found) == {0: ((1,),)}
@@ -163,7 +163,7 @@ def test_a_wrong_claim_is_named(change: dict[str, object], reason: str) -> None:
     assert why is not None and reason in why
 
 
-def test_what_is_no_tie_is_no_claim() -> None:
+def test_options_that_do_not_tie_make_no_claim() -> None:
     options = (option(0, 0b111, 10.0, 0.2, "lib"), option(1, 0b111, 9.0, 0.2, "tvm"))
     problem = Problem(CHAIN, 0, options)
     certificate = certificate_of(problem, cheapest_cover(problem))
@@ -173,7 +173,7 @@ def test_what_is_no_tie_is_no_claim() -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(problems(), st.lists(st.integers(0, 3), min_size=1, max_size=20), st.sampled_from([0.0, 0.1]))
-def test_whatever_is_settled_can_be_checked(problem: Problem, noise: list[int], drift: float) -> None:
+def test_every_broken_tie_can_be_checked(problem: Problem, noise: list[int], drift: float) -> None:
     options = tuple(
         replace(o, low=o.seconds - noise[n % len(noise)] / 2, high=o.seconds + noise[n % len(noise)] / 2)
         for n, o in enumerate(problem.options)

@@ -99,7 +99,7 @@ def test_a_union_holds_the_parts_of_both_by_first_node() -> None:
 
 
 def test_a_hidden_node_of_a_union_is_hidden_only_from_the_outside() -> None:
-    """relu is computed for exp only; with tanh and add nobody outside is left to read it."""
+    """relu is computed for exp only; with tanh and add no outside node reads it."""
     graph = DataflowGraph(graphs.diamond())
     first = SubGraph(graph, 0b0011, hidden=0b0001)
     grown = disjoint_union(first, SubGraph(graph, 0b1000))
@@ -139,7 +139,7 @@ def test_a_sub_graph_is_found_again_in_the_graph_after_outlining() -> None:
 
 
 def test_what_a_part_keeps_to_itself_stays_for_others_that_read_it() -> None:
-    """relu is inside the first part, which writes exp alone; the second reads relu, and nobody else makes it."""
+    """relu is inside the first part, which writes exp alone; the second reads relu, and no other kernel computes it."""
     graph = DataflowGraph(graphs.diamond())
     parts = SubGraph(graph, 0b0011, hidden=0b0001), SubGraph(graph, 0b0100)
     groups = [

@@ -17,7 +17,7 @@ from ..errors import first_line
 from .base import Backend
 
 ENTRY_POINT_GROUP = "unity_collage.backends"
-"""Third parties name a Backend value here."""
+"""The group of entry points in which packages name their Backend values."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def _no_output(effects: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _descriptor_to(output: BinaryIO) -> Iterator[None]:
-    """Inside, file descriptor 1 is ``output``."""
+    """A scope in which file descriptor 1 is ``output``."""
     try:
         before = os.dup(_STDOUT)
     except OSError:  # it is closed: nothing can be written
@@ -192,7 +192,7 @@ class _Switch:
 
 @contextmanager
 def _python_to(output: BinaryIO) -> Iterator[None]:
-    """Inside, ``sys.stdout`` is ``output``: in a notebook it is not file descriptor 1."""
+    """A scope in which ``sys.stdout`` is ``output``: in a notebook it is not file descriptor 1."""
     before = sys.stdout
     if before is None:
         yield

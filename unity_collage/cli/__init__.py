@@ -1,10 +1,10 @@
-"""The command line: a file a command, the options that they share in ``options``."""
+"""The command line: one file for each command, and ``options`` for the options that they share."""
 
 from __future__ import annotations
 
 
 def command() -> int:
-    """``unity-collage``; it takes no models of PyTorch, so TVM need not import that."""
+    """The entry point of ``unity-collage``. It takes no PyTorch models, so TVM is imported without PyTorch."""
     from ..processes.launcher import import_tvm_without_torch
 
     import_tvm_without_torch()

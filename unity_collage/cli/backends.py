@@ -1,4 +1,4 @@
-"""``unity-collage backends``: list the backends, and why one cannot be used."""
+"""``unity-collage backends``: list the backends, with the reason if one cannot be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..report import backend_table
 
 def add_command(commands: Any) -> None:
     """Add ``backends`` to ``commands``."""
-    command = commands.add_parser("backends", help="list the backends, and why one cannot be used")
+    command = commands.add_parser("backends", help="list the backends, with the reason if one cannot be used")
     command.set_defaults(run=_backends)
 
 

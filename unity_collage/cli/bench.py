@@ -1,4 +1,4 @@
-"""``unity-collage bench``: compile a model and time it, against other runtimes if asked."""
+"""``unity-collage bench``: compile a model, and compare its time with other runtimes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .options import add_options, positive
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` to ``commands``."""
-    command = commands.add_parser("bench", help="compile a model and time it, against others if asked")
+    command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
     add_options(command)
     command.add_argument(
-        "--against", nargs="+", choices=sorted(PEERS), default=[], help="time these runtimes too"
+        "--against", nargs="+", choices=sorted(PEERS), default=[], help="other runtimes to time"
     )
     command.add_argument(
         "--rounds",
         type=positive,
         metavar="N",
         default=5,
-        help="rounds in which they run in turns (default: 5)",
+        help="how many rounds they run in turns (default: 5)",
     )
     command.set_defaults(run=_bench)
 

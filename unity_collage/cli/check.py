@@ -1,4 +1,4 @@
-"""``unity-collage check``: does a backend keep what backends promise?"""
+"""``unity-collage check``: examine whether a backend keeps the promises of backends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .progress import progress_bar
 
 def add_command(commands: Any) -> None:
     """Add ``check`` to ``commands``."""
-    text = "check what a backend promises: its value, its rule, its kernels and their numbers"
+    text = "check whether a backend keeps its promises: value, rule, kernels and their numbers"
     command = commands.add_parser("check", help=text, description=f"{text.capitalize()}.")
     command.add_argument(
         "backend",
@@ -23,16 +23,18 @@ def add_command(commands: Any) -> None:
         help="a backend that `unity-collage backends` lists, or package.module:VALUE",
     )
     command.add_argument(
-        "--cases", metavar="package.module:VALUE", help="a sequence of Case to examine besides the kit's own"
+        "--cases",
+        metavar="package.module:VALUE",
+        help="a sequence of Case to examine in addition to the kit's own",
     )
     command.add_argument(
         "--timeout",
         type=float,
         metavar="SECONDS",
         default=60.0,
-        help="for one step of one kernel (default: 60)",
+        help="the limit for one step of one kernel (default: 60)",
     )
-    command.add_argument("--all", action="store_true", help="show every finding, not only the first few")
+    command.add_argument("--all", action="store_true", help="show all findings instead of the first few")
     command.set_defaults(run=_check)
 
 

@@ -1,4 +1,4 @@
-"""``unity-collage compile``: compile a model and show what became of it."""
+"""``unity-collage compile``: compile a model and show its plan."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .progress import progress_bar
 
 def add_command(commands: Any) -> None:
     """Add ``compile`` to ``commands``."""
-    command = commands.add_parser("compile", help="compile a model and show what became of it")
+    command = commands.add_parser("compile", help="compile a model and show its plan")
     add_options(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
-        "--report", metavar="FILE", help="write the plan and why it is so, as .json or .html"
+        "--report", metavar="FILE", help="write the plan and its explanation, as .json or .html"
     )
     command.set_defaults(run=_compile)
 
 
 def _compile(options: argparse.Namespace) -> None:
-    """What is slow comes last: a path that cannot be written is told before anything is measured."""
+    """Compile, show, save and report. Paths are checked first, before anything is measured."""
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
     program = compiled(options, explain=options.report is not None)
@@ -41,7 +41,7 @@ def _compile(options: argparse.Namespace) -> None:
         console.print(plan_summary(name, plan), "")
         if plan.comparison is not None:
             console.print(comparison_table(plan.comparison), "")
-    if options.output:  # before the program runs: it would have to be linked again
+    if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
     tell_accuracy(options, program, console)
     if options.report:
@@ -70,7 +70,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
 
 
 def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:
-    """How far the numbers of a program in less than float32 are from those in float32, a line a result."""
+    """Print how far a program of lower precision is from float32, a line for each result."""
     if options.precision == FLOAT32:
         return
     try:

@@ -1,4 +1,4 @@
-"""``unity-collage explain``: why this kernel, why not that one."""
+"""``unity-collage explain``: show why kernels were chosen or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--node",
         metavar="NAME",
-        help="why this one: a binding, a node or value of the model, a kernel, or an operator that occurs once "
+        help="explain this one: a binding, a node or value of the model, a kernel, or an operator that occurs once "
         "(default: the most expensive kernels and their runners-up)",
     )
     command.set_defaults(run=_explain)

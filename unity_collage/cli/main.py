@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what the user can mend is one line on standard error and exit code 1."""
+    """Run one command and return its exit code. An error that the user can fix is one line on standard error."""
     options = _parser().parse_args(arguments)
     try:
         if options.threads is not None:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"unity-collage: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("unity-collage: interrupted; every cost measured so far is kept", file=sys.stderr)
+        print("unity-collage: interrupted; all costs measured so far are stored", file=sys.stderr)
         return INTERRUPTED
     return 0
 
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         "--threads",
         type=positive,
         metavar="N",
-        help="threads of every kernel (default: the usable cores)",
+        help="the number of threads of every kernel (default: the usable cores)",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (compile, bench, backends, explain, check, db):

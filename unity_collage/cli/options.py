@@ -1,4 +1,4 @@
-"""The options that commands share, and what they mean."""
+"""The options that commands share, and the settings made of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..pipeline import FLOAT32, PRECISIONS
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """The model, what may become of it, and how much may be measured for that."""
-    command.add_argument("model", metavar="MODEL.onnx", help="the model; it comes before --backends")
+    """Add the options for the model, the choice of kernels, and the limits of measuring."""
+    command.add_argument("model", metavar="MODEL.onnx", help="the model; write it before --backends")
     _add_freedom(command)
     _add_effort(command)
     command.add_argument(
         "--database",
         metavar="FILE|URL",
-        help="where costs are kept: a file, or postgresql://... (default: a file in the user's cache folder)",
+        help="the database of costs: a file, or postgresql://... (default: a file in the user's cache folder)",
     )
     command.add_argument(
         "--locked",
@@ -39,24 +39,24 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         "--backends",
         nargs="+",
         metavar="NAME",
-        help="what may make kernels, in preference order (default: all); TVM does what they do not take",
+        help="the backends in preference order (default: all); TVM compiles what they do not take",
     )
     command.add_argument(
         "--precision",
         choices=list(PRECISIONS),
         default=FLOAT32,
-        help="what convolutions and products read and what is stored between them (default: f32); with bf16 the error "
-        "against float32 is shown",
+        help="the precision of convolutions and products, and of values between them (default: f32); with bf16 the "
+        "error against float32 is shown",
     )
     command.add_argument(
         "--no-winograd",
         action="store_true",
-        help="no convolutions by Winograd's algorithm, which rounds differently",
+        help="do not use Winograd's algorithm for convolutions, which rounds differently",
     )
     command.add_argument(
         "--search-layouts",
         action="store_true",
-        help="choose the layout of images between kernels too, by cost; about twice as many kernels are measured",
+        help="also choose the layout of images between kernels by cost; about twice as many kernels are measured",
     )
 
 
@@ -65,25 +65,24 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         "--budget",
         type=duration,
         metavar="TIME",
-        help="measure no longer than that, 30s or 5m: the best plan known by then is the result",
+        help="the limit for measuring, such as 30s or 5m; the result is the best plan that is known by then",
     )
     command.add_argument(
         "--tune",
         type=positive,
         metavar="TRIALS",
-        help="let MetaSchedule try this many schedules for each kernel of TVM that could still be in the plan",
+        help="let MetaSchedule try this many schedules for each TVM kernel that could still be in the plan",
     )
     command.add_argument(
         "--refine",
         action="store_true",
-        help="time candidate programs in turns, those of each backend alone and of TVM among them; the fastest is the result",
+        help="compare candidate programs, those of each backend alone and of TVM among them; the fastest is the result",
     )
-
     command.add_argument(
         "--breed",
         type=duration,
         metavar="TIME",
-        help="with --refine: also search for faster plans by evolution, measuring whole programs for that long",
+        help="with --refine: also breed faster plans by evolution, and measure whole programs for this long",
     )
 
 
@@ -92,13 +91,13 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
         "--rpc",
         type=_tracker,
         metavar="TRACKER:PORT",
-        help="let the servers of an RPC tracker measure, and compile for them",
+        help="measure on the servers of an RPC tracker, and compile for them",
     )
     command.add_argument(
         "--rpc-key",
         metavar="KEY",
         default="unity_collage",
-        help="the key by which the servers announce themselves (default: unity_collage)",
+        help="the key of the servers at the tracker (default: unity_collage)",
     )
 
 
@@ -117,16 +116,16 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> CostModel:
 
 
 def refinement_of(options: argparse.Namespace) -> Refinement | None:
-    """What ``--refine`` and ``--breed`` ask for; raises CollageError for the second without the first."""
+    """The settings of ``--refine`` and ``--breed``; raises CollageError for ``--breed`` alone."""
     if options.breed and not options.refine:
-        raise CollageError("--breed needs --refine: bred plans are compared as whole programs")
+        raise CollageError("--breed needs --refine, which compares whole programs")
     if not options.refine:
         return None
     return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
 
 
 def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
-    """The names of rules that the options leave out."""
+    """The names of the rules that the options leave out."""
     return WINOGRAD if options.no_winograd else ()
 
 

@@ -20,7 +20,7 @@ from ..cost.model import Progress as Report
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """What is being measured, where standard error is a terminal."""
+    """A function that shows what is being measured, if standard error is a terminal."""
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
                TextColumn("{task.description}"))  # fmt: skip
     console = Console(stderr=True)

@@ -98,7 +98,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 def _why_no_header(data: dict[str, Any] | None) -> str | None:
     if data is None or data.get("unity_collage") != "costs":
-        return "this is no export of a cost database"
+        return "this is not an export of a cost database"
     if data != _HEADER:
         return f"it has schema {data.get('schema')}, and this version of unity_collage has {schema.SCHEMA_VERSION}"
     return None
@@ -106,7 +106,7 @@ def _why_no_header(data: dict[str, Any] | None) -> str | None:
 
 def _why_no_row(data: dict[str, Any] | None) -> str | None:
     if data is None:
-        return "it is no JSON object"
+        return "it is not a JSON object"
     table = schema.CONTENT.get(str(data.get("table")))
     if table is None:
         return f"there is no table {data.get('table')!r}"

@@ -98,7 +98,7 @@ def _postgresql(where: str) -> URL:
     try:
         url = make_url(where)
     except (ArgumentError, ValueError) as error:
-        raise DatabaseError("this is no database URL; one looks like postgresql://user@host/name") from error
+        raise DatabaseError("this is not a database URL: write postgresql://user@host/name") from error
     if url.drivername not in ("postgres", "postgresql", "postgresql+psycopg"):
         raise DatabaseError(
             f"{url.drivername} is not supported: a file is SQLite, a URL starts with postgresql://"

@@ -1,1 +1,1 @@
-"""Models in: ONNX files become Relax modules."""
+"""Imports models: ONNX files become Relax modules."""

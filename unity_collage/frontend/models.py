@@ -1,4 +1,4 @@
-"""Models in: an IRModule, an ONNX model or the path of one."""
+"""Imports a model: an IRModule, an ONNX model, or the path of one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Model = IRModule | onnx.ModelProto | str | Path
 
 
 def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tuple[str, ...] | None]:
-    """The module, and the names that the model gives its inputs (None: those of ``main``'s parameters).
+    """The module, and the names of the model's inputs (None: those of ``main``'s parameters).
 
-    ``keep_names``: variables are called as the model calls its values, which takes an import more.
-    Raises ModelError with one line that says what is wrong.
+    ``keep_names``: give variables the names of the model's values, which takes a second import. Raises ModelError with
+    the reason in one line.
     """
     if isinstance(model, IRModule):
         return model, None
@@ -41,7 +41,7 @@ def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tupl
 
 
 def _imported(model: onnx.ModelProto) -> IRModule:
-    """The importer prints which operator it fails at."""
+    """The module that TVM's importer makes; the operator that it fails at, which it prints, becomes the reason."""
     with redirect_stdout(StringIO()) as printed, converters():
         try:
             return from_onnx(model, keep_params_in_input=False)
@@ -53,10 +53,10 @@ def _imported(model: onnx.ModelProto) -> IRModule:
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
-    """The model in a file; raises ModelError with one line that says what is wrong."""
+    """The model in a file; raises ModelError with the reason in one line."""
     if not path.is_file():
         raise ModelError(f"{path} is not a file")
     try:
         return onnx.load(path)
-    except Exception as error:  # protobuf's own errors have no common base
+    except Exception as error:  # the errors of protobuf have no common base class
         raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error

@@ -1,7 +1,7 @@
-"""Operators that TVM's importer does not have, by their definitions.
+"""Replaces operators that TVM's importer does not have by their definitions.
 
-An ONNX model may bring functions of its own, and the standard defines some operators (Celu, MeanVarianceNormalization,
-Swish, ...) by functions of others. Both are put in place of their calls.
+An ONNX model may contain functions, and the standard defines some operators (Celu, MeanVarianceNormalization, Swish,
+...) by functions of others. Both are inlined.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from onnx import helper, inliner, numpy_helper
 from ..tvm_private import onnx_converters
 
 _HANDLED = frozenset({"Constant", "If"})
-"""Operators that the importer has beside its table of converters."""
+"""Operators that the importer handles without an entry in its table of converters."""
 
 
 def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` without calls of its own functions, and without operators that the importer lacks but ONNX defines by
-    others; itself if it has neither. What nobody defines stays for the importer to name. Constants become tensors.
+    """``model`` without calls of its functions, and without operators that the importer lacks but ONNX defines.
+
+    The result is ``model`` itself if it has neither. Undefined operators stay, and the importer names them in its
+    error. Constants become tensors.
     """
     if model.functions:
         model = inliner.inline_local_functions(model)
@@ -35,7 +37,7 @@ def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_tensors(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with tensors in its constants, where the importer reads no other attributes."""
+    """``model`` whose constants are tensors: the importer does not read their other attributes."""
     if all(_number(node) is None for node in model.graph.node):
         return model
     changed = onnx.ModelProto()
@@ -49,7 +51,7 @@ def _with_tensors(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _number(node: onnx.NodeProto) -> onnx.AttributeProto | None:
-    """The attribute of a constant that is given by one or several numbers."""
+    """The attribute with the numbers of a constant, if it is given by numbers."""
     if node.op_type != "Constant":
         return None
     return next((attribute for attribute in node.attribute if attribute.name in _NUMBERS), None)
@@ -59,7 +61,7 @@ _NUMBERS = {"value_float": "float32", "value_floats": "float32", "value_int": "i
 
 
 def _is_defined(model: onnx.ModelProto, domain: str, op: str) -> bool:
-    """Whether the standard has a function for an operator, in the version that the model asks for."""
+    """Whether the standard defines an operator by a function, in the version that the model uses."""
     versions = {opset.domain: opset.version for opset in model.opset_import}
     try:
         # ONNX does not declare the two properties below.

@@ -1,6 +1,6 @@
-"""The names of an ONNX model's values, kept in the module that the importer makes of it.
+"""Gives the variables of an imported module the names of the values in the ONNX model.
 
-The importer calls everything ``lv``, ``lv1``, ...; what a report says of ``layer1_relu`` is of more use.
+The importer calls them ``lv``, ``lv1``, ...; names such as ``layer1_relu`` are more useful in reports.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ..errors import ModelError
 from ..rewrites.bindings import substituted
 
 _TAKEN = frozenset({"R", "T", "I", "cls"})
-"""What TVMScript itself uses."""
+"""Names that TVMScript itself uses."""
 
 
 def named(mod: IRModule, model: onnx.ModelProto, importer: Callable[[onnx.ModelProto], IRModule]) -> IRModule:
-    """``mod``, which was imported from ``model``, with the variables of ``main`` called as the values they hold.
+    """``mod``, imported from ``model``, whose variables of ``main`` have the names of their values in the model.
 
-    The model goes through the ``importer`` once more with every value as an output: the fields of what that returns
-    are the variables, in the order of the values. Where this cannot be done ``mod`` stays as it is.
+    The ``importer`` runs once more, with every value as an output: the fields of the result are the variables, in the
+    order of the values. Where this is not possible, the result is ``mod``.
     """
     names = [name for node in model.graph.node for name in node.output if name]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the outputs have no types: only the checker minds
+            warnings.simplefilter("ignore")  # the checker warns of outputs without types
             again = importer(_with_outputs(model, names))
     except ModelError:
         return mod
@@ -60,13 +60,13 @@ def safe(name: str) -> str:
 
 
 def meanings(model: onnx.ModelProto, name: str) -> Iterator[str]:
-    """What may be left of the node or value ``name``: its own values first, then what was computed from them."""
+    """Names of values to look for instead of the node or value ``name``: its own, then those computed from them."""
     nodes = list(model.graph.node)
     values = [name, *(value for node in nodes if node.name == name for value in node.output)]
     known = dict.fromkeys(value for value in values if value)
     for value in known:
         yield safe(value)
-    for node in nodes:  # topologically sorted, as ONNX demands
+    for node in nodes:  # ONNX demands that they are sorted topologically
         if any(source in known for source in node.input):
             known.update(dict.fromkeys(node.output))
             yield from map(safe, node.output)
@@ -85,14 +85,14 @@ def _bindings(func: relax.Function) -> list[relax.Binding]:
 
 
 def _same_step(old: relax.Binding, new: relax.Binding) -> bool:
-    """Whether two imports of one model did the same here."""
+    """Whether two imports of a model made the same binding."""
     if not isinstance(old.value, relax.Call):
         return True
     return isinstance(new.value, relax.Call) and old.value.op == new.value.op
 
 
 def _renamed(func: relax.Function, called: dict[relax.Var, str]) -> relax.Function:
-    """``func`` with the variables of its blocks called so."""
+    """``func`` whose variables have the names in ``called``."""
     fresh = {var: type(var)(name, var.ty) for var, name in called.items()}
     reading = substituted(func, fresh)
     blocks = []

@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph in the making."""
+"""Builds nodes of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 @dataclass(slots=True)
 class Nodes:
-    """Nodes in the making, whose values are called after ``prefix``."""
+    """Builds nodes, whose values have names that start with ``prefix``."""
 
     prefix: str
     made: list[onnx.NodeProto] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Nodes:
         return self.add("Constant", value=numpy_helper.from_array(value))
 
     def part(self, value: str, index: int) -> str:
-        """``value[index]``, without that axis."""
+        """``value[index]``, without the first axis."""
         return self.add("Gather", value, self.constant(np.array(index, "int64")), axis=0)
 
     def rows(self, value: str, begin: int, end: int) -> str:

@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN of ONNX models as the operators of :mod:`unity_collage.operators`.
+"""Imports LSTM, GRU and RNN of ONNX models as the operators of :mod:`unity_collage.operators`.
 
-TVM's importer has none of the three. The equations, and the order of the gates, are those of the ONNX operators'
-documentation; the inputs of all steps meet their weights in one product.
+TVM's importer has none of the three. The equations and the order of the gates are those of the ONNX documentation. The
+inputs of all steps are multiplied by their weights in one product.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ..tvm_private import with_onnx_converters
 from .onnx_nodes import Nodes
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
-"""Operators of ONNX, and ours."""
+"""Our operator for each of ONNX."""
 _DOMAIN = "collage"
-"""Of the nodes that stand for ours: onnx's checker warns of unknown operators in its own."""
+"""The domain of nodes for our operators: ONNX's checker warns of unknown operators in its own domain."""
 
 
 def with_recurrent_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` with other nodes in place of LSTM, GRU and RNN, for :func:`converters`; itself if it has none.
+    """``model`` with nodes for :func:`converters` in place of LSTM, GRU and RNN; itself if it has none of them.
 
-    Raises ModelError with one line for a node that has no such operators: where the number of steps is not known, or
-    with options that few exporters write.
+    Raises ModelError with the reason in one line for a node that is not supported: its number of steps is unknown, or
+    it has options that few exporters write.
     """
     if not any(node.op_type in _CELLS for node in model.graph.node):
         return model
@@ -50,7 +50,7 @@ def with_recurrent_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @contextmanager
 def converters() -> Iterator[None]:
-    """Inside, TVM's importer knows the nodes of :func:`with_recurrent_operators`."""
+    """Inside the ``with`` block, TVM's importer converts the nodes of :func:`with_recurrent_operators`."""
     ours = {cell: _converter(getattr(operators, cell)) for cell in operators.CELLS}
     with with_onnx_converters(ours):
         yield
@@ -67,17 +67,17 @@ def _converter(make: Callable[..., relax.Expr]) -> type:
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """Of a tensor."""
+    """The type of a tensor."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 def _types(model: onnx.ModelProto) -> dict[str, _Type]:
-    """By value, the types whose shapes are known."""
+    """The types of the values whose shapes are known, by name."""
     try:
         graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    except Exception as error:  # it raises what protobuf and its C++ raise
+    except Exception as error:  # errors of protobuf and of C++
         raise ModelError(f"the shapes of this model cannot be inferred: {first_line(error)}") from error
     dtype = helper.tensor_dtype_to_np_dtype
     found = {tensor.name: _Type(tuple(tensor.dims), dtype(tensor.data_type)) for tensor in graph.initializer}
@@ -103,7 +103,7 @@ class _Recurrent:
 
     @classmethod
     def of(cls, node: onnx.NodeProto, types: Mapping[str, _Type]) -> _Recurrent:
-        """Raises ModelError for what the operators do not do."""
+        """The node as a value; raises ModelError for what our operators do not support."""
         attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
         x, r = (types.get(_input(node, position)) for position in (0, 2))
         if x is None or r is None:
@@ -147,7 +147,7 @@ class _Recurrent:
         return [nodes.rows(each, 0, self.steps) for each in found] if self._keeps_memory() else list(found)
 
     def _direction(self, nodes: Nodes, direction: int) -> str:
-        """The states of all steps, and behind them the memory, if somebody asks for it."""
+        """The states of all steps, and the last memory after them, if the node has an output for it."""
         x, w, r, b, _, h0, c0 = (_input(self.node, position) for position in range(7))
         gates = operators.CELLS[self._cell()].gates
         rows = gates * self.hidden
@@ -169,7 +169,8 @@ class _Recurrent:
         elif self._cell() == "gru":
             resets_first = not self.attributes.get("linear_before_reset")
             options["resets_first"] = int(resets_first)
-            # What the state brings to the new state may be reset, with its bias; the gates' is added before.
+            # The bias of the new state is an operand, since the product with the state may be reset together with it.
+            # The biases of the gates are added to the inputs.
             operands.append(nodes.rows(of_state, 2 * self.hidden, rows))
             of_gates = nodes.rows(of_state, 0, 2 * self.hidden)
             of_state = nodes.add(
@@ -186,7 +187,7 @@ class _Recurrent:
         return len(self.node.output) > 2 and bool(self.node.output[2])
 
     def _last_state(self, direction: int) -> int:
-        """The step that is done last."""
+        """The number of the step that runs last."""
         return 0 if self._goes_back(direction) else self.steps - 1
 
     def _goes_back(self, direction: int) -> bool:
@@ -198,7 +199,7 @@ class _Recurrent:
 
 
 def _input(node: onnx.NodeProto, position: int) -> str:
-    """The name of an input, empty if it is not there."""
+    """The name of an input; empty if the node does not have it."""
     return node.input[position] if position < len(node.input) else ""
 
 

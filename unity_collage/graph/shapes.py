@@ -20,7 +20,7 @@ def ints(values: Iterable[relax.Expr]) -> tuple[int, ...] | None:
 
 
 def shape_of(of: relax.Expr | ir.Type) -> tuple[int, ...] | None:
-    """The extents of ``expr``, or None if it is not a tensor or an extent is unknown."""
+    """The extents of an expression or a type, or None if it is not a tensor or an extent is unknown."""
     ty = of.ty if isinstance(of, relax.Expr) else of
     shape = ty.shape if isinstance(ty, relax.TensorType) else None
     return ints(shape.values) if isinstance(shape, relax.ShapeExpr) else None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
+from ..graph.calls import op_name
 from ..schedule import faults, weights
 from ..schedule.cpu import CpuTraits
 from ..schedule.panels import Panels
 from ..schedule.stage import nodes
 from ..tvm_private import give_type
 
-Node = Any
 Plan = dict[int, Panels]
 """The panels of a kernel's arguments, by position."""
 
@@ -52,7 +51,7 @@ def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKe
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
     found: dict[ir.GlobalVar, PackedKernel] = {}
     for gvar, func in mod.functions_items():
-        sites = [list(call.args[1]) for call in calls if call.args[0].same_as(gvar)]
+        sites = [_operands(call) for call in calls if call.args[0].same_as(gvar)]
         if not isinstance(func, tirx.PrimFunc) or gvar in elsewhere or why_not_changed(func) is not None:
             continue
         kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu.running(func)) if sites else None
@@ -62,7 +61,7 @@ def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKe
 
 
 def _packed_or_logged(
-    name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], cpu: CpuTraits
+    name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[relax.Expr]], cpu: CpuTraits
 ) -> PackedKernel | None:
     """The kernel that reads panels; None where that does not pay off, or where our own code fails."""
     try:
@@ -88,15 +87,22 @@ def why_not_changed(func: tirx.PrimFunc) -> str | None:
     return "it is scheduled" if attrs.get("tirx.is_scheduled", False) else None
 
 
-def call_sites(func: ir.BaseFunc) -> list[Node]:
+def call_sites(func: ir.BaseFunc) -> list[relax.Call]:
     """The calls of kernels in a Relax function."""
     if not isinstance(func, relax.Function):
         return []
     return [call for call in nodes(func, relax.Call) if _calls_kernel(call)]
 
 
-def _calls_kernel(call: Node) -> bool:
-    return isinstance(call.op, ir.Op) and call.op.name == "relax.call_tir"
+def _calls_kernel(call: relax.Call) -> bool:
+    return op_name(call) == "relax.call_tir"
+
+
+def _operands(call: relax.Call) -> list[relax.Expr]:
+    """What a call passes to its kernel."""
+    passed = call.args[1]
+    assert isinstance(passed, relax.Tuple)
+    return list(passed.fields)
 
 
 def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
@@ -107,13 +113,13 @@ def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
     return nodes(bare, ir.GlobalVar)
 
 
-def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[Node]], cpu: CpuTraits) -> Plan:
+def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[relax.Expr]], cpu: CpuTraits) -> Plan:
     always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
     chosen = weights.choose(func, [func.params[i] for i in always], cpu) if always else {}
     return {i: chosen[func.params[i]] for i in always if func.params[i] in chosen}
 
 
-def _is_constant(arg: Node) -> bool:
+def _is_constant(arg: relax.Expr) -> bool:
     return isinstance(arg, ir.GenericConst)
 
 
@@ -121,9 +127,10 @@ class _Constants:
     """Packed constants; each is packed once."""
 
     def __init__(self) -> None:
-        self._packed: dict[tuple[Node, Panels], Node] = {}
+        self._packed: dict[tuple[relax.Expr, Panels], relax.Expr] = {}
 
-    def packed(self, constant: Node, panels: Panels) -> Node:
+    def packed(self, constant: relax.Expr, panels: Panels) -> relax.Expr:
+        assert isinstance(constant, ir.GenericConst)
         key = (constant, panels)
         if key not in self._packed:
             self._packed[key] = relax.const(panels.pack(constant.value.numpy()))
@@ -137,11 +144,12 @@ def _calling(
     if not isinstance(func, relax.Function):
         return func
 
-    def site(call: Node) -> Node:
-        kernel = packed.get(call.args[0]) if _calls_kernel(call) else None
+    def site(call: relax.Call) -> relax.Call:
+        called = call.args[0] if _calls_kernel(call) else None
+        kernel = packed.get(called) if isinstance(called, ir.GlobalVar) else None
         if kernel is None:
             return call
-        args = list(call.args[1])
+        args = _operands(call)
         for i, panels in kernel.panels.items():
             args[i] = constants.packed(args[i], panels)
         return relax.Call(call.op, [kernel.name, relax.Tuple(args)], call.attrs, call.ty_args, ret_ty=call.ty)

@@ -44,13 +44,9 @@ def _why_wrong_output(name: str, value: np.ndarray, right: np.ndarray, tolerance
     value, right = value.astype(np.float64), right.astype(np.float64)
     usual = np.abs(right) < limit
     if not np.all(np.isfinite(value) | ~usual):
-        return Refusal(
-            f"{name} is infinite or no number where the reference is a number", FailureKind.NOT_FINITE
-        )
+        return Refusal(f"{name} is infinite or NaN where the reference is finite", FailureKind.NOT_FINITE)
     if not np.array_equal(_unusual(value, limit)[~usual], _unusual(right, limit)[~usual]):
-        return Refusal(
-            f"{name} is a number where the reference is infinite or none", FailureKind.WRONG_NUMBERS
-        )
+        return Refusal(f"{name} is finite where the reference is infinite or NaN", FailureKind.WRONG_NUMBERS)
     value, right = np.where(usual, value, 0.0), np.where(usual, right, 0.0)
     scale = max(float(np.max(np.abs(right), initial=0.0)), 1e-30)
     error = float(np.max(np.abs(value - right), initial=0.0)) / scale

@@ -84,7 +84,7 @@ class KernelCosts(CostModel):
         fingerprint, fact = here.cost("tvm"), f"overheads {' '.join(names)}"
         known = database.fact(fact, fingerprint)
         if known is None and self.locked:
-            raise MissingCost(f"what kernel calls cost on this machine is not in {database.name}")
+            raise MissingCost(f"the overheads of kernel calls are not in {database.name}, and it is locked")
         if known is None:
             question = {"ask": "launch", "target": str(here.target)}
             known = self._client().ask({**question, "backends": names})

@@ -46,7 +46,7 @@ def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint:
     how = "; ".join(
         f"{name} is {_own(ours, theirs)} here, {_own(theirs, ours)} there" for name, (ours, theirs) in pairs
     )
-    return f"; {len({key for key, _ in found})} of them were measured under other circumstances: {how}"
+    return f"; {len({key for key, _ in found})} of them were measured with another fingerprint: {how}"
 
 
 def _own(value: str, other: str) -> str:

@@ -45,7 +45,7 @@ class MeasuredCost(KernelCosts):
         """Lower bounds of costs in seconds, by key; the machine's peaks are measured once."""
         database = self._opened()
         if self.locked and known_machine(database) is None:
-            raise MissingCost(f"what this machine can do at most is not in {database.name}")
+            raise MissingCost(f"the peaks of this machine are not in {database.name}, and it is locked")
         peaks = machine(database)
         return {workload.key: lower_bound(workload, peaks) for workload in workloads}
 

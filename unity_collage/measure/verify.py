@@ -21,13 +21,15 @@ from .measured import MeasuredCost
 class Verified:
     """A stored cost and the cost that was measured now."""
 
-    kept: CostRow
+    stored: CostRow
     now: Cost
 
     @property
     def ratio(self) -> float | None:
         """The new cost over the stored one; None when the kernel has no cost any more."""
-        return self.now.seconds / self.kept.seconds if self.now.seconds and self.kept.seconds else None
+        if not self.now.seconds or not self.stored.seconds:
+            return None
+        return self.now.seconds / self.stored.seconds
 
 
 def checkable(database: CostDatabase, here: Mapping[str, str]) -> list[CostRow]:

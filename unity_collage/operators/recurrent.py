@@ -92,12 +92,12 @@ def rnn(
     activations: Sequence[str] = (),
     reverse: bool = False,
 ) -> relax.Call:
-    """Ht = f(inputs[t] + Ht-1 weights); ``inputs`` (steps, batch, hidden), ``weights`` (hidden, hidden)."""
+    """Ht = f(inputs[t] + Ht-1 weights); ``inputs`` is (steps, batch, hidden), ``weights`` is (hidden, hidden)."""
     return _call("rnn", (inputs, weights, state), _options("rnn", activations, reverse))
 
 
 def cell_of(call: relax.Call) -> str:
-    """``lstm``, ``gru`` or ``rnn``."""
+    """The cell of a call: ``lstm``, ``gru`` or ``rnn``."""
     assert isinstance(call.op, ir.Op)
     return call.op.name.removeprefix(_PREFIX)
 

@@ -52,6 +52,8 @@ def _remarked(func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
 def _unscheduled(func: relax.Function, mod: IRModule) -> Iterator[str]:
     """A remark for each call of a kernel without a schedule."""
     for call in call_sites(func):
-        reason = (mod[call.args[0]].attrs or {}).get(UNSCHEDULED)
+        kernel = call.args[0]
+        assert isinstance(kernel, ir.GlobalVar)
+        reason = (mod[kernel].attrs or {}).get(UNSCHEDULED)
         if reason is not None:
-            yield f"TVM kernel {call.args[0].name_hint} keeps naive loops: {reason}"
+            yield f"TVM kernel {kernel.name_hint} keeps naive loops: {reason}"

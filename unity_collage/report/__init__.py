@@ -1,29 +1,14 @@
-"""What was decided and why, for people and for programs."""
+"""Plans, explanations and databases of costs for people: tables, sentences, the HTML page."""
 
-from ..plan.explanation import Explanation
-from .answer import answer
-from .html import html_report
-from .kinds import explanation_summary
-from .text import (
-    backend_table,
-    bench_table,
-    comparison_table,
-    cost_remark,
-    duration,
-    kernel_table,
-    plan_summary,
-)
+from .cells import duration
+from .plans import plan_summary
+from .tables import backend_table, bench_table, comparison_table, cost_remark
 
 __all__ = [
-    "Explanation",
-    "answer",
     "backend_table",
     "bench_table",
     "comparison_table",
     "cost_remark",
     "duration",
-    "explanation_summary",
-    "html_report",
-    "kernel_table",
     "plan_summary",
 ]

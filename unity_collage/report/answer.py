@@ -1,4 +1,4 @@
-"""Why this kernel, why not that one: the answer for one binding, in five or six lines."""
+"""Answers why a binding is in its kernel and in no other one, in five or six lines."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from .lookup import Place, find
 from .words import chances, costed, left_text, percent, proof_text, some, why_it_won
 
 SHOWN = 3
-"""So many rivals and refusals of each sort are named; the report as JSON or HTML has all."""
+"""How many rivals and refusals are named in a line; the report as JSON or HTML has all."""
 
 
 def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterable[str] = ()) -> list[str]:
-    """Who computes the binding ``name``, why, who else bid, who did not, and what is proved: a line each.
+    """A line each: the kernel of the binding ``name``, why it won, its rivals, refusals, and what is proved.
 
-    ``name`` is a binding, a kernel's function, or an operator or kernel label that occurs once, if need be with the
-    function before it: ``main:lv3``. ``meanings`` are names that may be meant where there is no such one, the best
-    first. Raises CollageError with one line that says which names are closest. A sixth line says why a rewrite rule
-    left the binding or its chain, if one looked at them.
+    ``name`` is a binding, a kernel's function, or an operator or kernel label that occurs once; the function may come
+    before it: ``main:lv3``. ``meanings``: other names to try if nothing is called ``name``, the best first. Raises
+    CollageError with the closest names in one line. A sixth line says why a rewrite rule did not apply to the binding
+    or its chain, if it matched the beginning of its form.
     """
     place, is_own = find(explanations, name, meanings)
     explanation = explanations[place.function]
     kernel = _kernel_of(explanation, place.index)
     what, why = _decision(explanation, place, kernel)
-    bids = [bid for bid in explanation.candidates if place.index in bid.bindings]
+    candidates = [each for each in explanation.candidates if place.index in each.bindings]
     return [
         what if is_own else f"{name}, now {what}",
         f"Why: {why}.",
-        f"Why not: {_rivals(explanation, bids)}.",
-        f"Never in: {_never(explanation, bids, place.index)}.",
+        f"Why not: {_rivals(explanation, candidates)}.",
+        f"Never in: {_never(explanation, candidates, place.index)}.",
         f"Proof: {proof_text(explanation)}.",
         *_not_rewritten(explanation, place.index),
     ]
 
 
 def _kernel_of(explanation: Explanation, index: int) -> ExplainedKernel | None:
-    """The kernel that writes the binding's value, or one that computes it for itself."""
+    """The kernel that writes the binding's value, else one that computes it without writing it."""
     found = [k for k in explanation.kernels if index in explanation.by_id[k.candidate].bindings]
     return min(found, key=lambda k: index in explanation.by_id[k.candidate].hidden, default=None)
 
@@ -45,42 +45,42 @@ def _kernel_of(explanation: Explanation, index: int) -> ExplainedKernel | None:
 def _decision(explanation: Explanation, place: Place, kernel: ExplainedKernel | None) -> tuple[str, str]:
     if kernel is None:
         what = left_text(explanation, place.index)
-        return what, "what is in no kernel has no cost and pays no launch"
-    binding, bid = explanation.bindings[place.index], explanation.by_id[kernel.candidate]
+        return what, "a binding in no kernel costs nothing"
+    binding, own = explanation.bindings[place.index], explanation.by_id[kernel.candidate]
     share = explanation.seconds(kernel) / explanation.proof.seconds
     what = (
-        f"{binding.name} ({short_name(binding.op)}) is in {bid.backend} {bid.label} "
-        f"({some(explanation, bid.bindings)}): {costed(explanation.cost(bid))}, {percent(share)} of {place.function}"
+        f"{binding.name} ({short_name(binding.op)}) is in {own.backend} {own.label} "
+        f"({some(explanation, own.bindings)}): {costed(explanation.cost(own))}, {percent(share)} of {place.function}"
     )
     return what, why_it_won(explanation, kernel)
 
 
-def _rivals(explanation: Explanation, bids: Iterable[ExplainedCandidate]) -> str:
+def _rivals(explanation: Explanation, candidates: Iterable[ExplainedCandidate]) -> str:
     """The other measured candidates for a binding, the least regret first, equal ones once."""
-    others = (bid for bid in bids if bid.verdict is not Verdict.CHOSEN)
-    rivals = [bid for bid in others if explanation.cost(bid).seconds is not None]
-    rivals.sort(key=lambda bid: (bid.regret is None, bid.regret or 0.0))
-    texts = [f"{b.backend} {b.label} {costed(explanation.cost(b))} {chances(b)}" for b in rivals]
-    return _first(list(dict.fromkeys(texts)), "nobody else has a cost for it")
+    others = (each for each in candidates if each.verdict is not Verdict.CHOSEN)
+    rivals = [each for each in others if explanation.cost(each).seconds is not None]
+    rivals.sort(key=lambda rival: (rival.regret is None, rival.regret or 0.0))
+    texts = [f"{r.backend} {r.label} {costed(explanation.cost(r))} {chances(r)}" for r in rivals]
+    return _first(list(dict.fromkeys(texts)), "no other candidate has a cost for it")
 
 
-def _never(explanation: Explanation, bids: Iterable[ExplainedCandidate], index: int) -> str:
-    """Who has no cost and who declined, with the reasons."""
+def _never(explanation: Explanation, candidates: Iterable[ExplainedCandidate], index: int) -> str:
+    """The candidates without a cost and the backends that declined, with their reasons."""
     texts = [
-        f"{bid.backend} {bid.label}: {bid.verdict.value}, {explanation.cost(bid).reason}"
-        for bid in bids
-        if bid.verdict in (Verdict.NO_COST, Verdict.NOT_MEASURED)
+        f"{each.backend} {each.label}: {each.verdict.value}, {explanation.cost(each).reason}"
+        for each in candidates
+        if each.verdict in (Verdict.NO_COST, Verdict.NOT_MEASURED)
     ]
     texts += [
         f"{refusal.backend} declined ({refusal.condition}): {refusal.reason}"
         for refusal in explanation.declined
         if index in refusal.bindings
     ]
-    return _first(list(dict.fromkeys(texts)), "nobody declined it, and no bid is without a cost")
+    return _first(list(dict.fromkeys(texts)), "no backend declined it, and every candidate has a cost")
 
 
 def _not_rewritten(explanation: Explanation, index: int) -> list[str]:
-    """Which rewrite rules looked at a binding and why they left it, then those that looked at others of its chain."""
+    """Why rewrite rules did not apply to a binding, then why they did not apply to others of its chain."""
     near = [miss for miss in explanation.near_misses if index in miss.bindings]
     near.sort(key=lambda miss: miss.bindings[0] != index)
     texts = []

@@ -1,4 +1,4 @@
-"""Cost databases as text for a terminal: what is in one, how two differ, what was measured again."""
+"""Databases of costs as text for a terminal: what is in one, how two differ, what was measured again."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..database.costs import CostRow, Quarantined
 from ..database.exchange import Merged
 from ..database.prune import Doomed
 from ..measure.verify import Verified
-from .text import duration
+from .cells import counted, duration, left, right
 
 ROWS = 20
-"""So many rows of a long table are shown; the others are counted."""
+"""How many rows of a long table are shown; the others are counted."""
 
 ALIKE = 0.1
-"""Two measurements of one kernel that are no further apart are said to agree."""
+"""Two measurements of a kernel agree if they differ by at most this part."""
 
 
 def database_summary(
     costs: Sequence[CostRow], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
 ) -> RenderableType:
-    """What a database holds: counts, who has costs, who misbehaved."""
+    """The contents of a database: counts, costs by backend, kernels in quarantine."""
     parts: list[RenderableType] = [_counts(costs, entries, facts)]
     if costs:
         parts += ["", _backend_table(costs)]
@@ -38,13 +38,15 @@ def database_summary(
     return Group(*parts)
 
 
-def circumstances(costs: Sequence[CostRow], texts: Mapping[str, str], here: frozenset[str]) -> RenderableType:
-    """One paragraph for each fingerprint: how many costs were measured so, and what is special about it.
+def fingerprint_list(
+    costs: Sequence[CostRow], texts: Mapping[str, str], here: frozenset[str]
+) -> RenderableType:
+    """One paragraph for each fingerprint: the number of its costs, and the fields in which it differs from others.
 
-    What all have in common is said once, at the top. ``here``: digests of what this process would measure.
+    The fields that all have in common come first. ``here``: digests of the fingerprints of this process.
     """
     counts = Counter(cost.fingerprint for cost in costs)
-    lines = {name: texts.get(name, "its text is not kept").splitlines() for name in counts}
+    lines = {name: texts.get(name, "its text is not stored").splitlines() for name in counts}
     common = [
         line for line in next(iter(lines.values()), []) if all(line in other for other in lines.values())
     ]
@@ -53,16 +55,16 @@ def circumstances(costs: Sequence[CostRow], texts: Mapping[str, str], here: froz
         parts += ["common to all:", *(f"  {escape(line)}" for line in common), ""]
     for name, count in counts.most_common():
         mark = ", as here and now" if name in here else ""
-        parts.append(f"[bold]{name}[/bold]: {_count(count, 'row')}{mark}")
+        parts.append(f"[bold]{name}[/bold]: {counted(count, 'row')}{mark}")
         own = lines[name] if len(lines) == 1 else [line for line in lines[name] if line not in common]
         parts += [*(f"  {escape(line)}" for line in own)]
     return Group(*parts)
 
 
 def merged_table(merged: Iterable[Merged]) -> Table:
-    """One row for each kind of content that was offered."""
-    figures = [_right(name) for name in ("offered", "added", "replaced", "kept as it was")]
-    table = Table(_left("content"), *figures, box=None)
+    """One row for each table of the merged databases."""
+    figures = [right(name) for name in ("offered", "added", "replaced", "kept as it was")]
+    table = Table(left("content"), *figures, box=None)
     for part in merged:
         table.add_row(part.content, *map(str, (part.offered, part.added, part.replaced, part.kept)))
     return table
@@ -72,39 +74,42 @@ def comparison_table(comparison: DatabaseComparison, more_than: float) -> Render
     """The costs that differ, the furthest apart first."""
     apart = comparison.apart
     verb = "differs" if len(apart) == 1 else "differ"
-    headline = f"{_count(len(apart), 'cost')} {verb} by more than {more_than:.0%}, {comparison.alike} do not"
+    headline = f"{counted(len(apart), 'cost')} {verb} by more than {more_than:.0%}, {comparison.alike} do not"
     alone = f"{comparison.only_first} only in the first, {comparison.only_second} only in the second"
     if not apart:
         return Group(headline, alone)
-    figures = [_right(name) for name in ("first", "second", "ratio")]
-    table = Table(_kernel(), _left("backend"), *figures, box=None)
+    figures = [right(name) for name in ("first", "second", "ratio")]
+    table = Table(_kernel(), left("backend"), *figures, box=None)
     for pair in apart[:ROWS]:
         table.add_row(escape(pair.first.label), pair.first.backend, *_pair(pair))
     return Group(headline, alone, "", table, *_rest(len(apart)), *_reasons(apart[:ROWS]))
 
 
 def verified_table(verified: Sequence[Verified], of: int) -> RenderableType:
-    """Kept and new costs of a sample ``of`` so many, the furthest apart first, and what all ratios say."""
-    figures = [_right(name) for name in ("kept", "now", "ratio")]
-    table = Table(_kernel(), _left("backend"), *figures, box=None)
+    """The stored and new costs of a sample, the furthest apart first, and a summary.
+
+    ``of``: how many costs this machine could measure again.
+    """
+    figures = [right(name) for name in ("stored", "now", "ratio")]
+    table = Table(_kernel(), left("backend"), *figures, box=None)
     for one in sorted(verified, key=lambda one: -_distance(one)):
         ratio = "-" if one.ratio is None else f"{one.ratio:.2f}x"
-        cells = (_time(one.kept.seconds), _time(one.now.seconds), ratio)
-        table.add_row(escape(one.kept.label), one.kept.backend, *cells)
+        cells = (_time(one.stored.seconds), _time(one.now.seconds), ratio)
+        table.add_row(escape(one.stored.label), one.stored.backend, *cells)
     ratios = [one.ratio for one in verified if one.ratio is not None]
-    headline = f"measured {_count(len(verified), 'kernel')} again, of {of} that this machine can"
+    headline = f"measured {counted(len(verified), 'kernel')} again, of {of} that this machine can"
     return Group(
         headline, "", table, "", *_verdict(ratios), *(_why_gone(one) for one in verified if one.ratio is None)
     )
 
 
 def doomed_line(rows: Doomed, done: bool) -> str:
-    """What a prune takes out."""
+    """How many rows a prune removes."""
     verb = "removed" if done else "would remove"
     refusals = sum(row["seconds"] is None for row in rows.costs)
-    parts = (_count(len(rows.costs) - refusals, "cost"), _count(refusals, "refusal"))
+    parts = (counted(len(rows.costs) - refusals, "cost"), counted(refusals, "refusal"))
     return (
-        f"{verb} {', '.join(parts)}, {len(rows.quarantine)} in quarantine, {_count(len(rows.facts), 'fact')}"
+        f"{verb} {', '.join(parts)}, {len(rows.quarantine)} in quarantine, {counted(len(rows.facts), 'fact')}"
     )
 
 
@@ -112,14 +117,14 @@ def _counts(
     costs: Sequence[CostRow], entries: Sequence[Quarantined], facts: Sequence[Mapping[str, Any]]
 ) -> str:
     costed = sum(cost.seconds is not None for cost in costs)
-    parts = [_count(costed, "cost"), _count(len(costs) - costed, "refusal")]
-    return ", ".join([*parts, f"{len(entries)} in quarantine", _count(len(facts), "fact")])
+    parts = [counted(costed, "cost"), counted(len(costs) - costed, "refusal")]
+    return ", ".join([*parts, f"{len(entries)} in quarantine", counted(len(facts), "fact")])
 
 
 def _backend_table(costs: Sequence[CostRow]) -> Table:
-    figures = [_right(name) for name in ("costs", "refusals")]
-    dates = [_right(name) for name in ("oldest", "newest")]
-    table = Table(_left("backend"), *figures, *dates, box=None)
+    figures = [right(name) for name in ("costs", "refusals")]
+    dates = [right(name) for name in ("oldest", "newest")]
+    table = Table(left("backend"), *figures, *dates, box=None)
     for backend in sorted({cost.backend for cost in costs}):
         of_it = [cost for cost in costs if cost.backend == backend]
         costed = sum(cost.seconds is not None for cost in of_it)
@@ -130,7 +135,7 @@ def _backend_table(costs: Sequence[CostRow]) -> Table:
 
 
 def _quarantine_table(entries: Sequence[Quarantined]) -> RenderableType:
-    table = Table(_left("in quarantine"), _left("kind"), Column("why", overflow="ellipsis"), box=None)
+    table = Table(left("in quarantine"), left("kind"), Column("why", overflow="ellipsis"), box=None)
     for entry in entries[:ROWS]:
         table.add_row(escape(f"{entry.backend} {entry.label}"), entry.kind.value, escape(entry.reason))
     return Group(table, *_rest(len(entries)))
@@ -157,7 +162,7 @@ def _verdict(ratios: Sequence[float]) -> list[str]:
 
 
 def _why_gone(one: Verified) -> str:
-    return escape(f"{one.kept.backend} {one.kept.label} has no cost any more: {one.now.reason}")
+    return escape(f"{one.stored.backend} {one.stored.label} has no cost any more: {one.now.reason}")
 
 
 def _distance(one: Verified) -> float:
@@ -176,17 +181,5 @@ def _day(created: float) -> str:
     return datetime.fromtimestamp(created).strftime("%Y-%m-%d")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _kernel() -> Column:
     return Column("kernel", overflow="ellipsis")
-
-
-def _left(title: str) -> Column:
-    return Column(title, no_wrap=True)
-
-
-def _right(title: str) -> Column:
-    return Column(title, justify="right", no_wrap=True)

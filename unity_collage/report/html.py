@@ -1,4 +1,4 @@
-"""An explanation as one HTML file that needs nothing else: no network, no server, no script of others."""
+"""An explanation as one HTML file that needs no network, no server, and no other scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = resources.files("unity_collage.report") / "page"
 def html_report(
     title: str, explanations: Mapping[str, Explanation], remarks: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """The page, with the ``remarks`` of each plan; the data in it is JSON that its script only ever shows as text."""
+    """The page, with the ``remarks`` of each plan. Its data is JSON, which the script shows only as text."""
     noted = remarks or {}
     shown = {
         name: {**told(each), "remarks": list(noted.get(name, ()))} for name, each in explanations.items()
@@ -28,7 +28,7 @@ def html_report(
     parts = {
         "TITLE": html.escape(title),
         "STYLE": _part("page.css"),
-        # Nothing in the data may end the element that it is in, or start a comment.
+        # The data must not end the element that it is in, or start a comment.
         "DATA": data.replace("<", "\\u003c"),
         "SCRIPT": _part("page.js"),
     }
@@ -40,8 +40,8 @@ def told(explanation: Explanation) -> dict[str, Any]:
     data = encode(explanation)
     for kernel, item in zip(explanation.kernels, data.get("kernels", ()), strict=False):
         item["why"] = sentence(why_it_won(explanation, kernel))
-    for bid, item in zip(explanation.candidates, data.get("candidates", ()), strict=False):
-        item["says"] = chances(bid)
+    for candidate, item in zip(explanation.candidates, data.get("candidates", ()), strict=False):
+        item["says"] = chances(candidate)
     return {**data, "says": sentence(proof_text(explanation))}
 
 

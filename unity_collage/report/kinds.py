@@ -10,12 +10,13 @@ from rich.table import Column, Table
 
 from ..plan.candidate import VIEW
 from ..plan.explanation import ExplainedKernel, Explanation
-from .text import ROWS, duration
+from .cells import duration
+from .plans import ROWS
 from .words import percent, proof_text, sentence
 
 
 def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -> RenderableType:
-    """What the function ``name`` costs and why that is the least, and its most expensive kinds of kernels."""
+    """The cost of function ``name``, its proof, and the most expensive kinds of kernels."""
     if not explanation.kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is")
     views = sum(explanation.by_id[kernel.candidate].backend == VIEW for kernel in explanation.kernels)
@@ -29,9 +30,9 @@ def explanation_summary(name: str, explanation: Explanation, rows: int = ROWS) -
 
 
 def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
-    """One row for each kind of equal kernels, the most expensive first, and the one of them that is nearest to losing.
+    """One row for each kind of equal kernels, the most expensive first, with the kernel that is nearest to losing.
 
-    ``costs more``: the best plan without that kernel, in seconds and as a part of the kernel's own cost.
+    Column ``costs more``: how much more the best plan without it costs, also as a part of the kernel's own cost.
     """
     kinds = _kinds(explanation)
     table = Table(
@@ -56,7 +57,7 @@ def kinds_table(explanation: Explanation, rows: int = ROWS) -> Table:
 
 
 def _kinds(explanation: Explanation) -> list[list[ExplainedKernel]]:
-    """Kernels of equal cost entries together, the most expensive kind first."""
+    """Groups of kernels that share a cost, the most expensive group first."""
     kinds: dict[int, list[ExplainedKernel]] = {}
     for kernel in explanation.kernels:
         kinds.setdefault(explanation.by_id[kernel.candidate].cost, []).append(kernel)
@@ -65,22 +66,22 @@ def _kinds(explanation: Explanation) -> list[list[ExplainedKernel]]:
 
 def _row(explanation: Explanation, kind: list[ExplainedKernel]) -> Iterable[str]:
     nearest = min(kind, key=_margin)
-    bid = explanation.by_id[nearest.candidate]
-    yield escape(bid.label)
-    yield explanation.bindings[bid.bindings[-1]].name
-    yield bid.backend
+    own = explanation.by_id[nearest.candidate]
+    yield escape(own.label)
+    yield explanation.bindings[own.bindings[-1]].name
+    yield own.backend
     yield str(len(kind))
     yield duration(_seconds(explanation, kind))
     if nearest.runner_up is None:
         yield from ("none", "")
         return
     rival = explanation.by_id[nearest.runner_up]
-    yield rival.backend if rival.label == bid.label else escape(f"{rival.backend} {rival.label}")
+    yield rival.backend if rival.label == own.label else escape(f"{rival.backend} {rival.label}")
     yield _more(nearest, explanation.seconds(nearest))
 
 
 def _more(kernel: ExplainedKernel, seconds: float) -> str:
-    """The margin, and what part of the kernel's own cost that is."""
+    """The margin, also as a part of the kernel's own cost."""
     if kernel.ties:
         return "tie"
     if not kernel.margin:

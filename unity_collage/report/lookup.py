@@ -1,4 +1,4 @@
-"""Which binding a name means."""
+"""Finds the binding that a name means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..graph.sub_graph import short_name
 from ..plan.explanation import Explanation
 
 SHOWN = 8
-"""So many names are listed where one is ambiguous."""
+"""How many names are listed where one is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,10 @@ Known = dict[str, list[Place]]
 def find(
     explanations: Mapping[str, Explanation], name: str, meanings: Iterable[str] = ()
 ) -> tuple[Place, bool]:
-    """The binding that ``name`` means, and whether that is its own name rather than one of its ``meanings``.
+    """The binding that ``name`` means, and whether it was found by ``name`` rather than by one of its ``meanings``.
 
-    Raises CollageError with one line: the bindings where there are several, the closest names where there is none.
+    Raises CollageError in one line, with all bindings where there are several, or the closest names where there is
+    none.
     """
     known = _known(explanations)
     if name in known:
@@ -54,7 +55,7 @@ def _single(explanations: Mapping[str, Explanation], name: str, places: list[Pla
 
 
 def _known(explanations: Mapping[str, Explanation]) -> Known:
-    """All names and what they mean; a binding's own name goes before what a kernel or an operator is called."""
+    """All names and what they mean. The name of a binding takes precedence over those of kernels and operators."""
     own: dict[str, dict[Place, None]] = {}
     shared: dict[str, dict[Place, None]] = {}
     for function, explanation in explanations.items():
@@ -70,11 +71,11 @@ def _known(explanations: Mapping[str, Explanation]) -> Known:
 
 
 def _kernel_names(function: str, explanation: Explanation) -> Iterator[tuple[str, Place]]:
-    """The function and the label of each kernel, which stand for its last binding."""
+    """The function and the label of each kernel; both mean its last binding."""
     for kernel in explanation.kernels:
-        bid = explanation.by_id[kernel.candidate]
-        place = Place(function, bid.bindings[-1])
+        own = explanation.by_id[kernel.candidate]
+        place = Place(function, own.bindings[-1])
         if kernel.function:
             yield kernel.function, place
-        if len(bid.bindings) > 1:  # of a single operator the operator's name is the label
-            yield bid.label, place
+        if len(own.bindings) > 1:  # the label of a single operator is the name of the operator
+            yield own.label, place

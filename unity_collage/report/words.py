@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from ..graph.sub_graph import short_name
 from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
-from .text import duration, plus_minus
+from .cells import counted, duration, plus_minus
 
 
-def chances(bid: ExplainedCandidate) -> str:
-    """What would have to change for a measured candidate to be chosen here."""
-    if bid.verdict is Verdict.NO_PLAN:
+def chances(candidate: ExplainedCandidate) -> str:
+    """What must change so that a measured candidate is chosen."""
+    if candidate.verdict is Verdict.NO_PLAN:
         return "fits into no plan"
-    if bid.regret is None or bid.saved is None:
+    if candidate.regret is None or candidate.saved is None:
         return ""
-    if bid.regret < 0:
-        return f"a plan with it is {duration(-bid.regret)} cheaper, but was not found"
-    if not bid.exact and not bid.regret:
+    if candidate.regret < 0:
+        return f"a plan with it is {duration(-candidate.regret)} cheaper, but was not found"
+    if not candidate.exact and not candidate.regret:
         return "no cheaper plan has it, how much more expensive was not searched"
-    if not bid.regret:
+    if not candidate.regret:
         return "equally cheap"
-    least = "" if bid.exact else "at least "
-    if bid.saved >= 1:
+    least = "" if candidate.exact else "at least "
+    if candidate.saved >= 1:
         return "cannot win even at no cost"
-    noise = ", a tie as far as the measurements tell" if bid.within_noise else ""
-    return f"would win if {least}{percent(bid.saved)} faster{noise}"
+    noise = ", a tie as far as the measurements tell" if candidate.within_noise else ""
+    return f"would win if {least}{percent(candidate.saved)} faster{noise}"
 
 
 def sentence(text: str) -> str:
-    """With a capital at its front and a full stop at its end."""
+    """``text`` with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def percent(part: float) -> str:
-    """``7.3%``; never rounded to nothing, and ``37x`` where per cent mean little."""
+    """``7.3%``; at least ``<0.1%``, and ``37x`` instead of large percentages."""
     if part >= 10:
         return f"{part:.0f}x"
     return "<0.1%" if 0 < part < 0.001 else f"{part:.1%}"
@@ -48,15 +48,16 @@ def costed(cost: ExplainedCost) -> str:
 
 
 def tie_text(explanation: Explanation, kernel: ExplainedKernel) -> str:
-    """``tie with tvm conv2d (lv3), 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``; empty where there is none."""
+    """``tie with tvm conv2d (lv3), 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``; empty where there is no tie."""
     if not kernel.ties:
         return ""
     own = noisy(explanation.cost(explanation.by_id[kernel.candidate]))
     tied: list[str] = []
     for ids in kernel.ties[:2]:
-        bids = [explanation.by_id[id_] for id_ in ids]
-        names = " and ".join(titled(explanation, bid) for bid in bids)
-        tied.append(f"{names}, {own} against {' and '.join(noisy(explanation.cost(bid)) for bid in bids)}")
+        parts = [explanation.by_id[id_] for id_ in ids]
+        names = " and ".join(titled(explanation, part) for part in parts)
+        costs = " and ".join(noisy(explanation.cost(part)) for part in parts)
+        tied.append(f"{names}, {own} against {costs}")
     more = f" and {len(kernel.ties) - 2} more" if len(kernel.ties) > 2 else ""
     return f"tie with {'; with '.join(tied)}{more}"
 
@@ -66,13 +67,13 @@ def noisy(cost: ExplainedCost) -> str:
     return "unknown" if cost.seconds is None else plus_minus(cost.seconds, cost.low, cost.high)
 
 
-def titled(explanation: Explanation, bid: ExplainedCandidate) -> str:
+def titled(explanation: Explanation, candidate: ExplainedCandidate) -> str:
     """``onednn conv2d+relu (lv3, lv4)``."""
-    return f"{bid.backend} {bid.label} ({some(explanation, bid.bindings)})"
+    return f"{candidate.backend} {candidate.label} ({some(explanation, candidate.bindings)})"
 
 
 def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> str:
-    """The names of these bindings, the first and the last few if there are many."""
+    """The names of these bindings; only some of them if there are many."""
     if len(indexes) <= most:
         return explanation.names(indexes)
     head = explanation.names(indexes[: most - 2])
@@ -80,7 +81,7 @@ def some(explanation: Explanation, indexes: tuple[int, ...], most: int = 6) -> s
 
 
 def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
-    """By how much, against whom, and how much more expensive the kernel may become; or whom it ties with."""
+    """The rival of a kernel, by how much the kernel won, and how much more it may cost; or what it ties with."""
     if kernel.ties:
         policy = "fewer transitions, fewer kernels, then the preferred backend decide"
         return f"{tie_text(explanation, kernel)}: {policy}"
@@ -88,8 +89,8 @@ def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
         return "no other candidate for all of its bindings is in a plan"
     if kernel.runner_up is None:
         return f"the best plan without it leaves its bindings behind and costs {duration(kernel.margin)} more"
-    bid = explanation.by_id[kernel.runner_up]
-    instead = titled(explanation, bid)
+    rival = explanation.by_id[kernel.runner_up]
+    instead = titled(explanation, rival)
     if kernel.margin < 0:
         return f"a plan with {instead} instead is {duration(-kernel.margin)} cheaper, but the search did not find it"
     if not kernel.margin:
@@ -105,19 +106,15 @@ def why_it_won(explanation: Explanation, kernel: ExplainedKernel) -> str:
         if seconds
         else ""
     )
-    noise = " (within the noise of the measurements)" if bid.within_noise else ""
+    noise = " (within the noise of the measurements)" if rival.within_noise else ""
     return f"the best plan without it has {instead} and costs {least}{duration(kernel.margin)} more{noise}{slack}"
 
 
 def proof_text(explanation: Explanation) -> str:
-    """Whether the plan is the cheapest, and what says so."""
+    """Whether the plan is proved to be the cheapest, and by which search."""
     proof = explanation.proof
     without_cost = sum(not explanation.bindings[index].host for index in explanation.left_behind)
-    besides = (
-        f" (besides {without_cost} {'binding' if without_cost == 1 else 'bindings'} that nobody has a cost for)"
-        if without_cost
-        else ""
-    )
+    besides = f" (besides {counted(without_cost, 'binding')} without a cost)" if without_cost else ""
     over = (
         f", {duration(proof.tie_seconds)} of it by ties that the policy has settled"
         if proof.tie_seconds

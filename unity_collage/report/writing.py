@@ -1,4 +1,4 @@
-"""Reports of plans and explanations, written to files."""
+"""Writes reports of plans and explanations to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def why_no_report(path: str) -> str | None:
 def write_report(
     path: str, title: str, plans: Mapping[str, Plan], explained: Mapping[str, Explanation]
 ) -> None:
-    """Plans and explanations by function, as JSON or as a page, by the suffix of ``path``."""
+    """Write plans and explanations by function, as JSON or as a page, depending on the suffix of ``path``."""
     if Path(path).suffix == ".html":
         text = html_report(title, explained, {name: plan.remarks for name, plan in plans.items()})
     else:

@@ -95,7 +95,9 @@ def bounds_of(call: Call | None) -> tuple[float, float] | None:
     if op_name(call) == "relax.nn.relu":
         return 0.0, inf
     low, high = call.args[1:]
-    if not isinstance(low, (tirx.FloatImm, tirx.IntImm)) or not isinstance(high, (tirx.FloatImm, tirx.IntImm)):
+    if not isinstance(low, (tirx.FloatImm, tirx.IntImm)) or not isinstance(
+        high, (tirx.FloatImm, tirx.IntImm)
+    ):
         return None
     return float(low.value), float(high.value)
 

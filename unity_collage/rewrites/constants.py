@@ -6,7 +6,7 @@ TVM's ``FoldConstant`` compiles a kernel for each value it folds; numpy has them
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
 
 from .. import reference
 from .rewrite import ANY_OP, Rewrite
@@ -14,7 +14,6 @@ from .scope import (
     GETITEM,
     Call,
     Expr,
-
     Scope,
     dtype_of,
     is_constant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 from tvm import ir, relax, tirx
@@ -28,8 +28,6 @@ __all__ = [
     "static_dims",
     "static_shape",
 ]
-
-Node = Any
 
 GETITEM = "getitem"
 """The :func:`op_name` of a tuple projection."""

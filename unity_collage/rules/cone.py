@@ -98,7 +98,7 @@ class FusionCone(Printed):
     def _recomputing(
         self, graph: DataflowGraph, offered: Iterable[IndexSet], able: list[bool]
     ) -> dict[IndexSet, IndexSet]:
-        """Up to ``max_regions`` regions wider than those ``offered``, with what they hide, smallest first."""
+        """Up to ``max_regions`` regions wider than those ``offered``, smallest first, each with its hidden nodes."""
         queue, seen = sorted(offered, key=size), set(offered)
         found: dict[IndexSet, IndexSet] = {}
         for region in queue:

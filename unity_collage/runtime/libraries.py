@@ -117,7 +117,7 @@ def _own_library(part: str) -> Path | None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set yet, only inside, so that child processes do not inherit them."""
+    """Set the variables that are not set yet inside the ``with`` block, so that child processes do not inherit them."""
     added = [key for key in values if key not in os.environ]
     os.environ.update({key: values[key] for key in added})
     try:

@@ -63,10 +63,12 @@ def dependencies(units: Sequence[PlanUnit]) -> list[list[int]]:
 
 
 def order_of(units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[int]:
-    """The positions of the units in topological order (Kahn), smallest first node first; units in a cycle are
-    missing."""
+    """The positions of the units in topological order, those with smaller first nodes earlier where that is possible.
+
+    Units that wait for a cycle are missing.
+    """
     sorter = TopologicalSorter(dict(enumerate(needs)))
-    with suppress(CycleError):  # what does not wait for a cycle can be ordered all the same
+    with suppress(CycleError):  # units that do not wait for a cycle are ordered all the same
         sorter.prepare()
     order: list[int] = []
     ready: list[tuple[int, int]] = []

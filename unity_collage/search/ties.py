@@ -126,7 +126,7 @@ def _group(option: Option, owners: dict[int, Option], shared: IndexSet) -> list[
     while rest:
         index = rest.bit_length() - 1
         owner = owners.get(index)
-        if owner is None:  # left behind
+        if owner is None:  # the plan leaves the node behind
             rest ^= 1 << index
             continue
         if owner.inside & ~option.inside:

@@ -1,1 +1,1 @@
-"""Public helpers for tests: models, named little graphs, typed costs, the contract of a pass."""
+"""Public helpers for tests: the conformance kit, the contract of a pass, named graphs, fake backends, fixed costs."""

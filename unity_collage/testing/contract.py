@@ -1,6 +1,6 @@
-"""Contract: an instrument that holds every pass of ours to its promises.
+"""Contract: an instrument that checks the promises of every pass of ours.
 
-The input module is the same after the pass, the output is well-formed, and its script parses back to it.
+A pass does not change its input, its output is well-formed, and the script of the output parses back to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Contract:
 def why_no_round_trip(mod: IRModule) -> str | None:
     """Why the script of ``mod`` does not parse back to an equal module, or None.
 
-    Runtime modules compare by identity, so where there are any, equal text is asked for instead.
+    Runtime modules compare by identity, so modules that contain some must have equal text instead.
     """
     text = mod.script(show_meta=True)
     back = tvm.script.from_source(text)

@@ -23,8 +23,9 @@ from .fake_kernels import codegen as misbehaving_codegen
 def fake_backend(
     name: str, *ops: str, why_not: Mapping[str, str] | None = None, codegen: Codegen | None = None
 ) -> Backend:
-    """A backend that takes single calls of ``ops``, declines those in ``why_not`` for the reasons there,
-    and makes kernels with ``codegen`` (default: none at all).
+    """A backend that takes single calls of ``ops``, and declines those in ``why_not`` with the given reasons.
+
+    ``codegen`` makes its kernels; by default it makes none.
     """
     reasons = dict(why_not or {})
 
@@ -42,8 +43,9 @@ def fake_backend(
 
 
 def misbehaving_backend(misbehaviour: str, *ops: str) -> Backend:
-    """``fake_<misbehaviour>``: its kernels for single calls of ``ops`` compute the right numbers and then misbehave
-    so, see :mod:`unity_collage.testing.fake_kernels`.
+    """``fake_<misbehaviour>``, a backend for single calls of ``ops``.
+
+    Its kernels compute the right numbers and then misbehave, as in :mod:`unity_collage.testing.fake_kernels`.
     """
     return fake_backend(f"fake_{misbehaviour}", *ops, codegen=misbehaving_codegen(misbehaviour))
 
@@ -51,13 +53,14 @@ def misbehaving_backend(misbehaviour: str, *ops: str) -> Backend:
 FAKES = SimpleNamespace(
     **{name: misbehaving_backend(name, "relax.nn.relu") for name in (*MISBEHAVIOURS, CANNOT_COMPILE)}
 )
-"""One backend for each way to misbehave, as values that entry points can name."""
+"""One backend for each misbehaviour, as values that entry points can name."""
 
 
 @contextmanager
 def installed(folder: Path, *misbehaviours: str) -> Iterator[None]:
-    """Inside, a package in the empty ``folder`` is installed whose entry points are those of ``FAKES``: they are among
-    the backends of this process, and of the workers that it starts, as those of any third party.
+    """Inside the ``with`` block, a package in the empty ``folder`` is installed whose entry points are ``FAKES``.
+
+    They are backends of this process and of the workers that it starts, as those of any third party.
     """
     info = folder / "fake_backends-1.0.dist-info"
     info.mkdir(parents=True)
@@ -67,7 +70,7 @@ def installed(folder: Path, *misbehaviours: str) -> Iterator[None]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
     sys.path.insert(0, str(folder))
-    _forget_backends()
+    _clear_registry()
     try:
         yield
     finally:
@@ -76,11 +79,11 @@ def installed(folder: Path, *misbehaviours: str) -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
-        _forget_backends()
+        _clear_registry()
 
 
-def _forget_backends() -> None:
-    """Entry points are read anew."""
+def _clear_registry() -> None:
+    """Clear the caches of the registry, so that entry points are read again."""
     importlib.invalidate_caches()
     for cached in (registry.known, registry._installed):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()
@@ -88,7 +91,7 @@ def _forget_backends() -> None:
 
 @contextmanager
 def only_backends(*backends: Backend) -> Iterator[None]:
-    """Inside, these are all the backends there are, besides TVM."""
+    """Inside the ``with`` block, these and TVM are the only backends."""
     from ..backends.tvm.backend import TVM
 
     original = registry.known

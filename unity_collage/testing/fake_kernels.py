@@ -1,7 +1,7 @@
-"""Kernels that compute the right numbers by numpy, slowly, and then misbehave on demand.
+"""Kernels that compute the right numbers with numpy, slowly, and then misbehave on demand.
 
-Each goes the whole way of a real one: a code generator returns a module of the runtime, which is compiled and called
-through the FFI. Only the body is Python.
+They are made and called like real ones: a code generator returns a runtime module, which is compiled and called through
+the FFI. Only the body is Python.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..graph.shapes import extents_of, tensor_type
 
 Arrays = Sequence[np.ndarray]
 Misbehaviour = Callable[[Arrays, Arrays], None]
-"""Is given the inputs and the outputs, which hold the right numbers."""
+"""Called with the inputs and the outputs; the outputs already hold the right numbers."""
 
 _CHUNK_BYTES = 32 << 20
 _LARGE = 30.0
-"""Random inputs are never so large, edge values are."""
+"""Random inputs are always smaller than this; edge values are larger."""
 _counter = itertools.count()
 
 
@@ -58,7 +58,7 @@ def _spoil_large(inputs: Arrays, outputs: Arrays) -> None:
         _spoil(inputs, outputs)
 
 
-def _forget_one(_inputs: Arrays, outputs: Arrays) -> None:
+def _leave_out_one(_inputs: Arrays, outputs: Arrays) -> None:
     outputs[0].flat[-1] = np.nan
 
 
@@ -97,7 +97,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "allocates_without_end": _allocate_without_end,
     "wrong_numbers": _spoil,
     "wrong_on_edges": _spoil_large,
-    "nan": _forget_one,
+    "nan": _leave_out_one,
     "writes_behind_output": _write_behind,
     "writes_far_behind_output": _write_far_behind,
     "writes_before_output": _write_before,
@@ -107,13 +107,13 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "slow": lambda inputs, outputs: time.sleep(0.02),
     "raises": _raise,
 }
-"""What a kernel does after it has computed, by name."""
+"""What a kernel does after it has computed its outputs, by name."""
 
 CANNOT_COMPILE = "cannot_compile"
 
 
 def codegen(misbehaviour: str) -> Codegen:
-    """A code generator of kernels that misbehave so, a key of ``MISBEHAVIOURS`` or ``CANNOT_COMPILE``."""
+    """A code generator whose kernels misbehave; ``misbehaviour`` is in ``MISBEHAVIOURS``, or ``CANNOT_COMPILE``."""
 
     def generate(
         functions: Sequence[relax.Function], _options: Mapping[str, Any], _names: Mapping[Any, str]
@@ -126,7 +126,7 @@ def codegen(misbehaviour: str) -> Codegen:
 
 
 def _module(func: relax.Function, misbehave: Misbehaviour) -> Module:
-    """A compiled function of the name that ``func`` has, which calls back."""
+    """A compiled function with the symbol of ``func``, which calls the Python body."""
     results = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
     types = [tensor_type(ty) for ty in (*(param.ty for param in func.params), *results)]
     name = f"{__name__}.{next(_counter)}"
@@ -145,7 +145,7 @@ def _module(func: relax.Function, misbehave: Misbehaviour) -> Module:
 
 
 def _caller(symbol: str, callback: str, types: Sequence[relax.TensorType]) -> str:
-    """A PrimFunc that hands its buffers to ``callback``."""
+    """The script of a PrimFunc that passes its buffers to ``callback``."""
     params = [f'b{i}: T.Buffer({extents_of(ty)}, "{ty.dtype}")' for i, ty in enumerate(types)]
     data = "".join(f", b{i}.data" for i in range(len(types)))
     return f"""

@@ -1,4 +1,4 @@
-"""Faults of our own, which users find in the log: here they are collected, so that a test fails by them."""
+"""Collects faults of our own code, which users find in the log, so that a test can fail because of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import traceback
 
 
 class Faults(logging.Handler):
-    """Keeps what this package logs at level ERROR, from :meth:`watch` on; children's records come here too."""
+    """Collects what this package logs at level ERROR after :meth:`watch`, including records of child processes."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -24,6 +24,6 @@ class Faults(logging.Handler):
         self._found.append(f"{record.getMessage()}\n{trace}".strip())
 
     def take(self) -> list[str]:
-        """What was logged since the last call: message and traceback of each."""
+        """Message and traceback of each record since the last call."""
         found, self._found = self._found, []
         return found

@@ -1,4 +1,4 @@
-"""FixedCost: costs typed by hand, for tests of the passes that need no measurement."""
+"""FixedCost: costs typed by hand, for tests of passes without measurements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from ..plan.costs import Cost
 
 @dataclass(frozen=True)
 class FixedCost(CostModel):
-    """A cost model that looks costs up by ``"backend:label"``, then by backend, else charges ``default``."""
+    """A cost model with a table: costs by ``"backend:label"``, then by backend, else ``default``."""
 
     seconds: Mapping[str, float | str] = field(default_factory=dict)
     """Seconds, or the reason why there is no cost."""
     default: float = 1.0
+    """Seconds of a kernel that is not in the table."""
     launch: float = 0.0
+    """Seconds of a kernel call."""
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload) for workload in workloads}

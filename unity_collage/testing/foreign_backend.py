@@ -1,4 +1,4 @@
-"""foreign_backend: a toolchain that only TVM has been told of, for tests of the bridge."""
+"""foreign_backend: a toolchain that is registered only with TVM, for tests of the bridge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def foreign_backend(
     predicates: Mapping[str, Predicate] | None = None,
     codegen: Codegen | None = None,
 ) -> Iterator[None]:
-    """Inside, TVM's tables hold ``patterns``, ``predicates`` of operators, and ``relax.ext.<name>``."""
+    """Inside the ``with`` block, TVM knows ``patterns``, ``predicates`` of operators, and ``relax.ext.<name>``."""
     register_patterns(list(patterns))
     for op, predicate in (predicates or {}).items():
         ir.register_op_attr(op, f"target.{name}", predicate)

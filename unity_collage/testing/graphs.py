@@ -1,4 +1,4 @@
-"""Named little graphs: the shapes that partitioners get wrong, one function each."""
+"""Small named graphs: the shapes that partitioners get wrong, one function each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Body = Callable[[Emit, list[relax.Var]], relax.Expr]
 
 
 def _graph(body: Body, inputs: int = 1, shapes: Sequence[tuple[int, ...]] | None = None) -> relax.Function:
-    """A function of ``inputs`` tensors of SHAPE, or of one tensor of each of the ``shapes``."""
+    """A function of ``inputs`` tensors of SHAPE, or of one tensor for each of the ``shapes``."""
     shapes = [SHAPE] * inputs if shapes is None else shapes
     params = [
         relax.Var(name, relax.TensorType(shape, "float32"))
@@ -73,7 +73,7 @@ def double_residual() -> relax.Function:
 
 
 def two_branches_joining() -> relax.Function:
-    """relu(x) + relu(y): the fan-in that Relay Collage never made one candidate of."""
+    """relu(x) + relu(y): a fan-in that is never one candidate in Relay Collage."""
     return _graph(lambda emit, p: R.add(emit(R.nn.relu(p[0])), emit(R.nn.relu(p[1]))), inputs=2)
 
 
@@ -118,7 +118,7 @@ def k22() -> relax.Function:
 
 
 def opaque_in_the_middle() -> relax.Function:
-    """relu, a call of a function that only the VM knows, relu."""
+    """relu, a call of a function that only the VM can run, relu."""
 
     def body(emit: Emit, params: list[relax.Var]) -> relax.Expr:
         top = emit(R.nn.relu(params[0]))
@@ -344,4 +344,4 @@ GRAPHS: dict[str, Callable[[], relax.Function]] = {
         control_flow_beside,
     )
 }
-"""All of them by name."""
+"""All graphs by name."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvm import ir, relax
 
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
-from ..native.joining import MOST_FIELDS, fields_read
+from ..native.joining import MOST_FIELDS, SIBLING, fields_read
 from ..native.program import NativeStep, PostOp, View
 from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
 from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
@@ -110,7 +110,7 @@ def checked(step: NativeStep | str) -> NativeStep | str:
         return "the source is not dense with channels innermost"
     if pixel_stride(step.result) is None:
         return "the result is not an image with channels innermost"
-    if any(name.startswith("beside") and view.strides[1] != 1 for name, view in step.args):
+    if any(name.startswith(SIBLING) and view.strides[1] != 1 for name, view in step.args):
         return "the rows of a sibling copy are not contiguous"
     if any(post.arg is not None and not same_strides(post.arg, step.result) for post in step.post_ops):
         return "an operand has other strides than the result"

@@ -15,6 +15,9 @@ from .program import NativeStep, View
 from .values import attrs_of, dtype_of, shape_of, static_shape, tensors, view_of, why_not_static
 from .views import is_channels_last, remap, row_major
 
+SIBLING = "beside"
+"""How the executor's names of sibling copies begin."""
+
 MOST_FIELDS = 8
 """The most fields that a source may consist of."""
 
@@ -43,14 +46,14 @@ def joined(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
     step = step.with_result(place)
     for number, i in enumerate(others):
         whole = View(call, (rows, lengths[i]), (row, 1), place.dtype, begins[i])
-        step = step.with_arg(f"beside{number}", view_of(fields[i], whole.dims))
-        step = step.with_arg(f"dst_beside{number}", whole)
+        step = step.with_arg(f"{SIBLING}{number}", view_of(fields[i], whole.dims))
+        step = step.with_arg(f"dst_{SIBLING}{number}", whole)
     return step
 
 
 def is_joined(step: NativeStep) -> bool:
     """Whether a step writes a slice of a concatenation; then no operator may follow in the same step."""
-    return step.arg("beside0") is not None
+    return step.arg(f"{SIBLING}0") is not None
 
 
 def fields_read(step: NativeStep, value: relax.Expr, call: relax.Call, lanes: int) -> NativeStep | str:

@@ -55,7 +55,7 @@ def step(call: relax.Call) -> NativeStep | str:
 
 
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
-    """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or why not."""
+    """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or the reason."""
     return _checked(
         casts.write_narrowed(step, call) if is_cast(call) else post_ops.fused(step, call, operand)
     )

@@ -27,19 +27,19 @@ def with_nested_strides(step: NativeStep) -> NativeStep:
     images = [view for name, view in step.args if name.startswith(("src", "dst"))]
     shared = next((order for order in orders if all(_fits(view, order) for view in images)), None)
 
-    def settle(view: View) -> View:
+    def nest(view: View) -> View:
         if shared is not None and _fits(view, shared):
             return _nested(view, shared)
         own = _orders(len(view.dims))
         return _nested(view, next((order for order in own if _fits(view, order)), _by_strides(view)))
 
-    def settle_operand(post: PostOp) -> PostOp:
-        return post if post.arg is None else replace(post, arg=settle(post.arg))
+    def nest_operand(post: PostOp) -> PostOp:
+        return post if post.arg is None else replace(post, arg=nest(post.arg))
 
     return replace(
         step,
-        args=tuple((name, settle(view)) for name, view in step.args),
-        post_ops=tuple(settle_operand(post) for post in step.post_ops),
+        args=tuple((name, nest(view)) for name, view in step.args),
+        post_ops=tuple(nest_operand(post) for post in step.post_ops),
         before=tuple(with_nested_strides(earlier) for earlier in step.before),
     )
 

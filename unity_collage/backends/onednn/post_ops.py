@@ -25,7 +25,7 @@ class Accepts:
     eltwise: frozenset[str] | None = None
     """The algorithms, or None for all."""
     operands: frozenset[str] = frozenset()
-    """Forms of a binary operand, see :func:`_form`."""
+    """The forms of a binary operand, as :func:`_forms` names them."""
     bias: bool = False
 
 

@@ -27,7 +27,7 @@ function duration(seconds) {
 
 const percent = (part) => (part > 0 && part < 0.001 ? "<0.1%" : `${(part * 100).toFixed(1)}%`);
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-const costOf = (bid) => plan.costs[bid.cost];
+const costOf = (candidate) => plan.costs[candidate.cost];
 const address = (kernel) => `#${encodeURIComponent(name)}:${encodeURIComponent(plan.bindings[kernel.outlet].name)}`;
 const short = (op) => op.split(".").pop();
 const color = (backend) => `var(--c${plan.backends.indexOf(backend) % 6})`;
@@ -37,17 +37,17 @@ const names = (indexes) => indexes.map((index) => plan.bindings[index].name).joi
 function open(chosen) {
   name = chosen;
   plan = { kernels: [], candidates: [], costs: [], declined: [], left_behind: [], bindings: [], ...all[chosen] };
-  candidates = new Map(plan.candidates.map((bid) => [bid.id, bid]));
+  candidates = new Map(plan.candidates.map((candidate) => [candidate.id, candidate]));
   kernels = plan.kernels.map((kernel, number) => {
-    const bid = candidates.get(kernel.candidate);
-    const hidden = new Set(bid.hidden || []);
-    const outlet = [...bid.bindings].reverse().find((index) => !hidden.has(index));
-    const seconds = costOf(bid).seconds;
-    const text = [bid.label, bid.backend, kernel.function || "", ...bid.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
+    const candidate = candidates.get(kernel.candidate);
+    const hidden = new Set(candidate.hidden || []);
+    const outlet = [...candidate.bindings].reverse().find((index) => !hidden.has(index));
+    const seconds = costOf(candidate).seconds;
+    const text = [candidate.label, candidate.backend, kernel.function || "", ...candidate.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
     const share = seconds / plan.proof.seconds;
-    return { reads: [], rivals: [], ...kernel, number, bid, outlet, seconds, share, text: text.join(" ").toLowerCase() };
+    return { reads: [], rivals: [], ...kernel, number, candidate, outlet, seconds, share, text: text.join(" ").toLowerCase() };
   });
-  plan.backends = [...new Set(plan.candidates.map((bid) => bid.backend))].sort();
+  plan.backends = [...new Set(plan.candidates.map((candidate) => candidate.backend))].sort();
   at("backend").replaceChildren(el("option", { value: "" }, "all"), ...plan.backends.map((b) => el("option", { value: b }, b)));
   showHead();
   showProof();
@@ -56,18 +56,18 @@ function open(chosen) {
 }
 
 function showHead() {
-  const measured = plan.candidates.filter((bid) => costOf(bid).seconds !== undefined).length;
-  const views = kernels.filter((k) => k.bid.backend === VIEW).length;
+  const measured = plan.candidates.filter((candidate) => costOf(candidate).seconds !== undefined).length;
+  const views = kernels.filter((k) => k.candidate.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
   at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included`;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
-    title: `${k.bid.backend} ${k.bid.label}: ${duration(k.seconds)}, ${percent(k.share)}`,
-    style: `width:${k.share * 100}%;background:${color(k.bid.backend)}`,
+    title: `${k.candidate.backend} ${k.candidate.label}: ${duration(k.seconds)}, ${percent(k.share)}`,
+    style: `width:${k.share * 100}%;background:${color(k.candidate.backend)}`,
   })));
   at("legend").replaceChildren(...plan.backends.map((backend) => {
-    const own = kernels.filter((k) => k.bid.backend === backend);
+    const own = kernels.filter((k) => k.candidate.backend === backend);
     const share = own.reduce((sum, k) => sum + k.share, 0);
     return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, backend === VIEW ? "value" : "kernel")}, ${percent(share)}`);
   }));
@@ -77,8 +77,8 @@ function groups() {
   const wanted = at("find").value.trim().toLowerCase(), backend = at("backend").value, equal = at("equal").checked;
   const found = new Map();
   for (const kernel of kernels) {
-    if ((backend && kernel.bid.backend !== backend) || !kernel.text.includes(wanted)) continue;
-    const key = equal ? kernel.bid.cost : kernel.number;
+    if ((backend && kernel.candidate.backend !== backend) || !kernel.text.includes(wanted)) continue;
+    const key = equal ? kernel.candidate.cost : kernel.number;
     found.set(key, [...(found.get(key) || []), kernel]);
   }
   const seconds = (group) => group.reduce((sum, k) => sum + k.seconds, 0);
@@ -94,7 +94,7 @@ function showList() {
   at("kernels").tBodies[0].replaceChildren(...rows.map(({ group, seconds }) => {
     // Of equal kernels the one that is nearest to losing stands for all.
     const first = group.reduce((a, b) => (margin(b) < margin(a) ? b : a));
-    const { backend, label } = first.bid;
+    const { backend, label } = first.candidate;
     const link = el("a", { href: address(first) }, label);
     const bar = el("span", { class: "bar", style: `width:${(seconds / most) * 100}%;background:${color(backend)}` });
     return el("tr", { "data-kernels": group.map((k) => k.number).join(" ") },
@@ -110,10 +110,10 @@ const margin = (kernel) => (kernel.margin === undefined ? Infinity : kernel.marg
 function nextBest(kernel) {
   if (kernel.ties) return `tie with ${candidates.get(kernel.ties[0][0]).backend}`;
   if (kernel.runner_up === undefined) return "none";
-  const bid = candidates.get(kernel.runner_up);
+  const candidate = candidates.get(kernel.runner_up);
   const least = kernel.exact === false ? ">" : "";
   const more = kernel.margin ? `+${least}${duration(kernel.margin)}` : least ? "" : "equal";
-  return `${bid.backend}${bid.label === kernel.bid.label ? "" : ` ${bid.label}`} ${more}`;
+  return `${candidate.backend}${candidate.label === kernel.candidate.label ? "" : ` ${candidate.label}`} ${more}`;
 }
 
 function chosen() {
@@ -125,7 +125,7 @@ function chosen() {
     open(wanted.function);
   }
   const index = plan.bindings.findIndex((binding) => binding.name === wanted.binding);
-  const holders = kernels.filter((kernel) => kernel.bid.bindings.includes(index));
+  const holders = kernels.filter((kernel) => kernel.candidate.bindings.includes(index));
   return holders.find((kernel) => kernel.outlet === index) || holders[0] || null;
 }
 
@@ -141,20 +141,20 @@ function showKernel(kernel) {
     at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel: why it won, by how much, and what would change the choice."));
     return;
   }
-  const { bid } = kernel, own = costOf(bid), equal = kernels.filter((k) => k.bid.cost === bid.cost);
+  const { candidate } = kernel, own = costOf(candidate), equal = kernels.filter((k) => k.candidate.cost === candidate.cost);
   const readers = kernels.filter((k) => k.reads.includes(kernel.number));
   const alone = " What is said of costs is for this one alone.";
   at("right").replaceChildren(...[
-    el("h2", null, dot(bid.backend), `${bid.backend} ${bid.label}`),
-    el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${bid.rule}`),
+    el("h2", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`),
+    el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${candidate.rule}`),
     kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function)) : null,
     equal.length > 1 ? el("p", { class: "quiet" }, `One of ${equal.length} equal kernels: `, ...links(equal), alone) : null,
     el("h3", null, "Why it won, and by how much"), el("p", { class: "say" }, kernel.why),
     el("h3", null, "What would change the choice"), rivals(kernel),
-    el("h3", null, "What it computes"), bindings(bid),
+    el("h3", null, "What it computes"), bindings(candidate),
     el("p", null, "Reads from: ", ...links(kernel.reads.map((number) => kernels[number]), "the inputs of the function")),
-    el("p", null, "Read by: ", ...links(readers, "nobody: it is a result")),
-    el("h3", null, "Never in"), never(bid),
+    el("p", null, "Read by: ", ...links(readers, "no kernel: it is a result")),
+    el("h3", null, "Never in"), never(candidate),
   ].filter((part) => part !== null));
 }
 
@@ -166,9 +166,9 @@ function links(some, none) {
   return some.length > 12 ? [...shown, `and ${some.length - 12} more`] : shown;
 }
 
-function bindings(bid) {
-  const hidden = new Set(bid.hidden || []);
-  const rows = bid.bindings.map((index) => {
+function bindings(candidate) {
+  const hidden = new Set(candidate.hidden || []);
+  const rows = candidate.bindings.map((index) => {
     const { name: called, op, type } = plan.bindings[index];
     return el("tr", null, el("td", null, called), el("td", null, short(op), hidden.has(index) ? " (computed again, not written)" : ""), el("td", null, type));
   });
@@ -176,15 +176,15 @@ function bindings(bid) {
 }
 
 function rivals(kernel) {
-  if (!kernel.rivals.length) return el("p", null, "Nothing: nobody else has a cost for any of its bindings.");
-  const shown = [kernel.bid, ...kernel.rivals.slice(0, 40).map((id) => candidates.get(id))];
-  const most = Math.max(...shown.map((bid) => costOf(bid).high || costOf(bid).seconds));
-  const rows = shown.map((bid, number) => {
-    const cost = costOf(bid), low = cost.low || cost.seconds, high = cost.high || cost.seconds;
-    const range = el("i", { style: `left:${(low / most) * 100}%;width:${((high - low) / most) * 100}%;background:${color(bid.backend)}` });
+  if (!kernel.rivals.length) return el("p", null, "Nothing: no other candidate has a cost for any of its bindings.");
+  const shown = [kernel.candidate, ...kernel.rivals.slice(0, 40).map((id) => candidates.get(id))];
+  const most = Math.max(...shown.map((candidate) => costOf(candidate).high || costOf(candidate).seconds));
+  const rows = shown.map((candidate, number) => {
+    const cost = costOf(candidate), low = cost.low || cost.seconds, high = cost.high || cost.seconds;
+    const range = el("i", { style: `left:${(low / most) * 100}%;width:${((high - low) / most) * 100}%;background:${color(candidate.backend)}` });
     const scale = el("div", { class: "range", title: `${duration(low)} to ${duration(high)}` }, range);
-    const verdict = number ? `${bid.regret ? `+${duration(bid.regret)}: ` : ""}${bid.says}` : "chosen";
-    return el("tr", null, el("td", null, dot(bid.backend), `${bid.backend} ${bid.label}`, el("div", { class: "quiet" }, names(bid.bindings))),
+    const verdict = number ? `${candidate.regret ? `+${duration(candidate.regret)}: ` : ""}${candidate.says}` : "chosen";
+    return el("tr", null, el("td", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`, el("div", { class: "quiet" }, names(candidate.bindings))),
       el("td", { class: "n" }, duration(cost.seconds), scale), el("td", null, verdict));
   });
   const head = el("tr", null, ...["candidate", "cost and its interval", "the plan with it"].map((text) => el("th", { scope: "col" }, text)));
@@ -192,14 +192,14 @@ function rivals(kernel) {
   return el("div", null, el("table", null, el("thead", null, head), el("tbody", null, ...rows)), more || "");
 }
 
-function never(bid) {
-  const inside = new Set(bid.bindings), touches = (indexes) => indexes.some((index) => inside.has(index));
+function never(candidate) {
+  const inside = new Set(candidate.bindings), touches = (indexes) => indexes.some((index) => inside.has(index));
   const refused = plan.declined.filter((d) => touches(d.bindings));
   const found = [
     ...refused.map((d) => [d.backend, `declined (${d.condition || "predicate"}): ${d.reason}`, d.bindings.filter((i) => inside.has(i))]),
     ...plan.candidates.filter((b) => costOf(b).seconds === undefined && touches(b.bindings)).map((b) => [b.backend, `${b.label}, ${b.verdict}: ${costOf(b).reason}`, b.bindings]),
   ];
-  return found.length ? reasons(found) : el("p", { class: "quiet" }, "Nobody declined any of it.");
+  return found.length ? reasons(found) : el("p", { class: "quiet" }, "No backend declined any of its bindings.");
 }
 
 function reasons(found) {
@@ -237,9 +237,9 @@ function showRest() {
   at("left-behind").replaceChildren(el("ul", null, ...[...left].map(([why, indexes]) => el("li", null, `${why} (${indexes.length}) `, el("span", { class: "quiet" }, names(indexes.slice(0, 20)))))));
   at("declined-title").textContent = `${count(plan.declined.length, "reason")} why a backend declined`;
   at("declined").replaceChildren(reasons(plan.declined.map((d) => [d.backend, `${d.condition || "predicate"}: ${d.reason}`, d.bindings])));
-  const withoutCost = plan.candidates.filter((bid) => costOf(bid).seconds === undefined);
+  const withoutCost = plan.candidates.filter((candidate) => costOf(candidate).seconds === undefined);
   at("without-cost-title").textContent = `${count(withoutCost.length, "candidate")} without a cost`;
-  at("without-cost").replaceChildren(reasons(withoutCost.map((bid) => [bid.backend, `${bid.label}, ${bid.verdict}: ${costOf(bid).reason}`, bid.bindings])));
+  at("without-cost").replaceChildren(reasons(withoutCost.map((candidate) => [candidate.backend, `${candidate.label}, ${candidate.verdict}: ${costOf(candidate).reason}`, candidate.bindings])));
 }
 
 at("controls").addEventListener("input", (event) => (event.target.id === "function" ? (location.hash = `${event.target.value}:`) : showList()));

@@ -1,4 +1,4 @@
-"""The conformance kit: does a backend keep what backends promise? One named check for each promise."""
+"""The conformance kit: checks whether a backend keeps the promises of backends, one named check for each."""
 
 from .cases import CASES, Case, case
 from .examine import examine

@@ -1,4 +1,4 @@
-"""The examiner's end of a worker process: asks, and says why there is no answer."""
+"""The examiner's end of a worker process: asks, and raises the reason where there is no answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer = dict[str, Any]
 
 
 class Failure(Exception):
-    """There is no answer, for a reason; what the process was doing is its ``stage``."""
+    """There is no answer; ``reason`` says why, and ``stage`` what the process was doing."""
 
     def __init__(self, refusal: Refusal, stage: str, ended: bool):
         super().__init__(refusal.reason)
@@ -25,16 +25,19 @@ class Failure(Exception):
         self.kind = refusal.kind
         self.stage = stage
         self.ended = ended
-        """Whether it has ended the process."""
+        """Whether the process has ended."""
 
 
 class Subject:
-    """A worker process that has met the backend ``where``, or none where that is None. Use as a context manager."""
+    """A worker process that has imported the backend ``where``, or no backend if it is None.
+
+    Use as a context manager.
+    """
 
     def __init__(
         self, where: str | None, threads: int, timeout_seconds: float, memory_bytes: int | None = None
     ):
-        # A module in the working directory may be named too; installed packages come first.
+        # ``where`` may name a module in the working directory; installed packages come first.
         path = [*(str(Path(folder).absolute()) for folder in sys.path if folder), str(Path.cwd())]
         self._memory_bytes = memory_bytes or half_of_memory()
         hello = {"path": path, "threads": threads, "memory_bytes": self._memory_bytes}
@@ -42,7 +45,7 @@ class Subject:
         self._where = where
         self._has_met = False
         self.ended = 0
-        """How many processes the backend has ended."""
+        """How many processes have ended because of the backend."""
 
     def ask(self, ask: str, **arguments: Any) -> Answer:
         """The reply; raises Failure where there is none."""
@@ -58,7 +61,7 @@ class Subject:
         self._child.close()
 
     def __enter__(self) -> Subject:
-        """The process is started: it imports while others are asked."""
+        """Start the process, so that it imports its modules meanwhile."""
         self._child.start()
         return self
 

@@ -1,4 +1,4 @@
-"""The functions that a backend is asked about: operators one by one, short chains of them, and the named graphs."""
+"""The functions that a backend is examined with: single operators, short chains of them, and the named graphs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from .. import graphs
 Shape = Sequence[Any]
 Body = Callable[..., relax.Expr]
 nn: Any = R.nn
-"""TVM annotates its operators more narrowly than they are."""
+"""TVM annotates the parameters of its operators too narrowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A function of one dataflow block, under the name that findings mention."""
+    """A function of one dataflow block, with a name for findings."""
 
     name: str
     make: Callable[[], relax.Function]
 
 
 def case(name: str, body: Body, *shapes: Shape, dtype: str = "float32") -> Case:
-    """``body`` of tensors of ``shapes``; a nested call in it is a binding of its own, a tuple several results."""
+    """A case that computes ``body`` for tensors of ``shapes``.
+
+    Nested calls in ``body`` become bindings, and a tuple becomes several results.
+    """
     texts = [",".join(map(str, shape)) for shape in shapes]
     return Case(
         f"{name} {dtype} {' '.join(f'({text})' for text in texts)}", lambda: function(body, shapes, dtype)
@@ -47,13 +50,13 @@ def function(body: Body, shapes: Sequence[Shape], dtype: str = "float32") -> rel
 
 
 def bound(value: relax.Expr) -> Any:
-    """A variable that holds ``value``: for what is read twice, and for the fields of a result."""
+    """A variable that is bound to ``value``: for values that are read twice, and for fields of a result."""
     builder: Any = relax.BlockBuilder.current()
     return builder.emit(value)
 
 
 def weights(*shape: int) -> Any:
-    """A constant of normal numbers."""
+    """A constant of ordinary numbers."""
     count = math.prod(shape)
     return relax.const(np.sin(np.arange(1, count + 1, dtype="float32") * 1.7).reshape(shape))
 
@@ -231,4 +234,4 @@ CASES: tuple[Case, ...] = (
     *_unknown_shapes(),
     *(Case(f"graph {name}", make) for name, make in graphs.GRAPHS.items()),
 )
-"""All of them: odd extents, batch 1 and 3, no dimensions at all, what broadcasts, and what must be declined."""
+"""All cases: odd extents, batches of 1 and 3, scalars, broadcasts, and functions that must be declined."""

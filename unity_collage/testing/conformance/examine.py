@@ -15,7 +15,7 @@ from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, Report, counted
 
 _THREADS = 2
-"""So many the pool has, that what is not safe for two can show."""
+"""The number of threads in the pool: two, so that kernels that are not safe with two threads are found."""
 
 
 def examine(
@@ -25,12 +25,11 @@ def examine(
     memory_bytes: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Check everything that a backend promises. ``where`` is the name of one that is installed, or
-    ``package.module:VALUE``.
+    """Check all promises of the backend ``where``: the name of an installed backend, or ``package.module:VALUE``.
 
-    Its code runs in worker processes only: a crash is a verdict. ``timeout_seconds`` is for one step of one kernel;
-    by ``memory_bytes`` a process may grow, by default by half of the machine's memory; ``tell`` is told what is
-    being examined. Raises CollageError if there is no such backend.
+    Its code runs only in worker processes, so a crash is a verdict. ``timeout_seconds``: the limit for one step of one
+    kernel. ``memory_bytes``: how many bytes a process may grow, by default half of the machine's memory. ``tell`` is
+    called with what is being examined. Raises CollageError if there is no such backend.
     """
     asked = [AskedCase(case.name, tvm.ir.save_json(case.make())) for case in cases]
     notes = Notes()
@@ -54,7 +53,7 @@ def examine(
 
 
 def _met(subject: Subject, where: str, notes: Notes) -> Answer:
-    """What the value is, and whether it can be used here; raises CollageError if nothing can be imported."""
+    """The backend's value, and whether it can be used here; raises CollageError if it cannot be imported."""
     try:
         met = subject.ask("meet", where=where)
     except Failure as failure:
@@ -87,7 +86,7 @@ def _rule(subject: Subject, notes: Notes) -> None:
 def _proposals(
     subject: Subject, other: Subject, cases: Sequence[AskedCase], notes: Notes, tell: Callable[[str], None]
 ) -> Proposals:
-    """All distinct kernels that are proposed, and a declined call for each operator and reason."""
+    """All distinct proposed kernels, and a declined call for each operator and reason."""
     found = Proposals()
     for case in cases:
         tell(f"proposals for {case.name}")

@@ -1,4 +1,4 @@
-"""Kernels of the backend under examination, inside a worker process: made, run, and compared with numpy."""
+"""Makes and runs kernels of the backend under examination, and compares them with numpy; inside a worker process."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from ...measure.tolerance import tolerances
 
 Stage = Callable[[str], None]
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""From the inputs of a kernel to its results."""
+"""Maps the inputs of a kernel to its results."""
 
 
 def examined(func: relax.Function, backend: Backend, target: Target, stage: Stage) -> str | None:
-    """Make the kernel of ``func``, run it between guard pages on two sets of inputs, and on the first one again.
+    """Make the kernel of ``func``, run it between guard pages on two sets of inputs, and on the first set again.
 
-    The result is how the second time differs, or None; raises Refused for all that is wrong otherwise.
+    The result says how the last run differs from the first, or is None. Raises Refused for everything else that is
+    wrong.
     """
     stage("computing the reference")
     asked, count = trials(func), _activations(func)
@@ -58,15 +59,15 @@ def examined(func: relax.Function, backend: Backend, target: Target, stage: Stag
 
 @contextmanager
 def compile_errors() -> Iterator[None]:
-    """An exception inside is a refusal: the code generator could not."""
+    """Raise Refused for any exception inside: the code generator failed."""
     try:
         yield
-    except Exception as error:  # a foreign compiler failed: that is the answer
+    except Exception as error:
         raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
 
 
 def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
-    """One module of all ``funcs``, those with constants twice, with other constants; raises Refused."""
+    """Make all ``funcs`` at once, those with constants twice with other constants; raises Refused if some is wrong."""
     drawn = [(func, random_inputs(func)) for func in funcs]
     drawn += [(func, random_inputs(func, seed=7)) for func in funcs if int(func.attrs[LIFTED])]
     symbols = [f"kernel_{i}" for i in range(len(drawn))]
@@ -80,20 +81,20 @@ def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
     for (func, arrays), symbol in zip(drawn, symbols, strict=True):
         kernel = _function(modules, symbol)
         if kernel is None:
-            reason = f"of {len(drawn)} functions given at once {symbol} is in no module"
+            reason = f"{len(drawn)} functions were given at once, and {symbol} is in none of the modules"
             raise Refused(Refusal(reason, FailureKind.COMPILE_ERROR))
         _verify(func, [_trial(func, arrays)], _destination_passing(func, kernel), symbol)
 
 
 def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, path: Path) -> None:
-    """Write a library with a function ``run_<i>`` for each of ``funcs``, as ``Program.save`` does."""
+    """Write a library with a function ``run_<i>`` for each of ``funcs``, as ``Program.save`` writes one."""
     with target:
         mod = fused(offloaded_module(_program(funcs, backend)), target)
     library_file.export(build(mod, target), path)
 
 
 def load(funcs: Sequence[relax.Function], path: Path) -> None:
-    """Run what :func:`export` wrote; raises Refused for numbers that are not those of numpy."""
+    """Run the library that :func:`export` wrote; raises Refused for numbers that differ from numpy's."""
     machine = relax.VirtualMachine(library_file.read(path), tvm.cpu())
     for number, func in enumerate(funcs):
         _verify(func, trials(func), _returning(machine[f"run_{number}"]), f"function {number}")
@@ -111,7 +112,7 @@ def _verify(func: relax.Function, asked: list[Trial], run: Run, name: str) -> No
 
 
 def _trial(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
-    """Inputs and what numpy makes of them."""
+    """A trial with these inputs and numpy's outputs."""
     bare = func.without_attr(LIFTED)
     try:
         return Trial(arrays, reference.run(bare, arrays))
@@ -124,7 +125,7 @@ def _activations(func: relax.Function) -> int:
 
 
 def _bound(func: relax.Function, arrays: Sequence[np.ndarray]) -> relax.Function:
-    """``func`` with its lifted constants inside, as it is in a program."""
+    """``func`` with its lifted constants bound, as in a program."""
     first = _activations(func)
     values: Mapping[Any, Any] = {
         var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])
@@ -160,7 +161,7 @@ def _returning(function: Any) -> Run:
 
 
 def _program(funcs: Sequence[relax.Function], backend: Backend) -> IRModule:
-    """A module as SearchPartition leaves it: ``run_<i>`` calls the kernel of ``funcs[i]``."""
+    """A module like those of SearchPartition, in which ``run_<i>`` calls the kernel of ``funcs[i]``."""
     functions: dict[relax.GlobalVar, relax.Function] = {}
     for number, func in enumerate(funcs):
         symbol, arrays, count = f"kernel_{number}", random_inputs(func), _activations(func)

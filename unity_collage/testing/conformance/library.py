@@ -16,12 +16,12 @@ OF_THE_LIBRARY = (
     "fingerprint", "made", "runs", "numbers", "bounds", "repeatable", "outputs", "constants", "together", "exported",
     "pool", "threads", "errors",
 )  # fmt: skip
-"""What cannot be checked without it."""
+"""The checks that need the library."""
 
-_PATIENCE = 5
-"""After so many kernels that have ended the process no more are tried."""
+_MOST_ENDS = 5
+"""How many kernels may end the process before no more are tried."""
 _SAMPLE = 24
-"""So many kernels are put into one module and library, one of each label."""
+"""How many kernels are put into one module and one library, one for each label."""
 _BY_KIND = {
     None: "numbers",
     FailureKind.COMPILE_ERROR: "made",
@@ -29,11 +29,11 @@ _BY_KIND = {
     FailureKind.NOT_FINITE: "numbers",
     FailureKind.WROTE_OUTSIDE: "bounds",
 }
-"""Which check a kernel fails by misbehaving so; ``runs`` for all else."""
+"""The check that a kernel fails, by how it misbehaved; ``runs`` for all else."""
 
 
 class LibraryExamination:
-    """Asks two processes for kernels: ``subject`` for all, ``other`` for a few with one thread."""
+    """Asks two processes for kernels: ``subject`` for all of them, ``other`` for a few with one thread."""
 
     def __init__(
         self,
@@ -83,12 +83,13 @@ class LibraryExamination:
         self._notes.passed("fingerprint", texts[0])
 
     def _examined(self, kernels: Sequence[Proposed]) -> list[Proposed]:
-        """The kernels that nothing is wrong with, with their functions."""
+        """The kernels without faults, with their functions."""
         good: list[Proposed] = []
         before = self._subject.ended
         for tried, kernel in enumerate(kernels):
-            if self._subject.ended - before >= _PATIENCE:
-                self._notes.found("runs", f"{len(kernels) - tried} kernels were not tried after so many ends")
+            if self._subject.ended - before >= _MOST_ENDS:
+                left = len(kernels) - tried
+                self._notes.found("runs", f"{left} kernels were not tried: too many have ended the process")
                 break
             self._tell(kernel.name)
             try:
@@ -114,7 +115,7 @@ class LibraryExamination:
         return "errors" if check == "runs" and failure.stage == "building" else check
 
     def _noted(self, kernel: Proposed, made: Answer) -> None:
-        """What is wrong with a kernel whose numbers are right."""
+        """Note what else is wrong with a kernel whose numbers are right."""
         if made["differs"] is not None:
             self._notes.found("repeatable", f"{kernel.name}: {made['differs']}")
         if made["surplus_threads"]:
@@ -123,7 +124,7 @@ class LibraryExamination:
             self._notes.found("pool", made["conflict"])
 
     def _judged(self, proposed: int, good: Sequence[Proposed]) -> None:
-        """What holds of kernels, as far as nothing was found."""
+        """Note what all kernels keep, for the checks without findings."""
         notes, count = self._notes, counted(len(good), "kernel")
         notes.passed("made", f"{counted(proposed, 'kernel')} proposed, {proposed} made")
         notes.passed("runs", f"{counted(proposed, 'kernel')} came back")
@@ -141,7 +142,7 @@ class LibraryExamination:
         self._notes.skipped(f"it makes no kernel {which} of any function here", check)
 
     def _threads(self, sample: Sequence[Proposed]) -> None:
-        """Whether the pool's size is respected, in a process where no kernel has run yet."""
+        """Check that kernels respect the size of the pool, in a process where no kernel has run yet."""
         for kernel in sample:
             self._tell(f"{kernel.name} on one thread")
             try:
@@ -180,7 +181,7 @@ class LibraryExamination:
         self._notes.passed("exported", line)
 
     def _errors(self, declined: Iterable[tuple[AskedCase, int]]) -> None:
-        """Functions that the rule has refused end in an exception, or in a kernel after all."""
+        """Check that the code generator raises an exception for refused functions, or makes a kernel."""
         asked, raised = 0, 0
         for case, index in declined:
             asked += 1

@@ -1,4 +1,4 @@
-"""What a rule has said, as the examiner knows it."""
+"""The answers of a rule, as the examiner knows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .asking import Answer
 
 @dataclass(frozen=True, slots=True)
 class AskedCase:
-    """A case as a worker is given it."""
+    """A case as a worker gets it."""
 
     name: str
     function: str
@@ -20,16 +20,16 @@ class AskedCase:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A kernel that the rule has proposed for a case."""
+    """A kernel that the rule proposed for a case."""
 
     case: AskedCase
     number: int
-    """Which of the rule's answers it is."""
+    """The position of the proposal among the rule's answers."""
     label: str
     results: int
     constants: int
     function: str = ""
-    """As text, once it has been made."""
+    """The text of the function, after the kernel was made."""
 
     @property
     def name(self) -> str:
@@ -41,10 +41,10 @@ class Proposed:
 
 @dataclass
 class Proposals:
-    """All that the rule has said."""
+    """All answers of the rule."""
 
     kernels: dict[str, Proposed] = field(default_factory=dict)
-    """Distinct ones, by what they compute."""
+    """The distinct kernels, by what they compute."""
     declined: dict[tuple[str, str], tuple[AskedCase, int]] = field(default_factory=dict)
-    """By operator and reason one call that it has refused: the case, and the node's index."""
+    """A refused call for each operator and reason: the case, and the index of the node."""
     refusals: int = 0

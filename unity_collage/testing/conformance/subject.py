@@ -1,4 +1,4 @@
-"""The backend under examination, inside a worker process: what it is, what it proposes, what it refuses."""
+"""The backend under examination, inside a worker process: its value, its proposals, its refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Answer = dict[str, Any]
 
 
 def resolve(where: str) -> Any:
-    """What ``where`` names: a backend that is installed, or ``package.module:VALUE`` as an entry point has it."""
+    """The value that ``where`` names: an installed backend, or ``package.module:VALUE`` as in an entry point."""
     if ":" not in where:
         return registry.get(where)
     try:
@@ -39,11 +39,13 @@ def resolve(where: str) -> Any:
 
 
 def why_no_value(backend: Any) -> str | None:
-    """Why ``backend`` is no value as backends are, or None."""
+    """Why ``backend`` is not a valid backend value, or None."""
     if not isinstance(backend, Backend):
         return f"it is of type {type(backend).__name__}, not unity_collage.Backend"
     if not isinstance(backend.name, str) or not backend.name.isidentifier():
-        return f"its name is {backend.name!r}: no identifier, and it becomes part of symbols and keys"
+        return (
+            f"its name is {backend.name!r}, which is not an identifier and cannot be part of symbols and keys"
+        )
     try:
         hash(backend)
     except TypeError as error:
@@ -52,7 +54,7 @@ def why_no_value(backend: Any) -> str | None:
 
 
 def why_no_rule(backend: Backend, target: Target) -> str | None:
-    """Why what ``backend.rule`` gives is no rule, or no value, or None."""
+    """Why the result of ``backend.rule`` is not a rule, or not a value, or None."""
     first, second = backend.rule(target), backend.rule(target)
     if not callable(getattr(first, "apply", None)):
         return f"it is of type {type(first).__name__}, which has no method apply"
@@ -62,21 +64,21 @@ def why_no_rule(backend: Backend, target: Target) -> str | None:
         return f"it does not hash: {error}"
     if not same:
         return "two calls for one target give rules that are not equal"
-    return "its text has an address of this process in it" if " at 0x" in str(first) else None
+    return "its text contains an address of this process" if " at 0x" in str(first) else None
 
 
 class Watch:
-    """What this process loads: shared libraries, and packages of Python besides its standard library."""
+    """Watches what this process loads: shared libraries, and Python packages other than the standard library."""
 
     def __init__(self) -> None:
         self._libraries, self._packages = _libraries(), _packages()
 
     def libraries(self) -> list[str]:
-        """The shared libraries that have been loaded since the last time somebody asked for anything."""
+        """The shared libraries that were loaded since the last call of a method."""
         return self._news()[0]
 
     def everything(self) -> list[str]:
-        """Libraries and packages that have been loaded since then."""
+        """The libraries and packages that were loaded since the last call of a method."""
         libraries, packages = self._news()
         return [*libraries, *packages]
 
@@ -97,7 +99,7 @@ def _packages() -> set[str]:
 
 
 class Asked:
-    """One function that the rule has been asked about."""
+    """The answers of the rule for one function."""
 
     def __init__(self, backend: Backend, func: relax.Function, target: Target):
         self.graph = DataflowGraph(func)
@@ -106,7 +108,7 @@ class Asked:
         self._backend = backend.name
 
     def described(self) -> Answer:
-        """All answers as plain data: proposals, refusals, and what is wrong with either."""
+        """All answers as plain data: proposals, refusals, and what is wrong with them."""
         signatures, before = Signatures(self.graph), tvm.ir.save_json(self.graph.func)
         odd = [reason for answer in self.answers if (reason := self._why_odd(answer))]
         answer = {
@@ -120,7 +122,7 @@ class Asked:
         return answer
 
     def kernel(self, number: int) -> relax.Function:
-        """The function of a proposal, large constants as its last parameters."""
+        """The function of a proposal, with large constants as its last parameters."""
         return kernel_function(self.graph, self.candidate(number), lift_constants=True)
 
     def candidate(self, number: int) -> Candidate:
@@ -159,11 +161,13 @@ class Asked:
             "index": declined.index,
             "op": "" if node is None or node.call is None else node.op,
             "reason": str(declined.reason),
-            "problem": "there is no node of this index" if node is None else _why_no_reason(declined.reason),
+            "problem": "there is no node with this index"
+            if node is None
+            else _why_no_reason(declined.reason),
         }
 
     def _why_odd(self, answer: Any) -> str | None:
-        """Why an answer is no answer of a rule, or proposes what is no kernel, or None."""
+        """Why an answer is not a valid answer of a rule, or None."""
         if not isinstance(answer, (Found, Declined)):
             return f"the rule yields a {type(answer).__name__}, neither Found nor Declined"
         if isinstance(answer, Declined):
@@ -171,15 +175,15 @@ class Asked:
         if not isinstance(answer.label, str) or not answer.label.strip():
             return f"a proposal has the label {answer.label!r}"
         if not 0 < answer.inside < 1 << len(self.graph.nodes):
-            return f"{answer.label} covers nodes that there are not"
+            return f"{answer.label} covers nodes that do not exist"
         sub = answer.sub_graph(self.graph)
         reason = sub.why_not_valid(_ANY_SHAPE) or _why_no_operands(sub)
-        return None if reason is None else f"{answer.label} is no kernel: {reason}"
+        return None if reason is None else f"{answer.label} is not a valid kernel: {reason}"
 
 
 def _why_no_operands(sub: SubGraph) -> str | None:
     odd = (var for var in outside_vars(sub) if not isinstance(var.ty, relax.TensorType))
-    return next((f"its operand {var.name} is no tensor" for var in odd), None)
+    return next((f"its operand {var.name} is not a tensor" for var in odd), None)
 
 
 def _why_no_reason(reason: Any) -> str | None:

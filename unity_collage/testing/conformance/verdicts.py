@@ -1,4 +1,4 @@
-"""What the kit checks, what it found, and what to do about it."""
+"""The checks of the kit, their verdicts, and what to do about failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECKS: Mapping[str, str] = {
     "threads": "Start no threads: give the library to unity_collage.runtime.adopt_openmp, or run it on one thread.",
     "errors": "Let codegen raise an exception that says which operator it cannot make.",
 }
-"""By name what to do when a check fails, in the order of the report."""
+"""What to do when a check fails, by its name, in the order of the report."""
 
 
 class CheckState(Enum):
@@ -51,11 +51,11 @@ class CheckResult:
     state: CheckState
     line: str
     findings: tuple[str, ...] = ()
-    """All that is wrong; the line names the first."""
+    """Everything that is wrong; the line has the first finding."""
 
     @property
     def remedy(self) -> str:
-        """What to do; empty where nothing failed."""
+        """What to do about a failure; empty where nothing failed."""
         return CHECKS[self.check] if self.state is CheckState.FAILED else ""
 
 
@@ -66,7 +66,7 @@ class Report:
     backend: str
     verdicts: tuple[CheckResult, ...]
     unavailable: str | None = None
-    """Why the backend cannot run here; then only what needs no library was checked."""
+    """Why the backend cannot run here; then only the checks without its library ran."""
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
@@ -79,7 +79,7 @@ class Report:
         return "\n".join(self.lines())
 
     def lines(self, findings: int = 4) -> Iterator[str]:
-        """A line a check; below one that failed so many more of its findings, and what to do."""
+        """A line for each check; a failed one is followed by more of its ``findings``, and what to do."""
         for verdict in self.verdicts:
             yield f"{verdict.state.value:8}{verdict.check:14}{verdict.line}"
             yield from (f"{'':22}{finding}" for finding in verdict.findings[1 : 1 + findings])
@@ -93,7 +93,7 @@ def counted(count: int, what: str) -> str:
 
 
 class Notes:
-    """What is found while an examination runs."""
+    """Collects findings while an examination runs."""
 
     def __init__(self) -> None:
         self._findings: dict[str, dict[str, None]] = {}
@@ -101,15 +101,15 @@ class Notes:
         self._skipped: dict[str, str] = {}
 
     def found(self, check: str, finding: str) -> None:
-        """Something is wrong."""
+        """Note that something is wrong."""
         self._findings.setdefault(check, {})[finding] = None
 
     def passed(self, check: str, line: str) -> None:
-        """Unless something was found, this is what holds."""
+        """Note what holds, which is the verdict if nothing wrong is found."""
         self._passed[check] = line
 
     def skipped(self, reason: str, *checks: str) -> None:
-        """These were not examined, unless they were."""
+        """Note why these checks were skipped, which is the verdict if they are not noted otherwise."""
         for check in checks:
             self._skipped.setdefault(check, reason)
 

@@ -1,8 +1,8 @@
-"""The worker process of the conformance kit: a backend, its rule and its kernels can do no harm to the examiner.
+"""The worker process of the conformance kit, so that a backend, its rule and its kernels cannot harm the examiner.
 
-Started as ``python -m unity_collage.testing.conformance.worker FD``; requests and replies are JSON lines on a socket
-at file descriptor FD, as those of :mod:`unity_collage.measure.worker`. Each request is answered by any number of
-``{"stage": ...}``, then ``{"reply": {...}}`` or ``{"reason": ..., "kind": ...}``.
+Started as ``python -m unity_collage.testing.conformance.worker FD``; :mod:`unity_collage.processes.child` describes the
+protocol. Each request is answered by any number of ``{"stage": ...}``, then by ``{"reply": {...}}`` or by
+``{"reason": ..., "kind": ...}``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
 
 
 class ConformanceWorker:
-    """Answers requests about the backend that it meets first."""
+    """Answers requests about the backend that it imports first."""
 
     def __init__(self, say: Say, scope: ExitStack):
         self._say, self._scope = say, scope
@@ -47,7 +47,7 @@ class ConformanceWorker:
         self._allowed_threads = _threads() + runtime.num_threads() - 1
 
     def answer(self, request: Answer) -> None:
-        """Say all there is to say to one request; its other fields are the arguments of the method it asks for."""
+        """Send the reply to one request; ``ask`` is the name of a method, and the other fields are its arguments."""
         arguments = dict(request)
         method = getattr(self, arguments.pop("ask"))
         try:
@@ -56,11 +56,11 @@ class ConformanceWorker:
             self._refuse(refused.refusal)
         except (NoKernel, CollageError) as error:
             self._refuse(Refusal(str(error), FailureKind.COMPILE_ERROR))
-        except Exception as error:  # foreign code failed: that is the answer
+        except Exception as error:  # foreign code failed: its error becomes the reason
             self._refuse(refusal_of(error, FailureKind.RUN_ERROR))
 
     def meet(self, where: str) -> Answer:
-        """Import the backend and ask whether it can be used here; whoever loads something meanwhile is told on."""
+        """Import the backend and ask whether it can be used here; the reply names what was loaded for that."""
         watch = Watch()
         self._backend = resolve(where)
         answer: Answer = {"imported": watch.libraries(), "value": why_no_value(self._backend)}
@@ -95,7 +95,7 @@ class ConformanceWorker:
                 "function": tvm.ir.save_json(func)}  # fmt: skip
 
     def declined(self, case: str, function: str, index: int) -> Answer:
-        """What the code generator does with a function that the rule has refused."""
+        """Give the code generator a function that the rule has refused."""
         func = extract(SubGraph(self._case(case, function).graph, 1 << index))
         external = external_function(func, self._backend.name, "declined", "declined")
         self._stage("building")
@@ -114,7 +114,7 @@ class ConformanceWorker:
         return {}
 
     def load(self, functions: list[str], path: str) -> Answer:
-        """Asked of a process that has not met the backend."""
+        """Load and run a library, in a process that has not imported the backend."""
         self._stage("loading")
         for name in RUNTIMES:
             if runtime.why_unavailable(name) is None:
@@ -145,7 +145,7 @@ def _threads() -> int:
 
 
 def _watched_line(reason: str) -> str:
-    """What is said of a touch of a guard page."""
+    """The message about a touch of a guard page."""
     return json.dumps({"reason": reason, "kind": FailureKind.WROTE_OUTSIDE.value, "ended": True}) + "\n"
 
 

@@ -1,0 +1,150 @@
+"""The actions of ``unity-collage db``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from ..cost.fingerprint import available, backend_version, stale
+from ..cost.method import Method
+from ..database import schema
+from ..database.compare import compare
+from ..database.costs import CostDatabase
+from ..database.exchange import contents, from_lines, merge, to_lines
+from ..database.prune import Prune, doomed, remove
+from ..database.rows import digest
+from ..errors import CollageError, DatabaseError, first_line
+from ..lowering.library_file import why_no_file
+from ..measure.verify import checkable, verify
+from ..report import database as report
+from .progress import progress_bar
+
+STANDARD = "-"
+"""The name of a file that stands for standard output or input."""
+
+_DAY_SECONDS = 86_400.0
+
+
+def info(options: argparse.Namespace) -> None:
+    """Print what the database contains."""
+    with _existing(options.database, read_only=True) as database:
+        costs, facts = database.costs(), database.rows(schema.FACTS)
+        console = Console()
+        console.print(database.name, soft_wrap=True, highlight=False)
+        console.print(report.database_summary(costs, database.quarantine_entries(), facts))
+        if options.fingerprints and costs:
+            here = frozenset(map(digest, available(Method()).values()))
+            console.print("", report.fingerprint_list(costs, database.fingerprints(), here), soft_wrap=True)
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write the database as JSON lines."""
+    with _existing(options.database, read_only=True) as database:
+        rows = contents(database)
+    text = "".join(f"{line}\n" for line in to_lines(rows))
+    if options.file == STANDARD:
+        sys.stdout.write(text)
+        return
+    _write(Path(options.file), text)
+    Console().print(
+        f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
+    )
+
+
+def import_files(options: argparse.Namespace) -> None:
+    """Add the rows of exported files. All files are read first, so that a broken one changes nothing."""
+    files = [from_lines(_lines(name), name) for name in options.files]
+    with CostDatabase(options.database) as database:
+        _merge_all(database, {name: [row for rows in files for row in rows[name]] for name in schema.CONTENT})
+
+
+def merge_databases(options: argparse.Namespace) -> None:
+    """Add the rows of other databases."""
+    every: dict[str, list[dict[str, object]]] = {name: [] for name in schema.CONTENT}
+    for other in options.others:
+        with _existing(other, read_only=True) as database:
+            for name, rows in contents(database).items():
+                every[name] += rows
+    with CostDatabase(options.database) as database:
+        _merge_all(database, every)
+
+
+def _merge_all(database: CostDatabase, rows: dict[str, list[dict[str, object]]]) -> None:
+    console = Console()
+    console.print(report.merged_table(merge(database, rows)))
+    console.print(f"into {database.name}", soft_wrap=True, highlight=False)
+
+
+def diff(options: argparse.Namespace) -> None:
+    """Print the costs that differ between two databases."""
+    with (
+        _existing(options.first, read_only=True) as first,
+        _existing(options.second, read_only=True) as second,
+    ):
+        found = compare(first.costs(), second.costs(), options.more_than, options.by_key)
+    Console().print(report.comparison_table(found, options.more_than))
+
+
+def prune(options: argparse.Namespace) -> None:
+    """Remove the rows that the options select."""
+    if not (options.older_than or options.stale or options.old_versions or options.release):
+        raise CollageError("say what to remove: --older-than, --stale, --old-versions or --release")
+    with _existing(options.database, read_only=options.dry_run) as database:
+        rows = doomed(database, _what_goes(options, database))
+        if not options.dry_run:
+            remove(database, rows)
+    Console().print(report.doomed_line(rows, done=not options.dry_run), highlight=False)
+
+
+def _what_goes(options: argparse.Namespace, database: CostDatabase) -> Prune:
+    here = available(Method()) if options.stale or options.old_versions else {}
+    return Prune(
+        before=time.time() - options.older_than * _DAY_SECONDS if options.older_than else None,
+        fingerprints=stale(database.fingerprints(), here) if options.stale else frozenset(),
+        versions={name: backend_version(name) for name in here} if options.old_versions else {},
+        kinds=frozenset(options.release),
+    )
+
+
+def verify_sample(options: argparse.Namespace) -> None:
+    """Measure a sample of the costs again, and print both."""
+    with _existing(options.database, read_only=True) as database:
+        costs = checkable(database, available(Method()))
+        if not costs:
+            raise CollageError(
+                f"{database.name} has no costs that can be measured again here: "
+                "see which there are with db info --fingerprints"
+            )
+        with progress_bar() as progress:
+            verified = verify(database, costs, options.sample, options.seed, progress)
+    Console().print(report.verified_table(verified, len(costs)))
+
+
+def _existing(where: str | None, read_only: bool) -> CostDatabase:
+    return CostDatabase(where, read_only=read_only, create=False)
+
+
+def _lines(name: str) -> list[str]:
+    try:
+        text = sys.stdin.read() if name == STANDARD else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else first_line(error)
+        raise DatabaseError(f"{name} cannot be read: {reason}") from error
+    return text.splitlines()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write ``text`` in one step, so that there is never a half-written export."""
+    if (reason := why_no_file(path)) is not None:
+        raise CollageError(f"{path} cannot be written: {reason}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

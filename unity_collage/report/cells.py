@@ -1,0 +1,35 @@
+"""Columns and cells of the tables for a terminal: durations, counts, titles."""
+
+from __future__ import annotations
+
+from rich.table import Column
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them, to three digits."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        value = seconds * factor
+        if value >= 1:
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def plus_minus(seconds: float, low: float, high: float) -> str:
+    """A cost with half the width of its interval: ``41.2 us +- 0.9 us``."""
+    half = (high - low) / 2 if low <= seconds <= high else 0.0
+    return f"{duration(seconds)} +- {duration(half)}" if half else duration(seconds)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def left(title: str) -> Column:
+    """A column of texts."""
+    return Column(title, no_wrap=True)
+
+
+def right(title: str) -> Column:
+    """A column of numbers."""
+    return Column(title, justify="right", no_wrap=True)

@@ -1,0 +1,140 @@
+"""Plans as text for a terminal, 80 columns wide or more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ..plan.plan import Plan, PlannedKernel, Tie
+from .cells import counted, duration, left, plus_minus, right
+
+ROWS = 15
+"""How many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
+
+_FAR = 10.0
+"""A larger ratio is shown as ``>10x``: a stray cost must not look like a precise one."""
+
+Kernels = Sequence[PlannedKernel]
+
+
+def plan_summary(name: str, plan: Plan) -> RenderableType:
+    """A summary of the plan of function ``name``: a line, the share of each backend, the most expensive kernels."""
+    kernels = plan.kernels
+    if not kernels:
+        return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
+    runs = "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}"
+    headline = (
+        f"[bold]{name}[/bold]: {counted(len(kernels), 'kernel')}, predicted {duration(plan.seconds)}{runs}"
+    )
+    return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
+
+
+def backend_shares(kernels: Kernels) -> Table:
+    """One row for each backend: the number of its kernels, and their part of the time."""
+    table = Table(left("backend"), right("kernels"), right("time"), right("share"), box=None)
+    total = _seconds(kernels)
+    for (backend,), group in _grouped(kernels, "backend").items():
+        seconds = _seconds(group)
+        table.add_row(backend, str(len(group)), duration(seconds), _share(seconds, total))
+    return table
+
+
+def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
+    """One row for each kind of kernel, the most expensive first: its backend, and the cost of the next best one."""
+    kernels = plan.kernels
+    total = _seconds(kernels)
+    # Only this column gets narrower with the terminal: a label has no spaces to break at.
+    label, figures = (
+        Column("kernel", overflow="ellipsis"),
+        [right(name) for name in ("count", "time", "share")],
+    )
+    table = Table(label, left("backend"), *figures, left("next best"), box=None)
+    groups = list(_grouped(kernels, "label", "backend").items())
+    for (label_text, backend), group in groups[:rows]:
+        seconds = _seconds(group)
+        cells = (label_text, backend, str(len(group)), duration(seconds), _share(seconds, total))
+        table.add_row(*cells, _next_best(group))
+    rest = [kernel for _, group in groups[rows:] for kernel in group]
+    if rest:
+        table.add_row(f"({counted(len(groups) - rows, 'kind')} more)", "", str(len(rest)), duration(_seconds(rest)),
+                      _share(_seconds(rest), total))  # fmt: skip
+    return table
+
+
+def _remarks(plan: Plan) -> list[RenderableType]:
+    """Remarks: ties, branches side by side, a missing proof, candidates without a cost."""
+    lines = _ties(plan)
+    if branches := plan.branches:
+        now, before = duration(branches.seconds), duration(branches.split_seconds)
+        stages = counted(branches.stages, "stage")
+        lines.append(
+            f"{branches.kernels} kernels side by side in {stages}: {now} in place of {before}, measured"
+        )
+    if plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
+        lines.append(f"not proved: a plan up to {plan.gap:.1%} cheaper may exist")
+    if plan.without_cost:
+        first = plan.without_cost[0]
+        example = f"{first.backend} {first.label}: {first.reason}"
+        lines.append(f"{counted(len(plan.without_cost), 'candidate')} without a cost, such as {example}")
+    return ["", *map(escape, lines)] if lines else []
+
+
+def _ties(plan: Plan, most: int = 3) -> list[str]:
+    """The most expensive kernels that tie with others, and the cost of the policy for ties."""
+    tied = [kernel for kernel in plan.kernels if kernel.ties]
+    if not tied:
+        return []
+    texts = (_tie(kernel) for kernel in sorted(tied, key=lambda kernel: -kernel.seconds))
+    policy = plan.tie_policy
+    more = plan.more_than_cheapest / plan.seconds if policy else 0.0
+    over = f"; by the policy for ties the plan costs {more:.2%} more than the cheapest one" if policy else ""
+    return [*list(dict.fromkeys(texts))[:most], f"{counted(len(tied), 'kernel')} in ties{over}"]
+
+
+def _tie(kernel: PlannedKernel) -> str:
+    """``onednn conv2d: tie with tvm cone, 41.2 us +- 0.9 us against 41.0 us +- 1.1 us``."""
+    parts = kernel.ties[0]
+    names = " and ".join(f"{part.backend} {part.label}" for part in parts)
+    costs = " and ".join(map(_noisy, parts))
+    return f"{kernel.backend} {kernel.label}: tie with {names}, {_noisy(kernel)} against {costs}"
+
+
+def _noisy(cost: PlannedKernel | Tie) -> str:
+    return plus_minus(cost.seconds, *(cost.interval or (cost.seconds, cost.seconds)))
+
+
+def _next_best(kernels: Kernels) -> str:
+    """The backend that the kernels tie with, else the cheapest rival for the same operators and the ratio of costs."""
+    tied = [kernel.ties[0][0].backend for kernel in kernels if kernel.ties]
+    if tied:
+        return f"tie with {tied[0]}"
+    ratios: dict[str, tuple[float, float]] = {}
+    for kernel in kernels:
+        for rival in kernel.others:
+            if rival.seconds is not None:
+                theirs, ours = ratios.get(rival.backend, (0.0, 0.0))
+                ratios[rival.backend] = (theirs + rival.seconds, ours + kernel.seconds)
+    if not ratios:
+        return ""
+    name, (theirs, ours) = min(ratios.items(), key=lambda item: item[1][0] / max(item[1][1], 1e-12))
+    ratio = theirs / max(ours, 1e-12)
+    return f"{name} >{_FAR:.0f}x" if ratio > _FAR else f"{name} {ratio:.2f}x"
+
+
+def _grouped(kernels: Kernels, *keys: str) -> dict[tuple[str, ...], list[PlannedKernel]]:
+    """Kernels with equal values of these fields, the most expensive group first."""
+    groups: dict[tuple[str, ...], list[PlannedKernel]] = {}
+    for kernel in kernels:
+        groups.setdefault(tuple(str(getattr(kernel, key)) for key in keys), []).append(kernel)
+    return dict(sorted(groups.items(), key=lambda item: -_seconds(item[1])))
+
+
+def _seconds(kernels: Kernels) -> float:
+    return sum(kernel.seconds for kernel in kernels)
+
+
+def _share(seconds: float, total: float) -> str:
+    return f"{seconds / total:.1%}" if total else ""

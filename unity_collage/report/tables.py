@@ -1,0 +1,77 @@
+"""Backends, timings and comparisons of programs as text for a terminal, 80 columns wide or more."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from .. import runtime
+from ..backends.registry import BackendStatus
+from ..plan.comparison import ProgramComparison
+from ..plan.plan import Plan
+from .cells import duration, left, right
+
+_LATE, _NOTABLE_SECONDS = 1.5, 1e-3
+"""A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
+microseconds, and a shared machine is seldom that much slower."""
+
+
+def comparison_table(report: ProgramComparison) -> RenderableType:
+    """One row for each candidate program: its time and the ratio to the winner's, or why it was dropped."""
+    table = Table(left("program"), right("median"), right("against the winner"), "", box=None)
+    seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
+    best = seconds.get(report.winner, 0.0)
+    for program in sorted(report.programs, key=lambda each: seconds.get(each.name, math.inf)):
+        name = program.name
+        if name in seconds:
+            chosen = "chosen" if name == report.winner else ""
+            table.add_row(name, duration(seconds[name]), f"{seconds[name] / best:.2f}x", chosen)
+        else:
+            table.add_row(name, "", "", escape(program.reason))
+    lines: list[RenderableType] = []
+    if report.additive_error is not None and report.measured and report.predicted is not None:
+        times = f"predicted {duration(report.predicted)}, measured {duration(report.measured)}"
+        lines.append(f"{times}: additive error {report.additive_error / report.measured:+.0%}")
+    if report.origin == "database":
+        lines.append("compared before: the times of equal programs on an equal machine are in the database")
+    return Group(table, "", *lines) if lines else table
+
+
+def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
+    """One row for each backend: its version, or the reason why it cannot be used."""
+    table = Table(left("backend"), "state", box=None)
+    for backend in backends:
+        table.add_row(escape(backend.name), escape(backend.state))
+    conflict = runtime.why_pools_conflict()
+    return table if conflict is None else Group(table, "", f"warning: {conflict}")
+
+
+def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mapping[str, float]) -> Table:
+    """One row for each runtime; ``ratios`` are the times of the others over ours."""
+    figures = [right(name) for name in ("median", "fastest", "slowest")]
+    columns = (left("runtime"), *figures, left(f"against {ours}"))
+    table = Table(*columns, box=None)
+    for name, found in medians.items():
+        seconds = (statistics.median(found), min(found), max(found))
+        table.add_row(name, *map(duration, seconds), _speed(ratios[name]) if name in ratios else "")
+    return table
+
+
+def cost_remark(plan: Plan, seconds: float) -> str | None:
+    """What to do about a program that takes far longer than its kernels cost; None where it does not."""
+    costed = plan.seconds
+    if not plan.kernels or seconds < _LATE * costed or seconds < costed + _NOTABLE_SECONDS:
+        return None
+    return (
+        f"it takes {seconds / costed:.2g} times as long as its kernels were measured at, {duration(costed)}: "
+        "--refine measures them where they run"
+    )
+
+
+def _speed(ratio: float) -> str:
+    return f"{ratio:.2f}x slower" if ratio >= 1 else f"{1 / ratio:.2f}x faster"
