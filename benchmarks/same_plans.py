@@ -8,9 +8,9 @@ and after it::
 
     python benchmarks/same_plans.py check costs.db plans.json --json benchmarks/results/same_plans.json
 
-``check`` copies the database and relabels the fingerprints in the copy to those of this version of the code: costs stay,
-though whatever made them has another version now. Each model is then compiled from that copy, locked, so that nothing is
-measured; backends, labels, bindings, threads and seconds of every kernel have to be the recorded ones. Only what is
+``check`` copies the database and relabels the fingerprints in the copy to those of this version of the code: costs
+stay, though whatever made them has another version now. Each model is then compiled from that copy, locked, so that
+nothing is measured; backends, labels, bindings, threads and seconds of every kernel have to be the recorded ones. Only what is
 meant to change kernels may be left out of this.
 """
 
@@ -43,7 +43,9 @@ _TOGETHER = "together "
 
 def main() -> int:
     """Returns 1 where a plan differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=("record", "check"))
     parser.add_argument("database", type=Path, help="costs, in SQLite")
     parser.add_argument("plans", type=Path, help="the recorded plans")

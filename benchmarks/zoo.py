@@ -9,9 +9,9 @@ the league of bfloat16: ours compiled so against what OpenVINO does where nobody
 The row of a model: median of each runtime, how many times faster ours is than the best of them (the median of the
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
 arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
-range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Measured* is
-what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model: what
-is there already is not run again unless it is named.
+range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Measured*
+is what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model:
+what is there already is not run again unless it is named.
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ class Annotation(Generic[T]):
         try:
             return decode(self._kind, plain(func.attrs[self.name]))
         except BaseValidationError as error:
-            raise InvalidAnnotation(f"{self.name} cannot be read: {'; '.join(transform_error(error))}") from error
+            raise InvalidAnnotation(
+                f"{self.name} cannot be read: {'; '.join(transform_error(error))}"
+            ) from error
 
     def write(self, func: relax.Function, value: T) -> relax.Function:
         """A copy of ``func`` with the attribute ``value``."""

@@ -228,7 +228,6 @@ def _refinement_inputs(main: relax.Function) -> list[np.ndarray]:
     return random_inputs(main)
 
 
-
 def cost_model(
     database: CostDatabase | str | Path | None,
     progress: Progress | None = None,

@@ -215,9 +215,7 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
         *(kernel("tvm", f"exp{number}", 1e-9) for number in range(20)),
     ]
     reason = "TVM makes 0 kernels of it, not one"
-    lines = shown(
-        Plan(tuple(kernels), seconds=61e-6, without_cost=(WithoutCost("tvm", "split", reason),))
-    )
+    lines = shown(Plan(tuple(kernels), seconds=61e-6, without_cost=(WithoutCost("tvm", "split", reason),)))
     assert max(map(len, lines)) <= 80
     assert lines[0] == "main: 23 kernels, predicted 61.0 us"
     assert [line.split()[-3:] for line in lines if line.startswith(" onednn")] == [["60.0", "us", "99.9%"]]
@@ -232,9 +230,7 @@ def test_the_summary_fits_a_narrow_terminal_with_one_line_a_row() -> None:
 
 
 def test_a_function_without_kernels_says_so() -> None:
-    assert shown(Plan()) == [
-        "main: nothing has a cost, TVM compiles it as it is"
-    ]
+    assert shown(Plan()) == ["main: nothing has a cost, TVM compiles it as it is"]
 
 
 def test_the_bench_table_says_who_is_faster() -> None:

@@ -195,7 +195,12 @@ def test_why_a_file_is_no_program(tmp_path: Path) -> None:
         ("nothing.onnx", {}, ModelError, "nothing.onnx is not a file"),
         (IRModule({}), {}, ModelError, "no function named main"),
         (scaled(1.0), {"backends": "cudnn"}, UnknownBackend, "no backend named 'cudnn'; there are: onednn, "),
-        (scaled(1.0), {"target": Target("c")}, CollageError, "the target is c, but programs are compiled for CPUs"),
+        (
+            scaled(1.0),
+            {"target": Target("c")},
+            CollageError,
+            "the target is c, but programs are compiled for CPUs",
+        ),
         (scaled(1.0), {"database": "/proc/none/costs"}, CollageError, "costs cannot be kept in /proc/none"),
     ],
 )

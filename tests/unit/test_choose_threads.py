@@ -117,9 +117,7 @@ def test_others_stay_as_they_are(model: CostModel, backend: object, target: Targ
     assert threads(after) == {None}
     costs = COSTS.read(after["main"])
     assert replace(costs, skipped=()) == COSTS.read(before["main"])
-    told = (
-        "short kernels keep all threads: FixedCost cannot time kernels for one computation in turns"
-    )
+    told = "short kernels keep all threads: FixedCost cannot time kernels for one computation in turns"
     assert costs.skipped == ((told,) if isinstance(model, FixedCost) else ())
 
 

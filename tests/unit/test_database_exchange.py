@@ -210,8 +210,8 @@ def test_pruning_spares_what_was_renewed_meanwhile(tmp_path: Path) -> None:
 
 
 def fingerprint(**changed: str) -> str:
-    usual = {"backend": "onednn", "version": "3.2", "tvm": "0.27", "made by": "extraction 1", "target": "llvm", "threads": "2",
-             "method": "m", "machine": "EPYC", "system": "Linux"}  # fmt: skip
+    usual = {"backend": "onednn", "version": "3.2", "tvm": "0.27", "made by": "extraction 1", "target": "llvm",
+             "threads": "2", "method": "m", "machine": "EPYC", "system": "Linux"}  # fmt: skip
     return "\n".join(f"{name}: {value}" for name, value in {**usual, **changed}.items())
 
 

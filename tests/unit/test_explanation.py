@@ -219,7 +219,8 @@ def test_five_lines_answer_for_one_binding(relu_exp: Explanation) -> None:
 def test_why_it_won_says_by_how_much() -> None:
     found = explained(chain(R.nn.relu), FixedCost({"toy": 3.0, "tvm": 4.5}))
     assert why_it_won(found, found.kernels[0]) == (
-        "the best plan without it has tvm relu (gv) and costs 1.50 s more; it keeps its place until it is 50.0% more expensive"
+        "the best plan without it has tvm relu (gv) and costs 1.50 s more; "
+        "it keeps its place until it is 50.0% more expensive"
     )
 
 
@@ -242,9 +243,7 @@ def test_what_nobody_has_a_cost_for_is_said_to_be_left_out_of_the_cost() -> None
     found = explained(chain(R.nn.relu, R.exp), FixedCost({"toy": 1.0, "tvm": "no compiler"}))
     first, *_, last = answer({"main": found}, "exp")
     assert first == "gv (exp) is in no kernel: no backend has a cost for it, TVM compiles it as it is"
-    assert last.startswith(
-        "Proof: the whole plan costs 1.00 s (besides 1 binding without a cost), and"
-    )
+    assert last.startswith("Proof: the whole plan costs 1.00 s (besides 1 binding without a cost), and")
 
 
 def test_a_view_is_in_no_kernel() -> None:

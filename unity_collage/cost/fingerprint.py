@@ -47,8 +47,8 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
 
 
 def made_by(backend: str) -> str:
-    """The declared versions of what makes a kernel of ``backend`` and runs it: extraction, its rules and code generator,
-    the thread pool and the loops that time, and the schedules of TVM or our native library.
+    """The declared versions of what makes a kernel of ``backend`` and runs it: extraction, its rules and code
+    generator, the thread pool and the loops that time, and the schedules of TVM or our native library.
     """
     found = get(backend)
     versions: dict[str, object] = {

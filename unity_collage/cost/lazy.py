@@ -1,6 +1,7 @@
 """Lazy costs of a function's candidates: only those are measured that can still change the plan.
 
-EstimateCosts measures all candidates beforehand. Without ``collage.costs`` SearchPartition calls this while it searches.
+EstimateCosts measures all candidates beforehand. Without ``collage.costs`` SearchPartition calls this while it
+searches.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def lazy_costs(
 ) -> Costs:
     """Costs whose cheapest plan is a cheapest plan of all candidates.
 
-    ``make`` returns the search problem for given costs, and ``solve`` finds its cheapest plan. A candidate that need not
-    be measured has a cost without seconds: it has a lower bound, and its reason gives the least cost of a plan with the
-    candidate if ``throughs`` finds it. Without lower bounds of the cost model they are 0.
+    ``make`` returns the search problem for given costs, and ``solve`` finds its cheapest plan. A candidate that need
+    not be measured has a cost without seconds: it has a lower bound, and its reason gives the least cost of a plan with
+    the candidate if ``throughs`` finds it. Without lower bounds of the cost model they are 0.
 
     ``lower_bound`` of the costs holds for plans of all candidates. It may be below the cost of the plan if ``solve`` is
     not exact, or if ``assume_fusion_pays`` leaves out measurements (:class:`LazySearch`). Raises NoCover.

@@ -1,8 +1,8 @@
 """Which TVM kernels to tune, and the costs after that.
 
-A kernel is tuned if it is in the plan that is cheapest when every kernel that is not tuned yet costs its lower bound. So
-in the end no schedule of an untuned kernel could make a cheaper plan. A kernel that is in no plan cheaper than the best
-known one is never tuned.
+A kernel is tuned if it is in the plan that is cheapest when every kernel that is not tuned yet costs its lower bound.
+So in the end no schedule of an untuned kernel could make a cheaper plan. A kernel that is in no plan cheaper than the
+best known one is never tuned.
 """
 
 from __future__ import annotations

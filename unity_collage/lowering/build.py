@@ -35,8 +35,8 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     ``external_mods`` next to it, so here they are imported by it. Modules of generated code (C source, objects) are
     merged into an exported library. Compiled functions would not find them, so the program is bytecode then.
 
-    TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated in
-    the other one, and crashes. So memory is not planned for such programs.
+    TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
+    in the other one, and crashes. So memory is not planned for such programs.
     """
     external = lowered.attrs.get(EXTERNAL_MODS, []) if lowered.attrs else []
     plans_memory = not has_branches(lowered)

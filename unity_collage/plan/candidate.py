@@ -53,4 +53,4 @@ class DeclinedBinding:
     index: int = field(metadata={"key": "binding"})
     reason: str
     condition: str = "predicate"
-    """What refused it: the ``predicate`` of the backend, the ``validity`` of the group, a ``limit`` or the ``target``."""
+    """What refused it: ``predicate`` of the backend, ``validity`` of the group, a ``limit`` or the ``target``."""

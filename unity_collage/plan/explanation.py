@@ -117,7 +117,7 @@ class DeclinedGroup:
     reason: str
     bindings: tuple[int, ...]
     condition: str = "predicate"
-    """What refused it: the ``predicate`` of the backend, the ``validity`` of the group, a ``limit`` or the ``target``."""
+    """What refused it: ``predicate`` of the backend, ``validity`` of the group, a ``limit`` or the ``target``."""
 
 
 @dataclass(frozen=True, slots=True)
