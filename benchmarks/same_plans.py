@@ -10,8 +10,8 @@ and after it::
 
 ``check`` copies the database and relabels the fingerprints in the copy to those of this version of the code: costs
 stay, though whatever made them has another version now. Each model is then compiled from that copy, locked, so that
-nothing is measured; backends, labels, bindings, threads and seconds of every kernel have to be the recorded ones. Only what is
-meant to change kernels may be left out of this.
+nothing is measured; backends, labels, bindings, threads and seconds of every kernel have to be the recorded ones.
+Only what is meant to change kernels may be left out of this.
 """
 
 from __future__ import annotations

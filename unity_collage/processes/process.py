@@ -78,7 +78,7 @@ class Process:
             raise Gone from error
 
     def receive(self, timeout_seconds: float) -> Message:
-        """The next message; raises TimeoutError after ``timeout_seconds`` of silence, Gone at the end of the process."""
+        """The next message; raises TimeoutError after ``timeout_seconds`` of silence, Gone at its end."""
         self._socket.settimeout(timeout_seconds)
         while b"\n" not in self._received:
             try:
