@@ -26,13 +26,13 @@ SINGLE = "toy:relu (threads: 1)"
 
 
 @dataclass(frozen=True)
-class Races(CostModel):
-    """Costs, and others for kernels that race."""
+class TimesInTurns(CostModel):
+    """Costs, and other costs for kernels that are timed in turns."""
 
     capabilities = frozenset({Capability.COMPARE})
 
     alone: FixedCost
-    race: FixedCost
+    in_turns: FixedCost
     spent: bool = False
     locked: bool = False
     asked: list[list[str]] = field(default_factory=list)
@@ -47,16 +47,16 @@ class Races(CostModel):
         if self.locked:
             raise MissingCost("not known")
         self.asked.append([f"{w.backend}:{w.label}" for w in workloads])
-        return self.race.costs(workloads)
+        return self.in_turns.costs(workloads)
 
     def is_budget_spent(self) -> bool:
         return self.spent
 
 
-def races(single: float, seconds: float = 1e-6, **more: bool) -> Races:
+def model_of(single: float, seconds: float = 1e-6, **more: bool) -> TimesInTurns:
     """The kernel of ``toy`` costs ``seconds``; on one thread it takes ``single`` times what it takes on all."""
     alone = FixedCost({"toy": seconds, "tvm:exp+tanh": seconds}, default=10 * seconds)
-    return Races(alone, FixedCost({"toy": 2e-6, SINGLE: 2e-6 * single}, default=1.0), **more)
+    return TimesInTurns(alone, FixedCost({"toy": 2e-6, SINGLE: 2e-6 * single}, default=1.0), **more)
 
 
 def chosen(model: CostModel, backend: object = TOLD, target: Target = TWO_CORES) -> tuple[IRModule, IRModule]:
@@ -75,22 +75,22 @@ def threads(mod: IRModule) -> set[int | None]:
 def test_the_faster_one_is_the_candidate_and_a_tie_goes_to_one_thread(
     single: float, expected: int | None
 ) -> None:
-    model = races(single)
+    model = model_of(single)
     _, after = chosen(model)
     assert threads(after) == {expected}
     assert [names for names in model.asked if "toy:relu" in names] == [["toy:relu", SINGLE]]
 
 
 def test_the_cost_keeps_its_level() -> None:
-    """The race took twice as long as the cost says: only its ratio counts."""
-    _, after = chosen(races(0.5))
+    """In turns the kernels took twice as long as the cost says: only their ratio counts."""
+    _, after = chosen(model_of(0.5))
     costs = COSTS.read(after["main"])
     (told,) = [c for c in CANDIDATES.read(after["main"]) if c.threads == 1]
     assert costs.by_key[costs.keys[told.id]].seconds == pytest.approx(0.5e-6)
 
 
 def test_the_kernel_of_the_plan_has_the_threads() -> None:
-    model = races(0.5)
+    model = model_of(0.5)
     _, after = chosen(model)
     with only_backends(TOLD), TWO_CORES:
         mod = SearchPartition()(after)
@@ -104,11 +104,11 @@ def test_the_kernel_of_the_plan_has_the_threads() -> None:
 @pytest.mark.parametrize(
     ("model", "backend", "target"),
     [
-        pytest.param(races(0.5, seconds=1e-3), TOLD, TWO_CORES, id="long"),
-        pytest.param(races(0.5), DEAF, TWO_CORES, id="cannot be told"),
-        pytest.param(races(0.5), TOLD, Target({"kind": "llvm", "num-cores": 1}), id="one core"),
-        pytest.param(races(0.5, spent=True), TOLD, TWO_CORES, id="no time left"),
-        pytest.param(races(0.5, locked=True), TOLD, TWO_CORES, id="locked"),
+        pytest.param(model_of(0.5, seconds=1e-3), TOLD, TWO_CORES, id="long"),
+        pytest.param(model_of(0.5), DEAF, TWO_CORES, id="cannot be told"),
+        pytest.param(model_of(0.5), TOLD, Target({"kind": "llvm", "num-cores": 1}), id="one core"),
+        pytest.param(model_of(0.5, spent=True), TOLD, TWO_CORES, id="no time left"),
+        pytest.param(model_of(0.5, locked=True), TOLD, TWO_CORES, id="locked"),
         pytest.param(FixedCost({"toy": 1e-6}, default=1e-5), TOLD, TWO_CORES, id="a formula"),
     ],
 )
@@ -123,12 +123,12 @@ def test_others_stay_as_they_are(model: CostModel, backend: object, target: Targ
 
 def test_kernels_of_tvm_that_are_not_shared_are_not_asked() -> None:
     """``chain`` is so small that its kernels are on one core by themselves."""
-    model = Races(FixedCost(default=1e-6), FixedCost(default=1e-6))
+    model = TimesInTurns(FixedCost(default=1e-6), FixedCost(default=1e-6))
     chosen(model)
     assert not any(name.startswith("tvm:") for names in model.asked for name in names)
 
 
 def test_every_binding_is_kept() -> None:
-    before, after = chosen(races(0.5))
+    before, after = chosen(model_of(0.5))
     bare = [mod["main"].without_attr(COSTS.name).without_attr(CANDIDATES.name) for mod in (before, after)]
     assert bare[0].script() == bare[1].script()

@@ -205,7 +205,7 @@ def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
     assert choice_of(IRModule({"main": CANDIDATES.write(func, moved[:1])}), kept) is None
 
 
-def test_a_race_is_named_by_model_weights_entrants_and_settings(tmp_path: Path) -> None:
+def test_a_comparison_is_named_by_model_weights_plans_and_settings(tmp_path: Path) -> None:
     def name(weight: float, plan: tuple[int, ...], settings: Refinement) -> str:
         builder = relax.BlockBuilder()
         x = relax.Var("x", relax.TensorType((2, 2), "float32"))

@@ -11,9 +11,9 @@ enlarged by a margin.
 uses Strassen's products, or computes equal operands once. None of the backends does.
 
 **Unions.** ``cost(A + B) >= cost(A)`` does not hold for two parts of one kernel, and it is not used. A fused kernel
-need not write the values between ``A`` and ``B`` (a sum over a large product writes one number), it may use another
-algorithm, and the kernel of ``A`` may be a bad one. Only the arithmetic is monotone: contractions of ``A`` whose
-results are whole in ``A + B`` are counted there too, and the formula contains that.
+need not write the values between ``A`` and ``B``: a sum over a large product writes one number. It may use another
+algorithm, and the kernel of ``A`` may be slow. Only the arithmetic is monotone: contractions of ``A`` whose results are
+whole in ``A + B`` are counted there too, and the formula contains that.
 
 **If a bound fails.** A cost below its bound proves that the peaks are wrong on this machine. The lazy search then
 lowers all bounds by the same factor (:mod:`unity_collage.search.lazy`).

@@ -36,14 +36,17 @@ class Axis:
 
     @property
     def uses_every_window(self) -> bool:
+        """Whether every window contains a position."""
         return len({window for window, _, _ in _products(self)}) == self.count
 
     @property
     def uses_every_tap(self) -> bool:
+        """Whether every tap lies on a position in some window."""
         return len({tap for _, tap, _ in _products(self)}) == self.taps
 
     @property
     def uses_every_position(self) -> bool:
+        """Whether every position is in some window."""
         return len({position for _, _, position in _products(self)}) == self.extent
 
     @property

@@ -39,6 +39,7 @@ class Connections:
                 yield connection
 
     def close(self) -> None:
+        """Close all connections; the next use opens new ones."""
         self._engine.dispose()
 
     def _check(self, read_only: bool) -> None:

@@ -47,6 +47,7 @@ class CostRow:
 
     @property
     def cost(self) -> Cost:
+        """The cost or refusal, with origin ``database``."""
         return Cost(self.seconds, self.low, self.high, self.runs, "database", self.reason)
 
 

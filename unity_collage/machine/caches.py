@@ -1,8 +1,8 @@
 """Caches: how much other memory to read before each timed run of a kernel.
 
 Between two runs of a kernel in a network, all other kernels read their weights. If together they read more than a cache
-holds, the kernel's weights have left that cache, and a cost measured with hot weights is too low. So the same amount of
-other memory is read before each timed run.
+holds, the kernel's weights have left that cache. A cost measured with hot weights is too low then. So the same amount
+of other memory is read before each timed run.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Caches:
         """How many bytes of other memory to read before a kernel of a network that touches ``working_set`` bytes a run.
 
         0 if all of them fit into the second level, and at most what evicts the third level: that one keeps a part of
-        data twice its size. Products of one row with 8 MB of weights took 92 us behind 64 MB, 112 to 152 us behind
-        128 MB, and 211 us in a network of 100 MB. The steps are about 1.4 times, so that networks of similar sizes
-        share costs.
+        data twice its size. Products of one row with 8 MB of weights took 92 us after 64 MB of other memory; after
+        128 MB they took 112 to 152 us. In a network of 100 MB they took 211 us. The steps are about 1.4 times, so that
+        networks of similar sizes share costs.
         """
         if working_set <= self.l2_bytes:
             return 0

@@ -1,7 +1,7 @@
 """The peaks of this machine: the most that it can compute and move in a second, measured once.
 
-The rates are those of native loops with the widest vectors on one thread, the best of many short trials, so that other
-work on the machine does not lower them. All threads together reach at most that rate times their number.
+The rates are those of native loops with the widest vectors on one thread. The best of many short trials counts, so that
+other work on the machine does not lower it. All threads together reach at most that rate times their number.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ class Kernel:
 
     @property
     def function(self) -> Any:
+        """The kernel's function; None if the module has none."""
         return self.module.get_function(SYMBOL, query_imports=True)
 
 

@@ -81,9 +81,7 @@ def transitions(target: Target, backends: Sequence[Backend]) -> dict[str, float]
             if probe is not None:
                 chains[backend.name,] = _chains([probe], target)
                 probes[backend.name] = probe
-        except (
-            Exception
-        ):  # a foreign compiler or kernel failed: its candidates will say so, each with its reason
+        except Exception:  # a foreign compiler or kernel failed, as the reasons of its candidates will say
             continue
     pairs = list(combinations(probes, 2))
     for pair in pairs:

@@ -38,7 +38,7 @@ class ConfirmCosts:
     EstimateCosts times kernels for the same operators in turns, but a fused kernel and its parts minutes apart. On a
     shared machine their costs may be off by a half by then, and the plan depends on the difference. Also, the lowest of
     many noisy costs are those that noise made low. So the kernels of the cheapest plan and those near it are timed
-    again, together, and the plan is searched again, until no new kernels appear.
+    again, all together. Then the plan is searched again, until no new kernels appear.
 
     Contradictions are timed again too: a kernel that costs much more than a kernel of the same backend that contains
     it. Otherwise a cost that is too high by accident would never come near the plan. If all kernels together became

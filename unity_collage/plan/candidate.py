@@ -41,6 +41,7 @@ class Candidate:
         return self.label if self.threads is None else f"{self.label} (threads: {self.threads})"
 
     def sub_graph(self, graph: DataflowGraph) -> SubGraph:
+        """The candidate's bindings as a part of ``graph``."""
         parts = tuple(Nested(index_set(indexes), label) for label, indexes in self.composites)
         return SubGraph(graph, index_set(self.indexes), index_set(self.hidden), parts)
 

@@ -58,6 +58,7 @@ class ExplainedCost:
 
     @classmethod
     def of(cls, key: str, cost: Cost) -> ExplainedCost:
+        """The explained ``cost`` of a key."""
         return cls(key, cost.seconds, cost.low, cost.high, cost.runs, cost.origin, cost.reason, cost.bound)
 
 
@@ -156,9 +157,11 @@ class Explanation:
 
     @cached_property
     def by_id(self) -> dict[int, ExplainedCandidate]:
+        """The candidates by their ids."""
         return {candidate.id: candidate for candidate in self.candidates}
 
     def cost(self, candidate: ExplainedCandidate) -> ExplainedCost:
+        """The cost of a candidate."""
         return self.costs[candidate.cost]
 
     def seconds(self, kernel: ExplainedKernel) -> float:
@@ -166,4 +169,5 @@ class Explanation:
         return self.cost(self.by_id[kernel.candidate]).seconds or 0.0
 
     def names(self, indexes: tuple[int, ...]) -> str:
+        """The names of these bindings, separated by commas."""
         return ", ".join(self.bindings[index].name for index in indexes)

@@ -2,8 +2,8 @@
 
 Messages are JSON, a line each way, over a socket of the process's own. :class:`.process.Process` is one process,
 :class:`Child` asks one, and :func:`.serving.serve` is the other end. A process sends ``{"ready": true}`` when it has
-imported what it needs. While it works on a question it may send ``{"stage": ..., "key": ...}``, so that the parent
-knows what it was busy with if it ends or falls silent. The parent logs the errors that the process logs (:mod:`.log`).
+imported what it needs. While it works on a question it may send ``{"stage": ..., "key": ...}``. If it ends or falls
+silent, the parent then knows what it was busy with. The parent logs the errors that the process logs (:mod:`.log`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class NoAnswer(Exception):
         self.ending = ending
         """None: the child was silent."""
         self.stage = stage
-        self.seconds = seconds
-        """How long the parent waited before it ended the child."""
+        """What the child was busy with."""
 
 
 class Child:

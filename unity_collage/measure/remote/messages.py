@@ -31,6 +31,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def encoded(answer: Answer) -> dict[str, Any]:
+    """``answer`` as JSON data."""
     if isinstance(answer, Refusal):
         kind = None if answer.kind is None else answer.kind.value
         return {"reason": answer.reason, "kind": kind, "lasting": answer.lasting}
@@ -38,6 +39,7 @@ def encoded(answer: Answer) -> dict[str, Any]:
 
 
 def decoded(data: dict[str, Any]) -> Answer:
+    """The answer that :func:`encoded` encoded."""
     if "reason" in data:
         kind = None if data["kind"] is None else FailureKind(data["kind"])
         return Refusal(data["reason"], kind, data["lasting"])

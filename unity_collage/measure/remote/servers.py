@@ -86,6 +86,7 @@ class Servers:
 
     @property
     def name(self) -> str:
+        """The key and the address of the tracker, for messages."""
         host, port = self._tracker
         return f"{self._key!r} at the tracker {host}:{port}"
 

@@ -49,6 +49,7 @@ class LibraryExamination:
         self._stays_in_ir = stays_in_ir
 
     def run(self, proposals: Proposals) -> None:
+        """Run all checks that need the library."""
         self._fingerprint()
         if not proposals.kernels:
             self._notes.skipped("it proposes no kernel", *OF_THE_LIBRARY)

@@ -15,6 +15,7 @@ class AskedCase:
     function: str
 
     def arguments(self) -> dict[str, str]:
+        """The arguments of a worker's methods for this case."""
         return {"case": self.name, "function": self.function}
 
 
@@ -33,9 +34,11 @@ class Proposed:
 
     @property
     def name(self) -> str:
+        """The label and the case, for findings."""
         return f"{self.label} of [{self.case.name}]"
 
     def arguments(self) -> Answer:
+        """The arguments of a worker's methods for this kernel."""
         return {**self.case.arguments(), "number": self.number}
 
 

@@ -70,6 +70,7 @@ class Report:
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
+        """The results of the checks that failed."""
         return tuple(verdict for verdict in self.verdicts if verdict.state is CheckState.FAILED)
 
     def __getitem__(self, check: str) -> CheckResult:
@@ -114,6 +115,7 @@ class Notes:
             self._skipped.setdefault(check, reason)
 
     def verdicts(self) -> tuple[CheckResult, ...]:
+        """The result of every check, in the order of ``CHECKS``."""
         return tuple(self._verdict(check) for check in CHECKS)
 
     def _verdict(self, check: str) -> CheckResult:

@@ -73,17 +73,21 @@ class ConformanceWorker:
         return answer
 
     def rule(self) -> Answer:
+        """What is wrong with the rule of the backend."""
         return {"problem": why_no_rule(self._backend, self._target)}
 
     def fingerprint(self) -> Answer:
+        """The fingerprint of the backend, asked for twice."""
         texts = [self._backend.fingerprint() for _ in range(2)]
         return {"texts": [text if isinstance(text, str) else repr(text) for text in texts],
                 "is_text": isinstance(texts[0], str)}  # fmt: skip
 
     def proposals(self, case: str, function: str) -> Answer:
+        """The answers of the rule for one case."""
         return self._case(case, function).described()
 
     def kernel(self, case: str, function: str, number: int, threads: int | None = None) -> Answer:
+        """Make and examine one proposed kernel; ``threads``: the new size of the pool."""
         if threads is not None:
             self._allowed_threads += threads - runtime.num_threads()
             runtime.set_num_threads(threads)
@@ -104,11 +108,13 @@ class ConformanceWorker:
         return {}
 
     def together(self, functions: list[str]) -> Answer:
+        """Make several kernels at once."""
         self._stage("building")
         kernels.together(_functions(functions), self._backend)
         return {}
 
     def export(self, functions: list[str], path: str) -> Answer:
+        """Write a library with several kernels."""
         self._stage("exporting")
         kernels.export(_functions(functions), self._backend, self._target, Path(path))
         return {}
