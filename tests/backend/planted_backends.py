@@ -6,6 +6,7 @@ Each takes single calls of relu, or says what else; its kernels compute by numpy
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import shutil
 import tempfile
@@ -152,8 +153,11 @@ def _swap(_inputs: Any, outputs: Any) -> None:
     outputs[0][...], outputs[1][...] = outputs[1], first
 
 
+_runs = itertools.count(1)
+
+
 def _drift(_inputs: Any, outputs: Any) -> None:
-    outputs[0] *= 1 + 1e-6 * (time.perf_counter_ns() % 89)
+    outputs[0] *= 1 + 1e-6 * next(_runs)
 
 
 def _start_thread(_inputs: Any, _outputs: Any) -> None:

@@ -83,7 +83,7 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
 
 
 def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
-    with pytest.raises(MissingCost, match="what this machine can do"):
+    with pytest.raises(MissingCost, match="the peaks of this machine are not in"):
         MeasuredCost(model.database, locked=True).lower_bounds([])
 
 
