@@ -45,11 +45,6 @@ def first_inside(indexes: IndexSet) -> int:
     return (indexes & -indexes).bit_length() - 1
 
 
-def first_outside(indexes: IndexSet) -> int:
-    """The smallest index that is not a member."""
-    return first_inside(~indexes)
-
-
 def is_subset(small: IndexSet, large: IndexSet) -> bool:
     """Whether every member of ``small`` is one of ``large``."""
     return small & ~large == 0

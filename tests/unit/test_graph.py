@@ -12,14 +12,13 @@ from tvm.script import relax as R
 from unity_collage import reference
 from unity_collage.annotations import LIFTED
 from unity_collage.graph import DataflowGraph, Limits, OpKind, Signatures, SubGraph, extract, index_set
-from unity_collage.index_set import first_outside, members, to_text
+from unity_collage.index_set import members, to_text
 from unity_collage.lowering.outline import Group, NameSupply, global_var, outline
 from unity_collage.testing import graphs
 
 
 def test_index_sets_print_runs_as_ranges() -> None:
     assert to_text(index_set((1, 3, 4, 5, 7, 8))) == "{1,3..5,7,8}"
-    assert first_outside(0b1011) == 2
     assert list(members(0b1010)) == [1, 3]
 
 

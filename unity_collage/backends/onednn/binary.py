@@ -22,7 +22,6 @@ class BinaryAlgorithm:
     name: str
     swapped: str
     undo: tuple[PostOp, ...] = ()
-    compares: bool = False
 
 
 ALGORITHMS: Mapping[str, BinaryAlgorithm] = {
@@ -32,12 +31,12 @@ ALGORITHMS: Mapping[str, BinaryAlgorithm] = {
     "relax.minimum": BinaryAlgorithm("min", "min"),
     "relax.subtract": BinaryAlgorithm("sub", "sub", (eltwise.linear(-1.0),)),
     "relax.divide": BinaryAlgorithm("div", "div", (eltwise.reciprocal(),)),
-    "relax.equal": BinaryAlgorithm("eq", "eq", compares=True),
-    "relax.not_equal": BinaryAlgorithm("ne", "ne", compares=True),
-    "relax.less": BinaryAlgorithm("lt", "gt", compares=True),
-    "relax.less_equal": BinaryAlgorithm("le", "ge", compares=True),
-    "relax.greater": BinaryAlgorithm("gt", "lt", compares=True),
-    "relax.greater_equal": BinaryAlgorithm("ge", "le", compares=True),
+    "relax.equal": BinaryAlgorithm("eq", "eq"),
+    "relax.not_equal": BinaryAlgorithm("ne", "ne"),
+    "relax.less": BinaryAlgorithm("lt", "gt"),
+    "relax.less_equal": BinaryAlgorithm("le", "ge"),
+    "relax.greater": BinaryAlgorithm("gt", "lt"),
+    "relax.greater_equal": BinaryAlgorithm("ge", "le"),
 }
 
 
