@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,13 @@ from unity_collage.feedback.comparison import winner_of
 from unity_collage.feedback.loop import FeedbackLoop
 from unity_collage.feedback.observed import Observation, with_all_observed
 from unity_collage.feedback.records import choice_of, described, fingerprint_of, records_of
+from unity_collage.feedback.refine import learn
 from unity_collage.passes import AnnotateCandidates
 from unity_collage.passes.estimate_costs_of_programs import EstimateCostsOfPrograms
 from unity_collage.plan.candidate import VIEW, Candidate
 from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan, PlannedKernel
-from unity_collage.profile.kernels import Run
+from unity_collage.profile.kernels import KernelProfiler, Run
 from unity_collage.search import Option, Problem
 from unity_collage.search.evolutionary import EvolutionSettings
 from unity_collage.target import host_target
@@ -160,14 +162,15 @@ def test_kernels_are_timed_in_all_programs_and_one_that_cannot_be_timed_is_dropp
             "onednn, instrumented": "it crashed",
         }
     )
-    with FeedbackLoop(profiler) as loop:
+    failed: dict[str, str] = {}
+    with FeedbackLoop(profiler, failed.__setitem__) as loop:
         programs = [
             ("ours", mod(0, 1)),
             ("greedy", mod(0, 2)),
             ("onednn", mod(3, 4)),
             ("crashing at once", mod(5, 6)),
         ]
-        failed = loop.observe(programs)
+        loop.observe(programs)
         assert failed == {"crashing at once": "it cannot be loaded", "onednn": "it crashed"}
         assert profiler.removed == ["onednn, instrumented"]
         costs = Costs({}, {c: f"key {c}" for c in range(3)})
@@ -187,10 +190,48 @@ def test_the_loop_ends_when_the_search_has_no_new_plan() -> None:
         asked.append(len(observations))
         return mod
 
-    with FeedbackLoop(profiler) as loop:
+    with FeedbackLoop(profiler, _unexpected) as loop:
         loop.observe([("a", mod)])
         loop.run(lambda _: next(fresh), correct, rounds=9)
         assert asked == [1, 2, 3] and list(loop.observations) == ["a", "b", "c"]
+
+
+def _unexpected(name: str, reason: str) -> None:
+    raise AssertionError(f"{name}: {reason}")
+
+
+def _with_a_crash_in_the_second_round(failed: Callable[[str, str], None]) -> list[str]:
+    """The names of the programs that are observed in the end."""
+    profiler: Any = _TypedProfiler(
+        {"a, instrumented": [1.0, 1.0], "b, instrumented": "it crashed", "c, instrumented": [1.0, 1.0]}
+    )
+    mod = IRModule({"main": PLAN.write(graphs.chain(), _plan(0, 1))})
+    fresh = iter([("b", mod), ("c", mod), None])
+    with FeedbackLoop(profiler, failed) as loop:
+        loop.observe([("a", mod)])
+        loop.run(lambda _: next(fresh), lambda _: mod, rounds=9)
+        return list(loop.observations)
+
+
+def test_a_program_that_fails_later_is_reported_and_the_loop_goes_on() -> None:
+    failed: dict[str, str] = {}
+    assert _with_a_crash_in_the_second_round(failed.__setitem__) == ["a", "c"]
+    assert failed == {"b": "it crashed"}
+
+
+def test_the_receiver_of_a_failure_may_end_the_loop() -> None:
+    with pytest.raises(AssertionError, match="b: it crashed"):
+        _with_a_crash_in_the_second_round(_unexpected)
+
+
+def test_without_feedback_no_kernel_is_timed() -> None:
+    comparison: Any = SimpleNamespace(settings=Refinement(feedback=0))  # anything else raises AttributeError
+    learn(comparison, ())
+
+
+def test_a_program_without_kernels_is_timed() -> None:
+    worker: Any = SimpleNamespace(kernel_seconds=lambda *_: [])
+    assert KernelProfiler(worker, Target("llvm")).turns([Run("a", 0)])[0][0] == []
 
 
 def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:

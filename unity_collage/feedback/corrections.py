@@ -29,7 +29,7 @@ def corrected_costs(
     """Costs by key that replace wrong ones, and lead to a faster program; empty where they do not.
 
     ``finish`` makes the final module of the cheapest plan for given costs. At most ``programs`` programs are built.
-    Raises CollageError where they cannot be built or run.
+    Raises CollageError where one of them cannot be built or run: its costs may be known the next time.
     """
     learned: dict[str, Cost] = {}
     plans: list[Plan] = []
@@ -47,14 +47,16 @@ def corrected_costs(
         learned.update(more)
         return with_costs(costed, learned) if more else None
 
+    def failed(name: str, reason: str) -> None:
+        raise CollageError(f"{name}: {reason}")
+
     with (
         ProgramWorker(dummy_inputs(costed), runtime.num_threads()) as worker,
-        FeedbackLoop(KernelProfiler(worker, target)) as loop,
+        FeedbackLoop(KernelProfiler(worker, target), failed) as loop,
     ):
         first = plan(costed)
         assert first is not None
-        if failed := loop.observe([first]):
-            raise CollageError(next(iter(failed.values())))
+        loop.observe([first])
         loop.run(plan, correct, programs - 1)
         observed = list(loop.observations.values())
     return learned if _has_gained(observed) else {}

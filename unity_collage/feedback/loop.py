@@ -20,7 +20,10 @@ Correct = Callable[[Sequence[Observation]], IRModule | None]
 """From all observations to the module with corrected costs; None: there is nothing to correct."""
 
 Plan = Callable[[IRModule], tuple[str, IRModule] | None]
-"""From a module with costs to the name and the final module of its plan; None: the plan is known already."""
+"""From a module with costs to the name and the final module of its plan; None: there is no program to observe."""
+
+Failed = Callable[[str, str], None]
+"""Called with the name of a program that does not run, and the reason; what it raises ends the loop."""
 
 
 @dataclass(slots=True)
@@ -28,52 +31,56 @@ class FeedbackLoop:
     """Runs instrumented programs in turns."""
 
     profiler: KernelProfiler
+    failed: Failed
     programs: dict[str, tuple[IRModule, list[str]]] = field(default_factory=dict)
     """Final modules by name, with the kernels that they call."""
     observations: dict[str, Observation] = field(default_factory=dict)
 
-    def observe(self, fresh: Sequence[tuple[str, IRModule]]) -> dict[str, str]:
-        """Run these programs in turns with the earlier ones; the result is why programs do not run, by name."""
-        failed: dict[str, str] = {}
-        for name, mod in fresh:
-            try:
-                self.programs[name] = mod, self.profiler.add(_instrumented(name), mod)
-            except CollageError as error:
-                failed[name] = str(error)
-        while self.programs:
+    def observe(self, fresh: Sequence[tuple[str, IRModule]]) -> None:
+        """Run these programs in turns with the earlier ones; a program that does not run is removed."""
+        added = [name for name, mod in fresh if self._add(name, mod)]
+        while added and self.programs:
             runs = [Run(_instrumented(name), len(kernels)) for name, (_, kernels) in self.programs.items()]
             try:
                 turns = self.profiler.turns(runs)
             except CollageError as error:
-                failed |= self._drop_failing(str(error))
+                self._drop_failing(str(error))
                 continue
             self.observations = {
                 name: Observation(PLAN.read(mod["main"]), tuple(kernels), of_program)
                 for (name, (mod, kernels)), of_program in zip(self.programs.items(), turns, strict=True)
             }
             break
-        return failed
 
     def run(self, plan: Plan, correct: Correct, rounds: int) -> None:
         """Correct the costs by the observations, plan again, observe the new program; at most ``rounds`` times."""
         for _ in range(rounds):
-            corrected = correct(list(self.observations.values()))
+            corrected = correct(list(self.observations.values())) if self.observations else None
             planned = None if corrected is None else plan(corrected)
-            if planned is None or self.observe([planned]):
+            if planned is None:
                 return
+            self.observe([planned])
 
     def close(self) -> None:
         """Remove all programs, which frees their files and memory."""
         for name in list(self.programs):
             self._remove(name)
 
-    def _drop_failing(self, reason: str) -> dict[str, str]:
+    def _add(self, name: str, mod: IRModule) -> bool:
+        try:
+            self.programs[name] = mod, self.profiler.add(_instrumented(name), mod)
+        except CollageError as error:
+            self.failed(name, str(error))
+            return False
+        return True
+
+    def _drop_failing(self, reason: str) -> None:
         """Remove the program that the reason names, or all programs where it names none."""
         named = [name for name in self.programs if reason.startswith(f"{_instrumented(name)}: ")]
         dropped = named[:1] or list(self.programs)
         for name in dropped:
             self._remove(name)
-        return {name: reason.removeprefix(f"{_instrumented(name)}: ") for name in dropped}
+            self.failed(name, reason.removeprefix(f"{_instrumented(name)}: "))
 
     def _remove(self, name: str) -> None:
         del self.programs[name]

@@ -8,6 +8,7 @@ program that cannot be built or run is dropped, with its reason.
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from tvm.target import Target
 from .. import runtime
 from ..annotations import PLAN
 from ..database.costs import CostDatabase
+from ..errors import first_line
 from ..plan.comparison import Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
 from ..profile.kernels import KernelProfiler
@@ -33,6 +35,8 @@ from .loop import FeedbackLoop
 from .observed import Observation, with_all_observed
 from .records import Records, choice_of, described, records_of
 from .settings import Refined, Refinement, Tell
+
+LOGGER = logging.getLogger(__name__)
 
 
 def refined(
@@ -87,37 +91,52 @@ def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
         return None
     try:
         built = builder.stock() if choice is None else builder.chosen(choice, report.winner)
-    except Exception:  # a compiler fails that did not fail then: compare all programs again
+    except Exception as error:  # a compiler fails that did not fail then
+        LOGGER.warning(
+            "%s cannot be built again, so all programs are compared again: %s",
+            report.winner,
+            first_line(error),
+        )
         return None
     return Refined(*built, report)
 
 
 def learn(comparison: Comparison, priority: Sequence[str]) -> None:
-    """Search again with costs from the running programs, until the plan is known."""
+    """Search again with costs from the running programs, until the plan is known.
+
+    The program of the last search is not observed, since no search follows.
+    """
+    rounds = comparison.settings.feedback
+    if not rounds:
+        return
     builder = comparison.builder
-    names = (f"{OURS}, informed {number}" for number in range(1, comparison.settings.feedback + 1))
+    names = [f"{OURS}, informed {number}" for number in range(1, rounds + 1)]
+    unused = iter(names)
 
     def plan(costed: IRModule) -> tuple[str, IRModule] | None:
         choice = {
             function: ids_of(with_ties_broken(problem, solve(problem), priority))
             for function, problem in problems_of(costed).items()
         }
-        name = next(names)
+        name = next(unused)
         known = any(program.choice == choice for program in comparison.programs.values())
-        if known or not comparison.add(name, choice):
+        if known or not comparison.add(name, choice) or name == names[-1]:
             return None
+        comparison.tell(f"timing the kernels of {name}")
         return name, _final(comparison, name)
 
-    def correct(observations: Sequence[Observation]) -> IRModule | None:
-        return with_all_observed(builder.costed, observations) if observations else None
+    def correct(observations: Sequence[Observation]) -> IRModule:
+        return with_all_observed(builder.costed, observations)
 
-    with FeedbackLoop(KernelProfiler(comparison.worker, builder.target)) as loop:
+    def failed(name: str, reason: str) -> None:
+        comparison.tell(f"the kernels of {name} are not timed: {reason}")
+
+    with FeedbackLoop(KernelProfiler(comparison.worker, builder.target), failed) as loop:
         promising = comparison.promising()
         for name in promising:
             comparison.tell(f"timing the kernels of {name}")
-        for name, reason in loop.observe([(name, _final(comparison, name)) for name in promising]).items():
-            comparison.tell(f"the kernels of {name} are not timed: {reason}")
-        loop.run(plan, correct, comparison.settings.feedback)
+        loop.observe([(name, _final(comparison, name)) for name in promising])
+        loop.run(plan, correct, rounds)
         for name, seen in loop.observations.items():
             comparison.iterations.append(
                 Prediction(name, seen.plan.seconds, statistics.median(seen.seconds_by_turn))

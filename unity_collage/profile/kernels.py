@@ -62,7 +62,7 @@ class KernelProfiler:
                 if isinstance(seconds, str):
                     raise CollageError(f"{run.name}: {seconds}")
                 turns.append(seconds)
-            rounds = max(3, min(100, int(_SECONDS / max(sum(turns[0]) for turns in found))))
+            rounds = max(3, min(100, int(_SECONDS / max(1e-9, *(sum(turns[0]) for turns in found)))))
         return [turns[1:] for turns in found]
 
 

@@ -1,1 +1,0 @@
-"""Tables, connections and exchange of the cost database; :mod:`unity_collage.database.costs` is the door."""
