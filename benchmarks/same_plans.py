@@ -20,17 +20,17 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import zoo_models
-from sqlalchemy import select, update
+from sqlalchemy import RowMapping, select, update
 
 import unity_collage as uc
-from unity_collage.backends.registry import every
-from unity_collage.cost.fingerprint import available, backend_version
+from unity_collage.cost.fingerprint import available, backend_version, of_several
 from unity_collage.cost.method import Method
 from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase
@@ -38,7 +38,10 @@ from unity_collage.database.rows import digest
 from unity_collage.machine.fingerprint import fields_of
 
 _TOGETHER = "together "
-"""How the names of costs begin that were measured in turns: the versions of their backends are part of the name."""
+"""How the names of costs begin that were measured in turns."""
+
+_VERSIONS = "versions"
+"""The field of a fingerprint that holds for several backends together."""
 
 
 def main() -> int:
@@ -49,11 +52,14 @@ def main() -> int:
     parser.add_argument("action", choices=("record", "check"))
     parser.add_argument("database", type=Path, help="costs, in SQLite")
     parser.add_argument("plans", type=Path, help="the recorded plans")
-    parser.add_argument("--models", nargs="+", default=list(zoo_models.names()), metavar="NAME")
+    parser.add_argument("--models", nargs="+", metavar="NAME", help="default: the zoo, or what was recorded")
     parser.add_argument("--json", type=Path, help="where the result of a check is kept")
     options = parser.parse_args()
     if options.action == "record":
         return _record(options)
+    for path in (options.database, options.plans):
+        if not path.is_file():
+            sys.exit(f"there is no file {path}: record it first")
     with TemporaryDirectory(prefix="collage-same-plans-") as folder:
         copy = Path(folder) / "costs.db"
         _copied(options.database, copy)
@@ -62,7 +68,7 @@ def main() -> int:
 
 def _record(options: argparse.Namespace) -> int:
     plans: dict[str, Any] = {}
-    for name in options.models:
+    for name in options.models or zoo_models.names():
         model = zoo_models.load(name)
         uc.compile(model, database=options.database)
         plans[name] = _plans(uc.compile(model, database=options.database, locked=True))
@@ -73,8 +79,10 @@ def _record(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace, database: Path) -> int:
     before = json.loads(options.plans.read_text())
+    if missing := set(options.models or ()) - set(before):
+        sys.exit(f"{options.plans} has no plan of {', '.join(sorted(missing))}: record it first")
     rows: dict[str, Any] = {}
-    for name in options.models:
+    for name in options.models or before:
         now = _plans(uc.compile(zoo_models.load(name), database=database, locked=True))
         different = list(_differences(before[name], now))
         kernels = sum(len(found) for found in now.values())
@@ -121,41 +129,63 @@ def _copied(database: Path, copy: Path) -> None:
         if Path(f"{database}{suffix}").exists():
             shutil.copy(f"{database}{suffix}", f"{copy}{suffix}")
     here = available(Method())
-    with CostDatabase(copy) as opened, opened.writing() as connection:
-        for row in connection.execute(select(schema.FINGERPRINTS)).mappings().all():
-            backend = fields_of(row["text"]).get("backend")
-            if backend is None or backend not in here:
-                continue
-            new = digest(here[backend])
-            for table in (schema.COSTS, schema.FACTS):
-                connection.execute(
-                    update(table).where(table.c.fingerprint == row["digest"]).values(fingerprint=new)
-                )
-            connection.execute(
-                update(schema.FINGERPRINTS)
-                .where(schema.FINGERPRINTS.c.digest == row["digest"])
-                .values(digest=new, text=here[backend])
+    with CostDatabase(copy) as opened:
+        facts, of_kernels = _relabelled(opened, here)
+        for fact in facts:
+            value = json.loads(fact["value"])
+            name = _together(value) if fact["name"].startswith(_TOGETHER) else fact["name"]
+            for fingerprint in of_kernels:
+                opened.keep_fact(name, fingerprint, value)
+
+
+def _relabelled(opened: CostDatabase, here: Mapping[str, str]) -> tuple[Sequence[RowMapping], list[str]]:
+    """Give the rows of each backend the fingerprint that is in ``here``.
+
+    The result is the facts about kernels of several backends, and all fingerprints that such a fact can have: nothing
+    in the fact says which backends took part.
+    """
+    others = sorted(set(here) - {"tvm"})
+    subsets = chain.from_iterable(combinations(others, size) for size in range(len(others) + 1))
+    of_kernels = [
+        of_several(here["tvm"], {name: backend_version(name) for name in ("tvm", *subset)})
+        for subset in subsets
+    ]
+    with opened.writing() as connection:
+        rows = connection.execute(select(schema.FINGERPRINTS)).mappings().all()
+        of_tvm = [row["digest"] for row in rows if fields_of(row["text"]).get("backend") == "tvm"]
+        facts = connection.execute(select(schema.FACTS).where(schema.FACTS.c.fingerprint.in_(of_tvm)))
+        kept = facts.mappings().all()
+        for row in _of_one_backend(rows, here):
+            old, text = row["digest"], here[fields_of(row["text"])["backend"]]
+            costs = update(schema.COSTS).where(schema.COSTS.c.fingerprint == old)
+            connection.execute(costs.values(fingerprint=digest(text)))
+            named = update(schema.FINGERPRINTS).where(schema.FINGERPRINTS.c.digest == old)
+            connection.execute(named.values(digest=digest(text), text=text))
+        for name in here:
+            held = update(schema.QUARANTINE).where(schema.QUARANTINE.c.backend == name)
+            connection.execute(held.values(version=backend_version(name)))
+    return kept, of_kernels
+
+
+def _of_one_backend(rows: Iterable[RowMapping], here: Mapping[str, str]) -> Iterator[RowMapping]:
+    """The fingerprints of costs; ends the program where a backend has several, whose costs cannot be told apart."""
+    seen: set[str] = set()
+    for row in rows:
+        fields = fields_of(row["text"])
+        backend = fields.get("backend", "")
+        if backend not in here or _VERSIONS in fields:
+            continue
+        if backend in seen:
+            sys.exit(
+                f"the database has costs of {backend} of several machines or settings: record another one"
             )
-        for fact in connection.execute(select(schema.FACTS)).mappings().all():
-            if fact["name"].startswith(_TOGETHER):
-                renamed = _together(json.loads(fact["value"]))
-                connection.execute(
-                    update(schema.FACTS).where(schema.FACTS.c.name == fact["name"]).values(name=renamed)
-                )
-        for entry in every():
-            if every()[entry].why_unavailable() is None:
-                connection.execute(
-                    update(schema.QUARANTINE)
-                    .where(schema.QUARANTINE.c.backend == entry)
-                    .values(version=backend_version(entry))
-                )
+        seen.add(backend)
+        yield row
 
 
 def _together(costs: Mapping[str, Any]) -> str:
     """The name under which costs that were measured in turns are kept, from their keys."""
-    backends = sorted({key.partition(":")[0] for key in costs})
-    lines = [*(f"{name} {backend_version(name)}" for name in backends), *sorted(costs)]
-    return f"{_TOGETHER}{digest(chr(10).join(lines))}"
+    return f"{_TOGETHER}{digest(chr(10).join(sorted(costs)))}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.plan.costs import Costs
 from unity_collage.plan.problem import problem_of
+from unity_collage.runtime import libraries
 from unity_collage.search import Problem, cheapest_cover
 from unity_collage.target import host_target
 
@@ -85,6 +87,26 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
 def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
     with pytest.raises(MissingCost, match="the peaks of this machine are not in"):
         MeasuredCost(model.database, locked=True).lower_bounds([])
+
+
+def test_a_fact_about_programs_holds_for_one_version_of_their_backends(
+    model: MeasuredCost, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = iter("abc")
+
+    def known(*backends: str) -> str | None:
+        with target:
+            return model.known_or_measured("program 1", backends, "the program", lambda: next(measured))
+
+    assert [known("tvm"), known("kernels"), known("kernels", "tvm")] == ["a", "b", "b"]
+    version = libraries.version
+    monkeypatch.setattr(libraries, "version", lambda name: "9" if name == "kernels" else version(name))
+    assert [known("tvm"), known("kernels")] == ["a", "c"]
+
+
+def test_a_budget_of_nothing_is_spent(model: MeasuredCost) -> None:
+    assert replace(model, budget_seconds=0.0).is_budget_spent()
+    assert not model.is_budget_spent()
 
 
 FASTEST = machines.Machine(

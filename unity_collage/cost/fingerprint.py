@@ -71,6 +71,15 @@ def backend_version(backend: str) -> str:
     return f"{get(backend).fingerprint()}, {made_by(backend)}, method {METHOD_VERSION}"
 
 
+def of_several(tvm_fingerprint: str, versions: Mapping[str, str]) -> str:
+    """The fingerprint of what is measured of kernels of several backends together, such as the time of a program.
+
+    It is that of TVM's costs, and the version of every backend (:func:`backend_version`) that takes part.
+    """
+    lines = "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
+    return f"{tvm_fingerprint}\nversions: {lines}"
+
+
 def available(method: Method) -> dict[str, str]:
     """The fingerprint of each backend that can run in this process, for the host's target."""
     backends = [name for name, backend in every().items() if why_unavailable(backend) is None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -152,10 +152,13 @@ class CostModel(ABC):
         """
         raise CollageError(self.why_not(Capability.CONFIRM))
 
-    def known_or_measured(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
+    def known_or_measured(
+        self, name: str, backends: Iterable[str], what: str, measure: Callable[[], Any]
+    ) -> Any | None:
         """The fact ``name`` of this machine, else what ``measure`` returns: plain data (``RUN_PROGRAMS``).
 
-        None where nothing may be measured. ``what`` names it for progress.
+        It holds for one version of each of ``backends``, whose kernels run. None where nothing may be measured.
+        ``what`` names it for progress.
         """
         raise CollageError(self.why_not(Capability.RUN_PROGRAMS))
 

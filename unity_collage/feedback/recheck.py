@@ -17,7 +17,7 @@ from ..annotations import PLAN
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError
 from ..lowering.build import build
-from ..profile.digest import program_digest
+from ..profile.digest import planned_backends, program_digest
 from ..profile.inputs import dummy_inputs, why_not_runnable
 from ..profile.programs import ProgramWorker
 
@@ -79,7 +79,10 @@ def seconds_of(mod: IRModule, executable: relax.VMExecutable, model: CostModel) 
         return None
     try:
         return model.known_or_measured(
-            f"program {program_digest(mod)}", "the program", lambda: _measured(mod, executable)
+            f"program {program_digest(mod)}",
+            planned_backends(mod),
+            "the program",
+            lambda: _measured(mod, executable),
         )
     except CollageError:  # the program fails: its user will see the error
         return None

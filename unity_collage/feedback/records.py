@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
 from ..annotations import CANDIDATES
-from ..cost.fingerprint import backend_version, cost_fingerprint
+from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
 from ..cost.method import Method
 from ..database.costs import CostDatabase
 from ..database.rows import digest
@@ -62,12 +61,7 @@ def records_of(
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": asdict(settings),
     }
-    backends = dict.fromkeys(
-        candidate.backend
-        for func in costed.functions.values()
-        if isinstance(func, relax.Function) and CANDIDATES.on(func)
-        for candidate in CANDIDATES.read(func)
-    )
+    backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
     return Records(
         database,
         fingerprint_of(tuple(backends), target),
@@ -78,8 +72,8 @@ def records_of(
 
 def fingerprint_of(backends: Sequence[str], target: Target) -> str:
     """The text of everything besides the programs that can change how they compare."""
-    versions = "; ".join(f"{name} {backend_version(name)}" for name in sorted({*backends, "tvm"} - {VIEW}))
-    return f"{cost_fingerprint('tvm', target, Method())}\nversions: {versions}"
+    versions = {name: backend_version(name) for name in {*backends, "tvm"} - {VIEW}}
+    return of_several(cost_fingerprint("tvm", target, Method()), versions)
 
 
 def described(costed: IRModule, plan: Choice) -> dict[str, list[list[Any]]]:

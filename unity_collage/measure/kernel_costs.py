@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +80,7 @@ class KernelCosts(CostModel):
         """Launches and transitions of these backends, measured once per machine."""
         database, here = self._opened(), self._fingerprints()
         names = sorted({*backends, "tvm"})
-        fingerprint, fact = here.cost("tvm"), f"overheads {' '.join(names)}"
+        fingerprint, fact = here.of_several(names), f"overheads {' '.join(names)}"
         known = database.fact(fact, fingerprint)
         if known is None and self.locked:
             raise MissingCost(f"the overheads of kernel calls are not in {database.name}, and it is locked")
@@ -114,7 +113,7 @@ class KernelCosts(CostModel):
 
     def is_budget_spent(self) -> bool:
         """Whether the budget is used up; nothing more is measured then."""
-        return self._session.seconds_since_start() > (self.budget_seconds or math.inf)
+        return self.budget_seconds is not None and self._session.seconds_since_start() >= self.budget_seconds
 
     @property
     def has_budget(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,11 +62,8 @@ class MeasuredCost(KernelCosts):
         not known and cannot be measured: the database is locked, or the budget is spent.
         """
         database, here = self._opened(), self._fingerprints()
-        backends = sorted({workload.backend for workload in workloads})
-        named = "\n".join(
-            [*(f"{name} {here.version(name)}" for name in backends), *sorted(w.key for w in workloads)]
-        )
-        fact, fingerprint = f"together {digest(named)}", here.cost("tvm")
+        fact = "together " + digest("\n".join(sorted(workload.key for workload in workloads)))
+        fingerprint = here.of_several(workload.backend for workload in workloads)
         known = database.fact(fact, fingerprint)
         if known is not None:
             return {key: Cost(**cost, origin="database") for key, cost in known.items()}
@@ -85,13 +82,16 @@ class MeasuredCost(KernelCosts):
         )
         return found
 
-    def known_or_measured(self, name: str, what: str, measure: Callable[[], Any]) -> Any | None:
-        """The fact ``name`` of this machine: from the database, else what ``measure`` returns, which is stored.
+    def known_or_measured(
+        self, name: str, backends: Iterable[str], what: str, measure: Callable[[], Any]
+    ) -> Any | None:
+        """The fact ``name`` about kernels of ``backends``: from the database, else what ``measure`` returns, which is
+        stored.
 
         None where it is not known and may not be measured: the database is locked, or there is a budget, which
         ``measure`` might exceed. ``what`` names it for progress.
         """
-        database, fingerprint = self._opened(), self._fingerprints().cost("tvm")
+        database, fingerprint = self._opened(), self._fingerprints().of_several(backends)
         known = database.fact(name, fingerprint)
         if known is None and not self.locked and self.budget_seconds is None:
             self.progress(0, 1, what)

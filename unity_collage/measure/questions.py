@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import tvm
 from tvm.target import Target
 
+from ..cost.fingerprint import of_several
 from ..cost.model import Workload
 from ..database.costs import CostDatabase, FailureKind, Quarantined
 from ..plan.costs import Cost
@@ -43,6 +44,10 @@ class Fingerprints:
     """Returns the fingerprint of a cost, by backend."""
     version: Callable[[str], str]
     """Returns the version of a backend by name; a quarantine entry holds for one version."""
+
+    def of_several(self, backends: Iterable[str]) -> str:
+        """The fingerprint of what is measured of kernels of TVM and these backends together."""
+        return of_several(self.cost("tvm"), {name: self.version(name) for name in {"tvm", *backends}})
 
 
 def grouped_by_computation(workloads: Iterable[Workload]) -> list[list[Workload]]:

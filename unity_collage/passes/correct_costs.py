@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 import tvm
 from tvm.ir import IRModule
 
-from ..annotations import COSTS
+from ..annotations import CANDIDATES, COSTS
 from ..cost.asking import skipped
 from ..cost.model import Capability, CostModel
 from ..database.rows import digest
@@ -23,6 +23,7 @@ from ..errors import CollageError
 from ..feedback.corrections import corrected_costs
 from ..feedback.observed import with_costs
 from ..measure.measured import MeasuredCost
+from ..plan.candidate import VIEW
 from ..plan.costs import Cost, Costs
 from ..profile.digest import program_digest
 from ..profile.inputs import why_not_runnable
@@ -63,6 +64,7 @@ class CorrectCosts:
         try:
             found = self.model.known_or_measured(
                 _name(mod, costs),
+                {candidate.backend for candidate in CANDIDATES.read(mod["main"])} - {VIEW},
                 "the kernels of the running program",
                 lambda: {key: asdict(cost) for key, cost in self._corrected(mod).items()},
             )

@@ -22,7 +22,7 @@ from ..feedback.branches import LEAST_GAIN, Tried, tried
 from ..lowering.branches import Calls, staged
 from ..measure.measured import MeasuredCost
 from ..plan.plan import SideBySide
-from ..profile.digest import program_digest
+from ..profile.digest import planned_backends, program_digest
 from ..profile.inputs import why_not_runnable
 from ..target import current_target
 
@@ -62,7 +62,7 @@ class ScheduleBranches:
         try:
             name, what = f"branches {program_digest(mod)}", "branches side by side"
             found = self.model.known_or_measured(
-                name, what, lambda: asdict(tried(mod, calls, target, threads))
+                name, planned_backends(mod), what, lambda: asdict(tried(mod, calls, target, threads))
             )
         except CollageError as error:  # not stored: it may be possible next time
             return _noted(mod, f"no branches side by side: {error}")

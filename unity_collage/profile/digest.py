@@ -1,10 +1,17 @@
-"""The digest of a program, under which the database stores what was measured of it."""
+"""What the database stores measurements of a program under: its digest, and the backends of its kernels."""
 
 from __future__ import annotations
 
 from tvm import relax
 from tvm.ir import IRModule
 from tvm_ffi import structural_hash
+
+from ..annotations import PLAN
+
+
+def planned_backends(mod: IRModule) -> set[str]:
+    """The backends of the kernels in the plans of a final module."""
+    return {kernel.backend for plan in PLAN.by_function(mod).values() for kernel in plan.kernels}
 
 
 def program_digest(mod: IRModule) -> str:
