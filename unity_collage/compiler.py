@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from .backends.registry import select
 from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError, ModelError
+from .feedback.builder import built_by_tvm
+from .feedback.comparison import STOCK
 from .feedback.recheck import in_time
 from .feedback.refine import refined
 from .feedback.settings import Refinement, Tell
@@ -84,13 +87,13 @@ def compile(
     """
     costs = estimator or cost_model(database, progress, locked, budget_seconds)
     pipeline = Pipeline(
-        _names(backends),
-        costs,
-        tuple(specs),
-        () if allow_winograd else WINOGRAD,
-        precision,
-        search_layouts,
-        tune_trials,
+        backends=_names(backends),
+        model=costs,
+        specs=tuple(specs),
+        without=() if allow_winograd else WINOGRAD,
+        precision=precision,
+        layouts=search_layouts,
+        tune_trials=tune_trials,
         lazy=costs.has_budget and not tune_trials,
         explain=explain,
     )
@@ -103,8 +106,9 @@ def compile(
         scope,
         costs,
     )
-    program = _program(checked.executable, names, imported, checked.mod, scope)
-    return program.with_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
+    program = _program(checked.executable, names, imported, checked.mod, partial(build, checked.mod, scope))
+    program.add_to_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
+    return program
 
 
 def _refined(
@@ -142,7 +146,16 @@ def _refined(
         final = ScheduleBranches(costs)(best.mod)
         executable = build(final, target) if _has_branches(final) else best.executable
         searched = SearchPartition(explain=True)(costed) if pipeline.explain else None
-    program = _program(executable, names, imported, final, target).with_plan("main", comparison=best.report)
+    program = _program(
+        executable,
+        names,
+        imported,
+        final,
+        partial(built_by_tvm, imported, target)
+        if best.report.winner == STOCK
+        else partial(build, final, target),
+    )
+    program.add_to_plan("main", comparison=best.report)
     if searched is not None:
         program.explanation = EXPLANATION.by_function(searched)
     return program
@@ -182,7 +195,9 @@ def compile_with(
     imported, names, scope = _checked(model, target, keep_names)
     with scope:
         partitioned = passes(imported)
-    return _program(build(partitioned, scope), names, imported, partitioned, scope)
+    return _program(
+        build(partitioned, scope), names, imported, partitioned, partial(build, partitioned, scope)
+    )
 
 
 def _checked(
@@ -206,7 +221,7 @@ def _program(
     names: Sequence[str] | None,
     imported: IRModule,
     final: IRModule,
-    target: Target,
+    relink: Callable[[], relax.VMExecutable],
 ) -> Program:
     input_names = names or [param.name for param in imported["main"].params]
     return Program(
@@ -215,7 +230,7 @@ def _program(
         final,
         PLAN.by_function(final),
         EXPLANATION.by_function(final) or None,
-        lambda: build(final, target),
+        relink,
     )
 
 

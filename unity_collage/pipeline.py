@@ -33,7 +33,7 @@ PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
 """The type that products read and values are stored in, by the name of the precision; None: float32."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """The options that choose the passes; ``compile``, ``explain``, ``--refine`` and the recheck run parts of them."""
 
@@ -117,16 +117,16 @@ def collage(
 ) -> tvm.transform.Sequential:
     """One pass that runs the passes of a :class:`Pipeline` with these fields."""
     pipeline = Pipeline(
-        None if backends is None else tuple(backends),
-        model or MeasuredCost(),
-        tuple(specs),
-        tuple(without),
-        precision,
-        layouts,
-        tune_trials,
-        lazy,
-        correct,
-        explain,
+        backends=None if backends is None else tuple(backends),
+        model=model or MeasuredCost(),
+        specs=tuple(specs),
+        without=tuple(without),
+        precision=precision,
+        layouts=layouts,
+        tune_trials=tune_trials,
+        lazy=lazy,
+        correct=correct,
+        explain=explain,
     )
     return tvm.transform.Sequential(pipeline.passes(), name="collage")
 

@@ -69,8 +69,8 @@ class Program:
             self._names = tuple(self._parameters())
         return self._names
 
-    def with_plan(self, function: str, **fields: Any) -> Program:
-        """This program with other ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
+    def add_to_plan(self, function: str, **fields: Any) -> None:
+        """Set ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
         from .plan.plan import WITHOUT_CANDIDATES  # a process that runs a saved program has no plans
 
         found = dict(self.plan or {})
@@ -78,7 +78,6 @@ class Program:
         remarks = (*plan.remarks, *fields.pop("remarks", ()))
         found[function] = replace(plan, remarks=remarks, **fields)
         self.plan = found
-        return self
 
     def __call__(self, *args: Value, **named: Value) -> Any:
         return self._main(*self._arguments(args, named))
@@ -97,6 +96,8 @@ class Program:
 
     def save(self, path: str | Path) -> None:
         """Write a shared library for :func:`load`; needs a C++ compiler.
+
+        A program that has run is built again, from the same final module, and that build is written.
 
         Raises CollageError with the reason in one line.
         """

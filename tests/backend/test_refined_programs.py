@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage.errors import CollageError, MissingCost
 from unity_collage.feedback import Refinement, refine
-from unity_collage.feedback.builder import ProgramBuilder
+from unity_collage.feedback.builder import ProgramBuilder, built_by_tvm
 from unity_collage.feedback.comparison import STOCK
 from unity_collage.lowering.build import build, link, lower
 from unity_collage.measure.measured import MeasuredCost
@@ -151,7 +152,12 @@ def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
     report = program.plan["main"].comparison
     assert report.winner == STOCK
     assert "no such instruction" in report.programs[0].reason
-    assert program(np.zeros(graphs.SHAPE, np.float32)).numpy().shape == graphs.SHAPE
+    x = np.zeros(graphs.SHAPE, np.float32)
+    result = program(x).numpy()
+    assert result.shape == graphs.SHAPE
+    program.save(tmp_path / "stock.so")
+    np.testing.assert_array_equal(uc.load(tmp_path / "stock.so")(x).numpy(), result)
+    assert cast(Any, program)._relink.func is built_by_tvm, "what won is what is saved"
 
 
 def test_when_no_program_runs_all_reasons_are_told(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,9 @@ def test_nothing_is_offered_unless_it_is_asked_for() -> None:
 
     def views(**options: bool) -> int:
         with TARGET:
-            mod: IRModule = tvm.transform.Sequential(Pipeline(("tvm",), **options).until_candidates())(before)
+            mod: IRModule = tvm.transform.Sequential(
+                Pipeline(backends=("tvm",), **options).until_candidates()
+            )(before)
         return sum(candidate.backend == VIEW for candidate in CANDIDATES.read(mod["main"]))
 
     assert views() == 0 < views(layouts=True)

@@ -37,8 +37,8 @@ def _explain(options: argparse.Namespace) -> None:
     with progress_bar() as report:
         costs = cost_model_of(options, report)
         pipeline = Pipeline(
-            None if options.backends is None else tuple(options.backends),
-            costs,
+            backends=None if options.backends is None else tuple(options.backends),
+            model=costs,
             without=rules_left_out(options),
             precision=options.precision,
             layouts=options.search_layouts,

@@ -35,7 +35,12 @@ class ProgramBuilder:
 
     def stock(self) -> Built:
         """The imported module, and the program that TVM alone makes of it."""
-        return self.imported, relax.build(self.imported, self.target)
+        return self.imported, built_by_tvm(self.imported, self.target)
+
+
+def built_by_tvm(imported: IRModule, target: Target) -> relax.VMExecutable:
+    """The program that TVM alone makes of an imported module."""
+    return relax.build(imported, target)
 
 
 def finished(costed: IRModule, choice: Choice, target: Target, origin: str = "given") -> IRModule:
