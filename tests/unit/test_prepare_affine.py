@@ -136,6 +136,15 @@ def test_a_factor_behind_a_permutation_stays_where_it_is_none_per_channel(factor
     assert_stays(func, a.SCALE_BEFORE_PERMUTE)
 
 
+def test_a_factor_behind_a_permutation_stays_where_a_sum_has_added_axes():
+    weights, summand = relax.const(values(3, 4)), relax.const(values(1, 1, 1, 4))
+
+    def body(x: relax.Var) -> relax.Expr:
+        return relax.op.permute_dims(relax.op.add(relax.op.matmul(x, weights), summand), [0, 1, 3, 2])
+
+    assert_stays(scaled(body, [2, 5, 3], values(4, 1)), a.SCALE_BEFORE_PERMUTE)
+
+
 def test_a_factor_stays_where_others_read_the_convolution():
     @R.function
     def func(x: R.Tensor((1, 3, 8, 8), "float32")):

@@ -75,8 +75,13 @@ def _entry_points() -> tuple[list[EntryPoint], list[Plugin]]:
 
 
 def _loaded(point: EntryPoint) -> Plugin:
-    with _side_effects() as effects:
-        found = _value(point)
+    try:
+        with _side_effects() as effects:
+            found = _value(point)
+    except (
+        OSError
+    ) as error:  # no folder for temporary files, or the working directory cannot be entered again
+        return Plugin(point.name, point.value, None, f"it cannot be imported here: {described(error)}")
     if isinstance(found, str):
         return Plugin(point.name, point.value, None, "; ".join([found, *effects]))
     return Plugin(point.name, point.value, found, "; ".join(effects))
@@ -131,10 +136,12 @@ def _same_folder(effects: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        if not _is_here(before):
-            os.fchdir(before)
-            effects.append("importing it changed the working directory, which was changed back")
-        os.close(before)
+        try:
+            if not _is_here(before):
+                os.fchdir(before)
+                effects.append("importing it changed the working directory, which was changed back")
+        finally:
+            os.close(before)
 
 
 def _is_here(folder: int) -> bool:

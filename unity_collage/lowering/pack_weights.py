@@ -11,6 +11,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..graph.calls import op_name
+from ..rewrites.tir_store import operands_of
 from ..schedule import faults, weights
 from ..schedule.cpu import CpuTraits
 from ..schedule.panels import Panels
@@ -51,7 +52,7 @@ def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKe
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
     found: dict[ir.GlobalVar, PackedKernel] = {}
     for gvar, func in mod.functions_items():
-        sites = [_operands(call) for call in calls if call.args[0].same_as(gvar)]
+        sites = [operands_of(call) for call in calls if call.args[0].same_as(gvar)]
         if not isinstance(func, tirx.PrimFunc) or gvar in elsewhere or why_not_changed(func) is not None:
             continue
         kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu.running(func)) if sites else None
@@ -98,13 +99,6 @@ def _calls_kernel(call: relax.Call) -> bool:
     return op_name(call) == "relax.call_tir"
 
 
-def _operands(call: relax.Call) -> list[relax.Expr]:
-    """What a call passes to its kernel."""
-    passed = call.args[1]
-    assert isinstance(passed, relax.Tuple)
-    return list(passed.fields)
-
-
 def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
     """Functions that ``func`` mentions in other ways than as called kernels."""
     bare = tvm_ffi.structural_map(
@@ -149,7 +143,7 @@ def _calling(
         kernel = packed.get(called) if isinstance(called, ir.GlobalVar) else None
         if kernel is None:
             return call
-        args = _operands(call)
+        args = operands_of(call)
         for i, panels in kernel.panels.items():
             args[i] = constants.packed(args[i], panels)
         return relax.Call(call.op, [kernel.name, relax.Tuple(args)], call.attrs, call.ty_args, ret_ty=call.ty)

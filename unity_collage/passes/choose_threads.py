@@ -63,10 +63,10 @@ class ChooseThreads:
     def _chosen(self, func: ir.BaseFunc) -> ir.BaseFunc:
         if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
-        if reason := self.model.why_not(Capability.COMPARE):
-            return skipped(func, f"short kernels keep all threads: {reason}")
         if CpuTraits.of(current_target()).cores < 2:
             return func
+        if reason := self.model.why_not(Capability.COMPARE):
+            return skipped(func, f"short kernels keep all threads: {reason}")
         costs = COSTS.read(func)
         keys = set(_small(func, costs))
         small = [c for c in CANDIDATES.read(func) if costs.keys[c.id] in keys and c.threads is None]

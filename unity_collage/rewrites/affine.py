@@ -54,10 +54,13 @@ def _before_permute(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if shared is not None:
         return WhyNot(shared, 3)
     linear, _ = found
+    axes = permutation(moved)
+    if len(axes) != linear.rank:
+        return WhyNot(f"the constant that is added before {scope.title(call.args[0])} adds axes", 3)
     shape = (1,) * (linear.rank - factor.ndim) + factor.shape
     if len(shape) > linear.rank:
         return WhyNot(f"the factor has {factor.ndim} axes, more than {scope.title(call.args[0])}", 3)
-    moved_factor = factor.reshape(shape).transpose(np.argsort(permutation(moved)))
+    moved_factor = factor.reshape(shape).transpose(np.argsort(axes))
     if per_channel(moved_factor, linear) is None:
         return WhyNot(_varies("the factor", factor), 3)
     return relax.Call(moved.op, [op.multiply(moved.args[0], constant(moved_factor))], moved.attrs)

@@ -23,13 +23,15 @@ def with_own_names(func: relax.Function) -> relax.Function:
 
 def _renamed(func: relax.Function) -> Iterator[tuple[relax.Var, relax.Var]]:
     taken = {param.name for param in func.params}
+    last: dict[str, int] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
             var = binding.var
-            name, count = var.name, 0
+            name, count = var.name, last.get(var.name, 0)
             while name in taken:
                 count += 1
                 name = f"{var.name}_{count}"
+            last[var.name] = count
             taken.add(name)
             if name != var.name:
                 yield var, type(var)(name, var.ty)

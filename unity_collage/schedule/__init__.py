@@ -47,8 +47,7 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
     """``func`` with loops for ``target``; ``name`` is for the log.
 
     A kernel that fits no family (a scan, a sort, handwritten loops) keeps its loops, and so does a kernel on which our
-    own code fails. The attribute ``UNSCHEDULED`` has the reason, and :func:`.faults.is_fault` tells the two cases
-    apart.
+    own code fails. The attribute ``UNSCHEDULED`` has the reason; in the second case it begins with ``faults.FAULT``.
     """
     cpu = CpuTraits.of(target).running(func)
     try:

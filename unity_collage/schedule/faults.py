@@ -9,16 +9,12 @@ from ..errors import first_line
 LOGGER = logging.getLogger("unity_collage.schedule")
 """It logs faults at level ERROR; if level DEBUG is enabled, they include the traceback."""
 
-_FAULT = "a fault: "
+FAULT = "a fault: "
+"""How the reason of a kernel begins on which our own code failed."""
 
 
 def logged(what: str, error: Exception) -> str:
-    """Log ``what`` and ``error``; returns the reason for the kernel's attribute, which :func:`is_fault` recognises."""
-    reason = f"{_FAULT}{type(error).__name__}: {first_line(error)}"
+    """Log ``what`` and ``error``; returns the reason, which begins with ``FAULT``."""
+    reason = f"{FAULT}{type(error).__name__}: {first_line(error)}"
     LOGGER.error("%s: %s", what, reason, exc_info=error if LOGGER.isEnabledFor(logging.DEBUG) else None)
     return reason
-
-
-def is_fault(reason: str) -> bool:
-    """Whether ``reason`` is an exception in our own code, rather than that no family fits the kernel."""
-    return reason.startswith(_FAULT)

@@ -73,7 +73,9 @@ def _window(block: Block, call: relax.Call, x: Tensor) -> Value | WhyNot | None:
     known = None if extents is None else ints(extents[1:])
     if extents is None or known is None:
         return WhyNot("the shape of a pool of 3 spatial axes is not known")
-    if attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW" or x.native[0] != 0:
+    if x.native[0] != 0:
+        return WhyNot("the images of a batch do not lie one after the other for a pool of 3 spatial axes")
+    if attrs.layout != "NCDHW" or attrs.out_layout != "NCDHW":
         return WhyNot(
             f"a pool of 3 spatial axes has the layouts {attrs.layout} and {attrs.out_layout}, not NCDHW"
         )
