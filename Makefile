@@ -2,7 +2,8 @@
 PYTHON ?= python
 NATIVE_BUILD ?= build/check-native
 
-VENV ?= .venv-test
+# The environment that scripts/test.sh makes.
+VENV := .venv-test
 
 .PHONY: check check-native format-native
 

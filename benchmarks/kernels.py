@@ -2,7 +2,7 @@
 
     python benchmarks/kernels.py [--rounds 3] [--only softmax] [--backends tvm onednn openblas kernels]
 
-Each kernel is measured by the same worker process that costs candidates when a model is compiled: inputs as a neighbour
+Each kernel is measured by the worker process that measures candidates when a model is compiled: inputs as a neighbour
 leaves them, weights where ``--weights`` says. Rounds are interleaved; the best counts, since other work on the machine
 only ever adds. The floor is the arithmetic of the direct algorithm, or each input, weight and output moved once,
 at the rates of the machine's caches and memory; Winograd's algorithm can go below it.

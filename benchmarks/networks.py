@@ -1,4 +1,4 @@
-"""The networks that the benchmarks run: the zoo of the package, and those of ``unseen/`` that nothing was tuned for."""
+"""The networks that the benchmarks run: the zoo of ``light/``, and those of ``unseen/`` that nothing was tuned for."""
 
 from __future__ import annotations
 

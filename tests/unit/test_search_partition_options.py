@@ -1,4 +1,4 @@
-"""SearchPartition beyond the cheapest cover: merged kernels, typed on demand, computing twice, a plan to check."""
+"""SearchPartition beyond the cheapest cover: merged kernels, costs on demand, computing twice, a plan to check."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_given_plan_of_unknown_candidates_is_refused() -> None:
 
 @dataclass(frozen=True)
 class Charged(CostModel):
-    """Equal typed, but a value that goes from one backend to the other costs more than it gains."""
+    """Equal costs, but a value that goes from one backend to the other costs more than it gains."""
 
     transition: float
 

@@ -19,10 +19,14 @@ import unity_collage.schedule as schedule
 from unity_collage.graph import outside_vars
 
 
-@pytest.mark.parametrize("subject", versions.subjects(), ids=lambda subject: subject.name)
-def test_a_change_raises_the_version(subject: Subject) -> None:
-    reason = versions.why_outdated(subject, versions.recorded().get(subject.name, {}))
-    assert reason is None, reason
+def test_a_change_raises_the_version() -> None:
+    recorded = versions.recorded()
+    outdated = [
+        versions.why_outdated(subject, recorded.get(subject.name, {})) for subject in versions.subjects()
+    ]
+    reasons = [reason for reason in outdated if reason is not None]
+    assert not reasons, "\n".join(reasons)
+    assert len(outdated) == len(recorded)
 
 
 BEFORE = Subject("loops", 3, {"chain": "a", "softmax": "b"}, "LOOPS in loops.py")
