@@ -15,7 +15,7 @@ import onnx
 from rich.console import Console
 
 import unity_collage as uc
-from unity_collage.profile.peers.bench import random_feeds
+from unity_collage.profile.peers.bench import feeds_of
 from unity_collage.report import duration, plan_summary
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -30,7 +30,7 @@ def main(name: str) -> None:
     for function, plan in program.plan.items():
         console.print(plan_summary(function, plan))
 
-    feeds = random_feeds(model)
+    feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
     output = first(program(**feeds))
     median = duration(program.benchmark(**feeds)["median"])
     console.print(f"\noutput {output.shape}, median {median} on {uc.num_threads()} threads")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -17,15 +18,17 @@ from tvm.target import Target
 from . import runtime
 from .annotations import EXPLANATION, PLAN
 from .backends.registry import select
+from .calling.describe import signature_of
 from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
-from .errors import CollageError, ModelError
+from .errors import CollageError
 from .feedback.builder import built_by_tvm
 from .feedback.comparison import STOCK
 from .feedback.recheck import in_time
 from .feedback.refine import refined
 from .feedback.settings import Refinement, Tell
-from .frontend.models import Model, import_model
+from .frontend.models import Imported, Model, import_model
+from .frontend.sizes import Shapes
 from .lowering.build import build
 from .measure.inputs import random_inputs
 from .measure.measured import MeasuredCost
@@ -37,7 +40,7 @@ from .plan.explanation import Explanation
 from .program import Program
 from .rules.base import why_not_static
 from .specs import PartitionSpec
-from .target import host_target
+from .target import host_target, target_of
 
 _NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
@@ -45,10 +48,13 @@ _NARROW_TOLERANCE = 5e-2
 
 def compile(
     model: Model,
-    target: Target | None = None,
+    example_inputs: Any = None,
+    *,
+    target: Target | str | None = None,
     backends: str | Sequence[str] | None = None,
     database: CostDatabase | str | Path | None = None,
-    *,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     locked: bool = False,
     budget_seconds: float | None = None,
@@ -64,6 +70,10 @@ def compile(
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
+    * ``model``: an ONNX model or the path of one, a ``torch.nn.Module`` with ``example_inputs``, a
+      ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
+    * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
+      ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only.
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``.
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes.
@@ -97,30 +107,30 @@ def compile(
         lazy=costs.has_budget and not tune_trials,
         explain=explain,
     )
-    imported, names, scope = _checked(model, target or costs.target(), keep_names=explain)
+    source = import_model(model, example_inputs, shapes, dims)
+    imported, scope = source.mod, _checked(target or costs.target())
     if refine is not None:
-        return _refined(pipeline, imported, names, scope, refine, tell)
+        return _refined(pipeline, source, scope, refine, tell)
     checked = in_time(
         lambda **changes: tvm.transform.Sequential(replace(pipeline, **changes).passes(), name="collage"),
         imported,
         scope,
         costs,
     )
-    program = _program(checked.executable, names, imported, checked.mod, partial(build, checked.mod, scope))
+    program = _program(checked.executable, source, checked.mod, scope, partial(build, checked.mod, scope))
     program.add_to_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
     return program
 
 
 def _refined(
     pipeline: Pipeline,
-    imported: IRModule,
-    names: Sequence[str] | None,
+    source: Imported,
     target: Target,
     settings: Refinement,
     tell: Tell,
 ) -> Program:
     """The fastest of several candidate programs."""
-    costs = pipeline.model
+    costs, imported = pipeline.model, source.mod
     if reason := costs.why_not(Capability.RUN_PROGRAMS):
         raise CollageError(f"candidate programs cannot be compared: {reason}")
     if pipeline.precision != FLOAT32:
@@ -148,9 +158,9 @@ def _refined(
         searched = SearchPartition(explain=True)(costed) if pipeline.explain else None
     program = _program(
         executable,
-        names,
-        imported,
+        source,
         final,
+        target,
         partial(built_by_tvm, imported, target)
         if best.report.winner == STOCK
         else partial(build, final, target),
@@ -173,64 +183,61 @@ def _names(backends: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return (backends,) if isinstance(backends, str) else tuple(backends)
 
 
-def explain(model: Model, pipeline: Pipeline, target: Target | None = None) -> dict[str, Explanation]:
+def explain(
+    model: Model,
+    pipeline: Pipeline,
+    *,
+    target: Target | str | None = None,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> dict[str, Explanation]:
     """Why each candidate of each function was chosen or not; nothing is built.
 
     The names of variables are those of the values in the ONNX model.
     """
-    imported, _, scope = _checked(model, target or pipeline.model.target(), keep_names=True)
+    imported = import_model(model, shapes=shapes, dims=dims).mod
+    scope = _checked(target or pipeline.model.target())
     asked = replace(pipeline, explain=True)
     with scope:
         searched = tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported)
     return EXPLANATION.by_function(searched)
 
 
-def compile_with(
-    passes: tvm.transform.Pass, model: Model, target: Target | None = None, keep_names: bool = False
-) -> Program:
-    """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own.
-
-    ``keep_names``: give the variables of ``main`` the names of the values in the ONNX model, for reports.
-    """
-    imported, names, scope = _checked(model, target, keep_names)
+def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
+    """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
+    source, scope = import_model(model), _checked(target)
     with scope:
-        partitioned = passes(imported)
-    return _program(
-        build(partitioned, scope), names, imported, partitioned, partial(build, partitioned, scope)
-    )
+        partitioned = passes(source.mod)
+    return _program(build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope))
 
 
-def _checked(
-    model: Model, target: Target | None, keep_names: bool = False
-) -> tuple[IRModule, tuple[str, ...] | None, Target]:
-    """The module, the names of its inputs, and the target; raises CollageError where no program can be made of them."""
-    imported, names = import_model(model, keep_names)
-    if not any(gvar.name_hint == "main" for gvar in imported.get_global_vars()):
-        raise ModelError("the module has no function named main")
-    scope = target or host_target()
+def _checked(target: Target | str | None) -> Target:
+    """The target; raises CollageError where no program can be made for it."""
+    scope = host_target() if target is None else target_of(target)
     if scope.kind.name != "llvm":
         raise CollageError(f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) only")
     conflict = runtime.why_pools_conflict()
     if conflict is not None:
-        warnings.warn(conflict, stacklevel=4)
-    return imported, names, scope
+        warnings.warn(conflict, stacklevel=3)
+    return scope
 
 
 def _program(
     executable: relax.VMExecutable,
-    names: Sequence[str] | None,
-    imported: IRModule,
+    source: Imported,
     final: IRModule,
+    target: Target,
     relink: Callable[[], relax.VMExecutable],
 ) -> Program:
-    input_names = names or [param.name for param in imported["main"].params]
     return Program(
         executable,
-        input_names,
+        source.inputs,
         final,
         PLAN.by_function(final),
         EXPLANATION.by_function(final) or None,
         relink,
+        signature_of(source.mod, final, source.inputs, source.outputs),
+        target,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from traceback import walk_tb
 from typing import Any, cast
 from unittest import mock
 
@@ -55,14 +54,8 @@ def remove_patterns(names: Sequence[str]) -> None:
     relax.backend._ffi_api.RemovePatterns(list(names))
 
 
-def end_open_blocks(error: BaseException) -> None:
-    """End what the ONNX importer had begun when it failed with ``error``.
-
-    Its block builder prints a warning when it is destroyed with open blocks, and there is no public way to end them.
-    """
-    for frame, _ in walk_tb(error.__traceback__):
-        builder = getattr(frame.f_locals.get("self"), "bb", None)
-        if isinstance(builder, relax.BlockBuilder):
-            with suppress(Exception):  # until none is left
-                while True:
-                    builder._end_block()
+def end_open_blocks(builder: relax.BlockBuilder) -> None:
+    """End what was begun with ``builder``: it prints a warning when it is destroyed with open blocks."""
+    with suppress(Exception):  # until none is left
+        while True:
+            builder._end_block()

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from ..frontend.models import read_onnx
 from ..profile.peers.bench import timed_in_turns
 from ..profile.peers.runtimes import OURS, PEERS
 from ..profile.rounds import speedup
@@ -36,9 +35,8 @@ def add_command(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    model = read_onnx(Path(options.model))
     program, console = compiled(options), Console()
-    medians = timed_in_turns(model, program, dict.fromkeys(options.against), options.rounds)
+    medians = timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
     plan = (program.plan or {}).get("main")

@@ -16,7 +16,7 @@ from ..profile.accuracy import deviations
 from ..program import Program
 from ..report import comparison_table, plan_summary
 from ..report.writing import why_no_report, write_report
-from .options import add_options, cost_model_of, refinement_of
+from .options import add_options, cost_model_of, refinement_of, sizes_of
 from .progress import progress_bar
 
 
@@ -57,6 +57,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     with progress_bar() as report:
         return compile_model(
             options.model,
+            **sizes_of(options),
             backends=options.backends,
             estimator=cost_model_of(options, report),
             explain=explain,
@@ -74,7 +75,7 @@ def tell_accuracy(options: argparse.Namespace, program: Program, console: Consol
     if options.precision == FLOAT32:
         return
     try:
-        lines = [str(found) for found in deviations(program, options.model)]
+        lines = [str(found) for found in deviations(program, options.model, **sizes_of(options))]
     except CollageError as error:
         lines = [f"not known: {error}"]
     for number, line in enumerate(lines):

@@ -9,12 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from ..compiler import explain
-from ..frontend.models import read_onnx
-from ..frontend.onnx_names import meanings
+from ..frontend.models import read_model
+from ..frontend.onnx.names import meanings
+from ..frontend.onnx.reading import OnnxFile
 from ..pipeline import Pipeline
 from ..report.answer import answer
 from ..report.kinds import explanation_summary
-from .options import add_options, cost_model_of, rules_left_out
+from .options import add_options, cost_model_of, rules_left_out, sizes_of
 from .progress import progress_bar
 
 
@@ -33,7 +34,7 @@ def add_command(commands: Any) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    console, model = Console(), read_onnx(Path(options.model))
+    console, model = Console(), read_model(Path(options.model))
     with progress_bar() as report:
         costs = cost_model_of(options, report)
         pipeline = Pipeline(
@@ -45,10 +46,11 @@ def _explain(options: argparse.Namespace) -> None:
             tune_trials=options.tune or 0,
             lazy=costs.has_budget and not options.tune,
         )
-        found = explain(model, pipeline)
+        found = explain(model, pipeline, **sizes_of(options))
     if options.node is None:
         for name, explanation in found.items():
             console.print(explanation_summary(name, explanation), "")
         return
-    for line in answer(found, options.node, meanings(model, options.node)):
+    names = meanings(model.model, options.node) if isinstance(model, OnnxFile) else (options.node,)
+    for line in answer(found, options.node, names):
         console.print(line, markup=False, highlight=False)

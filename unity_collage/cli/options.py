@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from ..compiler import cost_model
 from ..cost.model import CostModel, Progress
@@ -18,7 +20,10 @@ from ..pipeline import FLOAT32, PRECISIONS
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add the options for the model, the choice of kernels, and the limits of measuring."""
-    command.add_argument("model", metavar="MODEL.onnx", help="the model; write it before --backends")
+    command.add_argument(
+        "model", metavar="MODEL", help="the model, an .onnx or .pt2 file; write it before --backends"
+    )
+    _add_sizes(command)
     _add_freedom(command)
     _add_effort(command)
     command.add_argument(
@@ -32,6 +37,25 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="measure nothing: a cost that is not in the database is an error",
     )
     _add_remote(command)
+
+
+def _add_sizes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--shape",
+        type=_shape,
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1",
+    )
+    command.add_argument(
+        "--dim",
+        type=_dim,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="fix the size of a dimension, such as batch=1",
+    )
 
 
 def _add_freedom(command: argparse.ArgumentParser) -> None:
@@ -124,6 +148,19 @@ def refinement_of(options: argparse.Namespace) -> Refinement | None:
     return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
 
 
+def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments ``shapes`` and ``dims`` of ``compile`` that ``--shape`` and ``--dim`` stand for."""
+    return {"shapes": _distinct("--shape", options.shape), "dims": _distinct("--dim", options.dim)}
+
+
+def _distinct(option: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, sizes in pairs:
+        if found.setdefault(name, sizes) != sizes:
+            raise CollageError(f"{option} gives {name} two sizes: {found[name]} and {sizes}")
+    return found
+
+
 def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
     """The names of the rules that the options leave out."""
     return WINOGRAD if options.no_winograd else ()
@@ -134,6 +171,24 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
+
+
+def _shape(text: str) -> tuple[str, int | tuple[int, ...]]:
+    """``image=1,3,640,640`` or ``batch=1``: one number is the size of a dimension, or of an input of rank 1."""
+    name, _, sizes = text.rpartition("=")
+    parts = sizes.strip("()[] ").replace("x", ",").split(",") if name else []
+    if not parts or not all(part.strip().isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape: write NAME=1,3,640,640 or NAME=1")
+    numbers = tuple(int(part) for part in parts)
+    return name, numbers if len(numbers) > 1 else numbers[0]
+
+
+def _dim(text: str) -> tuple[str, int]:
+    """``batch=1``."""
+    name, _, size = text.rpartition("=")
+    if not name or not size.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the size of a dimension: write NAME=1")
+    return name, int(size)
 
 
 def duration(text: str) -> float:

@@ -1,62 +1,105 @@
-"""Imports a model: an IRModule, an ONNX model, or the path of one."""
+"""Imports a model: an IRModule, an ONNX model, a PyTorch module or exported program, or the path of a file."""
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 from tvm.ir import IRModule
-from tvm.relax.frontend.onnx import from_onnx
 
-from ..errors import ModelError, first_line
-from ..tvm_private import end_open_blocks
-from .onnx_functions import with_functions_inlined
-from .onnx_names import named
-from .onnx_recurrent import converters, with_recurrent_operators
+from ..errors import ModelError
+from .onnx.importer import imported as imported_onnx
+from .onnx.reading import OnnxFile, read_onnx
+from .sizes import Shapes, with_fixed_sizes
 
-Model = IRModule | onnx.ModelProto | str | Path
+Model = Any
+"""An IRModule; an ``onnx.ModelProto``; a ``torch.nn.Module`` with example inputs; a ``torch.export.ExportedProgram``;
+the path of an ONNX file (``.onnx``) or of an exported program (``.pt2``)."""
 
 
-def import_model(model: Model, keep_names: bool = False) -> tuple[IRModule, tuple[str, ...] | None]:
-    """The module, and the names of the model's inputs (None: those of ``main``'s parameters).
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A model as a module."""
 
-    ``keep_names``: give variables the names of the model's values, which takes a second import. Raises ModelError with
-    the reason in one line.
+    mod: IRModule
+    inputs: tuple[str, ...]
+    """The names of its inputs in the model, in the order of the parameters of ``main``."""
+    outputs: tuple[str, ...] = ()
+    """The names of its results in the model, if they have names."""
+
+
+def import_model(
+    model: Model,
+    example_inputs: Any = None,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Imported:
+    """The module of a model; raises ModelError with the reason in one line.
+
+    ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
+    number is the size of the dimension with this name. ``dims`` names dimensions only. ``example_inputs`` are the
+    arguments that a ``torch.nn.Module`` is exported with.
     """
-    if isinstance(model, IRModule):
-        return model, None
     if isinstance(model, (str, Path)):
-        model = read_onnx(Path(model))
-    if not isinstance(model, onnx.ModelProto):
-        raise ModelError(
-            f"a model is an IRModule, an onnx.ModelProto or a path, not a {type(model).__name__}"
-        )
-    weights = {tensor.name for tensor in model.graph.initializer}
-    names = tuple(value.name for value in model.graph.input if value.name not in weights)
-    model = with_recurrent_operators(with_functions_inlined(model))
-    imported = _imported(model)
-    return named(imported, model, _imported) if keep_names else imported, names
-
-
-def _imported(model: onnx.ModelProto) -> IRModule:
-    """The module that TVM's importer makes; the operator that it fails at, which it prints, becomes the reason."""
-    with redirect_stdout(StringIO()) as printed, converters():
+        model = read_model(Path(model))
+    if isinstance(model, onnx.ModelProto):
+        model = OnnxFile(model)
+    if isinstance(model, OnnxFile):
         try:
-            return from_onnx(model, keep_params_in_input=False)
-        except Exception as error:  # the importer raises whatever its operators raise
-            end_open_blocks(error)
-            reasons = [line for line in printed.getvalue().splitlines() if line.startswith("Error")]
-            reasons.append(first_line(error))
-    raise ModelError(f"this model cannot be imported: {': '.join(reasons)}")
+            return Imported(*imported_onnx(model.model, model.folder, shapes, dims))
+        except ModelError as error:
+            return _by_tvm(model, error)
+    if isinstance(model, IRModule):
+        _check_main(model)
+        names = tuple(param.name for param in model["main"].params)
+        return Imported(with_fixed_sizes(model, shapes or {}, dims or {}), names)
+    if _is_of_torch(model):
+        from .pytorch import imported as imported_torch  # needs PyTorch, which who brings such a model has
+
+        mod, inputs, outputs = imported_torch(model, example_inputs)
+        return Imported(with_fixed_sizes(mod, shapes or {}, dims or {}), inputs, outputs)
+    raise ModelError(
+        "a model is an IRModule, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a path, "
+        f"not a {type(model).__name__}"
+    )
 
 
-def read_onnx(path: Path) -> onnx.ModelProto:
+def read_model(path: Path) -> Any:
     """The model in a file; raises ModelError with the reason in one line."""
-    if not path.is_file():
-        raise ModelError(f"{path} is not a file")
+    if path.suffix == ".pt2" and path.is_file():
+        from .pytorch import read_pt2
+
+        return read_pt2(path)
+    return read_onnx(path)
+
+
+def _check_main(mod: IRModule) -> None:
+    if not any(gvar.name_hint == "main" for gvar in mod.get_global_vars()):
+        raise ModelError("the module has no function named main")
+
+
+def _is_of_torch(model: Any) -> bool:
+    """Whether ``model`` is an object of PyTorch, or of a class derived from one of its classes; does not import it."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(model).__mro__)
+
+
+def _by_tvm(model: OnnxFile, error: ModelError) -> Imported:
+    """FIXME: removed once all operators have converters."""
+    from tvm.relax.frontend.onnx import from_onnx
+
+    from .onnx_functions import with_functions_inlined
+    from .onnx_recurrent import converters, with_recurrent_operators
+
+    weights = {tensor.name for tensor in model.model.graph.initializer}
+    names = tuple(value.name for value in model.model.graph.input if value.name not in weights)
     try:
-        return onnx.load(path)
-    except Exception as error:  # the errors of protobuf have no common base class
-        raise ModelError(f"{path} is not an ONNX model: {first_line(error)}") from error
+        with converters():
+            mod = from_onnx(
+                with_recurrent_operators(with_functions_inlined(model.model)), keep_params_in_input=False
+            )
+    except Exception:
+        raise error from None
+    return Imported(mod, names)

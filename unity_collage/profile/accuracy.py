@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import tvm
 from .. import reference
 from ..errors import CollageError
 from ..frontend.models import Model, import_model
+from ..frontend.sizes import Shapes
 from ..measure.inputs import random_inputs
 from ..program import Program
 from ..rules.base import why_not_static
@@ -31,12 +33,19 @@ class Deviation:
         return f"relative error {self.relative:.1e}, largest {self.largest:.1e} of the range, cosine {self.cosine:.6f}"
 
 
-def deviations(program: Program, model: Model, seed: int = 0) -> list[Deviation]:
+def deviations(
+    program: Program,
+    model: Model,
+    seed: int = 0,
+    *,
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> list[Deviation]:
     """The deviation of each result of ``program``, which was compiled from ``model``; tuples are flattened.
 
     Raises CollageError with the reason where numpy cannot compute the model.
     """
-    mod, _ = import_model(model)
+    mod = import_model(model, shapes=shapes, dims=dims).mod
     main = mod["main"]
     reason = next((r for param in main.params if (r := why_not_static(param))), None)
     if reason is not None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import onnx
+from tvm import relax
 
 from ... import runtime
+from ...graph.shapes import tensor_type
 from ...program import Program
 from ..rounds import Timed, in_turns
 from .runtime_process import RuntimeProcess
@@ -21,7 +22,7 @@ PAUSE_SECONDS = 0.05
 
 
 def timed_in_turns(
-    model: onnx.ModelProto,
+    source: Path,
     program: Program,
     against: Iterable[str] = (),
     rounds: int = 5,
@@ -29,12 +30,13 @@ def timed_in_turns(
 ) -> dict[str, list[float]]:
     """The median seconds of a run of each runtime, by round, ours first; all have the same random inputs and threads.
 
-    Raises :class:`.RuntimeMissing` for a runtime that cannot run the model here.
+    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` for a
+    runtime that cannot run the model here.
     """
-    feeds = random_feeds(model)
+    assert program.mod is not None
+    feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
     with TemporaryDirectory(prefix="collage-bench-") as folder, ExitStack() as stack:
-        source, ours = Path(folder) / "model.onnx", Path(folder) / "model.so"
-        onnx.save(model, source)
+        ours = Path(folder) / "model.so"
         program.save(ours)
         threads = runtime.num_threads()
         runtimes = {OURS: stack.enter_context(RuntimeProcess(OURS, ours, feeds, threads))}
@@ -53,19 +55,13 @@ def interleaved(
     return in_turns(runtimes, rounds, round_seconds, PAUSE_SECONDS, before_round)
 
 
-def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random values for the inputs of ``model``; dynamic extents count as 1, integers are 0 or 1."""
+def feeds_of(main: relax.Function, seed: int = 0) -> list[np.ndarray]:
+    """Random values for the parameters of ``main``; symbolic sizes count as 1, integers are 0 or 1."""
     rng = np.random.default_rng(seed)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    feeds: dict[str, np.ndarray] = {}
-    for value in model.graph.input:
-        if value.name in weights:
-            continue
-        kind = value.type.tensor_type
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        shape = [dim.dim_value or 1 for dim in kind.shape.dim]
-        if np.issubdtype(dtype, np.floating):
-            feeds[value.name] = rng.standard_normal(shape).astype(dtype)
-        else:
-            feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)
+    feeds: list[np.ndarray] = []
+    for param in main.params:
+        ty = tensor_type(param)
+        shape = [int(getattr(dim, "value", 1)) for dim in getattr(ty.shape, "values", ())]
+        drawn = rng.standard_normal(shape) if "float" in str(ty.dtype) else rng.integers(0, 2, shape)
+        feeds.append(drawn.astype(str(ty.dtype)))
     return feeds

@@ -56,9 +56,9 @@ def stock_tvm(path: Path, inputs: Inputs, threads: int) -> Peer:
     from ...target import host_target
 
     runtime.set_num_threads(threads)
-    mod, names = import_model(path)
-    machine = relax.VirtualMachine(relax.build(mod, host_target()), tvm.cpu())
-    tensors = [tvm.runtime.tensor(inputs[name]) for name in names or ()]
+    source = import_model(path)
+    machine = relax.VirtualMachine(relax.build(source.mod, host_target()), tvm.cpu())
+    tensors = [tvm.runtime.tensor(inputs[name]) for name in source.inputs]
     machine.save_function("main", "stock_main", *tensors)
     run = machine.module["stock_main"]
 

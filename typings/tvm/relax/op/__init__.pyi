@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from typing import Any
+
 from tvm.ir import Call, Expr, GlobalVar, PrimType, Type
 from tvm.ir.expr import PrimLike
 
@@ -60,3 +62,4 @@ def strided_slice(
 def take(x: Expr, indices: Expr, axis: int | None = None, mode: str = "fast") -> Call: ...
 def tile(data: Expr, repeats: int | Sequence[int]) -> Call: ...
 def where(condition: Expr, x1: Expr, x2: Expr) -> Call: ...
+def __getattr__(name: str) -> Any: ...  # the other operators

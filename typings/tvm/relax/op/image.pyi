@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+from typing import Any
+
 from tvm.ir import Call, Expr
 from tvm.ir.expr import PrimLike
 
@@ -16,3 +18,4 @@ def resize2d(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> Call: ...
+def __getattr__(name: str) -> Any: ...  # the other operators

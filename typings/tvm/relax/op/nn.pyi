@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+from typing import Any
+
 from tvm.ir import Call, Expr
 
 def gelu(data: Expr) -> Call: ...
@@ -132,3 +134,4 @@ def avg_pool2d(
     layout: str = "NCHW",
     out_layout: str | None = None,
 ) -> Call: ...
+def __getattr__(name: str) -> Any: ...  # the other operators

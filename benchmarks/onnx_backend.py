@@ -1,0 +1,139 @@
+"""The whole backend suite of the onnx package through ``compile``: passed, refused, wrong, crashed.
+
+    python benchmarks/onnx_backend.py [--only REGEX] [--backends NAME ...] [--json FILE] [--again OUTCOME ...]
+
+Needs onnx==1.23.2, whose suite the figures are of. Each case is compiled with 3 s for measuring, run, and compared by
+its own tolerances. Cases that the file has are not run again, so a run that was stopped goes on; ``--again wrong
+crashed`` runs those with such an outcome once more. Exit code 1 where a case is wrong or crashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx_suite.cases import Case, cases, operators
+from onnx_suite.verdict import CRASHED, PASSED, REFUSED, WRONG, Verdict, verdict
+
+VERSION = "1.23.2"
+OUTCOMES = (PASSED, REFUSED, WRONG, CRASHED)
+SECONDS = 300.0
+"""The limit for one case; a case that needs longer counts as crashed."""
+
+
+class Runner:
+    """A process that runs cases; it is started again when a case ends it."""
+
+    def __init__(self, backends: Sequence[str] | None, database: str | None) -> None:
+        self._args = (backends, database)
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def run(self, case: Case) -> Verdict:
+        """The verdict of a case; a case that ends the process has crashed."""
+        if self._process is None:
+            here, there = multiprocessing.get_context("spawn").Pipe()
+            self._process = multiprocessing.get_context("spawn").Process(
+                target=_work, args=(there, *self._args), daemon=False
+            )
+            self._process.start()
+            there.close()
+            self._pipe = here
+        reason = f"it takes longer than {SECONDS:.0f} s"
+        with suppress(EOFError, OSError):
+            self._pipe.send(case.name)
+            if self._pipe.poll(SECONDS):
+                reason = "the process ended"
+                return self._pipe.recv()
+        self._process.kill()
+        self._process.join()
+        self._process = None
+        return Verdict(case.name, case.kind, tuple(operators(case)), CRASHED, reason)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            with suppress(OSError):
+                self._pipe.send(None)
+            self._process.join(10)
+            self._process.kill()
+
+
+def _work(pipe: Any, backends: Sequence[str] | None, database: str | None) -> None:
+    from unity_collage.database.costs import CostDatabase
+    from unity_collage.measure.measured import MeasuredCost
+
+    known = {case.name: case for case in cases()}
+    with CostDatabase(database) as opened, MeasuredCost(opened) as model:
+        while (name := pipe.recv()) is not None:
+            pipe.send(verdict(known[name], model, backends))
+
+
+def table(verdicts: Iterable[Verdict]) -> str:
+    """Outcomes by operator: a line for each that has not passed everywhere, and the sums."""
+    by_operator: dict[str, Counter[str]] = defaultdict(Counter)
+    for found in verdicts:
+        for operator in found.operators if len(found.operators) == 1 else ("(several)",):
+            by_operator[operator][found.outcome] += 1
+    total = Counter(found.outcome for found in verdicts)
+    rows = [("operator", *OUTCOMES)]
+    for operator, counts in sorted(by_operator.items()):
+        if set(counts) != {PASSED}:
+            rows.append((operator, *(str(counts[outcome] or "") for outcome in OUTCOMES)))
+    rows.append(("all", *(str(total[outcome]) for outcome in OUTCOMES)))
+    return "\n".join(f"{row[0]:32}" + "".join(f"{cell:>9}" for cell in row[1:]) for row in rows)
+
+
+def main() -> None:
+    """Run what is asked for, print the table, and keep the verdicts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="a regular expression that the case's name contains")
+    parser.add_argument("--backends", nargs="+", help="force these backends")
+    parser.add_argument("--database", help="the database of costs (default: one of your own)")
+    parser.add_argument(
+        "--json", default="benchmarks/results/onnx_backend.json", help="where verdicts are kept"
+    )
+    parser.add_argument("--again", nargs="+", default=[], choices=OUTCOMES, help="run these once more")
+    options = parser.parse_args()
+    if onnx.__version__ != VERSION:
+        sys.exit(
+            f"the suite is that of onnx {VERSION}, and {onnx.__version__} is installed: pip install onnx=={VERSION}"
+        )
+    path = Path(options.json)
+    kept = json.loads(path.read_text())["cases"] if path.exists() else {}
+    known = {name: Verdict(name, **{**c, "operators": tuple(c["operators"])}) for name, c in kept.items()}
+    asked = [case for case in cases() if re.search(options.only, case.name)]
+    runner = Runner(options.backends, options.database)
+    try:
+        for number, case in enumerate(asked, 1):
+            if case.name in known and known[case.name].outcome not in options.again:
+                continue
+            known[case.name] = found = runner.run(case)
+            print(f"{number}/{len(asked)} {found.outcome:8} {case.name} {found.reason}", flush=True)
+            _keep(path, known)
+    finally:
+        runner.close()
+    verdicts = [known[case.name] for case in asked if case.name in known]
+    print(table(verdicts))
+    sys.exit(any(found.outcome in (WRONG, CRASHED) for found in verdicts))
+
+
+def _keep(path: Path, known: dict[str, Verdict]) -> None:
+    rows = {
+        name: {k: v for k, v in asdict(found).items() if k != "name"} for name, found in sorted(known.items())
+    }
+    path.write_text(json.dumps({"onnx": VERSION, "cases": rows}, indent=0, sort_keys=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The backend suite of the onnx package through ``compile``: cases, verdicts, the process that runs them."""

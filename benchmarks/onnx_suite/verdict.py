@@ -1,0 +1,115 @@
+"""What becomes of one case of the suite."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import unity_collage as uc
+from unity_collage.measure.measured import MeasuredCost
+
+from .cases import Case, operators
+
+PASSED, REFUSED, WRONG, CRASHED = "passed", "refused", "wrong", "crashed"
+
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+BUDGET_SECONDS = 3.0
+"""The budget for measuring of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a case, and why."""
+
+    name: str
+    kind: str
+    operators: tuple[str, ...]
+    outcome: str
+    reason: str = ""
+
+
+def verdict(case: Case, model: MeasuredCost, backends: Sequence[str] | None = None) -> Verdict:
+    """Compile a case, run it, and compare each result by the case's own tolerances."""
+    found = Verdict(case.name, case.kind, tuple(operators(case)), PASSED)
+    try:
+        estimator = replace(model, budget_seconds=BUDGET_SECONDS)
+        program = uc.compile(case.model(), backends=backends, estimator=estimator)
+    except uc.CollageError as error:
+        return replace(found, outcome=REFUSED, reason=str(error))
+    except Exception as error:
+        return replace(found, outcome=CRASHED, reason=_last_line(error))
+    try:
+        reason = why_wrong(program, case)
+    except Exception as error:  # a program that was compiled has to run
+        return replace(found, outcome=CRASHED, reason=_last_line(error))
+    return found if reason is None else replace(found, outcome=WRONG, reason=reason)
+
+
+def why_wrong(program: uc.Program, case: Case) -> str | None:
+    """Why a program does not compute what a case expects; None where it does."""
+    for inputs, expected in case.data():
+        results = flat(program(*inputs))
+        if is_random(case):
+            again = flat(program(*inputs))
+            reason = why_not_alike(results, expected) or why_not_equal(results, again, 0.0, 0.0)
+        else:
+            reason = why_not_equal(results, expected, case.rtol, case.atol)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _last_line(error: Exception) -> str:
+    lines = traceback.format_exception_only(error)[-1].strip().splitlines()
+    return lines[-1][:300] if lines else type(error).__name__
+
+
+def is_random(case: Case) -> bool:
+    """Whether the results of a case are drawn: then the standard says no numbers."""
+    nodes = case.model().graph.node
+    return any(node.op_type in _RANDOM for node in nodes) or "training_dropout" in case.name
+
+
+def flat(result: Any) -> list[np.ndarray]:
+    """The arrays of a program's result."""
+    if hasattr(result, "numpy"):
+        return [result.numpy()]
+    return [array for part in result for array in flat(part)]
+
+
+def why_not_alike(results: Sequence[np.ndarray], expected: Sequence[Any]) -> str | None:
+    """Why results do not have the number, shapes and types that are expected; None where they have."""
+    if len(results) != len(expected):
+        return f"{len(results)} results, should be {len(expected)}"
+    for number, (got, want) in enumerate(zip(results, expected, strict=True)):
+        want = np.asarray(want)
+        if got.dtype != want.dtype:
+            return f"result {number} is {got.dtype}, should be {want.dtype}"
+        if got.shape != want.shape:
+            return f"result {number} is {got.shape}, should be {want.shape}"
+    return None
+
+
+def why_not_equal(
+    results: Sequence[np.ndarray], expected: Sequence[Any], rtol: float, atol: float
+) -> str | None:
+    """Why results are not what is expected within the tolerances; None where they are."""
+    if (reason := why_not_alike(results, expected)) is not None:
+        return reason
+    for number, (got, want) in enumerate(zip(results, expected, strict=True)):
+        want = np.asarray(want)
+        if want.dtype.kind in "biu":
+            wrong = got != want
+        else:  # numpy's own types, and those of ml_dtypes
+            a, b = got.astype(np.float64), want.astype(np.float64)
+            wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        if np.any(wrong):
+            first = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"result {number}: {np.sum(wrong)} of {wrong.size} wrong, {got[first]!r} should be {want[first]!r}"
+    return None

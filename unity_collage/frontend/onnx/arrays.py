@@ -1,0 +1,91 @@
+"""Tensors of ONNX files as numpy arrays; weights in files of their own are mapped, not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import tvm
+import tvm_ffi
+from onnx import external_data_helper, helper, numpy_helper
+from tvm import ir, relax
+
+from ...errors import ModelError, first_line
+
+_ALIGNMENT = 64
+"""The alignment in bytes that TVM's kernels assume of tensors."""
+
+
+def array_of(tensor: onnx.TensorProto, folder: str = "") -> np.ndarray:
+    """The values of a tensor; external data is in a file below ``folder``. Raises ModelError."""
+    try:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return _external(tensor, folder)
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # whatever protobuf, numpy and the file system raise
+        raise ModelError(f"the tensor {tensor.name!r} cannot be read: {first_line(error)}") from error
+
+
+def _external(tensor: onnx.TensorProto, folder: str) -> np.ndarray:
+    """The values of a tensor in a file, mapped into memory: copied only when somebody writes to them."""
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    path = (Path(folder) / fields["location"]).resolve()
+    if not path.is_relative_to(Path(folder).resolve()):
+        raise ModelError(f"its file {fields['location']} is outside of the model's folder")
+    dtype, shape = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims)
+    offset = int(fields.get("offset", 0))
+    if dtype.itemsize * int(np.prod(shape)) == 0 or _is_packed(tensor.data_type):
+        copy = onnx.TensorProto()
+        copy.CopyFrom(tensor)
+        external_data_helper.load_external_data_for_tensor(copy, folder)
+        copy.data_location = onnx.TensorProto.DEFAULT
+        return numpy_helper.to_array(copy)
+    return np.memmap(path, dtype, mode="c", offset=offset, shape=shape)
+
+
+def _is_packed(data_type: int) -> bool:
+    """Whether several elements share a byte."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(data_type)).name in {
+        "int2",
+        "uint2",
+        "int4",
+        "uint4",
+        "float4_e2m1fn",
+    }
+
+
+def dtype_of(data_type: int) -> str:
+    """The name of an ONNX element type in numpy and TVM, such as ``float32``; raises ModelError for others."""
+    if data_type == onnx.TensorProto.STRING:
+        raise ModelError("tensors of strings are not supported")
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(data_type))
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"the element type {data_type} is not one of ONNX") from error
+    if dtype.name not in DTYPES:
+        raise ModelError(f"tensors of {dtype.name} are not supported")
+    return dtype.name
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy type of a name in TVM."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+DTYPES = frozenset(
+    {"bool", "float16", "bfloat16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
+"""The element types that programs compute with."""
+
+
+def constant_of(array: np.ndarray) -> ir.GenericConst:
+    """A Relax constant; large mapped arrays stay where they are if they are aligned."""
+    if array.dtype.name not in DTYPES:
+        raise ModelError(f"tensors of {array.dtype.name} are not supported")
+    if isinstance(array, np.memmap) and array.ctypes.data % _ALIGNMENT == 0:
+        return ir.GenericConst(tvm_ffi.from_dlpack(np.asarray(array)))
+    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

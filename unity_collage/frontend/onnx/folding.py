@@ -1,0 +1,94 @@
+"""Computes nodes whose operands are known, with the reference implementation of the onnx package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from .arrays import DTYPES
+from .node import Node, with_resolved_attributes
+from .symbolic import continued
+from .values import Value
+
+_NEVER = frozenset(
+    {
+        "If",
+        "Loop",
+        "Scan",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Bernoulli",
+    }
+    | {"Multinomial", "Dropout"}
+)
+_SLOW = frozenset(
+    {"Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN", "MaxPool", "Attention"}
+)
+"""Operators that the reference computes slowly: only small ones are folded."""
+_MOST, _MOST_SLOW, _MOST_GROWN = 1 << 28, 1 << 12, 1 << 18
+"""The most elements of all operands; those of an operator in ``_SLOW``; and those of results that are larger than the
+operands (an expanded scalar is better computed when the program runs than kept in it)."""
+
+
+def folded(node: Node) -> list[Value] | None:
+    """The results of a node, if they are known now."""
+    given = [value for value in node.inputs if value is not None]
+    if not given or any(value.known is None for value in given) or node.op in _NEVER:
+        return None
+    if any(value.known.dtype == object for value in given):
+        return continued(node)
+    read = sum(value.known.size for value in given)
+    if node.proto.domain not in ("", "ai.onnx") or read > (_MOST_SLOW if node.op in _SLOW else _MOST):
+        return None
+    results = _evaluated(node)
+    if results is None or sum(result.size for result in results) > max(read, _MOST_GROWN):
+        return None
+    return [Value.of(result) for result in results]
+
+
+def _evaluated(node: Node) -> list[np.ndarray] | None:
+    """The results by the reference implementation; None where it fails or gives other types than the standard."""
+    proto = with_resolved_attributes(node)
+    feeds = {
+        name: value.known for name, value in zip(proto.input, node.inputs, strict=False) if value is not None
+    }
+    try:
+        with np.errstate(all="ignore"):
+            found = ReferenceEvaluator(proto, opsets={"": node.version}).run(None, feeds)
+        results = [np.asarray(result) for result in found]
+        expected = _element_types(node, proto)
+    except Exception:  # the reference does not have every operator; then the program computes it
+        return None
+    dtypes = [result.dtype.name for result in results]
+    return results if dtypes == expected and set(dtypes) <= DTYPES else None
+
+
+def _element_types(node: Node, proto: onnx.NodeProto) -> list[str]:
+    """The element types of the results by the standard's type inference."""
+    schema = onnx.defs.get_schema(node.op, node.version, "")
+    types: dict[str, Any] = {
+        name: helper.make_tensor_type_proto(
+            helper.np_dtype_to_tensor_dtype(value.known.dtype), value.known.shape
+        )
+        for name, value in zip(proto.input, node.inputs, strict=False)
+        if value is not None
+    }
+    data = {
+        name: onnx.numpy_helper.from_array(value.known, name)
+        for name, value in zip(proto.input, node.inputs, strict=False)
+        if value is not None and value.known.size <= 64
+    }
+    found = onnx.shape_inference.infer_node_outputs(
+        schema, proto, types, data, opset_imports=[helper.make_opsetid("", node.version)], ir_version=10
+    )
+    return [
+        helper.tensor_dtype_to_np_dtype(found[name].tensor_type.elem_type).name
+        for name in proto.output
+        if name
+    ]

@@ -1,0 +1,278 @@
+"""Converts the nodes of an ONNX graph to Relax, one after another.
+
+Whatever is known is computed at once (:mod:`.folding`), so shape arithmetic, constants, and the branches of an ``If``
+that is decided leave nothing behind, and converters see operands that old and new operator sets give in the same way.
+Files are not rewritten before: rewriting copies their weights, serialising is limited to 2 GB, and no rewriter of files
+continues symbolic sizes.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import onnx
+from tvm import ir, relax, tirx
+from tvm.ir import GlobalVar
+
+from ...errors import ModelError, first_line, last_line
+from ...graph.shapes import dtype_of
+from . import table
+from .arrays import array_of, numpy_dtype
+from .folding import folded
+from .names import safe
+from .node import Converted, Node, Refused, with_resolved_attributes
+from .values import Value
+
+MOST_NODES = 2_000_000
+"""How many nodes are converted at most: functions that call functions can stand for any number."""
+
+
+@dataclass(slots=True)
+class Model:
+    """What all graphs of a model share."""
+
+    folder: str
+    """The folder of files with external data."""
+    functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
+    """The model's own functions by domain, name and overload."""
+    module: relax.BlockBuilder
+    """The builder of the module; functions for loops and branches are added to it."""
+    converted: int = 0
+    numbers: count[int] = field(default_factory=count)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names stand for in a graph or in the body of a function."""
+
+    values: ChainMap[str, Value]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
+    """The attributes of the call, for the attributes of a function's body that refer to them."""
+    calls: tuple[tuple[str, str, str], ...] = ()
+    """The functions whose bodies these are."""
+
+
+@dataclass(slots=True, eq=False)
+class GraphImporter:
+    """Emits graphs into one Relax function."""
+
+    model: Model
+    builder: relax.BlockBuilder
+    """The builder of this function."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of files with external data."""
+        return self.model.folder
+
+    def graph(self, graph: onnx.GraphProto, scope: Scope) -> list[Value]:
+        """Emit a graph whose inputs are in ``scope``; the result is what its outputs stand for."""
+        for tensor in graph.initializer:
+            # A name that an input has is the default of this input; callers that give inputs put them first.
+            scope.values.maps[0].setdefault(tensor.name, Value.of(array_of(tensor, self.folder)))
+        if graph.sparse_initializer:
+            raise ModelError("sparse tensors are not supported")
+        self.nodes(graph.node, [output.name for output in graph.output], scope)
+        return [self._named(output.name, scope) for output in graph.output]
+
+    def nodes(self, nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], scope: Scope) -> None:
+        """Emit the nodes that ``outputs`` need, in their order."""
+        for proto in _needed(nodes, outputs):
+            self.model.converted += 1
+            if self.model.converted > MOST_NODES:
+                raise ModelError(f"with its functions inlined it has more than {MOST_NODES} nodes")
+            self._node(proto, scope)
+
+    def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
+        """Bind an expression to a variable, whose type has a shape: sizes that depend on data get names."""
+        if not isinstance(expr, (relax.Var, ir.GenericConst)):
+            expr = self.builder.emit(expr, name_hint=safe(name) if name else "")
+        ty = expr.ty
+        if not isinstance(ty, relax.TensorType) or isinstance(ty.shape, relax.ShapeExpr):
+            return expr
+        if ty.ndim < 0:
+            raise Refused("the rank of its result is not known before the program runs")
+        sizes = [self.fresh_size() for _ in range(ty.ndim)]
+        return self.builder.match_cast(expr, relax.TensorType(sizes, ty.dtype, ty.vdevice))
+
+    def fresh_size(self) -> tirx.Var:
+        """A new symbolic size, for what only data decide."""
+        return tirx.Var(f"size_{next(self.model.numbers)}", "int64")
+
+    def function(
+        self, name: str, params: Sequence[relax.Var], body: Callable[[GraphImporter], relax.Expr]
+    ) -> GlobalVar:
+        """Add a private function to the module; ``body(importer)`` emits it and returns its result."""
+        builder = relax.BlockBuilder()
+        inside = GraphImporter(self.model, builder)
+        with builder.function("inner", list(params), private=True):
+            builder.emit_func_output(body(inside))
+        func = builder.get()["inner"]
+        return self.model.module.add_func(func, safe(name))
+
+    def _named(self, name: str, scope: Scope) -> Value:
+        if name not in scope.values:
+            raise ModelError(f"no node before computes the value {name!r}")
+        return scope.values[name]
+
+    def _node(self, proto: onnx.NodeProto, scope: Scope) -> None:
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        inputs = [self._named(name, scope) if name else None for name in proto.input]
+        attributes = dict(_resolved(proto.attribute, scope.attributes))
+        node = Node(proto, inputs, scope.opsets.get(domain, 0), self, attributes, scope)
+        try:
+            results = self._results(node, domain, scope)
+        except Refused as error:
+            raise ModelError(f"{node.title}: {error}") from error
+        except ModelError:
+            raise
+        except Exception as error:  # whatever TVM's type inference and numpy raise
+            reason = last_line(error) if "\n" in str(error) else first_line(error)
+            raise ModelError(f"{node.title} cannot be converted: {reason or type(error).__name__}") from error
+        names = list(proto.output)
+        if len(results) < len(names):
+            raise ModelError(f"{node.title} has {len(names)} results, and {len(results)} are computed")
+        for name, value in zip(names, results, strict=False):
+            if name:
+                if value is None:
+                    raise ModelError(f"{node.title}: its result {name!r} is not supported")
+                scope.values[name] = value
+
+    def _results(self, node: Node, domain: str, scope: Scope) -> list[Value | None]:
+        function = self.model.functions.get((domain, node.op, node.proto.overload))
+        if function is not None:
+            return list(self._called(function, node, scope))
+        if domain not in scope.opsets:
+            node.refuse(
+                f"the model does not say which version of the operators of {domain or 'ai.onnx'} it uses"
+            )
+        known = folded(node)
+        if known is not None:
+            return list(known)
+        converter = table.converter(domain, node.op)
+        if converter is None:
+            defined = _definition(node, domain)
+            if defined is None:
+                node.refuse(table.reason(domain, node.op))
+            return list(self._called(defined, node, scope))
+        return self._values(converter(node), node)
+
+    def _values(self, converted: Converted, node: Node) -> list[Value | None]:
+        if isinstance(converted, relax.Tuple):
+            converted = list(converted.fields)
+        single = isinstance(converted, (relax.Expr, Value))
+        results = [converted] if single else list(converted)
+        names = [*node.proto.output, *[""] * len(results)]
+        return [self._value(result, name) for result, name in zip(results, names, strict=False)]
+
+    def _value(self, result: Any, name: str) -> Value | None:
+        if result is None or isinstance(result, Value):
+            return result
+        if isinstance(result, ir.GenericConst):
+            return Value(dtype_of(result), expr=result)
+        var = self.emit(result, name)
+        if not isinstance(var.ty, relax.TensorType):
+            raise Refused("its result is not a tensor")
+        return Value(dtype_of(var), expr=var)
+
+    def _called(self, function: onnx.FunctionProto, node: Node, scope: Scope) -> list[Value | None]:
+        """The results of a call of a function: its body is emitted here."""
+        key = (function.domain, function.name, function.overload)
+        if key in scope.calls:
+            raise ModelError(f"the function {function.name!r} calls itself")
+        if len(node.inputs) > len(function.input):
+            node.refuse(f"it has {len(node.inputs)} operands, its function takes {len(function.input)}")
+        values: dict[str, Value] = {
+            name: value for name, value in zip(function.input, node.inputs, strict=False) if value is not None
+        }
+        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+        attributes |= node.attributes
+        opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in function.opset_import}
+        inside = Scope(ChainMap(values), {**scope.opsets, **opsets}, attributes, (*scope.calls, key))
+        missing = set(function.input) - set(values)
+        body = [_without(proto, missing) for proto in function.node]
+        self.nodes(body, function.output, inside)
+        return [inside.values.get(name) for name in function.output]
+
+
+def _without(proto: onnx.NodeProto, missing: set[str]) -> onnx.NodeProto:
+    """A node of a function whose optional inputs ``missing`` are not given in this call."""
+    if not missing.intersection(proto.input):
+        return proto
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    copy.input[:] = ["" if name in missing else name for name in proto.input]
+    while copy.input and not copy.input[-1]:
+        del copy.input[-1]
+    return copy
+
+
+def _resolved(
+    attributes: Iterable[onnx.AttributeProto], given: Mapping[str, onnx.AttributeProto]
+) -> Iterable[tuple[str, onnx.AttributeProto]]:
+    """Attributes by name; those that refer to an attribute of the call have its value, or are not given."""
+    for attribute in attributes:
+        if not attribute.ref_attr_name:
+            yield attribute.name, attribute
+        elif attribute.ref_attr_name in given:
+            yield attribute.name, given[attribute.ref_attr_name]
+
+
+def _needed(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """The nodes that ``outputs`` depend on, in the order of ``nodes``."""
+    needed, kept = set(outputs), []
+    for proto in reversed(nodes):
+        if needed.intersection(name for name in proto.output if name):
+            kept.append(proto)
+            needed.update(_read(proto))
+    return kept[::-1]
+
+
+def _read(proto: onnx.NodeProto) -> Iterable[str]:
+    """The names that a node reads, and those that its sub-graphs may read from outside."""
+    yield from proto.input
+    for attribute in proto.attribute:
+        for graph in (attribute.g, *attribute.graphs) if attribute.type in _GRAPHS else ():
+            for inner in graph.node:
+                yield from _read(inner)
+            yield from (output.name for output in graph.output)
+
+
+_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def _definition(node: Node, domain: str) -> onnx.FunctionProto | None:
+    """The function that defines an operator in the standard, for the version and operands of the node."""
+    try:
+        schema: Any = onnx.defs.get_schema(node.op, node.version, domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_context_dependent_function:
+        types = [_type(value).SerializeToString() for value in node.inputs]
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version] or [-1]
+        proto = with_resolved_attributes(node)
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(versions), proto.SerializeToString(), types
+        )
+    elif schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= node.version] or [-1]
+        text = schema.get_function_with_opset_version(max(versions))
+    else:
+        return None
+    function = text if isinstance(text, onnx.FunctionProto) else onnx.FunctionProto.FromString(text)
+    function.domain, function.name = domain, node.op
+    return function if function.node else None
+
+
+def _type(value: Value | None) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    shape = [dim if isinstance(dim, int) else None for dim in value.shape]
+    return onnx.helper.make_tensor_type_proto(
+        onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype)), shape
+    )

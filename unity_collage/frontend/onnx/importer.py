@@ -1,0 +1,88 @@
+"""Imports an ONNX model: checks of the file, ``main`` and its parameters."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+
+import onnx
+from tvm import relax
+from tvm.ir import IRModule
+
+from ...errors import ModelError
+from ...tvm_private import end_open_blocks
+from ..sizes import Shapes
+from .graph import GraphImporter, Model, Scope
+from .inputs import parameters
+from .values import Value
+
+_OLDEST = 7
+"""The oldest operator set: before, operators broadcast by attributes."""
+
+
+def imported(
+    model: onnx.ModelProto,
+    folder: str = "",
+    shapes: Shapes | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+    """The module of a model, the names of its inputs and of its results.
+
+    ``folder`` has the files with external data. Raises ModelError with the reason in one line.
+    """
+    opsets = _opsets(model)
+    if not model.graph.output:
+        raise ModelError("the model has no results")
+    params = parameters(model.graph, shapes or {}, dims or {})
+    functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
+    builder = relax.BlockBuilder()
+    importer = GraphImporter(Model(folder, functions, builder), builder)
+    values = {name: Value(str(param.ty.dtype), expr=param) for name, param in params.items()}
+    scope = Scope(ChainMap(values), opsets)
+    try:
+        # Loops and branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
+        with builder.function("main", list(params.values())):
+            if _has_control_flow(model):
+                builder.emit_func_output(_result(importer, model.graph, scope))
+            else:
+                with builder.dataflow():
+                    result = builder.emit_output(_result(importer, model.graph, scope))
+                builder.emit_func_output(result)
+    except BaseException:
+        end_open_blocks(builder)
+        raise
+    mod = builder.get()
+    if _has_control_flow(model):
+        mod = relax.transform.ConvertToDataflow()(mod)
+    return mod, tuple(params), tuple(output.name for output in model.graph.output)
+
+
+def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: Scope) -> relax.Expr:
+    results = [value.tensor(importer.builder) for value in importer.graph(graph, scope)]
+    return results[0] if len(results) == 1 else relax.Tuple(results)
+
+
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """The versions of operator sets by domain; raises ModelError for versions that nobody here knows."""
+    if not model.HasField("graph"):
+        raise ModelError("the file has no graph")
+    opsets = {_standard(opset.domain): opset.version for opset in model.opset_import}
+    version, newest = opsets.get("", 0), onnx.defs.onnx_opset_version()
+    if not version and any(not _standard(node.domain) for node in model.graph.node):
+        raise ModelError("the model does not say which version of ONNX's operators it uses")
+    if version > newest:
+        raise ModelError(
+            f"the model uses operator set {version}; the installed onnx {onnx.__version__} knows up to {newest}"
+        )
+    if 0 < version < _OLDEST:
+        raise ModelError(f"the model uses operator set {version}; those from {_OLDEST} on are supported")
+    return opsets
+
+
+def _standard(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _has_control_flow(model: onnx.ModelProto) -> bool:
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    return any(node.op_type in ("If", "Loop", "Scan", "SequenceMap") for node in nodes)

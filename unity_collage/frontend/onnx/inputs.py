@@ -1,0 +1,219 @@
+"""The inputs of an ONNX model: their types, and sizes that a user fixes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+from tvm import relax, tirx
+
+from ...errors import ModelError
+from ..sizes import Shapes
+from .arrays import dtype_of
+from .names import safe
+from .values import Dim
+
+_UNNAMED = frozenset({"", "?", "-1", "none", "None", "unk", "unknown"})
+"""What exporters write where a dimension has no name."""
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The sizes of a model's inputs: numbers where they are fixed, else symbolic sizes."""
+
+    fixed: dict[str, int] = field(default_factory=dict)
+    """What a user gives for dimensions, by name."""
+    made: dict[str, tirx.Var] = field(default_factory=dict)
+    bare: frozenset[str] = frozenset()
+    """The names that are a whole dimension of some input: these can be read from shapes when the program runs."""
+
+    def of(self, text: str) -> Dim:
+        """A dimension that is called ``text``: a name, or an expression of names and numbers."""
+        if text in self.fixed:
+            return self.fixed[text]
+        tree = None if text in self.bare else _parsed(text)
+        if tree is None:
+            return self._symbol(text)
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if not names <= self.bare | self.fixed.keys():
+            return self._symbol(text)
+        return _computed(tree.body, self)
+
+    def _symbol(self, text: str) -> tirx.Var:
+        if text not in self.made:
+            taken = {var.name for var in self.made.values()}
+            name, number = safe(text), 1
+            while name in taken:
+                name, number = f"{safe(text)}_{number}", number + 1
+            self.made[text] = tirx.Var(name, "int64")
+        return self.made[text]
+
+
+def _parsed(text: str) -> ast.Expression | None:
+    """The tree of a sum, difference, product or quotient of names and numbers; None for other texts."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    allowed = (ast.Expression, ast.BinOp, ast.Name, ast.Load, *_OPERATIONS)
+    for node in ast.walk(tree):
+        is_number = isinstance(node, ast.Constant) and type(node.value) is int
+        if not is_number and not isinstance(node, allowed):
+            return None
+    return tree
+
+
+_OPERATIONS = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def _computed(node: ast.expr, sizes: Sizes) -> Dim:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return sizes.of(node.id)
+    assert isinstance(node, ast.BinOp)
+    return _OPERATIONS[type(node.op)](_computed(node.left, sizes), _computed(node.right, sizes))
+
+
+def parameters(graph: onnx.GraphProto, shapes: Shapes, dims: Mapping[str, int]) -> dict[str, relax.Var]:
+    """The parameters of ``main`` for the inputs of a graph, by name.
+
+    ``shapes`` fixes inputs or dimensions, ``dims`` dimensions only. Raises ModelError for names that the model does
+    not have, for sizes that contradict each other or the file, and for inputs without a shape.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = {value.name: value for value in graph.input if value.name not in weights}
+    declared = {name: list(_declared(value)) if _has_shape(value) else None for name, value in inputs.items()}
+    sizes = _fixed(declared, shapes, dims)
+    made: dict[str, relax.Var] = {}
+    taken: set[str] = set()
+    for name, value in inputs.items():
+        dtype = _dtype(value)
+        given = shapes.get(name)
+        if given is not None and not isinstance(given, int):
+            shape: list[Dim] = [int(size) for size in given]
+        else:
+            texts = declared[name]
+            if texts is None:
+                given = f"shapes={{{name!r}: (1, ...)}} or --shape {name}=1,..."
+                raise ModelError(f"the input {name!r} has no shape; give it with {given}")
+            shape = [text if isinstance(text, int) else sizes.of(text) for text in texts]
+        made[name] = relax.Var(_unique(safe(name), taken), relax.TensorType(shape, dtype))
+    return made
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    found, number = name, 1
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    taken.add(found)
+    return found
+
+
+def _has_shape(value: onnx.ValueInfoProto) -> bool:
+    return value.type.tensor_type.HasField("shape")
+
+
+def _declared(value: onnx.ValueInfoProto) -> Iterator[int | str]:
+    """The dimensions of an input in the file: numbers, or names; dimensions without a name get one of their own."""
+    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            yield dim.dim_value
+        elif dim.dim_param.strip() in _UNNAMED or not dim.HasField("dim_param"):
+            yield f"{value.name}_{axis}"
+        else:
+            yield dim.dim_param.strip()
+
+
+def _dtype(value: onnx.ValueInfoProto) -> str:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        what = {"sequence_type": "a sequence", "optional_type": "an optional value", "map_type": "a map"}
+        what["sparse_tensor_type"] = "a sparse tensor"
+        raise ModelError(
+            f"the input {value.name!r} is {what.get(kind or '', 'of no type')}, which is not supported"
+        )
+    if not value.type.tensor_type.elem_type:
+        raise ModelError(f"the input {value.name!r} has no element type")
+    try:
+        return dtype_of(value.type.tensor_type.elem_type)
+    except ModelError as error:
+        raise ModelError(f"the input {value.name!r}: {error}") from error
+
+
+def _fixed(
+    declared: Mapping[str, Sequence[int | str] | None], shapes: Shapes, dims: Mapping[str, int]
+) -> Sizes:
+    """The sizes that ``shapes`` and ``dims`` fix, by name; what an input fixes holds wherever the name occurs."""
+    bare = {text for texts in declared.values() for text in texts or () if isinstance(text, str)}
+    within = {name for text in bare for name in re.findall(r"[A-Za-z_]\w*", text)}
+    sizes = Sizes(bare=frozenset(text for text in bare if _is_name(text)))
+    for name, size in dims.items():
+        _fix_dimension(sizes, name, size, bare | within, declared)
+    for name, size in shapes.items():
+        if isinstance(size, int):
+            if name in declared:
+                known = " and a dimension of this name" if name in bare else ""
+                raise ModelError(
+                    f"{name!r} is an input{known}: give an input all its sizes, such as {name}=1,{size}"
+                )
+            _fix_dimension(sizes, name, size, bare | within, declared)
+        elif name not in declared:
+            raise ModelError(f"the model has no input {name!r}; {_what_there_is(declared)}")
+        else:
+            _fix_input(sizes, name, [int(item) for item in size], declared[name])
+    return sizes
+
+
+def _is_name(text: str) -> bool:
+    tree = _parsed(text)
+    return tree is None or isinstance(tree.body, ast.Name)
+
+
+def _fix_dimension(
+    sizes: Sizes, name: str, size: int, known: set[str], declared: Mapping[str, Sequence[int | str] | None]
+) -> None:
+    if name not in known:
+        raise ModelError(f"the model has no dimension {name!r}; {_what_there_is(declared)}")
+    if size < 0:
+        raise ModelError(f"the size {size} of the dimension {name!r} is negative")
+    if sizes.fixed.setdefault(name, size) != size:
+        raise ModelError(f"the dimension {name!r} is given as {sizes.fixed[name]} and as {size}")
+
+
+def _fix_input(sizes: Sizes, name: str, given: list[int], texts: Sequence[int | str] | None) -> None:
+    if any(size < 0 for size in given):
+        raise ModelError(f"the shape {_listed(given)} of the input {name!r} has a negative size")
+    if texts is None:
+        return
+    if len(given) != len(texts):
+        raise ModelError(
+            f"the input {name!r} has {len(texts)} dimensions ({_listed(texts)}), and {_listed(given)} is given"
+        )
+    for text, size in zip(texts, given, strict=True):
+        if isinstance(text, int):
+            if text != size:
+                raise ModelError(
+                    f"the input {name!r} is ({_listed(texts)}) in the file, and {_listed(given)} is given"
+                )
+        elif _is_name(text) and sizes.fixed.setdefault(text, size) != size:
+            raise ModelError(f"the dimension {text!r} is given as {sizes.fixed[text]} and as {size}")
+
+
+def _what_there_is(declared: Mapping[str, Sequence[int | str] | None]) -> str:
+    shapes = (f"{name}({'?' if texts is None else _listed(texts)})" for name, texts in declared.items())
+    return f"its inputs are {', '.join(shapes)}"
+
+
+def _listed(sizes: Sequence[int | str]) -> str:
+    return ", ".join(map(str, sizes))

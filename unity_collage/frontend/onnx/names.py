@@ -1,0 +1,33 @@
+"""Names of values in ONNX models, as the names of variables."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+
+import onnx
+
+_TAKEN = frozenset({"R", "T", "I", "cls"})
+"""Names that TVMScript itself uses."""
+
+
+def safe(name: str) -> str:
+    """``name`` as an identifier that TVMScript prints and parses."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("_") or "value"
+    if text[0].isdigit():
+        return f"v{text}"
+    return f"{text}_" if keyword.iskeyword(text) or text in _TAKEN else text
+
+
+def meanings(model: onnx.ModelProto, name: str) -> Iterator[str]:
+    """Names of values to look for instead of the node or value ``name``: its own, then those computed from them."""
+    nodes = list(model.graph.node)
+    values = [name, *(value for node in nodes if node.name == name for value in node.output)]
+    known = dict.fromkeys(value for value in values if value)
+    for value in known:
+        yield safe(value)
+    for node in nodes:  # ONNX demands that they are sorted topologically
+        if any(source in known for source in node.input):
+            known.update(dict.fromkeys(node.output))
+            yield from map(safe, node.output)

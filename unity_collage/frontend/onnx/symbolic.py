@@ -1,0 +1,230 @@
+"""Arithmetic on symbolic sizes: what operators compute from shapes while a graph is imported.
+
+Exporters compute shapes by graphs of small operators. Where sizes are fixed the values are numbers. Where they are free
+the values are arrays of expressions, which these functions continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from tvm import ir, prim, sym, tirx
+
+from .node import Node
+from .values import Value
+
+_NONNEGATIVE = (ir.Var,)
+
+
+def continued(node: Node) -> list[Value] | None:
+    """The results of a node some of whose known operands are symbolic; None where they are not known now."""
+    rule = _RULES.get(node.op)
+    if rule is None or node.proto.domain not in ("", "ai.onnx"):
+        return None
+    found = rule(node, [value.known if value is not None else None for value in node.inputs])
+    if found is None:
+        return None
+    dtype = next(value.dtype for value in node.inputs if value is not None and value.known.dtype == object)
+    return [_of(array, dtype) for array in (found if isinstance(found, list) else [found])]
+
+
+def _of(array: Any, dtype: str) -> Value:
+    if isinstance(array, np.ndarray) and array.dtype == bool:
+        return Value.of(array)
+    made = np.asarray(array, object)
+    return Value.of(made, dtype)
+
+
+def is_nonnegative(size: Any) -> bool:
+    """Whether a size is certainly not negative, given that the sizes of inputs are not."""
+    if not isinstance(size, ir.Expr):
+        return size >= 0
+    if isinstance(size, ir.Var):
+        return True
+    if hasattr(size, "value"):
+        return int(size.value) >= 0
+    if isinstance(size, (prim.Add, prim.Mul, prim.FloorDiv, prim.FloorMod, prim.Min)):
+        return is_nonnegative(size.a) and is_nonnegative(size.b)
+    return isinstance(size, prim.Max) and (is_nonnegative(size.a) or is_nonnegative(size.b))
+
+
+def are_equal(a: Any, b: Any) -> bool | None:
+    """Whether two sizes are equal; None where that depends on the sizes of inputs."""
+    difference = sym.Analyzer().simplify(_expr(a) - _expr(b))
+    if hasattr(difference, "value") and not isinstance(difference, ir.Var):
+        return int(difference.value) == 0
+    sides = (difference, sym.Analyzer().simplify(_expr(b) - _expr(a)))
+    return (
+        False
+        if any(is_nonnegative(sym.Analyzer().simplify(side - 1)) for side in sides)
+        or any(map(_is_positive, sides))
+        else None
+    )
+
+
+def _is_positive(size: Any) -> bool:
+    """Whether a sum has a positive constant and no other part that may be negative."""
+    return isinstance(size, prim.Add) and (
+        (is_nonnegative(size.a) and _is_positive_constant(size.b))
+        or (is_nonnegative(size.b) and _is_positive_constant(size.a))
+    )
+
+
+def _is_positive_constant(size: Any) -> bool:
+    return hasattr(size, "value") and not isinstance(size, ir.Var) and int(size.value) > 0
+
+
+def _expr(size: Any) -> ir.Expr:
+    return size if isinstance(size, ir.Expr) else tirx.const(int(size), "int64")
+
+
+def _each(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[np.ndarray]], np.ndarray | None]:
+    def rule(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+        return reduce(lambda a, b: _broadcast(function, a, b), operands)
+
+    return rule
+
+
+def _broadcast(function: Callable[[Any, Any], Any], a: Any, b: Any) -> np.ndarray | None:
+    if a is None or b is None:
+        return None
+    a, b = np.broadcast_arrays(np.asarray(a, object), np.asarray(b, object))
+    found = [function(x, y) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
+    if any(item is None for item in found):
+        return None
+    made = np.empty(len(found), object)
+    made[:] = found
+    return made.reshape(a.shape)
+
+
+def _divided(a: Any, b: Any) -> Any | None:
+    # ONNX rounds towards zero, and floor division does so only for numbers that are not negative.
+    return _expr(a) // _expr(b) if is_nonnegative(a) and is_nonnegative(b) else None
+
+
+def _remainder(a: Any, b: Any) -> Any | None:
+    return _expr(a) % _expr(b) if is_nonnegative(a) and is_nonnegative(b) else None
+
+
+def _gather(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    data, indices = operands
+    return None if indices.dtype == object else data.take(indices, axis=node.attribute("axis", 0))
+
+
+def _slice(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    data, *rest = operands
+    if node.version < 10:
+        begins, ends = node.required("starts"), node.required("ends")
+        axes, steps = node.attribute("axes", None), None
+    else:
+        if any(part is not None and part.dtype == object for part in rest):
+            return None
+        begins, ends, axes, steps = (*(None if part is None else part.tolist() for part in rest), None, None)[
+            :4
+        ]
+    axes = range(len(begins)) if axes is None else axes
+    steps = [1] * len(begins) if steps is None else steps
+    index = [slice(None)] * data.ndim
+    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+        index[axis] = slice(begin, end if step > 0 or end >= -data.shape[axis] else None, step)
+    return data[tuple(index)]
+
+
+def _squeeze(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+    axes = node.integers("axes", 1)
+    return operands[0].squeeze(None if axes is None else tuple(axes))
+
+
+def _unsqueeze(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+    return np.expand_dims(operands[0], tuple(node.integers("axes", 1) or ()))
+
+
+def _reshape(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    shape = node.integers("shape", 1) if operands[1].dtype != object else None
+    if shape is None or node.attribute("allowzero", 0):
+        return None
+    return operands[0].reshape([operands[0].shape[n] if size == 0 else size for n, size in enumerate(shape)])
+
+
+def _cast(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    # Sizes fit into 32 bits in practice, and a program whose sizes do not could not allocate its tensors.
+    return operands[0] if node.required("to") in (6, 7) else None
+
+
+def _where(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    condition, a, b = operands
+    if condition.dtype == object:
+        return None
+    return np.where(condition, a.astype(object), b.astype(object))
+
+
+def _equal(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+    found = _broadcast(are_equal, *operands)
+    return None if found is None else found.astype(bool)
+
+
+def _reduced(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[np.ndarray]], np.ndarray | None]:
+    def rule(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+        axes = node.integers("axes", 1)
+        if operands[0].ndim != 1 or axes not in (None, [0], [-1]) or operands[0].size == 0:
+            return None
+        total = np.empty((1,), object)
+        total[0] = reduce(function, operands[0].tolist())
+        return total if node.attribute("keepdims", 1) else total.reshape(())
+
+    return rule
+
+
+def _split(node: Node, operands: list[np.ndarray]) -> list[np.ndarray] | None:
+    sizes, axis = node.integers("split", 1), node.attribute("axis", 0)
+    count = len(node.proto.output)
+    if sizes is None and operands[0].shape[axis] % count:
+        return None
+    return np.split(operands[0], count if sizes is None else np.cumsum(sizes)[:-1], axis)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _product(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return tirx.min(_expr(a), _expr(b))
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return tirx.max(_expr(a), _expr(b))
+
+
+_RULES: dict[str, Callable[[Node, list[Any]], Any]] = {
+    "Identity": lambda _, operands: operands[0],
+    "Cast": _cast,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Reshape": _reshape,
+    "Concat": lambda node, operands: np.concatenate(
+        [part.astype(object) for part in operands], node.attribute("axis", 0)
+    ),
+    "Split": _split,
+    "Where": _where,
+    "Equal": _equal,
+    "Add": _each(_sum),
+    "Sub": _each(lambda a, b: a - b),
+    "Mul": _each(_product),
+    "Div": _each(_divided),
+    "Mod": _each(_remainder),
+    "Min": _each(_smaller),
+    "Max": _each(_larger),
+    "ReduceProd": _reduced(_product),
+    "ReduceSum": _reduced(_sum),
+    "ReduceMin": _reduced(_smaller),
+    "ReduceMax": _reduced(_larger),
+}

@@ -1,0 +1,57 @@
+"""Sizes that a user fixes in a Relax module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+from ..errors import ModelError, first_line
+
+Shapes = Mapping[str, int | Sequence[int]]
+"""Sizes by name: a number for a dimension, several for an input."""
+
+
+def with_fixed_sizes(mod: IRModule, shapes: Shapes, dims: Mapping[str, int]) -> IRModule:
+    """``mod`` whose symbolic sizes in the parameters of ``main`` are numbers; raises ModelError for other names."""
+    if not shapes and not dims:
+        return mod
+    params = {param.name: param for param in mod["main"].params}
+    symbols = {var.name: var for param in params.values() for var in _symbols(param)}
+    fixed: dict[str, int] = {}
+    for name, size in (*dims.items(), *((n, s) for n, s in shapes.items() if isinstance(s, int))):
+        if name not in symbols:
+            raise ModelError(f"main has no symbolic size {name!r}; it has {', '.join(symbols) or 'none'}")
+        fixed[name] = size
+    for name, sizes in shapes.items():
+        if isinstance(sizes, int):
+            continue
+        if name not in params:
+            raise ModelError(f"main has no parameter {name!r}; it has {', '.join(params)}")
+        fixed |= _sizes_of(params[name], list(sizes))
+    try:
+        return relax.transform.BindSymbolicVars(fixed, "main")(mod)
+    except Exception as error:  # TVM's own errors
+        raise ModelError(f"sizes cannot be fixed: {first_line(error)}") from error
+
+
+def _symbols(param: relax.Var) -> list[ir.Var]:
+    shape = getattr(param.ty, "shape", None)
+    return [dim for dim in getattr(shape, "values", ()) if isinstance(dim, ir.Var)]
+
+
+def _sizes_of(param: relax.Var, sizes: list[int]) -> dict[str, int]:
+    """The symbolic sizes of a parameter that has the shape ``sizes``."""
+    declared = list(getattr(getattr(param.ty, "shape", None), "values", ()))
+    given = f"{', '.join(map(str, sizes))} is given for {param.name!r}, which is ({', '.join(map(str, declared))})"
+    if len(declared) != len(sizes):
+        raise ModelError(given)
+    found: dict[str, int] = {}
+    for dim, size in zip(declared, sizes, strict=True):
+        if isinstance(dim, ir.Var):
+            if found.setdefault(dim.name, size) != size:
+                raise ModelError(given)
+        elif int(getattr(dim, "value", size)) != size:
+            raise ModelError(given)
+    return found
