@@ -1,0 +1,28 @@
+"""Sums of 16-bit floats are computed in float32, as the standard's reference and other runtimes do."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from ..node import Node
+
+
+def is_narrow(dtype: str) -> bool:
+    """Whether sums of elements of this type are computed in float32."""
+    return dtype in ("float16", "bfloat16")
+
+
+def wide_type(dtype: str) -> str:
+    """The type in which sums of elements of ``dtype`` are computed."""
+    return "float32" if is_narrow(dtype) else dtype
+
+
+def widened(node: Node, expr: relax.Expr) -> relax.Expr:
+    """``expr`` in the type in which it is summed."""
+    return node.cast(expr, wide_type(str(expr.ty.dtype)))
+
+
+def narrowed(node: Node, expr: relax.Expr, dtype: str) -> relax.Expr:
+    """``expr``, which need not be emitted yet, as a result of type ``dtype``."""
+    var = node.emit(expr)
+    return var if str(var.ty.dtype) == dtype else relax.op.astype(var, dtype)
