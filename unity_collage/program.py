@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
-import re
 import statistics
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
+from tvm.target import Target
 
 from . import runtime
+from .calling.inputs import Sizes, Take, taking, unchecked
+from .calling.names import InputNames
+from .calling.processor import instruction_sets, why_not_here
+from .calling.results import Buffers, let_numpy_read_tensors, with_own_memory
+from .calling.signature import Signature
 from .errors import CollageError, first_line
 from .lowering import library_file
+from .lowering.seal import facts_in
 from .runtime.vendors import VENDORS
 
 if TYPE_CHECKING:
     from .plan.explanation import Explanation
     from .plan.plan import Plan
 
-Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"]
-"""An input: a tensor, or a tuple of them if the model takes a tuple."""
-
-ALIGNMENT = 64
-"""The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
+Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"] | Any
+"""An input: an array or tensor of any library, or a tuple of them if the model takes a tuple."""
 
 RUNTIMES = tuple(VENDORS)
 """The native libraries that a saved program may need."""
+
+_OUT = "out"
 
 
 class Program:
     """A model that runs on the CPU.
 
-    Call it with numpy arrays or TVM tensors, by position or by input name. It returns what ``main`` of the model
-    returns: one TVM tensor, or a list of them.
+    Call it with arrays or tensors of any library, by position, by input name, or as one dict by name. It returns what
+    ``main`` of the model returns: one TVM tensor, or a list of them. ``numpy.asarray`` and ``torch.from_dlpack`` read a
+    TVM tensor without a copy.
+
+    With ``out=``, an array or a tuple of one for each result, the results are written to these and they are returned.
+    If the model has an input named ``out``, this keyword is the input, and there are no buffers.
+
+    A value of another type, shape or name than the model's is a CollageError. Contiguous aligned memory is read where
+    it is; other memory is copied.
     """
 
     def __init__(
@@ -50,24 +63,44 @@ class Program:
         plan: Mapping[str, Plan] | None = None,
         explanation: Mapping[str, Explanation] | None = None,
         relink: Callable[[], Any] | None = None,
+        signature: Signature | None = None,
+        target: Target | None = None,
+        saved: BinaryIO | None = None,
     ) -> None:
-        """``relink`` builds a new executable of the same program, for :meth:`save`."""
+        """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
+
+        ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
+        """
         self._executable = executable
         self._relink = relink
         self._names = None if input_names is None else tuple(input_names)
+        self._target = target
+        self._saved = saved
+        if saved is not None:
+            weakref.finalize(self, saved.close)
+        self.signature = signature
+        """The names, types and shapes of the inputs and results; None if they are not known."""
         self.mod = mod
         """The final IRModule; None for a loaded program."""
         self.plan = plan
         """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
         self.explanation = explanation
         """Why each candidate was chosen or not, by function; None if it was not requested."""
+        let_numpy_read_tensors()
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """The names of the model's inputs."""
-        if self._names is None:
-            self._names = tuple(self._parameters())
-        return self._names
+        return self._inputs.names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the model's results: their numbers if they have none. Empty where the results are not known."""
+        return () if self.signature is None else tuple(spec.name for spec in self.signature.results)
+
+    def __repr__(self) -> str:
+        known = ", ".join(self.input_names) if self.signature is None else str(self.signature)
+        return f"<Program {known}>"
 
     def add_to_plan(self, function: str, **fields: Any) -> None:
         """Set ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
@@ -79,17 +112,19 @@ class Program:
         found[function] = replace(plan, remarks=remarks, **fields)
         self.plan = found
 
-    def __call__(self, *args: Value, **named: Value) -> Any:
-        return self._main(*self._arguments(args, named))
+    def __call__(self, /, *args: Value, **named: Value) -> Any:
+        if _OUT in named and _OUT not in self.input_names:
+            return self._into(named.pop(_OUT), args, named)
+        return self._run(self._arguments(args, named))
 
-    def benchmark(self, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
+    def benchmark(self, /, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
         """The seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, and runs."""
         run = self.prepared(*args, **named)
         timed = runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=20, min_seconds=seconds)
         low, *_, high = statistics.quantiles(timed, n=20)
         return {"median": statistics.median(timed), "p5": low, "p95": high, "runs": len(timed)}
 
-    def prepared(self, *args: Value, **named: Value) -> Any:
+    def prepared(self, /, *args: Value, **named: Value) -> Any:
         """A function of no arguments that runs the model on these inputs, for native timing loops."""
         self._machine.save_function("main", "prepared_main", *self._arguments(args, named))
         return self._machine.module["prepared_main"]
@@ -97,18 +132,25 @@ class Program:
     def save(self, path: str | Path) -> None:
         """Write a shared library for :func:`load`; needs a C++ compiler.
 
-        A program that has run is built again, from the same final module, and that build is written.
+        A program that has run is built again, from the same final module, and that build is written. A loaded program
+        is a copy of its file.
 
         Raises CollageError with the reason in one line.
         """
-        if self.mod is None:
-            raise CollageError("a loaded program cannot be saved: copy its file instead")
+        if self._saved is not None:
+            with library_file.reopened(self._saved) as file:
+                library_file.copy(file, path)
+            return
         executable = self._executable
         if "_machine" in self.__dict__ and self._relink is not None:
             # A VM marks the executable that it runs. TVM prints a line for each constant of such an executable when
             # it is written or read.
             executable = self._relink()
-        library_file.export(executable, path)
+        library_file.export(executable, path, self._facts())
+
+    def __reduce__(self) -> Any:
+        """A program is pickled as its library, without its plan: what is unpickled is a loaded program."""
+        return _from_library, (self._library(),)
 
     @cached_property
     def _machine(self) -> Any:
@@ -118,68 +160,101 @@ class Program:
     def _main(self) -> Any:
         return self._machine["main"]
 
+    @cached_property
+    def _inputs(self) -> InputNames:
+        return InputNames(self._parameters() if self._names is None else self._names)
+
+    @cached_property
+    def _takes(self) -> list[Take]:
+        if self.signature is None:
+            return [lambda value, _: unchecked(value)] * len(self.input_names)
+        return [taking(spec) for spec in self.signature.inputs]
+
     def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
         """The arguments of ``main``, in order."""
-        if len(args) + len(named) != len(self.input_names):
-            raise CollageError(f"{len(args) + len(named)} inputs given; the model takes {self._signature()}")
-        values = list(args)
-        given = {identifier(name): value for name, value in named.items()} | dict(named)
-        for name in self.input_names[len(args) :]:
-            key = name if name in given else identifier(name)
-            if key not in given:
-                raise CollageError(f"input {name!r} is missing; the model takes {self._signature()}")
-            values.append(given[key])
-        return [argument(value) for value in values]
+        sizes: Sizes = {}
+        values = self._inputs.in_order(args, named)
+        return [take(value, sizes) for take, value in zip(self._takes, values, strict=True)]
+
+    def _run(self, arguments: Sequence[Any]) -> Any:
+        try:
+            found = self._main(*arguments)
+        except CollageError:
+            raise
+        except (
+            Exception
+        ) as error:  # kernels of others fail in their own ways, and their error becomes the reason
+            raise CollageError(f"the program failed: {first_line(error)}") from error
+        if self.signature is not None and self.signature.shared:
+            return with_own_memory(found, self.signature.shared)
+        return found
+
+    def _into(self, out: Any, args: Sequence[Value], named: Mapping[str, Value]) -> Any:
+        buffers = Buffers(out, self.signature)
+        return buffers.filled(self._run(self._arguments(args, named)))
 
     def _parameters(self) -> list[str]:
         module = self._machine.module
         arity = int(module["get_function_arity"]("main"))
         return [str(module["get_function_param_name"]("main", i)) for i in range(arity)]
 
-    def _signature(self) -> str:
-        return f"{len(self.input_names)}: {', '.join(self.input_names)}"
+    def _facts(self) -> dict[str, Any]:
+        """What a saved program says about itself."""
+        return {
+            "inputs": None if self._names is None else list(self._names),
+            "signature": None if self.signature is None else self.signature.to_json(),
+            "instruction_sets": [] if self._target is None else instruction_sets(self._target),
+        }
+
+    def _library(self) -> bytes:
+        if self._saved is not None:
+            with library_file.reopened(self._saved) as file:
+                return file.read()
+        with TemporaryDirectory(prefix="collage-program-") as folder:
+            path = Path(folder) / "program.so"
+            self.save(path)
+            return path.read_bytes()
 
 
 def load(path: str | Path) -> Program:
-    """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line."""
+    """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
+
+    The file is verified first: a library that was cut or changed would end the process.
+    """
     if not Path(path).is_file():
         raise CollageError(f"{path} is not a file")
+    file = library_file.opened(path)
+    try:
+        return _loaded(file, path)
+    except Exception:
+        file.close()
+        raise
+
+
+def _loaded(file: BinaryIO, path: str | Path) -> Program:
+    """The program in an open file that is verified; ``path`` names it for the dynamic loader."""
+    facts = facts_in(file)
+    if reason := why_not_here(facts.get("instruction_sets", ())):
+        raise CollageError(f"{path} cannot be loaded as a program: {reason}")
     missing = {name: reason for name in RUNTIMES if (reason := runtime.why_unavailable(name))}
     for name in RUNTIMES:
         if name not in missing:
             runtime.load(name)
+    known = facts.get("signature")
+    signature = None if known is None else Signature.from_json(known)
     try:
-        program = Program(library_file.read(path))
-        assert program.input_names is not None  # starts the VM, which fails here if the program cannot run
+        module = library_file.read(path)
+        program = Program(module, facts.get("inputs"), signature=signature, saved=file)
+        assert program._main is not None  # starts the VM, which fails here if the program cannot run
         return program
-    except (RuntimeError, AttributeError, ValueError) as error:
-        # A part of the program cannot be read, or is missing.
+    except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
         why = "; ".join([first_line(error), *missing.values()])
         raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
 
 
-def argument(value: Any) -> Any:
-    """An input as the VM takes it: arrays become tensors, tuples stay tuples."""
-    if isinstance(value, (tuple, list)):
-        return tuple(argument(field) for field in value)
-    if isinstance(value, (tvm.runtime.Tensor, tvm_ffi.Object)):
-        return value
-    array = np.asarray(value)
-    return tvm.runtime.tensor(array) if array.size == 0 or array.dtype.kind not in "fiub" else _copied(array)
-
-
-def _copied(array: np.ndarray) -> Any:
-    """A new tensor with the values of ``array``, aligned as TVM's kernels expect.
-
-    ``tvm.runtime.tensor`` takes 12 us for the smallest array, longer than a run of a small model.
-    """
-    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    aligned = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    aligned[...] = array
-    return tvm_ffi.from_dlpack(aligned)
-
-
-def identifier(name: str) -> str:
-    """The name of an input as an identifier of Python and Relax: ``gpu_0/data`` -> ``gpu_0_data``."""
-    return re.sub(r"\W", "_", name)
+def _from_library(library: bytes) -> Program:
+    """The program in the bytes of a saved file, for pickle."""
+    with TemporaryDirectory(prefix="collage-program-") as folder:
+        path = Path(folder) / "program.so"
+        path.write_bytes(library)
+        return load(path)

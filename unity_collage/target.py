@@ -6,16 +6,21 @@ TVM's plain ``llvm`` target means a generic CPU without vector units, so the hos
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm import ir, relax
 from tvm.target import Target, codegen
 
+from .errors import CollageError, first_line
 from .runtime import num_threads
 
 _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
 """Fields of a target that name tools; all other fields describe the hardware."""
+
+_LISTS = ("mattr", "keys", "libs")
+"""Fields of a target that are lists, with commas in a text."""
 
 
 def host_target() -> Target:
@@ -23,6 +28,26 @@ def host_target() -> Target:
     triple = codegen.llvm_get_system_triple()
     cpu = codegen.llvm_get_system_cpu()
     return Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu, "num-cores": num_threads()})
+
+
+def target_of(target: Target | str | Mapping[str, Any]) -> Target:
+    """A target from its fields, their JSON text, or a text such as ``llvm -mcpu=znver4``.
+
+    TVM 0.27 itself reads no options in a text. Raises CollageError with the reason in one line.
+    """
+    if isinstance(target, Target):
+        return target
+    try:
+        fields = _fields_in(target) if isinstance(target, str) else dict(target)
+        made = Target(fields)
+    except (CollageError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise CollageError(f"{str(target)!r} is not a target: {first_line(error)}") from error
+    cpu = made.attrs.get("mcpu")
+    if made.kind.name == "llvm" and cpu and not codegen.llvm_is_valid_cpu(cpu, _triple(made)):
+        raise CollageError(
+            f"{str(target)!r} is not a target: LLVM knows no processor {str(cpu)!r} of {_triple(made)}"
+        )
+    return made
 
 
 def current_target() -> Target:
@@ -59,6 +84,30 @@ def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
 def device_target(ty: ir.Type) -> Target | None:
     """The target of the first virtual device that a type names, or None if it names none."""
     return next((device.target for device in devices_of(ty)), None)
+
+
+def _fields_in(text: str) -> dict[str, Any]:
+    """The fields of a target that is JSON, or a kind and options: ``llvm -mcpu=znver4 -mattr=+avx512f,-amx-tile``."""
+    if text.lstrip().startswith("{"):
+        return json.loads(text)
+    kind, *options = shlex.split(text) or [""]
+    fields: dict[str, Any] = {"kind": kind}
+    for option in options:
+        name, equals, value = option.lstrip("-").partition("=")
+        if not (option.startswith("-") and equals and name and value):
+            raise CollageError(f"an option is -name=value, such as -mcpu=znver4, not {option!r}")
+        fields[name] = _value(name, value)
+    return fields
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return text.split(",")
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _triple(target: Target) -> str:
+    return str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
 
 
 def _hardware(target: Target) -> dict[str, Any]:

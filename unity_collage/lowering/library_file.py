@@ -3,23 +3,71 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 import tvm_ffi
 
 from ..errors import CollageError, first_line
+from .seal import Facts, seal, why_not_sealed
 
 
-def export(executable: Any, path: str | Path) -> None:
-    """Write an executable of the VM to ``path``; raises CollageError with the reason in one line."""
-    if reason := why_no_library(path):
-        raise CollageError(f"{path} cannot be written: {reason}")
+def export(executable: Any, path: str | Path, facts: Facts | None = None) -> None:
+    """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
+
+    Raises CollageError with the reason in one line.
+    """
+    path = _writable(path)
+    draft = path.with_name(f".{os.getpid()}.{path.name[-100:]}")
     try:
-        executable.export_library(str(path))
-    except RuntimeError as error:  # the C++ compiler failed, or is missing
+        executable.export_library(str(draft))
+        seal(draft, facts or {})
+        draft.replace(path)
+    except (RuntimeError, OSError) as error:  # the C++ compiler failed, or is missing; the disk is full
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def copy(file: BinaryIO, path: str | Path) -> None:
+    """Write the program in ``file`` to ``path`` in one step; raises CollageError with the reason in one line."""
+    path = _writable(path)
+    draft = path.with_name(f".{os.getpid()}.{path.name[-100:]}")
+    try:
+        with draft.open("wb") as target:
+            shutil.copyfileobj(file, target)
+        draft.replace(path)
+    except OSError as error:
+        raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """The file of a saved program; raises CollageError where it is not one, or not whole."""
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115  # the caller closes it
+        if reason := why_not_sealed(file):
+            file.close()
+            raise CollageError(f"{path} cannot be loaded as a program: {reason}")
+        return file
+    except OSError as error:
+        raise CollageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def reopened(file: BinaryIO) -> BinaryIO:
+    """The file of a saved program at its begin, with a place of its own, even if its name is gone by now.
+
+    Raises CollageError where it has changed since.
+    """
+    again = Path(f"/proc/self/fd/{file.fileno()}").open("rb")  # noqa: SIM115  # the caller closes it
+    if reason := why_not_sealed(again):
+        again.close()
+        raise CollageError(f"the file of the program cannot be copied: {reason}")
+    again.seek(0)
+    return again
 
 
 def read(path: str | Path) -> Any:
@@ -51,3 +99,9 @@ def why_no_file(path: str | Path) -> str | None:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         return "permission denied"
     return None
+
+
+def _writable(path: str | Path) -> Path:
+    if reason := why_no_library(path):
+        raise CollageError(f"{path} cannot be written: {reason}")
+    return Path(path)

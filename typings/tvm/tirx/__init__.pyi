@@ -3,6 +3,7 @@
 from tvm.ir import Expr as Expr
 from tvm.runtime import convert as convert
 
+from . import analysis as analysis
 from . import script as script
 from . import stmt as stmt
 from .buffer import *

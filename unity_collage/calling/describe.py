@@ -1,0 +1,73 @@
+"""The signature of a module's ``main``, and which of its results share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+
+from .sharing import shared_results
+from .signature import Dim, OtherSpec, Signature, Spec, TensorSpec, TupleSpec
+
+
+def signature_of(
+    imported: IRModule, final: IRModule, inputs: Sequence[str] | None, results: Sequence[str] | None
+) -> Signature:
+    """The signature of a model's ``main`` after import; ``final`` is the module that is built.
+
+    ``inputs`` and ``results`` are the model's own names. Without them inputs have the names of the parameters, and
+    results have their number.
+    """
+    main, symbols = imported["main"], _Symbols()
+    names = inputs or [param.name for param in main.params]
+    takes = tuple(_spec(name, param.ty, symbols) for name, param in zip(names, main.params, strict=True))
+    types = list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    if results is None or len(results) != len(types):
+        results = [str(number) for number in range(len(types))]
+    gives = tuple(_spec(name, ty, symbols) for name, ty in zip(results, types, strict=True))
+    return Signature(takes, gives, shared_results(final))
+
+
+class _Symbols:
+    """The names of symbolic dimensions: each variable has one of its own."""
+
+    def __init__(self) -> None:
+        self._names: dict[tirx.Var, str] = {}
+
+    def dim(self, extent: ir.Expr) -> Dim:
+        """An extent as a signature has it. Sums and the like are named by their text, if that names each variable."""
+        if isinstance(extent, tirx.IntImm):
+            return int(extent.value)
+        variables = tirx.analysis.undefined_vars(extent)
+        for var in variables:
+            self._name(var)
+        if isinstance(extent, tirx.Var):
+            return self._names[extent]
+        return f"({extent})" if all(self._names[var] == var.name for var in variables) else None
+
+    def _name(self, var: tirx.Var) -> None:
+        if var not in self._names:
+            taken, name = set(self._names.values()), str(var.name)
+            while name in taken:
+                name += "'"
+            self._names[var] = name
+
+
+def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
+    if isinstance(ty, relax.TensorType):
+        return (
+            TensorSpec(name, str(ty.dtype), _shape(ty, symbols))
+            if str(ty.dtype)
+            else OtherSpec(name, str(ty))
+        )
+    if isinstance(ty, relax.TupleType):
+        fields = tuple(_spec(f"{name}[{number}]", field, symbols) for number, field in enumerate(ty.fields))
+        return TupleSpec(name, fields)
+    return OtherSpec(name, str(ty))
+
+
+def _shape(ty: relax.TensorType, symbols: _Symbols) -> tuple[Dim, ...] | None:
+    if isinstance(ty.shape, relax.ShapeExpr):
+        return tuple(map(symbols.dim, ty.shape.values))
+    return None if ty.ndim < 0 else (None,) * ty.ndim

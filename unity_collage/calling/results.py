@@ -1,0 +1,131 @@
+"""Results of a call: memory of their own, and buffers that the caller gives for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm_ffi import Tensor
+
+from ..errors import CollageError
+from .signature import Signature, TensorSpec, shown, tensor_text
+from .tensors import copied_tensor, copy_bytes, what
+
+
+def let_numpy_read_tensors() -> None:
+    """Give TVM's tensors ``__array__``: without it numpy makes an array of one object of them.
+
+    TVM does not let its FFI return instances of a subclass.
+    """
+    if not hasattr(tvm.runtime.Tensor, "__array__"):
+        tvm.runtime.Tensor.__array__ = _array  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def with_own_memory(found: Any, shared: Sequence[int]) -> Any:
+    """``found`` with copies of the results that ``shared`` numbers, so that a caller may write to all of them."""
+    if isinstance(found, Tensor):
+        return copied_tensor(found)
+    return [_copied(part) if number in shared else part for number, part in enumerate(found)]
+
+
+def _copied(part: Any) -> Any:
+    """A copy of a tensor, or of all in nested lists of them; other values do not change."""
+    if isinstance(part, Tensor):
+        return copied_tensor(part)
+    return [_copied(field) for field in part] if isinstance(part, tvm_ffi.Array) else part
+
+
+class Buffers:
+    """The arrays that a caller gives for the results of a call: one, or a tuple of one for each result."""
+
+    def __init__(self, out: Any, signature: Signature | None):
+        """Raises CollageError where a result could not go into its array."""
+        self._out = out
+        self._arrays = list(out) if isinstance(out, (tuple, list)) else [out]
+        specs = (None,) * len(self._arrays) if signature is None else signature.results
+        self._check_count(len(specs))
+        self._names = [
+            f"result {number if spec is None else shown(spec.name)}" for number, spec in enumerate(specs)
+        ]
+        for name, array, spec in zip(self._names, self._arrays, specs, strict=True):
+            if reason := _why_not_writable(array):
+                raise CollageError(f"{name} cannot be written to out: {reason}")
+            if isinstance(spec, TensorSpec) and not _fits(array, spec):
+                raise CollageError(f"{name} is {spec}, but out has {_text(array)} for it")
+
+    def filled(self, found: Any) -> Any:
+        """Write the results into the arrays, and return these as given. Nothing is written if one is wrong."""
+        results = [found] if isinstance(found, Tensor) else list(found)
+        self._check_count(len(results))
+        for name, result, array in zip(self._names, results, self._arrays, strict=True):
+            if not isinstance(result, Tensor):
+                raise CollageError(f"{name} is not a tensor, so it cannot be written to out")
+            if not _fits(array, TensorSpec(name, str(result.dtype), tuple(result.shape))):
+                given = tensor_text(str(result.dtype), result.shape)
+                raise CollageError(f"{name} is {given}, but out has {_text(array)} for it")
+        for result, array in zip(results, self._arrays, strict=True):
+            _write(result, array)
+        return self._out
+
+    def _check_count(self, results: int) -> None:
+        if results != len(self._arrays):
+            raise CollageError(
+                f"the program has {results} results, and out has arrays for {len(self._arrays)}"
+            )
+
+
+def _fits(array: Any, spec: TensorSpec) -> bool:
+    """Whether ``array`` has the type of ``spec`` and the extents that are known."""
+    if _dtype(array) != spec.dtype or (spec.shape is not None and len(array.shape) != len(spec.shape)):
+        return False
+    pairs = zip(array.shape, spec.shape or (), strict=spec.shape is not None)
+    return all(extent == dim for extent, dim in pairs if isinstance(dim, int))
+
+
+def _why_not_writable(array: Any) -> str | None:
+    if isinstance(array, np.ndarray):
+        if not array.flags.writeable:
+            return "the array is read-only"
+        return None if array.dtype.isnative else "the array is not in the machine's byte order"
+    if isinstance(array, Tensor):
+        return None if array.is_contiguous() else "the tensor is not contiguous"
+    if _is_torch(array):
+        return None if array.device.type == "cpu" else f"the tensor is on {array.device}"
+    return f"a buffer is an array of numpy or a tensor of PyTorch or TVM, not {what(array)}"
+
+
+def _write(result: Tensor, array: Any) -> None:
+    if isinstance(array, np.ndarray):
+        np.copyto(array, np.asarray(result), casting="no")
+    elif isinstance(array, Tensor):
+        copy_bytes(result, array)
+    else:
+        array.detach().copy_(sys.modules["torch"].from_dlpack(result))
+
+
+def _array(tensor: tvm.runtime.Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """numpy's protocol: the tensor's memory where numpy has its type, else a copy."""
+    try:
+        array = np.from_dlpack(tensor)
+    except (RuntimeError, BufferError):  # such as bfloat16
+        if copy is False:
+            raise ValueError(f"an array of {tensor.dtype} is a copy") from None
+        array = tensor.numpy()
+    return np.array(array, dtype=dtype, copy=copy)
+
+
+def _text(array: Any) -> str:
+    return tensor_text(_dtype(array), array.shape)
+
+
+def _dtype(array: Any) -> str:
+    return array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype).removeprefix("torch.")
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)

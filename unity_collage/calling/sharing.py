@@ -1,0 +1,116 @@
+"""Which results of a program may have the memory of an input, a constant or another result.
+
+A caller may write to results. So those are copied whose memory something else reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import IRModule
+
+_WITH_DESTINATION = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_with_grad"})
+"""Calls of kernels that write to new memory, except that TVM makes views of kernels that only reshape."""
+
+_VIEWS = frozenset(
+    f"relax.{name}"
+    for name in (
+        "reshape", "expand_dims", "squeeze", "flatten", "permute_dims", "broadcast_to", "astype", "memory.view",
+        "memory.ensure_zero_copy", "call_pure_packed", "call_tir_inplace", "to_vdevice", "hint_on_device",
+    )
+)  # fmt: skip
+"""Operators whose result may be a view of an operand, and those that nothing is known about."""
+
+_ANYTHING = "anything"
+"""The origin of memory that may belong to others: parameters, constants, what functions of Relax return."""
+
+Origins = frozenset[Any]
+
+
+def shared_results(mod: IRModule) -> tuple[int, ...]:
+    """The numbers of results of ``main`` whose memory may be that of an input, a constant or an earlier result."""
+    body = mod["main"].body
+    found = _Origins(mod)
+    found.read(body)
+    value = found.value(body)
+    results = list(value.fields) if isinstance(value, relax.Tuple) else [value]
+    if not isinstance(value, relax.Tuple) and isinstance(value.ty, relax.TupleType):
+        origins = found.of(value)  # the results of one call
+        shared = range(len(value.ty.fields)) if _ANYTHING in origins else ()
+        return tuple(shared)
+    shared, seen = [], set[Any]()
+    for number, result in enumerate(results):
+        origins = found.of(result)
+        if _ANYTHING in origins or origins & seen:
+            shared.append(number)
+        seen |= origins
+    return tuple(shared)
+
+
+class _Origins:
+    """The places where the memory of each variable was allocated: variables, or ``_ANYTHING``."""
+
+    def __init__(self, mod: IRModule):
+        self._mod = mod
+        self._bound: dict[relax.Var, relax.Expr] = {}
+
+    def read(self, body: relax.Expr) -> None:
+        """Learn the bindings of a body and of the branches in it."""
+        if not isinstance(body, relax.SeqExpr):
+            return
+        for binding in (binding for block in body.blocks for binding in block.bindings):
+            self._bound[binding.var] = binding.value
+            if isinstance(binding.value, relax.If):
+                self.read(binding.value.true_branch)
+                self.read(binding.value.false_branch)
+
+    def value(self, expr: relax.Expr) -> relax.Expr:
+        """The expression behind the variables that are only other names of it."""
+        while True:
+            if isinstance(expr, relax.SeqExpr):
+                expr = expr.body
+            elif isinstance(expr, relax.Var) and isinstance(self._bound.get(expr), (relax.Var, relax.Tuple)):
+                expr = self._bound[expr]
+            else:
+                return expr
+
+    def of(self, expr: relax.Expr) -> Origins:
+        """The origins of an expression."""
+        expr = self.value(expr)
+        if isinstance(expr, relax.Tuple):
+            return frozenset().union(*map(self.of, expr.fields))
+        if isinstance(expr, relax.TupleGetItem):
+            whole = self.value(expr.tuple_value)
+            if isinstance(whole, relax.Tuple):
+                return self.of(whole.fields[expr.index])
+            origins = self.of(whole)
+            return origins if _ANYTHING in origins else frozenset({(whole, expr.index)})
+        if isinstance(expr, relax.Var) and expr in self._bound:
+            return self._of_value(expr, self._bound[expr])
+        return self._of_value(None, expr)
+
+    def _of_value(self, var: relax.Var | None, value: relax.Expr) -> Origins:
+        if isinstance(value, relax.If):
+            return self.of(value.true_branch) | self.of(value.false_branch)
+        if isinstance(value, relax.TupleGetItem):
+            return self.of(value)
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+            return frozenset({_ANYTHING})
+        name = value.op.name
+        if name in _VIEWS or (name in _WITH_DESTINATION and self._only_reshapes(value)):
+            return frozenset().union(*map(self.of, _tensors(value)))
+        return frozenset({value if var is None else var})
+
+    def _only_reshapes(self, call: relax.Call) -> bool:
+        kernel = call.args[0]
+        if not isinstance(kernel, tvm.ir.GlobalVar):
+            return False
+        func = self._mod[kernel]
+        return isinstance(func, tirx.PrimFunc) and bool(relax.analysis.has_reshape_pattern(func))
+
+
+def _tensors(call: relax.Call) -> list[relax.Expr]:
+    """The arguments that have memory, tuples among them as they are."""
+    return [arg for arg in call.args if isinstance(arg.ty, (relax.TensorType, relax.TupleType))]

@@ -1,0 +1,137 @@
+"""Arrays of numpy, PyTorch and others as tensors that TVM's kernels can read, without a change of any value.
+
+Memory is shared where it is on the CPU, contiguous, writable and aligned, and copied elsewhere. No type is converted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm_ffi import Tensor
+
+from ..errors import CollageError, first_line
+
+ALIGNMENT = 64
+"""The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
+
+_COPIED_BYTES = 4096
+"""Arrays of numpy up to this size are copied: that takes no longer than to ask whether they are aligned."""
+
+_EXCHANGED_KINDS = frozenset("fiub")
+"""The kinds of numpy's types that DLPack has."""
+
+_CPU = (1, 0)
+"""The CPU as DLPack numbers devices."""
+
+_DEVICE = tvm.cpu()
+_allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
+_shape = lru_cache(maxsize=1024)(tvm_ffi.Shape)  # a new one takes 2 us
+_type = cache(lambda dtype: tvm_ffi.dtype(np.dtype(dtype).name))  # of a type of numpy or its name; takes 1 us
+
+
+class NotTaken(CollageError):
+    """A value cannot be a tensor; the text says why and what it is."""
+
+
+def tensor_of_array(array: np.ndarray) -> Tensor:
+    """``array``, whose byte order is the machine's, as a tensor; its memory is shared where possible."""
+    if array.dtype.kind not in _EXCHANGED_KINDS:
+        return tvm.runtime.tensor(array)
+    if array.nbytes > _COPIED_BYTES and array.flags.c_contiguous and array.flags.writeable:
+        tensor = tvm_ffi.from_dlpack(array)
+        if tensor.data_ptr() % ALIGNMENT == 0:
+            return tensor
+    return copied_array(array)
+
+
+def copied_array(array: np.ndarray) -> Tensor:
+    """A new tensor with the values of ``array``.
+
+    ``tvm.runtime.tensor`` takes 12 us for the smallest array, longer than a run of a small model.
+    """
+    if array.dtype.kind not in _EXCHANGED_KINDS:
+        return tvm.runtime.tensor(array)
+    tensor = empty(array.shape, array.dtype)
+    np.from_dlpack(tensor)[...] = array
+    return tensor
+
+
+def empty(shape: Sequence[int], dtype: str | np.dtype) -> Tensor:
+    """A new aligned tensor with values of any kind."""
+    return _allocate(_shape(tuple(shape)), _type(dtype), _DEVICE, None)
+
+
+def exchanged(value: Any) -> Tensor:
+    """A tensor of any library with DLPack as one of TVM, which need not be readable; raises NotTaken with the reason.
+
+    PyTorch's own marks that DLPack does not know are resolved: a gradient that is required, a negation that is pending.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = _plain(value, torch)
+    try:
+        return tvm_ffi.from_dlpack(value)
+    except Exception as error:  # a foreign library exports its tensor: its error becomes the reason
+        raise NotTaken(f"{what(value)} was given: {first_line(error)}") from error
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """``tensor`` where kernels can read it, else a copy that they can; raises NotTaken if it is not on the CPU."""
+    if tensor.data_ptr() % ALIGNMENT == 0 and tensor.is_contiguous() and tensor.__dlpack_device__() == _CPU:
+        return tensor
+    if tensor.__dlpack_device__() != _CPU:
+        raise NotTaken(f"a tensor on {tensor.device} was given, and programs read the CPU's memory")
+    return copied_tensor(tensor)
+
+
+def copied_tensor(tensor: Tensor) -> Tensor:
+    """A new contiguous tensor with the values of one on the CPU."""
+    copy = empty(tensor.shape, str(tensor.dtype))
+    if tensor.is_contiguous():
+        copy_bytes(tensor, copy)
+        return copy
+    try:
+        np.from_dlpack(copy)[...] = np.from_dlpack(tensor)
+    except (RuntimeError, BufferError) as error:  # a type that numpy does not exchange
+        raise NotTaken(f"a {tensor.dtype} tensor that is not contiguous was given") from error
+    return copy
+
+
+def copy_bytes(source: Tensor, target: Tensor) -> None:
+    """Write a tensor to another of its type and shape; both are contiguous and on the CPU."""
+    nbytes = source.numel() * np.dtype(str(source.dtype)).itemsize
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), nbytes)
+
+
+def kind_of(value: Any) -> str:
+    """The type of a value for a message."""
+    kind = type(value)
+    home = kind.__module__.partition(".")[0]
+    return kind.__name__ if home == "builtins" else f"{home}.{kind.__name__}"
+
+
+def what(value: Any) -> str:
+    """A value of a wrong kind, for a message."""
+    return "None" if value is None else f"a value of type {kind_of(value)}"
+
+
+def _plain(value: Any, torch: Any) -> Any:
+    """A tensor of PyTorch that DLPack can express; raises NotTaken for other devices and layouts."""
+    if not value.is_cpu:
+        raise NotTaken(f"a tensor on {value.device} was given, and programs read the CPU's memory")
+    if value.layout is not torch.strided or value.is_quantized:
+        what = "quantized" if value.is_quantized else str(value.layout)
+        raise NotTaken(f"a tensor that is {what} was given, and programs read dense ones")
+    if value.requires_grad:
+        value = value.detach()
+    if value.is_conj() or value.is_neg():
+        value = value.resolve_conj().resolve_neg()
+    return value if value.is_contiguous() else value.contiguous()
