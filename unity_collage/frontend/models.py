@@ -48,10 +48,7 @@ def import_model(
     if isinstance(model, onnx.ModelProto):
         model = OnnxFile(model)
     if isinstance(model, OnnxFile):
-        try:
-            return Imported(*imported_onnx(model.model, model.folder, shapes, dims))
-        except ModelError as error:
-            return _by_tvm(model, error)
+        return Imported(*imported_onnx(model.model, model.folder, shapes, dims))
     if isinstance(model, IRModule):
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
@@ -85,21 +82,3 @@ def _is_of_torch(model: Any) -> bool:
     """Whether ``model`` is an object of PyTorch, or of a class derived from one of its classes; does not import it."""
     return any(base.__module__.partition(".")[0] == "torch" for base in type(model).__mro__)
 
-
-def _by_tvm(model: OnnxFile, error: ModelError) -> Imported:
-    """FIXME: removed once all operators have converters."""
-    from tvm.relax.frontend.onnx import from_onnx
-
-    from .onnx_functions import with_functions_inlined
-    from .onnx_recurrent import converters, with_recurrent_operators
-
-    weights = {tensor.name for tensor in model.model.graph.initializer}
-    names = tuple(value.name for value in model.model.graph.input if value.name not in weights)
-    try:
-        with converters():
-            mod = from_onnx(
-                with_recurrent_operators(with_functions_inlined(model.model)), keep_params_in_input=False
-            )
-    except Exception:
-        raise error from None
-    return Imported(mod, names)
