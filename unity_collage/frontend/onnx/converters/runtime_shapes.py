@@ -1,0 +1,115 @@
+"""Shapes that operands decide when the program runs.
+
+A small kernel computes the sizes as a vector of int64, and ``match_cast`` gives them names: symbolic sizes, with which
+the operators after it are typed. Kernels take symbolic sizes as arguments; what a closure holds they would not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import ir, relax, sym, te, tirx
+
+from ..node import Node
+from ..values import Dim
+
+
+def computed(node: Node, function: Callable[..., Any], *args: Any) -> relax.Var:
+    """The result of a TE function of tensors, sizes and lists of sizes, bound to a variable."""
+    return node.emit(node.builder.call_te(function, *args))
+
+
+def results(node: Node, function: Callable[..., Any], count: int, *args: Any) -> list[relax.Expr]:
+    """The ``count`` results, two or more, of a TE function, each bound to a variable."""
+    found = computed(node, function, *args)
+    return [node.emit(relax.TupleGetItem(found, n)) for n in range(count)]
+
+
+def sizes_of(node: Node, vector: relax.Expr) -> list[Dim]:
+    """The elements of a vector of int64, whose length is known, as symbolic sizes."""
+    fresh = [node.importer.fresh_size() for _ in range(int(node.dims(vector)[0]))]
+    if fresh:
+        shape = node.emit(relax.op.tensor_to_shape(vector))
+        node.builder.match_cast(shape, relax.ShapeType(fresh))
+    return fresh
+
+
+def run_time_sizes(node: Node, elements: Callable[..., Sequence[Any]], *args: Any) -> list[Dim]:
+    """Symbolic sizes for the scalars ``elements(*args)``, which a kernel computes."""
+    return sizes_of(node, computed(node, lambda *given: vector(elements(*given)), *args))
+
+
+def vector(elements: Sequence[Any]) -> te.Tensor:
+    """A vector of int64 with these scalar elements, one or more."""
+    items = [as_int64(item) for item in elements]
+
+    def element(place: ir.Expr) -> ir.Expr:
+        found = items[-1]
+        for n in range(len(items) - 2, -1, -1):
+            found = tirx.Select(place == n, items[n], found)
+        return found
+
+    return te.compute((len(items),), element, name="sizes")
+
+
+def as_int64(size: Any) -> ir.Expr:
+    """A number or an integer expression as an expression of int64."""
+    return size.astype("int64") if isinstance(size, ir.Expr) else tirx.const(int(size), "int64")
+
+
+def scalar(tensor: te.Tensor) -> ir.Expr:
+    """The only element of a tensor of any rank."""
+    return tensor(*[0] * len(tensor.shape))
+
+
+def from_the_end(index: ir.Expr, extent: Dim) -> ir.Expr:
+    """An index from -extent to extent - 1 counted from the front, as int64.
+
+    Other indexes are errors by the standard; they wrap around, so that no kernel reads outside of a tensor.
+    """
+    size = as_int64(extent)
+    return tirx.floormod(as_int64(index), tirx.max(size, as_int64(1)))
+
+
+def product(sizes: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    total: Dim = 1
+    for size in sizes:
+        total = total * size
+    return simple(total)
+
+
+def simple(size: Dim) -> Dim:
+    """A size, simplified; a number if it is one."""
+    if isinstance(size, ir.Expr) and not isinstance(size, ir.Var):
+        size = sym.Analyzer().simplify(size)
+        return int(size.value) if isinstance(size, tirx.IntImm) else size
+    return size
+
+
+def is_empty(sizes: Sequence[Dim]) -> bool:
+    """Whether a tensor of this shape certainly has no elements."""
+    return any(isinstance(size, int) and size == 0 for size in sizes)
+
+
+def empty(node: Node, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+    """A tensor without elements."""
+    return relax.op.zeros(relax.ShapeExpr(list(sizes)), dtype)
+
+
+def flat_index(place: Sequence[Any], shape: Sequence[Any]) -> Any:
+    """The index of a place among the elements of a tensor in row-major order."""
+    found: Any = as_int64(0)
+    for at, size in zip(place, shape, strict=True):
+        found = found * size + at
+    return found
+
+
+def place_of(index: Any, shape: Sequence[Any]) -> list[Any]:
+    """The place of an element by its index in row-major order."""
+    place = []
+    for size in reversed(shape):
+        place.append(tirx.floormod(index, as_int64(size)))
+        index = tirx.floordiv(index, as_int64(size))
+    return place[::-1]
