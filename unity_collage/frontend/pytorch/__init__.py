@@ -1,0 +1,45 @@
+"""Imports PyTorch models. This file does not import torch: only an object of torch, or a file of one, needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tvm.ir import IRModule
+
+from ...errors import ModelError
+
+
+def imported(model: Any, example_inputs: Any = None) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+    """The module of a ``torch.nn.Module`` or ``torch.export.ExportedProgram``, and the names of its inputs and outputs.
+
+    ``example_inputs`` are what a module is called with: one tensor, a tuple of positional arguments, or a dict of
+    keyword arguments. A tuple may end with such a dict. Inputs of the program are the tensors among them, flattened in
+    order. Raises ModelError with the reason in one line.
+    """
+    from torch import nn
+    from torch.export import ExportedProgram
+
+    from .export import exported
+    from .importer import imported as program_imported
+
+    if isinstance(model, ExportedProgram):
+        if example_inputs is not None:
+            raise ModelError("an ExportedProgram has its inputs already: leave out example_inputs")
+        return program_imported(model)
+    if isinstance(model, nn.Module):
+        return program_imported(exported(model, example_inputs))
+    raise ModelError(
+        f"a model of PyTorch is a torch.nn.Module or a torch.export.ExportedProgram, not a {type(model).__name__}"
+    )
+
+
+def read_pt2(path: Path) -> Any:
+    """The exported program in a file; raises ModelError with the reason in one line."""
+    try:
+        from .export import read
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModelError(f"{path} is a program of PyTorch, which is not installed: pip install torch") from error
+    return read(path)

@@ -1,0 +1,150 @@
+"""What a converter is given: the builder of the function, and what torch knows of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+from tvm import ir, relax, tirx
+from tvm.relax import op
+from tvm_ffi import structural_equal
+
+from .symbols import Size, Sizes
+
+Value = Any
+"""An argument of an operator: an expression of Relax, a number, a size, a list of them, or None."""
+
+Converter = Callable[..., Value]
+"""``(context, *arguments)``: the arguments are all those of the operator's schema, in order, with their defaults."""
+
+Converters = Mapping[str, Converter]
+"""Converters by operator and overload, such as ``add.Tensor``."""
+
+HALVES = ("float16", "bfloat16")
+
+
+class Refused(Exception):
+    """An operator has options that are not supported; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One node of the graph, and the function that is being built."""
+
+    builder: relax.BlockBuilder
+    node: fx.Node
+    sizes: Sizes
+    is_widened: bool
+    """Whether numbers of 16 bits are computed with in float32, as torch does inside an operator."""
+
+    def emit(self, expr: relax.Expr) -> Any:
+        """``expr`` as a variable, whose type is then known."""
+        return expr if isinstance(expr, (ir.GenericConst, relax.Var)) else self.builder.emit(expr)
+
+    @property
+    def result(self) -> torch.Tensor:
+        """What torch knows of the result: its shape and its dtype."""
+        found = self.node.meta["val"]
+        return found if isinstance(found, torch.Tensor) else found[0]
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the result, or that in which it is computed."""
+        return self.widened(dtype_name(self.result.dtype))
+
+    @property
+    def shape(self) -> list[Size]:
+        """The shape of the result."""
+        return self.sizes.shape(self.result)
+
+    def widened(self, dtype: str) -> str:
+        return "float32" if self.is_widened and dtype in HALVES else dtype
+
+    def cast(self, value: Value, dtype: str | None = None) -> relax.Expr:
+        """A tensor or number in ``dtype``, by default that of the result."""
+        wanted = dtype or self.dtype
+        if isinstance(value, (bool, int, float)):
+            return relax.const(np.array(value).astype(_numpy(wanted)), wanted)
+        if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
+            raise Refused("a size is an operand of arithmetic on tensors")
+        return value if dtype_of(value) == wanted else self.emit(op.astype(value, wanted))
+
+    def promoted(self, *values: Value) -> list[relax.Expr]:
+        """The operands in their common dtype, by torch's rules; they are the first arguments of the node."""
+        given = [self._meta(arg) for arg in self.node.args[: len(values)]]
+        common = self.widened(dtype_name(torch.result_type(*given)))
+        return [self.cast(value, common) for value in values]
+
+    def _meta(self, arg: Any) -> Any:
+        return arg.meta["val"] if isinstance(arg, fx.Node) else arg
+
+
+def _numpy(dtype: str) -> np.dtype[Any]:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a dtype, which torch and TVM share."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(value: relax.Expr) -> str:
+    """The dtype of a tensor."""
+    return str(value.ty.dtype.dtype)
+
+
+def shape_of(value: relax.Expr) -> list[Size]:
+    """The shape of a tensor, with ints where it is known."""
+    return [size.value if isinstance(size, tirx.IntImm) else size for size in value.ty.shape]
+
+
+def are_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are known to be the same."""
+    return len(a) == len(b) and all(
+        (type(one) is type(other) and one == other)
+        if isinstance(one, int) or isinstance(other, int)
+        else structural_equal(one, other)
+        for one, other in zip(a, b, strict=True)
+    )
+
+
+def rank_of(value: relax.Expr) -> int:
+    """The number of axes of a tensor."""
+    return len(shape_of(value))
+
+
+def positive(axis: int, rank: int) -> int:
+    """An axis counted from the front; a tensor without axes has the axis 0 to torch."""
+    return axis % max(rank, 1)
+
+
+def axes_of(dims: Sequence[int] | int | None, rank: int) -> list[int]:
+    """The axes of a reduction, in order: none given means all."""
+    if dims is None or (not isinstance(dims, int) and not dims):
+        return list(range(rank))
+    return sorted(positive(dim, rank) for dim in ([dims] if isinstance(dims, int) else dims))
+
+
+def known_size(size: Size, what: str) -> int:
+    """``size`` as an int; raises Refused where it is a variable."""
+    if not isinstance(size, int):
+        raise Refused(f"{what} is not known")
+    return size
+
+
+def reshaped(cx: Context, value: relax.Expr, shape: Sequence[Size]) -> relax.Expr:
+    """``value`` in another shape."""
+    return cx.emit(op.reshape(value, list(shape)))
+
+
+def swapped(cx: Context, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+    """``value`` with its axes in another order."""
+    return value if list(axes) == sorted(axes) else cx.emit(op.permute_dims(value, list(axes)))

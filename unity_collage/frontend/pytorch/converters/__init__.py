@@ -1,0 +1,40 @@
+"""The converters of ATen operators, a file for each kind of them."""
+
+from __future__ import annotations
+
+from ..context import Converters
+from . import (
+    binary,
+    convolution,
+    create,
+    elementwise,
+    image,
+    index,
+    linear,
+    normalization,
+    pooling,
+    recurrent,
+    reduce,
+    shape,
+    sort,
+)
+
+CONVERTERS: Converters = {
+    **elementwise.CONVERTERS,
+    **binary.CONVERTERS,
+    **reduce.CONVERTERS,
+    **shape.CONVERTERS,
+    **index.CONVERTERS,
+    **create.CONVERTERS,
+    **sort.CONVERTERS,
+    **linear.CONVERTERS,
+    **convolution.CONVERTERS,
+    **pooling.CONVERTERS,
+    **normalization.CONVERTERS,
+    **image.CONVERTERS,
+    **recurrent.CONVERTERS,
+}
+"""By operator and overload."""
+
+MOVES: frozenset[str] = frozenset((*shape.CONVERTERS, *index.CONVERTERS, *create.CONVERTERS, *sort.CONVERTERS))
+"""Operators that only move elements, or make them: they need no wider type to compute in."""

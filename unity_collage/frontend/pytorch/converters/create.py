@@ -1,0 +1,50 @@
+"""Operators that make tensors of numbers. With known shapes they are constants already; these have variables in them."""
+
+from __future__ import annotations
+
+from tvm import relax
+from tvm.relax import op
+
+from ..context import Context, Converters, Refused, Value
+
+Expr = relax.Expr
+
+
+def _full(cx: Context, _shape: Value, value: Value, *_: Value) -> Expr:
+    return op.full(cx.shape, cx.cast(value), cx.dtype)
+
+
+def _of(value: float) -> object:
+    """A tensor of one number; what it is like, or its shape, comes first."""
+    return lambda cx, *_: op.full(cx.shape, cx.cast(value), cx.dtype)
+
+
+def _scalar(cx: Context, value: Value, *_: Value) -> Expr:
+    return cx.cast(value)
+
+
+def _arange(cx: Context, start: Value, end: Value, step: Value = 1, *_: Value) -> Expr:
+    if cx.dtype not in ("int32", "int64"):
+        raise Refused("it counts in floats to an end that is not known")
+    return op.arange(start, end, step, cx.dtype)
+
+
+def _nothing(*_: Value) -> None:
+    """Checks, which ``torch.export`` has made already."""
+
+
+CONVERTERS: Converters = {
+    **{name: _full for name in ("full.default", "full_like.default", "fill.Scalar", "fill.Tensor", "new_full.default")},
+    **{name: _of(0) for name in (
+        "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
+        "empty_like.default", "empty_permuted.default", "new_empty.default", "empty_strided.default",
+        "new_empty_strided.default")},
+    **{name: _of(1) for name in ("ones.default", "ones_like.default", "new_ones.default")},
+    "scalar_tensor.default": _scalar,
+    "arange.default": lambda cx, end, *_: _arange(cx, 0, end),
+    "arange.start": lambda cx, start, end, *_: _arange(cx, start, end),
+    "arange.start_step": _arange,
+    **{name: _nothing for name in (
+        "_assert_tensor_metadata.default", "_assert_scalar.default", "_assert_async.msg", "_assert_async.default",
+        "sym_constrain_range.default", "sym_constrain_range_for_size.default")},
+}  # fmt: skip

@@ -1,0 +1,86 @@
+"""Modules as exported programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from ...errors import ModelError, first_line
+
+
+def exported(module: nn.Module, example_inputs: Any) -> ExportedProgram:
+    """``module`` as it infers: exported in evaluation mode, which it leaves again; raises ModelError."""
+    if example_inputs is None:
+        raise ModelError("a torch.nn.Module needs example inputs: compile(module, (tensor, ...))")
+    args, kwargs = arguments_of(module, example_inputs)
+    with _evaluating(module), torch.no_grad():
+        try:
+            return torch.export.export(module, args, kwargs)
+        except Exception as error:  # torch raises whatever the module's code raises
+            if _register_results(module, args, kwargs):
+                return exported(module, example_inputs)
+            raise ModelError(
+                f"torch.export cannot take this module: {type(error).__name__}: {first_line(error)}"
+            ) from error
+
+
+def read(path: Path) -> ExportedProgram:
+    """The program in a file of ``torch.export.save``; raises ModelError."""
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # torch raises whatever its unpickling raises
+        raise ModelError(f"{path} is not an exported program of PyTorch: {first_line(error)}") from error
+
+
+def arguments_of(module: nn.Module, example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and the keyword arguments."""
+    if isinstance(example_inputs, torch.Tensor):
+        return (example_inputs,), {}
+    if isinstance(example_inputs, Mapping):
+        return (), dict(example_inputs)
+    args = tuple(example_inputs)
+    if args and isinstance(args[-1], Mapping) and _are_keywords(module, args):
+        return args[:-1], dict(args[-1])
+    return args, {}
+
+
+def _are_keywords(module: nn.Module, args: tuple[Any, ...]) -> bool:
+    """Whether the last argument names parameters that the others leave."""
+    try:
+        inspect.signature(module.forward).bind(*args[:-1], **args[-1])
+    except TypeError:
+        return False
+    return True
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Inside, every part of the module is in evaluation mode; behind it, each is as it was."""
+    before = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before.items():
+            part.training = training
+
+
+def _register_results(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell torch.export of the dataclasses that the module returns; whether there is one that it did not know."""
+    try:
+        found = module(*args, **kwargs)
+    except Exception:  # the module's own fault, which the export has reported
+        return False
+    kinds = {type(leaf) for leaf in pytree.tree_leaves(found) if dataclasses.is_dataclass(leaf)}
+    for kind in kinds:
+        torch.export.register_dataclass(kind)
+    return bool(kinds)

@@ -1,0 +1,284 @@
+"""From an ``ExportedProgram`` to a Relax module whose weights are constants.
+
+The graph is decomposed first, and then walked once. What depends on weights alone is computed here by torch itself.
+Everything else has a converter, whose result is compared with the shape and dtype that torch knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+from tvm import ir, relax
+from tvm.ir import IRModule
+from tvm.relax import op
+
+from ...errors import ModelError, first_line
+from ...tvm_private import end_open_blocks
+from .constants import Constants, is_constant, why_not_computed
+from .context import HALVES, Context, Converter, Refused, Value, dtype_name, dtype_of, shape_of
+from .converters import CONVERTERS, MOVES
+from .decompositions import table
+from .symbols import Sizes
+
+_DTYPES = frozenset(
+    ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+)
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+
+
+def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+    """The module, and the names of its inputs and outputs.
+
+    ``main`` takes the tensors among the inputs, flattened in torch's order. It returns one tensor if the model returns
+    one, else a tuple of all tensors in what it returns, flattened in order: fields of dicts and of dataclasses, elements
+    of tuples. What is not a tensor (None, numbers) is left out.
+
+    Raises ModelError with the reason in one line.
+    """
+    try:
+        with torch.no_grad():
+            decomposed = program.run_decompositions(dict(table()))
+    except Exception as error:  # torch raises whatever its decompositions raise
+        raise ModelError(f"this model cannot be imported: torch cannot decompose it: {first_line(error)}") from error
+    importer = _Importer(decomposed)
+    try:
+        with torch.no_grad():
+            return importer.run()
+    except Exception:
+        end_open_blocks(importer.builder)
+        raise
+
+
+class _Importer:
+    """The walk over one graph."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._sizes = Sizes()
+        self._constants = Constants()
+        self.builder = relax.BlockBuilder()
+        self._values: dict[fx.Node, Value] = {}
+
+    def run(self) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+        signature = self._program.graph_signature
+        specs = {spec.arg.name: spec for spec in signature.input_specs}
+        nodes = list(self._program.graph.nodes)
+        results = self._results(nodes[-1])
+        needed = _needed(results)
+        self._check_mutations(needed)
+        inputs = [self._input(node, specs[node.name]) for node in nodes if node.op == "placeholder"]
+        params = [param for param in inputs if param is not None]
+        with self.builder.function("main", params):
+            with self.builder.dataflow():
+                for node in nodes:
+                    if node.op in ("call_function", "get_attr") and node in needed:
+                        self._values[node] = self._value(node, self._program.graph_module)
+                output = self.builder.emit_output(self._returned([self._tensor(node) for node in results]))
+            self.builder.emit_func_output(output)
+        return (
+            self.builder.finalize(),
+            tuple(param.name for param in params),
+            tuple(node.name for node in results),
+        )
+
+    def _results(self, output: fx.Node) -> list[fx.Node]:
+        """The nodes of the tensors that the model returns."""
+        specs = self._program.graph_signature.output_specs
+        found = []
+        for arg, spec in zip(output.args[0], specs, strict=True):  # pyright: ignore[reportArgumentType]
+            if spec.kind not in _RESULTS or isinstance(spec.arg, ConstantArgument):
+                continue
+            if not isinstance(spec.arg, TensorArgument):
+                raise ModelError(f"this model cannot be imported: its result {spec.arg.name} is not a tensor")
+            found.append(arg)
+        if not found:
+            raise ModelError("this model cannot be imported: it returns no tensor")
+        return found
+
+    def _returned(self, outputs: Sequence[relax.Expr]) -> relax.Expr:
+        """One tensor if the model returns one, else a tuple."""
+        spec = self._program.call_spec.out_spec
+        is_single = spec is not None and spec.is_leaf() and len(outputs) == 1
+        return outputs[0] if is_single else relax.Tuple(list(outputs))
+
+    def _check_mutations(self, needed: set[fx.Node]) -> None:
+        """Refuses a model whose results depend on a buffer that it changes: weights are constants of the program."""
+        mutated = {
+            spec.target for spec in self._program.graph_signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION
+        }
+        read = {node.name for node in needed if node.op == "placeholder"}
+        for spec in self._program.graph_signature.input_specs:
+            if spec.target in mutated and spec.arg.name in read:
+                raise ModelError(
+                    f"this model cannot be imported: it changes its buffer {spec.target}, and its results depend on that; "
+                    "make it an input and an output"
+                )
+
+    def _input(self, node: fx.Node, spec: InputSpec) -> relax.Var | None:
+        """The parameter for an input; a weight is a known value instead."""
+        if spec.kind in _WEIGHTS:
+            self._values[node] = self._weight(spec)
+            return None
+        if isinstance(spec.arg, ConstantArgument):
+            self._values[node] = spec.arg.value
+            return None
+        if spec.kind is not InputKind.USER_INPUT or not isinstance(spec.arg, TensorArgument):
+            raise ModelError(f"this model cannot be imported: its input {node.name} is not a tensor")
+        known = node.meta["val"]
+        shape = [self._sizes.declare(size) for size in known.shape]
+        param = relax.Var(node.name, relax.TensorType(shape, _checked_dtype(known.dtype, node.name)))
+        self._values[node] = param
+        return param
+
+    def _weight(self, spec: InputSpec) -> Any:
+        target = spec.target or ""
+        state, constants = self._program.state_dict, self._program.constants
+        return state[target] if target in state else constants[target]
+
+    def _value(self, node: fx.Node, module: Any) -> Value:
+        """What a node computes: a known value of torch, a size, an expression, or a list of them."""
+        if node.op == "get_attr":
+            return getattr(module, str(node.target))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._values.__getitem__)
+        if is_constant(args) and is_constant(kwargs):
+            reason = why_not_computed(node)
+            if reason is None:
+                found = node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+                self._sizes.learn(node.meta.get("val"), found)
+                return found
+        known = node.meta.get("val")
+        if isinstance(known, (int, torch.SymInt)) and not isinstance(known, bool):
+            return self._sizes.of(known)
+        try:
+            return self._converted(node, args, kwargs)
+        except (Refused, ModelError):
+            raise
+        except Exception as error:
+            raise _failure(node, first_line(error)) from error
+
+    def _converted(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+        if node.target in _SUBGRAPHS:
+            return self._inlined(*args[_SUBGRAPHS[node.target] :])
+        if getattr(node.target, "__name__", "") == "getitem":
+            found = args[0][args[1]]
+            if found is None:
+                raise _failure(args[0], f"its result {args[1]} is not supported")
+            return found
+        if isinstance(node.meta.get("val"), (torch.SymBool, bool)):
+            return None
+        name, convert = _converter(node)
+        given = [self._argument(arg) for arg in _bound(node, args, kwargs)]
+        is_widened = name not in MOVES and any(_is_half(leaf) for leaf in pytree.tree_leaves(given))
+        cx = Context(self.builder, node, self._sizes, is_widened)
+        if is_widened:
+            given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if _is_half(leaf) else leaf, given)
+        try:
+            return self._checked(node, convert(cx, *given))
+        except Refused as refused:
+            raise _failure(node, str(refused)) from refused
+
+    def _inlined(self, module: fx.GraphModule, *operands: Value) -> Value:
+        """The results of a graph inside the graph, such as a part without gradients."""
+        nodes = list(module.graph.nodes)
+        self._values.update(zip((node for node in nodes if node.op == "placeholder"), operands, strict=False))
+        for node in nodes:
+            if node.op in ("call_function", "get_attr"):
+                self._values[node] = self._value(node, module)
+        return fx.map_arg(nodes[-1].args[0], self._values.__getitem__)
+
+    def _argument(self, value: Value) -> Value:
+        """A known tensor as a constant of Relax, in lists too."""
+        if isinstance(value, torch.Tensor):
+            return self._constants.of(value)
+        return [self._argument(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    def _checked(self, node: fx.Node, result: Value) -> Value:
+        """``result`` as variables, each of which has the shape and dtype that torch knows."""
+        known = node.meta.get("val")
+        if not isinstance(result, list):
+            return None if result is None else self._checked_tensor(node, result, known)
+        return [
+            None if each is None else self._checked_tensor(node, each, one)
+            for each, one in zip(result, known or (), strict=False)
+        ]
+
+    def _checked_tensor(self, node: fx.Node, result: relax.Expr, known: Any) -> relax.Expr:
+        value = self._emitted(result, node.name)
+        dtype = dtype_name(known.dtype)
+        if dtype in HALVES and dtype_of(value) == "float32":
+            value = self._emitted(op.astype(value, dtype), node.name)
+        found, wanted = shape_of(value), self._sizes.shape(known)
+        differs = len(found) != len(wanted) or any(
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, wanted, strict=True)
+        )
+        if differs or dtype_of(value) != dtype:
+            raise _failure(node, f"it became {dtype_of(value)}{found} instead of {dtype}{wanted}: please report this")
+        return value
+
+    def _emitted(self, expr: relax.Expr, name: str) -> Any:
+        return expr if isinstance(expr, (ir.GenericConst, relax.Var)) else self.builder.emit(expr, name)
+
+    def _tensor(self, node: fx.Node) -> relax.Expr:
+        """A result of the model; one that is known is a constant."""
+        try:
+            return self._argument(self._values[node])
+        except Refused as refused:
+            raise _failure(node, str(refused)) from refused
+
+
+def _needed(results: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes that the results are computed from."""
+    found: set[fx.Node] = set()
+    left = list(results)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left.extend(node.all_input_nodes)
+    return found
+
+
+def _converter(node: fx.Node) -> tuple[str, Converter]:
+    """The name of an operator, and its converter."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
+        name = str(target).removeprefix("aten.")
+        if name in CONVERTERS:
+            return name, CONVERTERS[name]
+    raise _failure(node, "there is no converter for it")
+
+
+def _bound(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """All arguments of the operator's schema in order, with their defaults."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    rest = node.target._schema.arguments[len(args) :]
+    return [*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest)]
+
+
+def _is_half(value: Value) -> bool:
+    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType) and dtype_of(value) in HALVES
+
+
+def _checked_dtype(dtype: torch.dtype, name: str) -> str:
+    found = dtype_name(dtype)
+    if found not in _DTYPES:
+        raise ModelError(f"this model cannot be imported: its input {name} is {found}")
+    return found
+
+
+def _failure(node: fx.Node, reason: str) -> ModelError:
+    return ModelError(f"this model cannot be imported: {node.target} (node {node.name}): {reason}")
+
+
+_SUBGRAPHS: Mapping[Any, int] = {
+    torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
+    torch.ops.higher_order.wrap_with_autocast: 4,
+}
+"""Operators that run a graph, and which of their arguments it is; its operands follow it."""

@@ -1,0 +1,83 @@
+"""Sizes that are not numbers: sympy expressions of ``torch.export`` as expressions of TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from tvm import tirx
+
+from ...errors import ModelError
+
+Size = Any
+"""An int, or an expression of TVM."""
+
+
+class Sizes:
+    """The symbols of one program: variables of TVM, or numbers once they are known."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Size] = {}
+
+    def declare(self, size: int | torch.SymInt) -> Size:
+        """The size of an input's axis; a symbol that is not known yet becomes a variable."""
+        if isinstance(size, torch.SymInt):
+            for symbol in size.node.expr.free_symbols:
+                self._known.setdefault(str(symbol), tirx.Var(str(symbol), "int64"))
+        return self.of(size)
+
+    def learn(self, size: object, value: int) -> None:
+        """``size`` is ``value``: it was computed from constants."""
+        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+            self._known[str(size.node.expr)] = value
+
+    def of(self, size: int | torch.SymInt) -> Size:
+        """``size`` as an int or an expression; raises ModelError if it depends on values."""
+        return int(size) if isinstance(size, int) else _expression(size.node.expr, self._known)
+
+    def shape(self, tensor: torch.Tensor) -> list[Size]:
+        """The shape that torch knows of a value."""
+        return [self.of(size) for size in tensor.shape]
+
+
+def _expression(expr: Any, known: Mapping[str, Size]) -> Size:
+    """``expr`` in terms of the ``known`` symbols."""
+    if isinstance(expr, sympy.Integer):
+        return int(expr)
+    if isinstance(expr, sympy.Symbol):
+        if str(expr) not in known:
+            raise ModelError(
+                "this model cannot be imported: a shape depends on the values of a tensor (as after nonzero, item or a "
+                "boolean index)"
+            )
+        return known[str(expr)]
+    operands = [_expression(arg, known) for arg in expr.args]
+    for kind, function in _FUNCTIONS.items():
+        if isinstance(expr, kind):
+            return reduce(function, operands)
+    if isinstance(expr, sympy.Pow) and isinstance(operands[1], int) and operands[1] > 0:
+        return reduce(lambda a, b: a * b, [operands[0]] * operands[1])
+    raise ModelError(f"this model cannot be imported: its shapes have the expression {expr}")
+
+
+def _smallest(a: Size, b: Size) -> Size:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.min(a, b)
+
+
+def _largest(a: Size, b: Size) -> Size:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.max(a, b)
+
+
+_FUNCTIONS: Mapping[Any, Any] = {
+    sympy.Add: lambda a, b: a + b,
+    sympy.Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
+    Mod: lambda a, b: a % b,
+    PythonMod: lambda a, b: a % b,
+    sympy.Min: _smallest,
+    sympy.Max: _largest,
+}
