@@ -39,8 +39,6 @@ class Model:
     """The folder of files with external data."""
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
-    module: relax.BlockBuilder
-    """The builder of the module; functions for loops and branches are added to it."""
     converted: int = 0
     numbers: count[int] = field(default_factory=count)
 
@@ -59,11 +57,11 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class GraphImporter:
-    """Emits graphs into one Relax function."""
+    """Emits graphs into the functions of a module."""
 
     model: Model
     builder: relax.BlockBuilder
-    """The builder of this function."""
+    """The builder of the module, in the function that is being emitted."""
 
     @property
     def folder(self) -> str:
@@ -105,15 +103,12 @@ class GraphImporter:
         return tirx.Var(f"size_{next(self.model.numbers)}", "int64")
 
     def function(
-        self, name: str, params: Sequence[relax.Var], body: Callable[[GraphImporter], relax.Expr]
+        self, name: str, params: Sequence[relax.Var], body: Callable[[], relax.Expr | Sequence[relax.Expr]]
     ) -> GlobalVar:
-        """Add a private function to the module; ``body(importer)`` emits it and returns its result."""
-        builder = relax.BlockBuilder()
-        inside = GraphImporter(self.model, builder)
-        with builder.function("inner", list(params), private=True):
-            builder.emit_func_output(body(inside))
-        func = builder.get()["inner"]
-        return self.model.module.add_func(func, safe(name))
+        """Add a private function to the module; ``body()`` emits it with this importer and returns its result."""
+        named = "sub_graph" if name == "main" else safe(name)
+        with self.builder.function(named, list(params), private=True):
+            return self.builder.emit_func_output(body())
 
     def _named(self, name: str, scope: Scope) -> Value:
         if name not in scope.values:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 
 import onnx
 from tvm import relax
-from tvm.ir import IRModule
+from tvm.ir import BaseFunc, GlobalVar, IRModule
 
 from ...errors import ModelError
+from ...graph.shapes import dtype_of
 from ...tvm_private import end_open_blocks
 from ..sizes import Shapes
+from . import table
 from .graph import GraphImporter, Model, Scope
 from .inputs import parameters
 from .values import Value
@@ -36,8 +38,8 @@ def imported(
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
     builder = relax.BlockBuilder()
-    importer = GraphImporter(Model(folder, functions, builder), builder)
-    values = {name: Value(str(param.ty.dtype), expr=param) for name, param in params.items()}
+    importer = GraphImporter(Model(folder, functions), builder)
+    values = {name: Value(dtype_of(param), expr=param) for name, param in params.items()}
     scope = Scope(ChainMap(values), opsets)
     try:
         # Loops and branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
@@ -51,7 +53,7 @@ def imported(
     except BaseException:
         end_open_blocks(builder)
         raise
-    mod = builder.get()
+    mod = with_called(builder.get())
     if _has_control_flow(model):
         mod = relax.transform.ConvertToDataflow()(mod)
     return mod, tuple(params), tuple(output.name for output in model.graph.output)
@@ -60,6 +62,22 @@ def imported(
 def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: Scope) -> relax.Expr:
     results = [value.tensor(importer.builder) for value in importer.graph(graph, scope)]
     return results[0] if len(results) == 1 else relax.Tuple(results)
+
+
+def with_called(mod: IRModule) -> IRModule:
+    """``mod`` without functions that nothing calls: loops try several functions for one iteration."""
+    kept: dict[GlobalVar, BaseFunc] = {}
+    pending = [mod.get_global_var("main")]
+    while pending:
+        gvar = pending.pop()
+        if gvar in kept:
+            continue
+        kept[gvar] = mod[gvar]
+        if isinstance(mod[gvar], relax.Function):
+            mentioned: list[relax.Expr] = []
+            relax.analysis.post_order_visit(mod[gvar], mentioned.append)
+            pending += [expr for expr in mentioned if isinstance(expr, GlobalVar)]
+    return IRModule({gvar: func for gvar, func in mod.functions_items() if gvar in kept})
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
@@ -85,4 +103,4 @@ def _standard(domain: str) -> str:
 
 def _has_control_flow(model: onnx.ModelProto) -> bool:
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    return any(node.op_type in ("If", "Loop", "Scan", "SequenceMap") for node in nodes)
+    return any(node.op_type in ("If", "Loop", "Scan", *table.BY_DEFINITION) for node in nodes)
