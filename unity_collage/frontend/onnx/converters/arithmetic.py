@@ -1,0 +1,145 @@
+"""Division, remainder, power and shifts: where integers differ from floating point numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from tvm import relax, tirx
+
+from ..node import Converted, Node
+from .pointwise import Element, dtype_of, number, pointwise, select, widened
+
+
+def _divide(node: Node) -> Converted:
+    """Integers are divided towards zero; a division by zero, which the standard does not define, gives 0."""
+    if _is_float(node.dtype()) or _divides(node.numbers(1)):
+        return relax.op.divide(node[0], node[1])
+    return pointwise(node, "divide", _quotient, node[0], node[1])
+
+
+def _mod(node: Node) -> Converted:
+    """The remainder with the sign of the divisor; with ``fmod``, with the sign of the dividend."""
+    as_in_c = bool(node.attribute("fmod", 0))
+    if _is_float(node.dtype()):
+        return pointwise(node, "mod", widened(tirx.truncmod if as_in_c else _float_mod), node[0], node[1])
+    if _divides(node.numbers(1)):
+        return (relax.op.mod if as_in_c else relax.op.floor_mod)(node[0], node[1])
+    return pointwise(node, "mod", _remainder if as_in_c else _floor_mod, node[0], node[1])
+
+
+def _is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+def _divides(divisor: np.ndarray | None) -> bool:
+    """Whether no element is 0 or -1: x86 traps on a division by zero and on the lowest number divided by -1."""
+    return divisor is not None and not np.isin(divisor, (0, -1)).any()
+
+
+def _quotient(a: Element, b: Element) -> Element:
+    dtype = dtype_of(a)
+    zero = number(0, dtype)
+    if dtype.startswith("uint"):
+        return select(b.equal(zero), 0, tirx.truncdiv(a, select(b.equal(zero), 1, b)))
+    unsafe = tirx.any(b.equal(zero), b.equal(number(-1, dtype)))
+    found = tirx.truncdiv(a, select(unsafe, 1, b))
+    return select(b.equal(zero), 0, select(unsafe, zero - a, found))
+
+
+def _remainder(a: Element, b: Element) -> Element:
+    dtype = dtype_of(a)
+    unsafe = b.equal(number(0, dtype))
+    if not dtype.startswith("uint"):
+        unsafe = tirx.any(unsafe, b.equal(number(-1, dtype)))
+    return select(unsafe, 0, tirx.truncmod(a, select(unsafe, 1, b)))
+
+
+def _floor_mod(a: Element, b: Element) -> Element:
+    found = _remainder(a, b)
+    if dtype_of(a).startswith("uint"):
+        return found
+    return select(_differ_in_sign(found, b), found + b, found)
+
+
+def _float_mod(a: Element, b: Element) -> Element:
+    """As numpy: a zero has the sign of the divisor, and infinite divisors are allowed."""
+    found, zero = tirx.truncmod(a, b), number(0, dtype_of(a))
+    moved = select(_differ_in_sign(found, b), found + b, found)
+    return select(moved.equal(zero), tirx.copysign(zero, b), moved)
+
+
+def _differ_in_sign(a: Element, b: Element) -> Element:
+    zero = number(0, dtype_of(a))
+    return tirx.any(tirx.all(a > zero, b < zero), tirx.all(a < zero, b > zero))
+
+
+def _pow(node: Node) -> Converted:
+    """The result has the type of the base."""
+    base, exponent = node.dtype(0), node.dtype(1)
+    if _is_float(base) and base != "bfloat16":
+        return relax.op.power(node[0], node.cast(node[1], base))
+    if _is_float(base):
+        return pointwise(node, "power", _wide_power, node[0], node[1])
+    if _is_float(exponent):
+        return pointwise(node, "power", _rounded_power, node[0], node[1])
+    return pointwise(node, "power", _integer_power, node[0], node[1])
+
+
+def _wide_power(a: Element, b: Element) -> Element:
+    return tirx.power(a.astype("float32"), b.astype("float32")).astype(dtype_of(a))
+
+
+def _rounded_power(a: Element, b: Element) -> Element:
+    """An integer to the power of a floating point number: computed in float64, rounded towards zero."""
+    return tirx.power(a.astype("float64"), b.astype("float64")).astype(dtype_of(a))
+
+
+def _integer_power(a: Element, b: Element) -> Element:
+    """By squaring, with results that wrap. Powers below zero are rounded towards zero, and those of 0 are 0."""
+    dtype = dtype_of(a)
+    exponent = b.astype("int64")
+    bits = 63 if dtype_of(b) in ("int64", "uint64") else 32
+    one, zero, odd = number(1, dtype), number(0, dtype), number(1, "int64")
+    squares = [tirx.Var(f"square_{n}", dtype) for n in range(bits)]
+    found: Element = one
+    for n, square in enumerate(squares):
+        bit = tirx.bitwise_and(tirx.shift_right(exponent, number(n, "int64")), odd)
+        found = found * select(bit.equal(odd), square, one)
+    for n in range(bits - 1, 0, -1):
+        found = tirx.Let(squares[n], squares[n - 1] * squares[n - 1], found)
+    found = tirx.Let(squares[0], a, found)
+    if dtype_of(b).startswith("uint"):
+        return found
+    is_unit = a.equal(one)
+    below = select(is_unit, 1, zero)
+    if not dtype.startswith("uint"):
+        sign = select(tirx.bitwise_and(exponent, odd).equal(odd), -1, one)
+        below = select(a.equal(number(-1, dtype)), sign, below)
+    return select(exponent < number(0, "int64"), below, found)
+
+
+def _shift(node: Node) -> Converted:
+    """Shifts by a negative number, or by as many bits as there are or more, leave nothing but the sign."""
+    right = node.required("direction") == "RIGHT"
+    bits = np.dtype(node.dtype()).itemsize * 8
+
+    def shifted(a: Element, b: Element) -> Element:
+        dtype = dtype_of(a)
+        within = b < number(bits, dtype)
+        if not dtype.startswith("uint"):
+            within = tirx.all(within, b >= number(0, dtype))
+        by, zero = select(within, b, number(0, dtype)), number(0, dtype)
+        made = (tirx.shift_right if right else tirx.shift_left)(a, by)
+        rest = select(a < zero, -1, zero) if right and not dtype.startswith("uint") else zero
+        return select(within, made, rest)
+
+    return pointwise(node, "bit_shift", shifted, node[0], node[1])
+
+
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    "BitShift": _shift,
+    "Div": _divide,
+    "Mod": _mod,
+    "Pow": _pow,
+}

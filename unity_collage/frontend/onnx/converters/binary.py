@@ -1,0 +1,71 @@
+"""Arithmetic, comparisons and logic of tensors that are broadcast to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+from tvm import relax
+
+from ..node import Converted, Node
+from .precise import narrowed, widened
+
+
+def _binary(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+    return lambda node: make(node[0], node[1])
+
+
+def _variadic(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+    """Two operands at a time; a single operand is the result itself."""
+    return lambda node: reduce(lambda a, b: make(node.emit(a), b), node.operands())
+
+
+def _mean(node: Node) -> Converted:
+    """The sum divided by the number of operands."""
+    operands = node.operands()
+    if len(operands) == 1:
+        return operands[0]
+    total = reduce(lambda a, b: node.emit(relax.op.add(a, b)), [widened(node, x) for x in operands])
+    count = node.constant(len(operands), str(total.ty.dtype))
+    return narrowed(node, relax.op.divide(total, count), node.dtype())
+
+
+def _equal(node: Node) -> Converted:
+    a, b = (node.cast(x, "uint8") if node.dtype() == "bool" else x for x in (node[0], node[1]))
+    return relax.op.equal(a, b)
+
+
+def _where(node: Node) -> Converted:
+    condition, yes, no = node.operands()
+    if node.dtype(1) != "bool":
+        return relax.op.where(condition, yes, no)
+    found = node.emit(relax.op.where(condition, node.cast(yes, "uint8"), node.cast(no, "uint8")))
+    return relax.op.astype(found, "bool")
+
+
+_BINARY: Mapping[str, Any] = {
+    "Add": relax.op.add,
+    "And": relax.op.logical_and,
+    "BitwiseAnd": relax.op.bitwise_and,
+    "BitwiseOr": relax.op.bitwise_or,
+    "BitwiseXor": relax.op.bitwise_xor,
+    "Greater": relax.op.greater,
+    "GreaterOrEqual": relax.op.greater_equal,
+    "Less": relax.op.less,
+    "LessOrEqual": relax.op.less_equal,
+    "Mul": relax.op.multiply,
+    "Or": relax.op.logical_or,
+    "Sub": relax.op.subtract,
+    "Xor": relax.op.logical_xor,
+}
+
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    **{op: _binary(make) for op, make in _BINARY.items()},
+    "Equal": _equal,
+    "Max": _variadic(relax.op.maximum),
+    "Mean": _mean,
+    "Min": _variadic(relax.op.minimum),
+    "Sum": _variadic(relax.op.add),
+    "Where": _where,
+}
