@@ -18,6 +18,7 @@ from ..report import comparison_table, plan_summary
 from ..report.writing import why_no_report, write_report
 from .options import add_options, cost_model_of, refinement_of, sizes_of
 from .progress import progress_bar
+from .verify import add_verify, check_verify, verify
 
 
 def add_command(commands: Any) -> None:
@@ -28,6 +29,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--report", metavar="FILE", help="write the plan and its explanation, as .json or .html"
     )
+    add_verify(command)
     command.set_defaults(run=_compile)
 
 
@@ -35,6 +37,7 @@ def _compile(options: argparse.Namespace) -> None:
     """Compile, show, save and report. Paths are checked first, before anything is measured."""
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
+    check_verify(options)
     program = compiled(options, explain=options.report is not None)
     console = Console()
     for name, plan in (program.plan or {}).items():
@@ -49,6 +52,7 @@ def _compile(options: argparse.Namespace) -> None:
         console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
     if options.output:
         console.print(f"wrote {options.output}", soft_wrap=True, highlight=False)
+    verify(options, program, console)
 
 
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:

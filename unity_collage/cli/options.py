@@ -179,8 +179,8 @@ def _shape(text: str) -> tuple[str, int | tuple[int, ...]]:
     parts = sizes.strip("()[] ").replace("x", ",").split(",") if name else []
     if not parts or not all(part.strip().isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a shape: write NAME=1,3,640,640 or NAME=1")
-    numbers = tuple(int(part) for part in parts)
-    return name, numbers if len(numbers) > 1 else numbers[0]
+    numbers = [int(part) for part in parts]
+    return name, tuple(numbers) if len(numbers) > 1 else numbers[0]
 
 
 def _dim(text: str) -> tuple[str, int]:

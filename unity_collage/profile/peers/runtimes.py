@@ -90,6 +90,33 @@ def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Peer:
     )
 
 
+def torch_eager(path: Path, inputs: Inputs, threads: int) -> Peer:
+    """An exported program of PyTorch, run operator by operator."""
+    import torch
+    from torch.export.graph_signature import InputKind, TensorArgument
+    from torch.utils import _pytree as pytree
+
+    torch.set_num_threads(threads)
+    program = torch.export.load(path)
+    tensors = iter([torch.from_numpy(value) for value in inputs.values()])
+    given = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    leaves = [
+        next(tensors) if isinstance(arg, TensorArgument) else getattr(arg, "value", None) for arg in given
+    ]
+    form = program.call_spec.in_spec
+    assert form is not None
+    args, named = pytree.tree_unflatten(leaves, form)
+    module = program.module()
+
+    def run() -> list[Any]:
+        with torch.no_grad():
+            return [
+                leaf for leaf in pytree.tree_leaves(module(*args, **named)) if isinstance(leaf, torch.Tensor)
+            ]
+
+    return Peer(python_loop(run), lambda: [tensor.numpy() for tensor in run()])
+
+
 def openvino_f32(path: Path, inputs: Inputs, threads: int) -> Peer:
     """The CPU plugin in float32: its own default is bfloat16 where the machine has it."""
     return _openvino(path, inputs, {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
@@ -135,15 +162,15 @@ def python_loop(run: Callable[[], Any]) -> Callable[[float], list[float]]:
     return timed
 
 
-OURS = "unity_collage"
+OURS, ONNX_RUNTIME, EAGER = "unity_collage", "onnxruntime", "torch-eager"
 
 PEERS = {
-    "onnxruntime": f"{__name__}:onnxruntime",
+    ONNX_RUNTIME: f"{__name__}:onnxruntime",
     "openvino": f"{__name__}:openvino_f32",
     "openvino-default": f"{__name__}:openvino_default",
     "stock-tvm": f"{__name__}:stock_tvm",
 }
 """The runtimes to compare with: the function that runs each, by the name for ``--against``."""
 
-RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage"}
+RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage", EAGER: f"{__name__}:torch_eager"}
 """All runtimes that a process can run by name."""

@@ -1,0 +1,77 @@
+"""``--verify``: compare the results of a program with those of the runtime that its file was made for."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from ..errors import CollageError
+from ..pipeline import FLOAT32
+from ..profile.agreement import agreements, drawn_inputs, read_inputs, reference_of
+from ..program import Program
+
+RANDOM = "random"
+"""In place of a file of inputs: they are drawn."""
+
+_NARROW_TOLERANCE = 5e-2
+"""The largest error over the range of a result for programs that compute with 8 bits of precision."""
+
+
+def add_verify(command: argparse.ArgumentParser) -> None:
+    """Add the options of the comparison to a command."""
+    command.add_argument(
+        "--verify",
+        metavar=f"INPUTS.npz|{RANDOM}",
+        help="compare each result with ONNX Runtime's (for .pt2: PyTorch's) on these inputs, by name; the exit code is "
+        f"1 where one does not agree; {RANDOM} draws them, with 2 for each symbolic size",
+    )
+    command.add_argument(
+        "--tolerance",
+        type=_share,
+        metavar="ERROR",
+        help="with --verify: the largest error as a part of a result's range "
+        "(default: 1e-3; 1e-2 for float16; 5e-2 for bfloat16 and --precision bf16)",
+    )
+
+
+def check_verify(options: argparse.Namespace) -> None:
+    """Raises CollageError, before anything is measured, where nothing could be compared."""
+    if options.verify is None:
+        if options.tolerance is not None:
+            raise CollageError("--tolerance needs --verify")
+        return
+    reference_of(options.model)
+    if options.verify != RANDOM:
+        read_inputs(options.verify, ())
+
+
+def verify(options: argparse.Namespace, program: Program, console: Console) -> None:
+    """Print the error of each result; raises CollageError where one does not agree."""
+    if options.verify is None:
+        return
+    inputs = (
+        drawn_inputs(program)
+        if options.verify == RANDOM
+        else read_inputs(options.verify, program.input_names)
+    )
+    tolerance = options.tolerance
+    if tolerance is None and options.precision != FLOAT32:
+        tolerance = _NARROW_TOLERANCE
+    found = agreements(program, options.model, inputs, tolerance)
+    reference = reference_of(options.model)
+    for agreement in found:
+        console.print(f"against {reference}: {agreement}", markup=False, highlight=False, soft_wrap=True)
+    wrong = [agreement for agreement in found if agreement.reason is not None]
+    if wrong:
+        raise CollageError(f"{len(wrong)} of {len(found)} results differ from {reference}'s")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an error such as 1e-3")
+    return value
