@@ -86,7 +86,7 @@ def table(verdicts: Iterable[Verdict]) -> str:
         for operator in found.operators if len(found.operators) == 1 else ("(several)",):
             by_operator[operator][found.outcome] += 1
     total = Counter(found.outcome for found in verdicts)
-    rows = [("operator", *OUTCOMES)]
+    rows: list[tuple[str, ...]] = [("operator", *OUTCOMES)]
     for operator, counts in sorted(by_operator.items()):
         if set(counts) != {PASSED}:
             rows.append((operator, *(str(counts[outcome] or "") for outcome in OUTCOMES)))
@@ -96,7 +96,7 @@ def table(verdicts: Iterable[Verdict]) -> str:
 
 def main() -> None:
     """Run what is asked for, print the table, and keep the verdicts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="The backend suite of the onnx package through compile.")
     parser.add_argument("--only", default="", help="a regular expression that the case's name contains")
     parser.add_argument("--backends", nargs="+", help="force these backends")
     parser.add_argument("--database", help="the database of costs (default: one of your own)")

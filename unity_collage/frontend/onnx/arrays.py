@@ -19,10 +19,14 @@ _ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors."""
 
 
-def array_of(tensor: onnx.TensorProto, folder: str = "") -> np.ndarray:
+def array_of(tensor: onnx.TensorProto, folder: str | None = None) -> np.ndarray:
     """The values of a tensor; external data is in a file below ``folder``. Raises ModelError."""
     try:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            if folder is None:
+                raise ModelError(
+                    "its data are in another file: give the path of the model, or load it with its data"
+                )
             return _external(tensor, folder)
         return numpy_helper.to_array(tensor)
     except Exception as error:  # whatever protobuf, numpy and the file system raise
@@ -87,5 +91,6 @@ def constant_of(array: np.ndarray) -> ir.GenericConst:
     if array.dtype.name not in DTYPES:
         raise ModelError(f"tensors of {array.dtype.name} are not supported")
     if isinstance(array, np.memmap) and array.ctypes.data % _ALIGNMENT == 0:
-        return ir.GenericConst(tvm_ffi.from_dlpack(np.asarray(array)))
+        mapped = tvm_ffi.from_dlpack(np.asarray(array))
+        return ir.GenericConst(mapped, relax.TensorType(array.shape, array.dtype.name))
     return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from .arrays import DTYPES
@@ -36,14 +36,19 @@ _MOST, _MOST_SLOW, _MOST_GROWN = 1 << 28, 1 << 12, 1 << 18
 operands (an expanded scalar is better computed when the program runs than kept in it)."""
 
 
+_SHOWN = 64
+"""The most elements of an operand whose numbers type inference sees: such as axes and shapes."""
+
+
 def folded(node: Node) -> list[Value] | None:
     """The results of a node, if they are known now."""
     given = [value for value in node.inputs if value is not None]
     if not given or any(value.known is None for value in given) or node.op in _NEVER:
         return None
-    if any(value.known.dtype == object for value in given):
+    numbers = [value.numbers for value in given]
+    if any(array is None for array in numbers):
         return continued(node)
-    read = sum(value.known.size for value in given)
+    read = sum(array.size for array in numbers if array is not None)
     if node.proto.domain not in ("", "ai.onnx") or read > (_MOST_SLOW if node.op in _SLOW else _MOST):
         return None
     results = _evaluated(node)
@@ -55,9 +60,7 @@ def folded(node: Node) -> list[Value] | None:
 def _evaluated(node: Node) -> list[np.ndarray] | None:
     """The results by the reference implementation; None where it fails or gives other types than the standard."""
     proto = with_resolved_attributes(node)
-    feeds = {
-        name: value.known for name, value in zip(proto.input, node.inputs, strict=False) if value is not None
-    }
+    feeds = dict(_operands(node))
     try:
         with np.errstate(all="ignore"):
             found = ReferenceEvaluator(proto, opsets={"": node.version}).run(None, feeds)
@@ -72,17 +75,9 @@ def _evaluated(node: Node) -> list[np.ndarray] | None:
 def _element_types(node: Node, proto: onnx.NodeProto) -> list[str]:
     """The element types of the results by the standard's type inference."""
     schema = onnx.defs.get_schema(node.op, node.version, "")
-    types: dict[str, Any] = {
-        name: helper.make_tensor_type_proto(
-            helper.np_dtype_to_tensor_dtype(value.known.dtype), value.known.shape
-        )
-        for name, value in zip(proto.input, node.inputs, strict=False)
-        if value is not None
-    }
+    types = {name: _type_of(array) for name, array in _operands(node)}
     data = {
-        name: onnx.numpy_helper.from_array(value.known, name)
-        for name, value in zip(proto.input, node.inputs, strict=False)
-        if value is not None and value.known.size <= 64
+        name: numpy_helper.from_array(array, name) for name, array in _operands(node) if array.size <= _SHOWN
     }
     found = onnx.shape_inference.infer_node_outputs(
         schema, proto, types, data, opset_imports=[helper.make_opsetid("", node.version)], ir_version=10
@@ -92,3 +87,14 @@ def _element_types(node: Node, proto: onnx.NodeProto) -> list[str]:
         for name in proto.output
         if name
     ]
+
+
+def _operands(node: Node) -> Iterator[tuple[str, np.ndarray]]:
+    """The known operands with their names."""
+    for name, value in zip(node.proto.input, node.inputs, strict=False):
+        if value is not None and value.known is not None:
+            yield name, value.known
+
+
+def _type_of(array: np.ndarray) -> onnx.TypeProto:
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

@@ -35,7 +35,7 @@ MOST_NODES = 2_000_000
 class Model:
     """What all graphs of a model share."""
 
-    folder: str
+    folder: str | None
     """The folder of files with external data."""
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
@@ -64,7 +64,7 @@ class GraphImporter:
     """The builder of the module, in the function that is being emitted."""
 
     @property
-    def folder(self) -> str:
+    def folder(self) -> str | None:
         """The folder of files with external data."""
         return self.model.folder
 

@@ -24,13 +24,14 @@ _OLDEST = 7
 
 def imported(
     model: onnx.ModelProto,
-    folder: str = "",
+    folder: str | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a model, the names of its inputs and of its results.
 
-    ``folder`` has the files with external data. Raises ModelError with the reason in one line.
+    ``folder`` has the files with external data; without it such data are refused. Raises ModelError with the reason
+    in one line.
     """
     opsets = _opsets(model)
     if not model.graph.output:

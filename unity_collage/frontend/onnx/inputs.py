@@ -78,6 +78,7 @@ _OPERATIONS = {
 
 def _computed(node: ast.expr, sizes: Sizes) -> Dim:
     if isinstance(node, ast.Constant):
+        assert isinstance(node.value, int)
         return node.value
     if isinstance(node, ast.Name):
         return sizes.of(node.id)

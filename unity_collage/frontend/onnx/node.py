@@ -109,7 +109,9 @@ class Node:
         """The elements of a vector of sizes: known, or symbolic sizes that stand for what the program computes."""
         value = self.value(position)
         if value.known is not None:
-            return [item if isinstance(item, ir.Expr) else int(item) for item in value.known.reshape(-1)]
+            return [
+                item if isinstance(item, ir.Expr) else int(item) for item in value.known.reshape(-1).tolist()
+            ]
         expr = value.tensor(self.builder)
         length = value.shape[0] if value.rank else 1
         if not isinstance(length, int):
@@ -134,12 +136,13 @@ class Node:
     def static_shape(self, position: int = 0) -> list[int]:
         """The sizes of an operand, which must be numbers."""
         shape = self.shape(position)
-        if not all(isinstance(dim, int) for dim in shape):
+        fixed = [dim for dim in shape if isinstance(dim, int)]
+        if len(fixed) < len(shape):
             given = ", ".join(map(str, shape))
             self.refuse(
                 f"the sizes ({given}) of its operand {position} are not fixed; fix them with shapes= or --shape"
             )
-        return [int(dim) for dim in shape]
+        return fixed
 
     def rank(self, position: int = 0) -> int:
         """The number of dimensions of an operand."""

@@ -15,8 +15,8 @@ class OnnxFile:
     """A model whose large weights may still be in files."""
 
     model: onnx.ModelProto
-    folder: str = ""
-    """The folder of these files."""
+    folder: str | None = None
+    """The folder of these files; None where nobody knows it."""
 
 
 def read_onnx(path: Path) -> OnnxFile:

@@ -11,12 +11,10 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from tvm import ir, prim, sym, tirx
+from tvm import ir, sym, tirx
 
 from .node import Node
 from .values import Value
-
-_NONNEGATIVE = (ir.Var,)
 
 
 def continued(node: Node) -> list[Value] | None:
@@ -27,7 +25,7 @@ def continued(node: Node) -> list[Value] | None:
     found = rule(node, [value.known if value is not None else None for value in node.inputs])
     if found is None:
         return None
-    dtype = next(value.dtype for value in node.inputs if value is not None and value.known.dtype == object)
+    dtype = next(value.dtype for value in node.inputs if value is not None and value.numbers is None)
     return [_of(array, dtype) for array in (found if isinstance(found, list) else [found])]
 
 
@@ -42,39 +40,33 @@ def is_nonnegative(size: Any) -> bool:
     """Whether a size is certainly not negative, given that the sizes of inputs are not."""
     if not isinstance(size, ir.Expr):
         return size >= 0
-    if isinstance(size, ir.Var):
-        return True
-    if hasattr(size, "value"):
-        return int(size.value) >= 0
-    if isinstance(size, (prim.Add, prim.Mul, prim.FloorDiv, prim.FloorMod, prim.Min)):
+    if isinstance(size, (ir.Var, tirx.IntImm)):
+        return isinstance(size, ir.Var) or size.value >= 0
+    if isinstance(size, tirx.Max):
+        return is_nonnegative(size.a) or is_nonnegative(size.b)
+    if isinstance(size, (tirx.Add, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min)):
         return is_nonnegative(size.a) and is_nonnegative(size.b)
-    return isinstance(size, prim.Max) and (is_nonnegative(size.a) or is_nonnegative(size.b))
+    return False
 
 
 def are_equal(a: Any, b: Any) -> bool | None:
     """Whether two sizes are equal; None where that depends on the sizes of inputs."""
-    difference = sym.Analyzer().simplify(_expr(a) - _expr(b))
-    if hasattr(difference, "value") and not isinstance(difference, ir.Var):
-        return int(difference.value) == 0
-    sides = (difference, sym.Analyzer().simplify(_expr(b) - _expr(a)))
-    return (
-        False
-        if any(is_nonnegative(sym.Analyzer().simplify(side - 1)) for side in sides)
-        or any(map(_is_positive, sides))
-        else None
-    )
+    analyzer = sym.Analyzer()
+    difference = analyzer.simplify(_expr(a) - _expr(b))
+    if isinstance(difference, tirx.IntImm):
+        return difference.value == 0
+    if _is_positive(difference) or _is_positive(analyzer.simplify(_expr(b) - _expr(a))):
+        return False
+    return None
 
 
 def _is_positive(size: Any) -> bool:
     """Whether a sum has a positive constant and no other part that may be negative."""
-    return isinstance(size, prim.Add) and (
-        (is_nonnegative(size.a) and _is_positive_constant(size.b))
-        or (is_nonnegative(size.b) and _is_positive_constant(size.a))
-    )
-
-
-def _is_positive_constant(size: Any) -> bool:
-    return hasattr(size, "value") and not isinstance(size, ir.Var) and int(size.value) > 0
+    if not isinstance(size, tirx.Add):
+        return False
+    parts = [size.a, size.b]
+    constant = any(isinstance(part, tirx.IntImm) and part.value > 0 for part in parts)
+    return constant and all(map(is_nonnegative, parts))
 
 
 def _expr(size: Any) -> ir.Expr:
@@ -116,17 +108,12 @@ def _gather(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
 
 def _slice(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
     data, *rest = operands
-    if node.version < 10:
-        begins, ends = node.required("starts"), node.required("ends")
-        axes, steps = node.attribute("axes", None), None
-    else:
-        if any(part is not None and part.dtype == object for part in rest):
-            return None
-        begins, ends, axes, steps = (*(None if part is None else part.tolist() for part in rest), None, None)[
-            :4
-        ]
-    axes = range(len(begins)) if axes is None else axes
-    steps = [1] * len(begins) if steps is None else steps
+    if any(part is not None and part.dtype == object for part in rest):
+        return None
+    begins: list[int] = node.integers("starts", 1) or []
+    ends: list[int] = node.integers("ends", 2) or []
+    axes = node.integers("axes", 3) or range(len(begins))
+    steps = node.integers("steps", 4) or [1] * len(begins)
     index = [slice(None)] * data.ndim
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
         index[axis] = slice(begin, end if step > 0 or end >= -data.shape[axis] else None, step)
