@@ -54,6 +54,15 @@ def when(condition: Any) -> Iterator[None]:
         yield
 
 
+def choose(condition: Any, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    """The statements of one of two functions."""
+    with T.If(condition):
+        with T.Then():
+            then()
+        with T.Else():
+            otherwise()
+
+
 def store(buffer: Any, index: Any, value: Any) -> None:
     """Write an element; a number becomes one of int64."""
     buffer[index] = as_int64(value) if isinstance(value, int) else value
