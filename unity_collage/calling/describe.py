@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tvm import ir, relax, tirx
@@ -9,6 +10,10 @@ from tvm.ir import IRModule
 
 from .sharing import shared_results
 from .signature import Dim, OtherSpec, Signature, Spec, TensorSpec, TupleSpec
+
+
+_TYPED_NUMBER = re.compile(r"T\.\w+\((-?\d+)\)")
+"""A number as TVMScript writes it: ``T.int64(1)``."""
 
 
 def signature_of(
@@ -44,7 +49,8 @@ class _Symbols:
             self._name(var)
         if isinstance(extent, tirx.Var):
             return self._names[extent]
-        return f"({extent})" if all(self._names[var] == var.name for var in variables) else None
+        text = _TYPED_NUMBER.sub(r"\1", str(extent))
+        return f"({text})" if all(self._names[var] == var.name for var in variables) else None
 
     def _name(self, var: tirx.Var) -> None:
         if var not in self._names:
@@ -55,12 +61,8 @@ class _Symbols:
 
 
 def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
-    if isinstance(ty, relax.TensorType):
-        return (
-            TensorSpec(name, str(ty.dtype), _shape(ty, symbols))
-            if str(ty.dtype)
-            else OtherSpec(name, str(ty))
-        )
+    if isinstance(ty, relax.TensorType) and ty.dtype is not None:
+        return TensorSpec(name, str(ty.dtype), _shape(ty, symbols))
     if isinstance(ty, relax.TupleType):
         fields = tuple(_spec(f"{name}[{number}]", field, symbols) for number, field in enumerate(ty.fields))
         return TupleSpec(name, fields)

@@ -52,6 +52,8 @@ class TensorInput:
             return self._foreign(value, sizes)
         except NotTaken as error:
             raise self._refused(str(error)) from error
+        except ValueError as error:  # a type that DLPack has, and TVM has not
+            raise self._refused(f"{what(value)} was given: {first_line(error)}") from error
 
     def _array(self, array: np.ndarray, sizes: Sizes) -> Tensor:
         if array.dtype != self._dtype:
@@ -140,8 +142,19 @@ def _tuple_of(spec: TupleSpec) -> Take:
     return take
 
 
-def _other(_spec: OtherSpec) -> Take:
-    return lambda value, _: unchecked(value)
+def _other(spec: OtherSpec) -> Take:
+    """Takes shapes, which may be tuples of integers, plain numbers, and tensors of any type."""
+
+    def take(value: Any, _: Sizes) -> Any:
+        if isinstance(value, (bool, int, float, tvm_ffi.Shape)):
+            return value
+        if spec.kind.startswith("R.Shape"):
+            if isinstance(value, (tuple, list)) and all(isinstance(extent, int) for extent in value):
+                return tvm_ffi.Shape(value)
+            raise CollageError(f"input {shown(spec.name)} takes {spec}; {what(value)} was given")
+        return unchecked(value)
+
+    return take
 
 
 def unchecked(value: Any) -> Any:
