@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..node import Converted, Node
-from . import activations, argmax, arithmetic, binary, bounds, casts, reductions, scans, softmax, unary
+from . import (
+    activations,
+    argmax,
+    arithmetic,
+    binary,
+    bounds,
+    casts,
+    determinant,
+    einsum,
+    losses,
+    random_values,
+    reductions,
+    scans,
+    softmax,
+    unary,
+)
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **activations.CONVERTERS,
@@ -14,10 +29,14 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **binary.CONVERTERS,
     **bounds.CONVERTERS,
     **casts.CONVERTERS,
+    **determinant.CONVERTERS,
+    **einsum.CONVERTERS,
+    **losses.CONVERTERS,
+    **random_values.CONVERTERS,
     **reductions.CONVERTERS,
     **scans.CONVERTERS,
     **softmax.CONVERTERS,
     **unary.CONVERTERS,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = activations.MICROSOFT
+MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {**activations.MICROSOFT}
