@@ -12,7 +12,7 @@ from typing import Any
 from tvm import relax, tirx
 from tvm.script import tirx as T
 
-_OPAQUE = 8
+OPAQUE = 8
 """Its ``OpPatternKind``: nothing fuses with a loop over steps."""
 
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -27,7 +27,7 @@ def kernel(cell: str, call: relax.Call) -> tirx.PrimFunc:
     """The PrimFunc of a call of ``cell`` with static shapes; its parameters are the operands and the result."""
     make = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell]
     made = make(call, *(_FUNCTIONS[str(name)] for name in attrs_of(call)["activations"]))
-    return made.with_attrs({"op_pattern": _OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
+    return made.with_attrs({"op_pattern": OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
 
 
 def attrs_of(call: relax.Call) -> Any:

@@ -1,5 +1,4 @@
-"""Recurrent operators step by step, by the equations of :mod:`unity_collage.operators.recurrent`, in double
-precision."""
+"""Recurrent operators step by step, by the equations of :mod:`unity_collage.operators`, in double precision."""
 
 from __future__ import annotations
 
@@ -71,8 +70,76 @@ def _steps(call: Call, inputs: np.ndarray) -> Iterator[int]:
     return iter(reversed(steps) if call.attrs["reverse"] else steps)
 
 
+def _any(call: Call, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``relax.collage.recurrent``: the states of all steps, the last state and the last memory."""
+    inputs, weights, state, memory, bias, peepholes, lengths = (x.astype(np.float64) for x in operands)
+    steps, batch = inputs.shape[:2]
+    result = np.zeros(inputs.shape[:2] + state.shape[-1:])
+    state, memory = state.copy(), memory.copy()
+    for n in range(batch):
+        length = min(max(int(lengths[n]), 0), steps) if call.attrs["has_lengths"] else steps
+        for step in reversed(range(length)) if call.attrs["reverse"] else range(length):
+            state[n], memory[n] = _next(call, inputs[step, n], weights, state[n], memory[n], bias, peepholes)
+            result[step, n] = state[n]
+    return result, state, memory
+
+
+def _next(
+    call: Call,
+    inputs: np.ndarray,
+    weights: np.ndarray,
+    state: np.ndarray,
+    memory: np.ndarray,
+    bias: np.ndarray,
+    peepholes: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The state and memory of one sequence after a step."""
+    f, g, h = (_options_of(call) * 3)[:3]
+    hidden, attrs = state.shape[0], call.attrs
+    if attrs["cell"] == "rnn":
+        return f(inputs + state @ weights), memory
+    if attrs["cell"] == "gru":
+        kept, reset = np.split(f(inputs[: 2 * hidden] + state @ weights[:, : 2 * hidden]), 2)
+        of_new = weights[:, 2 * hidden :]
+        resets_first = attrs["resets_first"]
+        product = (reset * state) @ of_new + bias if resets_first else reset * (state @ of_new + bias)
+        return (1 - kept) * g(inputs[2 * hidden :] + product) + kept * state, memory
+    admitted, shown, forgotten, new = np.split(inputs + state @ weights, 4)
+    see_in, see_out, see_forget = np.split(peepholes, 3) if attrs["has_peepholes"] else np.zeros([3, hidden])
+    admitted = f(admitted + see_in * memory)
+    kept = 1 - admitted if attrs["coupled"] else f(forgotten + see_forget * memory)
+    memory = kept * memory + admitted * g(new)
+    return f(shown + see_out * memory) * h(memory), memory
+
+
+def _options_of(call: Call) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """The activations, the first of which are applied to clipped sums; that of a memory is not."""
+    limit, found = float(call.attrs["clip"]), []
+    for position, (name, alpha, beta) in enumerate(
+        zip(*(call.attrs[key] for key in ("activations", "alphas", "betas")), strict=True)
+    ):
+        clips = limit and position < 2
+        found.append(_activation(str(name), float(alpha), float(beta), limit if clips else np.inf))
+    return found
+
+
+def _activation(name: str, alpha: float, beta: float, limit: float) -> Callable[[np.ndarray], np.ndarray]:
+    made: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        **_FUNCTIONS,
+        "Affine": lambda x: alpha * x + beta,
+        "Elu": lambda x: np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0))),
+        "HardSigmoid": lambda x: np.clip(alpha * x + beta, 0, 1),
+        "LeakyRelu": lambda x: np.where(x >= 0, x, alpha * x),
+        "ScaledTanh": lambda x: alpha * np.tanh(beta * x),
+        "Softplus": lambda x: np.logaddexp(x, 0),
+        "ThresholdedRelu": lambda x: np.where(x > alpha, x, 0),
+    }
+    return lambda x: made[name](np.clip(x, -limit, limit))
+
+
 OPERATORS: dict[str, Operator] = {
     "relax.collage.lstm": Operator(_lstm),
     "relax.collage.gru": Operator(_gru),
     "relax.collage.rnn": Operator(_rnn),
+    "relax.collage.recurrent": Operator(_any),
 }

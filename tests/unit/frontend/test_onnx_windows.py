@@ -46,11 +46,15 @@ def test_weights_and_bias_may_be_inputs(op: str):
     check(one_node(op, feeds, dilations=[2, 1], pads=[1, 2, 0, 1]), feeds, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"pads": [1, 1, 0, 1]}, {"auto_pad": "SAME_LOWER"}, {"auto_pad": "SAME_UPPER"}])
+@pytest.mark.parametrize(
+    "options", [{"pads": [1, 1, 0, 1]}, {"auto_pad": "SAME_LOWER"}, {"auto_pad": "SAME_UPPER"}]
+)
 @pytest.mark.parametrize("image", [[2, 4, 7, 6], [1, 4, 4, 9]])
 def test_conv_of_an_image_of_any_size(options: dict[str, Any], image: list[int]):
     feeds = {"x": drawn(*image), "w": drawn(3, 4, 3, 3, seed=1)}
-    check(one_node("Conv", feeds, dims={"x": ["n", 4, "h", "w"]}, strides=[2, 2], **options), feeds, atol=1e-4)
+    check(
+        one_node("Conv", feeds, dims={"x": ["n", 4, "h", "w"]}, strides=[2, 2], **options), feeds, atol=1e-4
+    )
 
 
 def test_conv_in_float16_adds_up_in_float32():
@@ -64,8 +68,16 @@ def test_conv_of_no_images():
 
 
 TRANSPOSED: dict[str, tuple[list[int], list[int], dict[str, Any]]] = {
-    "output_padding": ([1, 4, 5, 6], [4, 3, 3, 3], {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]}),
-    "more output_padding than padding": ([1, 4, 5, 6], [4, 3, 3, 3], {"strides": [3, 3], "output_padding": [2, 1]}),
+    "output_padding": (
+        [1, 4, 5, 6],
+        [4, 3, 3, 3],
+        {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]},
+    ),
+    "more output_padding than padding": (
+        [1, 4, 5, 6],
+        [4, 3, 3, 3],
+        {"strides": [3, 3], "output_padding": [2, 1]},
+    ),
     "groups": ([1, 4, 5, 6], [4, 2, 3, 3], {"strides": [2, 2], "group": 2}),
     "output_shape": ([1, 4, 5, 6], [4, 3, 3, 3], {"strides": [2, 2], "output_shape": [10, 12]}),
     "output_shape, SAME_UPPER": (
@@ -107,7 +119,11 @@ POOLS: dict[str, tuple[str, list[int], dict[str, Any]]] = {
         {"kernel_shape": [3, 3], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1, "pads": [1] * 4},
     ),
     "one-sided padding": ("AveragePool", [1, 3, 7, 8], {"kernel_shape": [3, 3], "pads": [0, 1, 2, 0]}),
-    "SAME_UPPER": ("AveragePool", [1, 3, 7, 8], {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    "SAME_UPPER": (
+        "AveragePool",
+        [1, 3, 7, 8],
+        {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    ),
     "dilated": (
         "AveragePool",
         [1, 3, 9, 8],
@@ -132,9 +148,17 @@ POOLS: dict[str, tuple[str, list[int], dict[str, Any]]] = {
         [1, 3, 7, 8],
         {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
     ),
-    "largest, dilated": ("MaxPool", [1, 3, 17, 16], {"kernel_shape": [2, 2], "dilations": [3, 2], "pads": [1] * 4}),
+    "largest, dilated": (
+        "MaxPool",
+        [1, 3, 17, 16],
+        {"kernel_shape": [2, 2], "dilations": [3, 2], "pads": [1] * 4},
+    ),
     "largest, three axes": ("MaxPool", [1, 2, 5, 6, 7], {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2]}),
-    "norm of order 3": ("LpPool", [1, 3, 9, 8], {"kernel_shape": [2, 3], "strides": [2, 2], "p": 3, "pads": [1] * 4}),
+    "norm of order 3": (
+        "LpPool",
+        [1, 3, 9, 8],
+        {"kernel_shape": [2, 3], "strides": [2, 2], "p": 3, "pads": [1] * 4},
+    ),
     "norm of order 1": ("LpPool", [1, 3, 9, 8], {"kernel_shape": [2, 3], "p": 1}),
 }
 
@@ -178,7 +202,10 @@ def test_max_pool_with_indices_keeps_nan_and_infinity():
 
 def test_average_pool_in_float16_adds_up_in_float32():
     feeds = {"x": np.full([1, 1, 64, 64], 30000, "float16")}
-    for model in (one_node("AveragePool", feeds, kernel_shape=[64, 64]), one_node("GlobalAveragePool", feeds)):
+    for model in (
+        one_node("AveragePool", feeds, kernel_shape=[64, 64]),
+        one_node("GlobalAveragePool", feeds),
+    ):
         assert run(model, feeds)[0].item() == 30000
 
 
@@ -191,10 +218,25 @@ def test_global_pools(op: str):
 @pytest.mark.parametrize(
     ("op", "operands", "options", "reason"),
     [
-        ("Conv", {"x": drawn(1, 4, 5, 5), "w": drawn(2, 4, 3, 3)}, {"kernel_shape": [2, 2]}, "kernel_shape is"),
-        ("Conv", {"x": drawn(1, 4, 5, 5), "w": drawn(2, 4, 3)}, {}, "its image has rank 4, and its weights rank 3"),
+        (
+            "Conv",
+            {"x": drawn(1, 4, 5, 5), "w": drawn(2, 4, 3, 3)},
+            {"kernel_shape": [2, 2]},
+            "kernel_shape is",
+        ),
+        (
+            "Conv",
+            {"x": drawn(1, 4, 5, 5), "w": drawn(2, 4, 3)},
+            {},
+            "its image has rank 4, and its weights rank 3",
+        ),
         ("Conv", {"x": drawn(1, 1, *[3] * 4), "w": drawn(1, 1, *[3] * 4)}, {}, "an image of 4 spatial axes"),
-        ("MaxPool", {"x": drawn(1, 4, 5, 5)}, {"kernel_shape": [2]}, "its window has 1 axes, and the image 2"),
+        (
+            "MaxPool",
+            {"x": drawn(1, 4, 5, 5)},
+            {"kernel_shape": [2]},
+            "its window has 1 axes, and the image 2",
+        ),
         ("MaxPool", {"x": drawn(1, 4, 5)}, {"kernel_shape": [2], "strides": [0]}, "must be positive"),
     ],
 )

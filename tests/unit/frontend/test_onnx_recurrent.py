@@ -1,0 +1,199 @@
+"""LSTM, GRU and RNN of ONNX models: the numbers of ONNX Runtime, in the form that libraries take or in the general one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+from onnx_case import by_reference, check, one_node, run
+from tvm import relax
+
+from unity_collage.errors import ModelError
+from unity_collage.frontend.onnx.importer import imported
+from unity_collage.graph.calls import operators
+
+STEPS, BATCH, INPUTS, HIDDEN = 5, 2, 3, 4
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+WEIGHTS = ["w", "r", "b", "p"]
+_NAMES = ["x", "w", "r", "b", "lengths", "h0", "c0", "p"]
+
+
+def cell(
+    op: str,
+    *more: str,
+    opset: int = 17,
+    dims: list[int | str] | None = None,
+    constant: bool = True,
+    dtype: str = "float32",
+    steps: int = STEPS,
+    lengths: tuple[int, ...] = (5, 3),
+    **options: Any,
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A model of one node with weights drawn, and its inputs; ``more`` names operands besides x, w and r."""
+    random = np.random.default_rng(7)
+    directions = 2 if options.get("direction") == "bidirectional" else 1
+    rows, batch_first = GATES[op] * HIDDEN, options.get("layout", 0)
+    state = [BATCH, directions, HIDDEN] if batch_first else [directions, BATCH, HIDDEN]
+    shapes = {
+        "x": [BATCH, steps, INPUTS] if batch_first else [steps, BATCH, INPUTS],
+        "w": [directions, rows, INPUTS],
+        "r": [directions, rows, HIDDEN],
+        "b": [directions, 2 * rows],
+        "h0": state,
+        "c0": state,
+        "p": [directions, 3 * HIDDEN],
+    }
+    arrays = {name: random.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+    arrays["lengths"] = np.array(lengths, "int32")
+    given = {name: arrays[name] if name in ("x", "w", "r", *more) else None for name in _NAMES}
+    while list(given.values())[-1] is None:
+        given.popitem()
+    weights = [name for name in WEIGHTS if given.get(name) is not None] if constant else []
+    outputs = 3 if op == "LSTM" else 2
+    model = one_node(
+        op, given, outputs, opset=opset, constant=weights, dims={"x": dims} if dims else None,
+        hidden_size=HIDDEN, **options,
+    )  # fmt: skip
+    return model, {name: array for name, array in given.items() if array is not None}
+
+
+def called(model: onnx.ModelProto) -> set[str]:
+    """The operators of our own that the imported model calls."""
+    return {name for name in operators(imported(model)[0]["main"]) if name.startswith("relax.collage.")}
+
+
+COMMON: dict[str, tuple[str, list[str], dict[str, Any]]] = {
+    "lstm": ("LSTM", ["b"], {}),
+    "lstm from a state": ("LSTM", ["b", "h0", "c0"], {}),
+    "lstm in both directions": ("LSTM", ["b", "h0", "c0"], {"direction": "bidirectional"}),
+    "lstm backwards": ("LSTM", ["b"], {"direction": "reverse"}),
+    "lstm without a bias": ("LSTM", [], {}),
+    "lstm of other functions": ("LSTM", ["b"], {"activations": ["Sigmoid", "Relu", "Softsign"]}),
+    "gru": ("GRU", ["b"], {}),
+    "gru that resets behind its product": ("GRU", ["b"], {"linear_before_reset": 1}),
+    "gru in both directions": ("GRU", ["b"], {"direction": "bidirectional", "linear_before_reset": 1}),
+    "rnn": ("RNN", ["b"], {}),
+    "rnn of relu in both directions": (
+        "RNN",
+        ["b", "h0"],
+        {"direction": "bidirectional", "activations": ["Relu", "Tanh"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("op", "more", "options"), COMMON.values(), ids=COMMON)
+def test_common_layers_are_what_libraries_take(op: str, more: list[str], options: dict[str, Any]):
+    model, feeds = cell(op, *more, **options)
+    assert called(model) == {f"relax.collage.{op.lower()}"}
+    check(model, feeds)
+
+
+GENERAL: dict[str, tuple[str, list[str], dict[str, Any]]] = {
+    "lengths": ("LSTM", ["b", "lengths", "h0", "c0"], {}),
+    "lengths backwards": ("LSTM", ["b", "lengths"], {"direction": "reverse"}),
+    "lengths in both directions": ("GRU", ["b", "lengths", "h0"], {"direction": "bidirectional"}),
+    "lengths of an rnn": ("RNN", ["b", "lengths"], {"direction": "bidirectional"}),
+    "peepholes": ("LSTM", ["b", "p"], {}),
+    "peepholes in both directions": ("LSTM", ["b", "p", "c0", "h0"], {"direction": "bidirectional"}),
+    "clip": ("LSTM", ["b"], {"clip": 0.6}),
+    "clip of a gru": ("GRU", ["b"], {"clip": 0.4}),
+    "clip of a gru that resets behind": ("GRU", ["b"], {"clip": 0.4, "linear_before_reset": 1}),
+    "clip of an rnn": ("RNN", ["b"], {"clip": 0.4}),
+    "coupled gates": ("LSTM", ["b"], {"input_forget": 1}),
+    "functions with numbers": (
+        "LSTM",
+        ["b"],
+        {"activations": ["HardSigmoid", "ScaledTanh", "Affine"], "activation_alpha": [0.3, 0.9, 1.5],
+         "activation_beta": [0.4, 0.8, 0.1]},
+    ),
+    "functions with default numbers": ("RNN", ["b"], {"activations": ["HardSigmoid"]}),
+    "functions that grow": ("GRU", ["b"], {"activations": ["Sigmoid", "Softplus"]}),
+    "leaky": ("RNN", ["b"], {"activations": ["LeakyRelu"], "activation_alpha": [0.2]}),
+    "functions with thresholds": (
+        "RNN",
+        ["b"],
+        {"direction": "bidirectional", "activations": ["Elu", "ThresholdedRelu"], "activation_alpha": [0.5, 0.3]},
+    ),
+    "scaled": ("RNN", ["b"], {"activations": ["ScaledTanh"], "activation_alpha": [0.5], "activation_beta": [2.0]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "more", "options"), GENERAL.values(), ids=GENERAL)
+def test_all_options_become_the_general_operator(op: str, more: list[str], options: dict[str, Any]):
+    model, feeds = cell(op, *more, **options)
+    assert called(model) == {"relax.collage.recurrent"}
+    check(model, feeds)
+
+
+@pytest.mark.parametrize("dims", [["t", BATCH, INPUTS], [STEPS, "n", INPUTS], ["t", "n", INPUTS]])
+@pytest.mark.parametrize("op", GATES)
+def test_steps_and_batch_may_be_unknown(op: str, dims: list[int | str]):
+    model, feeds = cell(op, "b", dims=dims, direction="bidirectional")
+    check(model, feeds)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_weights_may_be_inputs(op: str):
+    model, feeds = cell(op, "b", constant=False, direction="bidirectional")
+    check(model, feeds)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_the_batch_may_come_first(op: str):
+    # ONNX Runtime does not have this.
+    model, feeds = cell(op, "b", "h0", *(["c0"] if op == "LSTM" else []), layout=1)
+    turned, _ = cell(op, "b", "h0", *(["c0"] if op == "LSTM" else []))
+    states = {name: feeds[name].swapaxes(0, 1) for name in ("x", "h0", "c0") if name in feeds}
+    y, *last = run(turned, {**feeds, **states})
+    check(model, feeds, want=[y.transpose(2, 0, 1, 3), *(state.swapaxes(0, 1) for state in last)])
+
+
+def test_no_steps_leave_the_initial_state():
+    model, feeds = cell("LSTM", "b", "h0", "c0", steps=0)
+    y, h, c = run(model, feeds)
+    assert y.shape == (0, 1, BATCH, HIDDEN)
+    np.testing.assert_array_equal([h, c], [feeds["h0"], feeds["c0"]])
+
+
+def test_float16_is_computed_in_float32_and_rounded_once():
+    model, feeds = cell("LSTM", dtype="float16")
+    wide, _ = cell("LSTM")
+    names = [tensor.name for tensor in wide.graph.initializer]
+    for name, tensor in zip(names, wide.graph.initializer, strict=True):
+        tensor.CopyFrom(onnx.numpy_helper.from_array(feeds[name].astype("float32"), name))
+    want = [array.astype("float16") for array in run(wide, {"x": feeds["x"].astype("float32")})]
+    assert {str(field.dtype) for field in imported(model)[0]["main"].ret_ty.fields} == {"float16"}
+    check(model, feeds, want=want, rtol=1e-3)
+
+
+def test_inputs_of_all_steps_meet_their_weights_in_one_product():
+    main = imported(cell("LSTM", "b")[0])[0]["main"]
+    products = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and getattr(expr.op, "name", "") == "relax.matmul":
+            products.append(expr)
+
+    relax.analysis.post_order_visit(main, visit)
+    assert len(products) == 1 and products[0].args[0].same_as(main.params[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"activations": ["Sine", "Tanh", "Tanh"]}, "its activation 'Sine' is not one of Affine, Elu"),
+        ({"activations": ["Tanh"]}, "it has 1 activations, and 1 directions take 3 each"),
+    ],
+)
+def test_unknown_activations_are_refused(options: dict[str, Any], reason: str):
+    with pytest.raises(ModelError, match=f"^LSTM 'node': {reason}"):
+        imported(cell("LSTM", **options)[0])
+
+
+def test_the_reference_agrees_with_empty_operands_between():
+    model, feeds = cell("LSTM", "b", "p")
+    check(model, feeds, want=[*by_reference(model, feeds)][:3], rtol=1e-4)
+    assert model.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT

@@ -1,0 +1,254 @@
+"""Normalisations of ONNX: one Relax operator where Relax has the same, in float32 for 16-bit floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from tvm import relax
+
+from ..node import Converted, Node
+from ..symbolic import are_equal
+from ..values import Dim
+from .precise import narrowed, wide_type, widened
+
+
+def _batch_norm(node: Node) -> Converted:
+    if not node.attribute("spatial", 1):
+        return narrowed(node, _of_statistics(node, *_five(node), shape=None), node.dtype())
+    asked = [n for n in range(1, len(node.proto.output)) if node.is_asked(n)]
+    if node.attribute("training_mode", 0) or (node.version < 14 and asked):
+        return _trained(node)
+    operands = [node[n] for n in range(5)]
+    dtypes = {str(operand.ty.dtype) for operand in operands}
+    if dtypes == {wide_type(node.dtype())} and node.rank() > 1:
+        made = relax.op.nn.batch_norm(*operands, 1, node.attribute("epsilon", 1e-5), training=False)
+        return relax.TupleGetItem(node.emit(made), 0)
+    return narrowed(node, _of_statistics(node, *_five(node), shape=_per_channel(node)), node.dtype())
+
+
+def _five(node: Node) -> list[relax.Expr]:
+    """The operands in the widest of their types, at least float32."""
+    dtype = "float64" if any(node.dtype(n) == "float64" for n in range(5)) else "float32"
+    return [node.cast(node[n], dtype) for n in range(5)]
+
+
+def _per_channel(node: Node) -> list[Dim]:
+    """The shape in which values of channels broadcast to the data; data of one axis have one channel."""
+    rank = node.rank()
+    return [1] if rank == 1 else [node.shape()[1], *[1] * (rank - 2)]
+
+
+def _of_statistics(
+    node: Node,
+    x: relax.Expr,
+    scale: relax.Expr,
+    shift: relax.Expr,
+    mean: relax.Expr,
+    variance: relax.Expr,
+    shape: Sequence[Dim] | None,
+) -> relax.Expr:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, the last four in another ``shape``."""
+    if shape is not None:
+        scale, shift, mean, variance = (node.reshaped(v, shape) for v in (scale, shift, mean, variance))
+    epsilon = node.constant(node.attribute("epsilon", 1e-5), str(x.ty.dtype))
+    root = node.emit(relax.op.sqrt(node.emit(relax.op.add(variance, epsilon))))
+    centred = node.emit(relax.op.subtract(x, mean))
+    scaled = node.emit(relax.op.multiply(node.emit(relax.op.divide(centred, root)), scale))
+    return relax.op.add(scaled, shift)
+
+
+def _trained(node: Node) -> Converted:
+    """With the statistics of the batch: the result, the running mean and variance, and those of the batch."""
+    x, scale, shift, mean, variance = _five(node)
+    axes = [axis for axis in range(node.rank()) if axis != 1]
+    batch_mean = node.emit(relax.op.mean(x, axes))
+    batch_variance = node.emit(relax.op.variance(x, axes))
+    made = _of_statistics(node, x, scale, shift, batch_mean, batch_variance, _per_channel(node))
+    kept = node.attribute("momentum", 0.9)
+
+    def running(old: relax.Expr, new: relax.Expr) -> relax.Expr:
+        dtype = str(old.ty.dtype)
+        parts = (
+            node.emit(relax.op.multiply(value, node.constant(factor, dtype)))
+            for value, factor in ((old, kept), (new, 1 - kept))
+        )
+        return narrowed(node, relax.op.add(*parts), node.dtype(3))
+
+    saved = [narrowed(node, value, node.dtype(3)) for value in (batch_mean, batch_variance)]
+    return [narrowed(node, made, node.dtype()), running(mean, batch_mean), running(variance, batch_variance), *saved]
+
+
+def _instance_norm(node: Node) -> Converted:
+    rank = node.rank()
+    if rank < 3:
+        node.refuse(f"its operand has rank {rank}; it needs axes behind the channels")
+    made = relax.op.nn.instance_norm(
+        *(widened(node, node[n]) for n in range(3)), 1, list(range(2, rank)), node.attribute("epsilon", 1e-5)
+    )
+    return narrowed(node, made, node.dtype())
+
+
+def _group_norm(node: Node) -> Converted:
+    """Before version 21, scale and bias have a value for each group."""
+    rank, groups, channels = node.rank(), node.required("num_groups"), node.shape()[1]
+    if not isinstance(channels, int) or channels % groups:
+        node.refuse(f"{channels} channels are not known to be divisible by its {groups} groups")
+    x, scale, shift = (widened(node, node[n]) for n in range(3))
+    if node.version < 21:
+        scale, shift = (_repeated(node, value, channels // groups) for value in (scale, shift))
+    axes = list(range(2, rank))
+    made = relax.op.nn.group_norm(x, scale, shift, groups, 1, axes, node.attribute("epsilon", 1e-5))
+    return narrowed(node, made, node.dtype())
+
+
+def _repeated(node: Node, value: relax.Expr, times: int) -> relax.Expr:
+    if times == 1:
+        return value
+    count = node.dims(value)[0]
+    rows = node.emit(relax.op.broadcast_to(node.reshaped(value, [count, 1]), [count, times]))
+    return node.reshaped(rows, [count * times])
+
+
+def _layer_norm(node: Node) -> Converted:
+    axes = _normalised(node)
+    x = widened(node, node[0])
+    made = layer_norm(node, x, node[1], node.optional(2), axes)
+    results: list[relax.Expr | None] = [narrowed(node, made, node.dtype()), None, None]
+    if node.is_asked(1) or node.is_asked(2):
+        stash = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}[node.attribute("stash_type", 1)]
+        results[1:] = [narrowed(node, value, stash) for value in statistics(node, x, axes)]
+    return results
+
+
+def _normalised(node: Node) -> list[int]:
+    """The axes from the attribute ``axis`` on."""
+    return list(range(node.axis(node.attribute("axis", -1)), node.rank()))
+
+
+def layer_norm(
+    node: Node, x: relax.Expr, scale: relax.Expr, shift: relax.Expr | None, axes: Sequence[int]
+) -> relax.Expr:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, over the last ``axes`` of ``x``, in the type of ``x``."""
+    sizes, epsilon = [node.dims(x)[axis] for axis in axes], node.attribute("epsilon", 1e-5)
+    dtype, last = str(x.ty.dtype), [axis - x.ty.ndim for axis in axes]
+    factor, summand = (_fitted(node, value, sizes, dtype) for value in (scale, shift))
+    none = _filled(node, 0, sizes, dtype)
+    if factor is not None and (shift is None or summand is not None):
+        return relax.op.nn.layer_norm(x, factor, none if summand is None else summand, last, epsilon)
+    made = relax.op.nn.layer_norm(x, _filled(node, 1, sizes, dtype), none, last, epsilon)
+    made = relax.op.multiply(node.emit(made), node.cast(scale, dtype))
+    return made if shift is None else relax.op.add(node.emit(made), node.cast(shift, dtype))
+
+
+def _fitted(node: Node, value: relax.Expr | None, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
+    """``value`` in the shape ``sizes`` if it has this shape but for axes of size 1 in front."""
+    if value is None:
+        return None
+    shape = node.dims(value)
+    surplus = len(shape) - len(sizes)
+    if surplus < 0 or any(dim != 1 for dim in shape[:surplus] if isinstance(dim, int)):
+        return None
+    if not all(isinstance(dim, int) for dim in shape[:surplus]):
+        return None
+    if not all(are_equal(a, b) for a, b in zip(shape[surplus:], sizes, strict=True)):
+        return None
+    return node.cast(node.reshaped(value, sizes) if surplus else value, dtype)
+
+
+def _filled(node: Node, number: float, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+    if all(isinstance(size, int) for size in sizes):
+        return node.constant(np.full([int(size) for size in sizes], number), dtype)
+    return node.emit(relax.op.full(list(sizes), node.constant(number, dtype), dtype))
+
+
+def statistics(node: Node, x: relax.Expr, axes: Sequence[int]) -> tuple[relax.Expr, relax.Expr]:
+    """The mean, and 1 / sqrt(variance + epsilon), over axes that are kept with size 1."""
+    mean = node.emit(relax.op.mean(x, list(axes), keepdims=True))
+    variance = node.emit(relax.op.variance(x, list(axes), keepdims=True))
+    epsilon = node.constant(node.attribute("epsilon", 1e-5), str(x.ty.dtype))
+    return mean, node.emit(relax.op.rsqrt(node.emit(relax.op.add(variance, epsilon))))
+
+
+def _rms_norm(node: Node) -> Converted:
+    return narrowed(node, rms_norm(node, widened(node, node[0]), node[1], _normalised(node)), node.dtype())
+
+
+def rms_norm(node: Node, x: relax.Expr, scale: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+    """x / sqrt(mean(x^2) + epsilon) * scale, over the last ``axes`` of ``x``, in the type of ``x``."""
+    sizes, epsilon, dtype = [node.dims(x)[a] for a in axes], node.attribute("epsilon", 1e-5), str(x.ty.dtype)
+    factor, last = _fitted(node, scale, sizes, dtype), [axis - x.ty.ndim for axis in axes]
+    if dtype == "float32" and len(axes) == x.ty.ndim:
+        # Relax's norm needs an axis that it does not normalise.
+        shape = node.dims(x)
+        return relax.op.reshape(node.emit(rms_norm(node, node.reshaped(x, [1, *shape]), scale, [a + 1 for a in axes])), shape)
+    if dtype == "float32":
+        one = _filled(node, 1, sizes, dtype) if factor is None else factor
+        made = relax.op.nn.rms_norm(x, one, last, epsilon)
+        return made if factor is not None else relax.op.multiply(node.emit(made), node.cast(scale, dtype))
+    # Relax computes this norm in float32.
+    squares = node.emit(relax.op.mean(node.emit(relax.op.multiply(x, x)), list(axes), keepdims=True))
+    root = node.emit(relax.op.sqrt(node.emit(relax.op.add(squares, node.constant(epsilon, dtype)))))
+    return relax.op.multiply(node.emit(relax.op.divide(x, root)), node.cast(scale, dtype))
+
+
+def _mean_variance(node: Node) -> Converted:
+    """(x - mean) / (sqrt(variance) + 1e-9), as the standard's function."""
+    x = widened(node, node[0])
+    axes = [node.axis(axis) for axis in node.attribute("axes", [0, 2, 3])]
+    mean = node.emit(relax.op.mean(x, axes, keepdims=True))
+    spread = node.emit(relax.op.sqrt(node.emit(relax.op.variance(x, axes, keepdims=True))))
+    divisor = node.emit(relax.op.add(spread, node.constant(1e-9, str(x.ty.dtype))))
+    return narrowed(node, relax.op.divide(node.emit(relax.op.subtract(x, mean)), divisor), node.dtype())
+
+
+def _lp_norm(node: Node) -> Converted:
+    """x over its norm along an axis; 0 where the norm is 0."""
+    x, axis, power = widened(node, node[0]), node.axis(node.attribute("axis", -1)), node.attribute("p", 2)
+    if power not in (1, 2):
+        node.refuse(f"its order is {power}, and only 1 and 2 are defined")
+    parts = node.emit(relax.op.abs(x) if power == 1 else relax.op.multiply(x, x))
+    norm = node.emit(relax.op.sum(parts, [axis], keepdims=True))
+    norm = norm if power == 1 else node.emit(relax.op.sqrt(norm))
+    zero, one = (node.constant(number, str(x.ty.dtype)) for number in (0, 1))
+    divisor = node.emit(relax.op.where(node.emit(relax.op.equal(norm, zero)), one, norm))
+    return narrowed(node, relax.op.divide(x, divisor), node.dtype())
+
+
+def _lrn(node: Node) -> Converted:
+    """x / (bias + alpha * mean of the squares of ``size`` neighbouring channels) ^ beta.
+
+    The channels are the depth of an image of one channel, so that the mean is a pool.
+    """
+    x, size = widened(node, node[0]), node.required("size")
+    shape, before = node.dims(x), (size - 1) // 2
+    deep = [shape[0], 1, *shape[1:]] if len(shape) == 4 else [shape[0], 1, shape[1], _product(shape[2:]), 1]
+    squares = node.reshaped(node.emit(relax.op.multiply(x, x)), deep)
+    padding = [before, 0, 0, size - 1 - before, 0, 0]
+    mean = relax.op.nn.avg_pool3d(squares, (size, 1, 1), (1, 1, 1), padding, count_include_pad=True)
+    mean = node.reshaped(node.emit(mean), shape)
+    alpha, bias, beta = (
+        node.constant(node.attribute(name, default), str(x.ty.dtype))
+        for name, default in (("alpha", 1e-4), ("bias", 1.0), ("beta", 0.75))
+    )
+    total = node.emit(relax.op.add(node.emit(relax.op.multiply(mean, alpha)), bias))
+    return narrowed(node, relax.op.divide(x, node.emit(relax.op.power(total, beta))), node.dtype())
+
+
+def _product(sizes: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    "BatchNormalization": _batch_norm,
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _instance_norm,
+    "LRN": _lrn,
+    "LayerNormalization": _layer_norm,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _rms_norm,
+}

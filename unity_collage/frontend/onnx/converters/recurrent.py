@@ -1,0 +1,238 @@
+"""LSTM, GRU and RNN as the operators of :mod:`unity_collage.operators`.
+
+The inputs of all steps are multiplied by their weights in one product. Layers with options that few exporters write,
+and layers of symbolic sizes, become the general operator, and all others those that libraries take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import relax
+
+from .... import operators
+from ....operators import any_recurrent
+from ....operators.recurrent import ACTIVATIONS
+from ..node import Converted, Node
+from ..values import Dim
+from .precise import narrowed, wide_type, widened
+
+_CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
+"""Our operator for each of ONNX."""
+_LETTERS = {name.lower(): name for name in any_recurrent.DEFAULTS}
+_WITH_ALPHA = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu")
+_WITH_BETA = ("Affine", "HardSigmoid", "ScaledTanh")
+
+
+def _recurrent(node: Node) -> Converted:
+    layer = Layer.of(node, node[0], [_part_reader(node, n) for n in (1, 2)], _CELLS[node.op])
+    return layer.results()
+
+
+def _part_reader(node: Node, position: int) -> Callable[[int], relax.Expr]:
+    """What gives the weights of a direction, (inputs, gates * hidden), in the type of the sums."""
+
+    def part(direction: int) -> relax.Expr:
+        known, dtype = node.numbers(position), wide_type(node.dtype(position))
+        if known is not None:
+            return node.constant(np.ascontiguousarray(known[direction].T.astype(dtype)), dtype)
+        return node.emit(relax.op.permute_dims(widened(node, _part(node, node[position], direction)), [1, 0]))
+
+    return part
+
+
+def _part(node: Node, value: relax.Expr, index: int, axis: int = 0) -> relax.Expr:
+    """``value[index]`` along an axis, which is dropped."""
+    dims = node.dims(value)
+    row = node.emit(relax.op.strided_slice(value, [axis], [index], [index + 1], [1], assume_inbound=True))
+    return node.reshaped(row, [*dims[:axis], *dims[axis + 1 :]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """What a direction computed: the states of all steps (steps, batch, hidden), the last state and memory."""
+
+    states: relax.Expr
+    state: relax.Expr
+    memory: relax.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A recurrent layer of ``x`` (steps, batch, inputs)."""
+
+    node: Node
+    x: relax.Expr
+    weights: Sequence[Callable[[int], relax.Expr]]
+    """The weights of inputs and of the state for a direction, both with the gates last."""
+    cell: str
+    steps: Dim
+    batch: Dim
+    hidden: int
+    directions: int
+    dtype: str
+    """The type of the sums."""
+
+    @classmethod
+    def of(cls, node: Node, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str) -> Layer:
+        """The layer of a node whose first operand is ``x``."""
+        x = widened(node, x)
+        if node.attribute("layout", 0):
+            x = node.emit(relax.op.permute_dims(x, [1, 0, 2]))
+        steps, batch, _ = node.dims(x)
+        directions = 2 if node.attribute("direction", "forward") == "bidirectional" else 1
+        hidden = node.dims(weights[1](0))[0]
+        if not isinstance(hidden, int):
+            node.refuse("the shape of its weights is not known")
+        return cls(node, x, weights, cell, steps, batch, hidden, directions, str(x.ty.dtype))
+
+    def results(self) -> list[relax.Expr | None]:
+        """Y, Y_h and Y_c in the type of the node's input."""
+        node = self.node
+        found = [self._direction(direction) for direction in range(self.directions)]
+        batch_first = bool(node.attribute("layout", 0))
+        states = node.emit(relax.op.stack([each.states for each in found], 1)) if self.directions > 1 else None
+        whole = [self.steps, self.directions, self.batch, self.hidden]
+        y: relax.Expr = node.reshaped(found[0].states, whole) if states is None else states
+        if batch_first:
+            y = node.emit(relax.op.permute_dims(y, [2, 0, 1, 3]))
+        state = self._stacked([each.state for each in found], batch_first) if node.is_asked(1) else None
+        memories = [each.memory for each in found if each.memory is not None]
+        memory = self._stacked(memories, batch_first) if node.is_asked(2) else None
+        return [None if v is None else narrowed(node, v, node.dtype()) for v in (y, state, memory)]
+
+    def _stacked(self, parts: Sequence[relax.Expr], batch_first: bool) -> relax.Expr:
+        """One for each direction, (directions, batch, hidden), or with the batch first."""
+        axis = 1 if batch_first else 0
+        rows = [self.node.emit(relax.op.expand_dims(part, axis)) for part in parts]
+        return rows[0] if len(rows) == 1 else self.node.emit(relax.op.concat(rows, axis))
+
+    def _direction(self, direction: int) -> _Direction:
+        activations = _activations(self.node, self.cell, direction, self.directions)
+        reverse = direction == 1 or self.node.attribute("direction", "forward") == "reverse"
+        operands = self._operands(direction)
+        if self._is_common([name for name, _, _ in activations]):
+            return self._common(operands, [name for name, _, _ in activations], reverse)
+        return self._general(operands, activations, reverse, direction)
+
+    def _is_common(self, activations: Sequence[str]) -> bool:
+        """Whether it is a layer that libraries take."""
+        node = self.node
+        plain = not (node.has(4) or node.has(7) or node.attribute("clip", 0) or node.attribute("input_forget", 0))
+        known = all(isinstance(size, int) and size > 0 for size in (self.steps, self.batch))
+        return plain and known and set(activations) <= set(ACTIVATIONS)
+
+    def _operands(self, direction: int) -> dict[str, relax.Expr]:
+        """The operands of our operators but for peepholes and lengths."""
+        node, gates = self.node, operators.CELLS[self.cell].gates
+        rows, hidden = gates * self.hidden, self.hidden
+        known = node.numbers(3) if node.has(3) else np.zeros([self.directions, 2 * rows])
+        bias_of_new: relax.Expr = node.constant(np.zeros(hidden), self.dtype)
+        if known is not None:
+            of_inputs, of_state = known[direction].astype("float64").reshape(2, rows)
+            if self.cell == "gru":
+                # The bias of the new state is an operand, since the product with the state may be reset with it.
+                bias_of_new = node.constant(of_state[2 * hidden :], self.dtype)
+                of_state = np.concatenate([of_state[: 2 * hidden], np.zeros(hidden)])
+            biases: relax.Expr = node.constant(of_inputs + of_state, self.dtype)
+        else:
+            both = node.cast(_part(node, node[3], direction), self.dtype)
+            of_inputs, of_state = self._rows(both, 0, rows), self._rows(both, rows, 2 * rows)
+            if self.cell == "gru":
+                bias_of_new = self._rows(of_state, 2 * hidden, rows)
+                none = node.constant(np.zeros(hidden), self.dtype)
+                of_state = node.emit(relax.op.concat([self._rows(of_state, 0, 2 * hidden), none], 0))
+            biases = node.emit(relax.op.add(of_inputs, of_state))
+        products = node.emit(relax.op.matmul(self.x, self.weights[0](direction)))
+        return {
+            "inputs": node.emit(relax.op.add(products, biases)),
+            "weights": self.weights[1](direction),
+            "state": self._initial(5, direction),
+            "memory": self._initial(6, direction),
+            "bias": bias_of_new,
+        }
+
+    def _rows(self, value: relax.Expr, begin: int, end: int) -> relax.Expr:
+        return self.node.emit(relax.op.strided_slice(value, [0], [begin], [end], [1], assume_inbound=True))
+
+    def _initial(self, position: int, direction: int) -> relax.Expr:
+        node = self.node
+        if node.has(position):
+            axis = 1 if node.attribute("layout", 0) else 0
+            return node.cast(_part(node, node[position], direction, axis), self.dtype)
+        if isinstance(self.batch, int):
+            return node.constant(np.zeros([self.batch, self.hidden]), self.dtype)
+        zero = node.constant(0, self.dtype)
+        return node.emit(relax.op.full([self.batch, self.hidden], zero, self.dtype))
+
+    def _common(self, operands: Mapping[str, relax.Expr], activations: Sequence[str], reverse: bool) -> _Direction:
+        node, options = self.node, {"activations": activations, "reverse": reverse}
+        taken = [operands[name] for name in operators.CELLS[self.cell].operands]
+        keeps = self.cell == "lstm" and node.is_asked(2)
+        if self.cell == "lstm":
+            made = operators.lstm(*taken, **options, keeps_memory=keeps)
+        elif self.cell == "gru":
+            resets_first = not node.attribute("linear_before_reset", 0)
+            made = operators.gru(*taken, **options, resets_first=resets_first)
+        else:
+            made = operators.rnn(*taken, **options)
+        result, steps = node.emit(made), int(self.steps)  # type: ignore[arg-type]
+        states = self._rows(result, 0, steps) if keeps else result
+        last = 0 if reverse else steps - 1
+        return _Direction(states, _part(node, result, last), _part(node, result, steps) if keeps else None)
+
+    def _general(
+        self,
+        operands: Mapping[str, relax.Expr],
+        activations: Sequence[tuple[str, float, float]],
+        reverse: bool,
+        direction: int,
+    ) -> _Direction:
+        node = self.node
+        none = relax.op.full([self.batch], node.constant(0, "int32"), "int32")
+        lengths = node.cast(node[4], "int32") if node.has(4) else node.emit(none)
+        peepholes = (
+            node.cast(_part(node, node[7], direction), self.dtype)
+            if node.has(7)
+            else node.constant(np.zeros(3 * self.hidden), self.dtype)
+        )
+        names, alphas, betas = zip(*activations, strict=True)
+        options = any_recurrent.Options(
+            self.cell,
+            names,
+            alphas,
+            betas,
+            reverse,
+            not node.attribute("linear_before_reset", 0),
+            bool(node.attribute("input_forget", 0)),
+            float(node.attribute("clip", 0.0)),
+            node.has(7),
+            node.has(4),
+        )
+        given = {**operands, "peepholes": peepholes, "lengths": lengths}
+        made = node.emit(any_recurrent.recurrent(given, options))
+        return _Direction(*(node.emit(relax.TupleGetItem(made, n)) for n in range(3)))
+
+
+def _activations(node: Node, cell: str, direction: int, directions: int) -> list[tuple[str, float, float]]:
+    """The activations of a direction with alpha and beta, which the attributes have for those that take them."""
+    default = list(operators.CELLS[cell].activations)
+    names = list(node.attribute("activations", None) or default * directions)
+    if len(names) != len(default) * directions:
+        node.refuse(f"it has {len(names)} activations, and {directions} directions take {len(default)} each")
+    unknown = [name for name in names if name.lower() not in _LETTERS]
+    if unknown:
+        node.refuse(f"its activation {unknown[0]!r} is not one of {', '.join(any_recurrent.DEFAULTS)}")
+    alphas, betas = (iter(node.attribute(f"activation_{name}", None) or []) for name in ("alpha", "beta"))
+    found = []
+    for name in (_LETTERS[name.lower()] for name in names):
+        alpha, beta = any_recurrent.DEFAULTS[name]
+        alpha = next(alphas, alpha) if name in _WITH_ALPHA else alpha
+        beta = next(betas, beta) if name in _WITH_BETA else beta
+        found.append((name, float(alpha), float(beta)))
+    return found[direction * len(default) : (direction + 1) * len(default)]
+
+
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = dict.fromkeys(_CELLS, _recurrent)
