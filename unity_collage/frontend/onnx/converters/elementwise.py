@@ -15,6 +15,9 @@ from . import (
     determinant,
     einsum,
     losses,
+    quantization,
+    quantized,
+    quantized_functions,
     random_values,
     reductions,
     scans,
@@ -32,6 +35,8 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **determinant.CONVERTERS,
     **einsum.CONVERTERS,
     **losses.CONVERTERS,
+    **quantization.CONVERTERS,
+    **quantized.CONVERTERS,
     **random_values.CONVERTERS,
     **reductions.CONVERTERS,
     **scans.CONVERTERS,
@@ -39,4 +44,9 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **unary.CONVERTERS,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {**activations.MICROSOFT}
+MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+    **activations.MICROSOFT,
+    **quantization.MICROSOFT,
+    **quantized.MICROSOFT,
+    **quantized_functions.MICROSOFT,
+}

@@ -1,0 +1,160 @@
+"""Products and convolutions of integers: exact sums of 32 bits, then one factor for the scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm import ir, relax
+
+from ..node import Converted, Node
+from ..values import Value
+from .convolution import convolution
+from .pointwise import pointwise
+from .quantization import dynamically_quantized, integers, saturated
+
+
+def shifted(node: Node, position: int, zero: int, shape: Sequence[int] | None = None) -> relax.Expr:
+    """An operand minus its zero point, as int32; ``shape`` is that of a zero point of several elements."""
+    x = integers(node, position)
+    known = node.numbers(zero) if node.has(zero) else np.zeros((), "int32")
+    if known is not None and not known.astype("int32").any():
+        return node.cast(x, "int32")
+    point = parameter(node, zero, shape, integers(node, zero))
+    return node.emit(pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), x, point))
+
+
+def parameter(
+    node: Node, position: int, shape: Sequence[int] | None = None, expr: relax.Expr | None = None
+) -> relax.Expr:
+    """A scale or zero point: of no dimensions if it has one element, else a vector in ``shape``, else as it is."""
+    x, dims = node[position] if expr is None else expr, node.shape(position)
+    if all(isinstance(size, int) and size == 1 for size in dims):
+        return node.reshaped(x, []) if dims else x
+    return node.reshaped(x, list(shape)) if len(dims) == 1 and shape is not None else x
+
+
+def _rows(node: Node, position: int, of: int) -> list[int] | None:
+    """The shape in which a vector of parameters has one for each row of the operand ``of``."""
+    return [-1, 1] if node.rank(of) > 1 and node.has(position) else None
+
+
+def factor(node: Node, scales: Sequence[relax.Expr], divisor: relax.Expr | None = None) -> relax.Expr:
+    """The product of scales, divided by the scale of the result, in float32."""
+    wide = [node.cast(scale, "float32") for scale in scales]
+    found = wide[0]
+    for scale in wide[1:]:
+        found = node.emit(relax.op.multiply(found, scale))
+    return found if divisor is None else node.emit(relax.op.divide(found, node.cast(divisor, "float32")))
+
+
+def requantized(
+    node: Node, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
+) -> relax.Call:
+    """saturate(round(total * scale) + zero)."""
+
+    def element(total: ir.Expr, scale: ir.Expr, *zero: ir.Expr) -> ir.Expr:
+        shift = zero[0].astype("float32") if zero else None
+        return saturated(total.astype("float32") * scale, shift, dtype)
+
+    points = () if zero is None else (zero,)
+    return pointwise(node, "requantize", element, total, scale, *points)
+
+
+def _matmul_integer(node: Node) -> Converted:
+    return relax.op.matmul(shifted(node, 0, 2, _rows(node, 2, 0)), shifted(node, 1, 3))
+
+
+def _qlinear_matmul(node: Node) -> Converted:
+    """(a, its scale and zero point, b, its scale and zero point, the result's scale and zero point)."""
+    rows = _rows(node, 2, 0)
+    total = node.emit(relax.op.matmul(shifted(node, 0, 2, rows), shifted(node, 3, 5)))
+    scale = factor(node, [parameter(node, 1, rows), parameter(node, 4)], parameter(node, 6))
+    return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
+
+
+def _conv_integer(node: Node) -> Converted:
+    return _convolved(node, [shifted(node, 0, 2), shifted(node, 1, 3, _first_axis(node, 1))])
+
+
+def _qlinear_conv(node: Node) -> Converted:
+    """(x, its scale and zero point, w, its scale and zero point, the result's scale and zero point, bias)."""
+    operands = [shifted(node, 0, 2), shifted(node, 3, 5, _first_axis(node, 3))]
+    total = node.emit(_convolved(node, [*operands, *([node[8]] if node.has(8) else [])]))
+    channels = [1, -1, *[1] * (node.rank(0) - 2)]
+    scale = factor(node, [parameter(node, 1), parameter(node, 4, channels)], parameter(node, 6))
+    return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
+
+
+def _first_axis(node: Node, position: int) -> list[int]:
+    return [-1, *[1] * (node.rank(position) - 1)]
+
+
+def _convolved(node: Node, operands: Sequence[relax.Expr]) -> relax.Expr:
+    """The convolution of int32 with the node's attributes; padding is the zero point, which is 0 by now."""
+    return convolution(replace(node, inputs=[Value("int32", expr=operand) for operand in operands]))
+
+
+# Operators of com.microsoft
+
+
+def _qgemm(node: Node) -> Converted:
+    """alpha (A B + C) with the scales of A and B; float32 where no scale of the result is given."""
+    a, b = shifted(node, 0, 2), shifted(node, 3, 5)
+    if node.attribute("transA", 0):
+        a = node.emit(relax.op.permute_dims(a, [1, 0]))
+    transposed = node.attribute("transB", 0)
+    if transposed:
+        if node.has(5) and node.shape(5) not in ([], [1]):
+            b = shifted(node, 3, 5, [-1, 1])
+        b = node.emit(relax.op.permute_dims(b, [1, 0]))
+    total = node.emit(relax.op.matmul(a, b))
+    if node.has(6):
+        total = node.emit(relax.op.add(total, node[6]))
+    alpha = node.constant(node.attribute("alpha", 1.0), "float32")
+    divisor = parameter(node, 7) if node.has(7) else None
+    scale = factor(node, [parameter(node, 1), parameter(node, 4), alpha], divisor)
+    if divisor is None:
+        return relax.op.multiply(node.cast(total, "float32"), scale)
+    zero = parameter(node, 8) if node.has(8) else None
+    return requantized(node, total, scale, zero, node.dtype(8) if node.has(8) else "uint8")
+
+
+def _matmul_integer_to_float(node: Node) -> Converted:
+    """(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
+    rows = _rows(node, 4, 0)
+    total = node.emit(relax.op.matmul(shifted(node, 0, 4, rows), shifted(node, 1, 5)))
+    scale = factor(node, [parameter(node, 2, _rows(node, 2, 0)), parameter(node, 3)])
+    return _scaled(node, total, scale, node.optional(6), node.dtype(2))
+
+
+def _dynamic_quantize_matmul(node: Node) -> Converted:
+    """(A, B, B's scale, B's zero point, bias): A is quantised to uint8 when the program runs."""
+    quantised, scale, zero = dynamically_quantized(node, node[0])
+    moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
+    total = node.emit(relax.op.matmul(node.emit(moved), shifted(node, 1, 3)))
+    return _scaled(node, total, factor(node, [scale, parameter(node, 2)]), node.optional(4), "float32")
+
+
+def _scaled(
+    node: Node, total: relax.Expr, scale: relax.Expr, bias: relax.Expr | None, dtype: str
+) -> relax.Expr:
+    found = relax.op.multiply(node.cast(total, "float32"), scale)
+    if bias is not None:
+        found = relax.op.add(node.emit(found), node.cast(bias, "float32"))
+    return found if dtype == "float32" else relax.op.astype(node.emit(found), dtype)
+
+
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    "ConvInteger": _conv_integer,
+    "MatMulInteger": _matmul_integer,
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear_matmul,
+}
+
+MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+    "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
+    "MatMulIntegerToFloat": _matmul_integer_to_float,
+    "QGemm": _qgemm,
+}
