@@ -11,7 +11,6 @@ from tvm.ir import IRModule
 from .sharing import shared_results
 from .signature import Dim, OtherSpec, Signature, Spec, TensorSpec, TupleSpec
 
-
 _TYPED_NUMBER = re.compile(r"T\.\w+\((-?\d+)\)")
 """A number as TVMScript writes it: ``T.int64(1)``."""
 

@@ -150,7 +150,7 @@ def _other(spec: OtherSpec) -> Take:
             return value
         if spec.kind.startswith("R.Shape"):
             if isinstance(value, (tuple, list)) and all(isinstance(extent, int) for extent in value):
-                return tvm_ffi.Shape(value)
+                return tvm_ffi.Shape(tuple(value))
             raise CollageError(f"input {shown(spec.name)} takes {spec}; {what(value)} was given")
         return unchecked(value)
 

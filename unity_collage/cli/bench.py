@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ..errors import CollageError
 from ..profile.peers.bench import timed_in_turns
 from ..profile.peers.runtimes import OURS, PEERS
 from ..profile.rounds import speedup
@@ -22,7 +23,11 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
     add_options(command)
     command.add_argument(
-        "--against", nargs="+", choices=sorted(PEERS), default=[], help="other runtimes to time"
+        "--against",
+        nargs="+",
+        metavar="RUNTIME",
+        default=[],
+        help=f"other runtimes to time: {', '.join(PEERS)}",
     )
     command.add_argument(
         "--rounds",
@@ -35,6 +40,9 @@ def add_command(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    unknown = [name for name in options.against if name not in PEERS]
+    if unknown:
+        raise CollageError(f"--against {unknown[0]}: there is no such runtime; there are {', '.join(PEERS)}")
     program, console = compiled(options), Console()
     medians = timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}

@@ -1,0 +1,166 @@
+"""What the command line does when a command fails, and the comparison that ``--verify`` asks for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+import pytest
+
+from unity_collage.cli import backends
+from unity_collage.cli import main as cli
+from unity_collage.cli.verify import add_verify, check_verify
+from unity_collage.errors import CollageError
+from unity_collage.profile import agreement
+from unity_collage.profile.agreement import _agreement, read_inputs
+
+
+def ended(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    run: Callable[[argparse.Namespace], None],
+) -> tuple[int, list[str]]:
+    """The exit code and the lines on standard error of a command that does ``run``."""
+    monkeypatch.setattr(backends, "_backends", run)
+    code = cli.main(["backends"])
+    return code, capfd.readouterr().err.splitlines()
+
+
+def raising(error: BaseException) -> Callable[[argparse.Namespace], None]:
+    def run(_options: argparse.Namespace) -> None:
+        raise error
+
+    return run
+
+
+def test_an_unexpected_error_is_a_line_and_a_file(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cli, "NamedTemporaryFile", partial(NamedTemporaryFile, dir=tmp_path))
+    code, lines = ended(monkeypatch, capfd, raising(KeyError("not\nthere")))
+    assert (code, len(lines)) == (cli.FAULT, 1)
+    found = re.fullmatch(
+        r"unity-collage: this is a fault of unity-collage: KeyError: (.*); please report it with (\S+)",
+        lines[0],
+    )
+    assert found is not None and found[1] == r"'not\nthere'"
+    assert "in run\n    raise error\nKeyError" in Path(found[2]).read_text()
+
+
+def test_a_fault_is_told_even_without_a_place_for_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cli, "NamedTemporaryFile", partial(NamedTemporaryFile, dir=tmp_path / "nowhere"))
+    code, lines = ended(monkeypatch, capfd, raising(RecursionError("too deep")))
+    assert (code, lines) == (
+        cli.FAULT,
+        ["unity-collage: this is a fault of unity-collage: RecursionError: too deep"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (CollageError("no plan"), 1, ["unity-collage: no plan"]),
+        (
+            PermissionError(13, "Permission denied", "/x"),
+            1,
+            ["unity-collage: [Errno 13] Permission denied: '/x'"],
+        ),
+        (KeyboardInterrupt(), 130, ["unity-collage: interrupted; all costs measured so far are stored"]),
+    ],
+)
+def test_expected_errors_are_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    lines: list[str],
+) -> None:
+    assert ended(monkeypatch, capfd, raising(error)) == (code, lines)
+
+
+def test_nobody_reads_the_output_and_the_encoding_lacks_a_name() -> None:
+    code = (
+        "import sys; from unity_collage.cli import main as cli, backends\n"
+        "backends._backends = lambda _: [print('вход' * 5000) for _ in range(100)]\n"
+        "sys.exit(cli.main(['backends']))"
+    )
+    command = f'{sys.executable} -c "$0" | head -c 12; echo ${{PIPESTATUS[0]}}'
+    result = subprocess.run(
+        ["bash", "-c", command, code],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == ("\\u0432\\u0445141\n", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "reason"),
+    [
+        (np.float32([1, 2]), np.float32([1, 2.001]), None),
+        (np.float32([1, 2]), np.float32([1, 2.01]), "is off by 5.0e-03 of its range (allowed 1e-03)"),
+        (np.float16([1, 2]), np.float16([1, 2.01]), None),
+        (np.float32([1, np.nan]), np.float32([1, 2]), "is infinite or NaN where the reference is finite"),
+        (np.float32([1, 2]), np.float32([1, np.inf]), "is finite where the reference is infinite or NaN"),
+        (np.float32([1, np.nan]), np.float32([1, np.nan]), None),
+        (np.int64([1, 2, 3]), np.int64([1, 5, 6]), "2 of 3 elements differ"),
+        (np.int64([1]), np.int32([1]), "int64 (1,), but the reference has int32 (1,)"),
+        (np.zeros((1, 2)), np.zeros(2), "float64 (1, 2), but the reference has float64 (2,)"),
+        (np.zeros((0, 2)), np.zeros((0, 2)), None),
+    ],
+)
+def test_results_agree_or_say_why_not(value: np.ndarray, right: np.ndarray, reason: str | None) -> None:
+    assert _agreement("y", value, right, None).reason == reason
+
+
+def test_a_tolerance_can_be_given() -> None:
+    right, value = np.float32([1, 2]), np.float32([1, 2.01])
+    assert _agreement("y", value, right, 1e-2).reason is None
+    assert str(_agreement("a/b", value, right, 1e-6)).startswith(
+        "'a/b': error 5.0e-03 of the range, is off by 5.0e-03"
+    )
+
+
+def test_inputs_are_named_or_numbered(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, **{"a/b": np.ones(2), "вход": np.zeros(1)})
+    assert list(read_inputs(path, ["вход", "a/b"])) == ["a/b", "вход"]
+    np.savez(path, np.ones(2), np.zeros(1))
+    assert {name: value.shape for name, value in read_inputs(path, ["x", "y"]).items()} == {
+        "x": (2,),
+        "y": (1,),
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no zip", b"\x93NUMPY", b"text"])
+def test_a_file_that_holds_no_inputs_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "inputs.npz").write_bytes(content)
+    with pytest.raises(CollageError, match=r"inputs\.npz does not hold inputs: ") as refused:
+        read_inputs(tmp_path / "inputs.npz", ["x"])
+    assert "\n" not in str(refused.value)
+
+
+def test_what_cannot_be_compared_is_told_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    add_verify(parser)
+    with pytest.raises(CollageError, match="--tolerance needs --verify"):
+        check_verify(parser.parse_args(["m.onnx", "--tolerance", "1e-2"]))
+    with pytest.raises(CollageError, match=r"no\.npz is not a file"):
+        check_verify(parser.parse_args(["m.onnx", "--verify", str(tmp_path / "no.npz")]))
+    monkeypatch.setattr(agreement, "find_spec", lambda _: None)
+    for model, package in (("m.onnx", "onnxruntime"), ("m.pt2", "torch")):
+        with pytest.raises(CollageError, match=f"is not installed: pip install {package}"):
+            check_verify(parser.parse_args([model, "--verify", "random"]))
