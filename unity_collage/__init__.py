@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .database.costs import CostDatabase
     from .errors import CollageError
     from .feedback.settings import Refinement
+    from .frontend.models import import_model
     from .pipeline import collage
     from .program import Program, load
     from .runtime import num_threads, set_num_threads
@@ -34,6 +35,7 @@ _HOME = {
     "collage": "pipeline",
     "compile": "compiler",
     "host_target": "target",
+    "import_model": "frontend.models",
     "load": "program",
     "num_threads": "runtime",
     "set_num_threads": "runtime",
@@ -50,6 +52,7 @@ __all__ = [
     "collage",
     "compile",
     "host_target",
+    "import_model",
     "load",
     "num_threads",
     "passes",
