@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import IRModule
 
 from unity_collage import operators, reference
 from unity_collage.measure.inputs import random_inputs
+from unity_collage.operators.any_recurrent import DEFAULTS, OPERANDS, Options, recurrent
 
 STEPS, BATCH, HIDDEN = 4, 3, 5
 
@@ -95,3 +96,49 @@ def test_operands_that_do_not_fit_are_named(change: tuple[int, tuple[int, ...]],
 def test_activations_that_are_not_there_are_named():
     with pytest.raises(ValueError, match=r"the activations of rnn are 1 of Relu, .*, not HardSigmoid"):
         module(operators.rnn, shapes("rnn", 1), activations=["HardSigmoid"])
+
+
+ANY: dict[str, dict[str, Any]] = {
+    "lstm": {"cell": "lstm", "activations": ["Sigmoid", "Tanh", "ScaledTanh"], "has_lengths": True},
+    "lstm with peepholes": {"cell": "lstm", "activations": ["HardSigmoid", "Tanh", "Elu"], "has_peepholes": True},
+    "coupled lstm": {"cell": "lstm", "activations": ["Sigmoid", "Tanh", "Tanh"], "coupled": True, "clip": 0.5},
+    "gru": {"cell": "gru", "activations": ["Sigmoid", "Affine"], "reverse": True, "has_lengths": True, "clip": 0.5},
+    "gru that resets behind": {"cell": "gru", "activations": ["Sigmoid", "Softplus"], "resets_first": False},
+    "rnn": {"cell": "rnn", "activations": ["LeakyRelu"], "reverse": True},
+}
+
+
+def any_layer(steps: Any, batch: Any, options: dict[str, Any]) -> IRModule:
+    gates = operators.CELLS[options["cell"]].gates
+    numbers = [DEFAULTS.get(name, (0, 0)) for name in options["activations"]]
+    shapes = [[steps, batch, gates * HIDDEN], [HIDDEN, gates * HIDDEN], *[[batch, HIDDEN]] * 2, [HIDDEN], [3 * HIDDEN]]
+    params = [relax.Var(f"x{n}", relax.TensorType(shape, "float32")) for n, shape in enumerate(shapes)]
+    params.append(relax.Var("lengths", relax.TensorType([batch], "int32")))
+    made = recurrent(
+        dict(zip(OPERANDS, params, strict=True)),
+        Options(alphas=[a for a, _ in numbers], betas=[b for _, b in numbers], **options),
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(made)
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("options", ANY.values(), ids=ANY)
+def test_the_general_kernel_agrees_with_numpy_for_any_sizes(options: dict[str, Any]):
+    mod = any_layer(tirx.Var("t", "int64"), tirx.Var("n", "int64"), options)
+    tvm.ir.assert_structural_equal(tvm.script.from_source(mod.script()), mod)
+    operands = random_inputs(any_layer(STEPS, BATCH, options)["main"])
+    operands[-1] = np.array([3, 0, 9], "int32")
+    expected = reference.run(mod["main"], operands, mod)
+    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+    found = vm["main"](*map(tvm.runtime.tensor, operands))
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_general_operator_refuses_unknown_activations():
+    with pytest.raises(ValueError, match="the activations Sine are not those of rnn"):
+        any_layer(STEPS, BATCH, {"cell": "rnn", "activations": ["Sine"]})

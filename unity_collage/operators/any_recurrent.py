@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, relax
+from tvm.relax import script as relax_script
+from tvm.script.parser import relax as relax_parser
 
 from ..tvm_private import register_operator
 from .any_recurrent_tir import kernel
@@ -73,7 +75,12 @@ def recurrent(operands: Mapping[str, relax.Expr], options: Options) -> relax.Cal
     unknown = sorted(set(options.activations) - set(DEFAULTS))
     if unknown or len(options.activations) != len(CELLS[options.cell].activations):
         raise ValueError(f"the activations {', '.join(options.activations)} are not those of {options.cell}")
-    return relax.Call(ir.Op.get(NAME), [operands[name] for name in OPERANDS], ir.DictAttrs(attrs))
+    return _call(*(operands[name] for name in OPERANDS), **attrs)
+
+
+def _call(*operands: relax.Expr, **attrs: Any) -> relax.Call:
+    """What TVMScript calls when it reads ``R.collage.recurrent(...)``."""
+    return relax.Call(ir.Op.get(NAME), list(operands), ir.DictAttrs(attrs))
 
 
 def _type(call: relax.Call, _builder: Any) -> relax.TupleType:
@@ -90,10 +97,12 @@ def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def register() -> None:
-    """Register the operator with Relax; a second call does nothing."""
+    """Register the operator with Relax and TVMScript, after :mod:`.recurrent`; a second call does nothing."""
     if NAME in ir.Op.list_op_names():
         return
     register_operator(NAME, f"a recurrent layer with every option of ONNX: {', '.join(OPERANDS)}")
     ir.register_op_attr(NAME, "FInferType", _type)
     ir.register_op_attr(NAME, "FLegalize", _legalized)
     ir.register_op_attr(NAME, "FPurity", True)
+    for script in (relax_script, relax_parser):
+        script.collage.recurrent = _call

@@ -44,7 +44,7 @@ def _kernel(call: relax.Call, cell: str, steps: Any, batch: Any, hidden: int, dt
     def see(value: Any, weight: Any, memory: Any) -> Any:
         return value + weight * memory if has_peepholes else value
 
-    @T.prim_func(private=True, s_tir=True)
+    @T.prim_func(private=True)
     def recurrent(
         inputs: T.Buffer((steps, batch, width), dtype),  # pyright: ignore
         weights: T.Buffer((hidden, width), dtype),  # pyright: ignore
