@@ -39,6 +39,7 @@ from .pipeline import FLOAT32, Pipeline
 from .plan.explanation import Explanation
 from .program import Program
 from .rules.base import why_not_static
+from .runtime.libraries import claim_parallel_loops
 from .specs import PartitionSpec
 from .target import host_target, target_of
 
@@ -216,6 +217,7 @@ def _checked(target: Target | str | None) -> Target:
     scope = host_target() if target is None else target_of(target)
     if scope.kind.name != "llvm":
         raise CollageError(f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) only")
+    claim_parallel_loops()  # an import of TVM since the runtime was loaded has taken them
     conflict = runtime.why_pools_conflict()
     if conflict is not None:
         warnings.warn(conflict, stacklevel=3)
