@@ -55,7 +55,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndar
     """The results of the imported model as TVM alone builds it."""
     mod, inputs, _ = imported(model)
     vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
-    found = vm["main"](*(tvm.runtime.tensor(np.ascontiguousarray(feeds[name])) for name in inputs))
+    found = vm["main"](*(tvm.runtime.tensor(np.asarray(feeds[name], order="C")) for name in inputs))
     many = isinstance(found, (list, tuple)) or type(found).__name__ == "Array"
     return [item.numpy() for item in (found if many else [found])]
 

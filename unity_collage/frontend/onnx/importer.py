@@ -56,7 +56,7 @@ def imported(
         raise
     mod = with_called(builder.get())
     if _has_control_flow(model):
-        mod = relax.transform.ConvertToDataflow()(mod)
+        mod = relax.transform.ConvertToDataflow(min_size=1)(mod)
     return mod, tuple(params), tuple(output.name for output in model.graph.output)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tvm import relax
+from tvm import relax, te
 
 from ..captured import free_names
 from ..node import Node
 from ..repetition import Repetition, Step
 from ..values import Dim, Value
 
-_SCANNED, _LENGTHS, _STATE = "\0scanned", "\0lengths", "\0state"
+_SCANNED, _LENGTH, _LENGTHS, _STATE = "\0scanned", "\0length", "\0lengths", "\0state"
 """Begin names of values that only a scan uses: no name of ONNX has this character."""
 
 
@@ -39,17 +39,18 @@ class _Scan:
     ) -> tuple[Sequence[Value], Sequence[Value]]:
         """The last states, and the results stacked along axis 0."""
         names = [f"{_SCANNED}{position}" for position in range(len(scanned))]
-        around = scope.values.new_child(dict(zip(names, scanned, strict=True)))
+        around = scope.values.new_child({_LENGTH: length, **dict(zip(names, scanned, strict=True))})
 
         def body(scope: Any, index: Value, carried: Sequence[Value]) -> Step:
             rows = [
-                self._row(scope.values[name], position, index, length) for position, name in enumerate(names)
+                self._row(scope.values[name], position, index, scope.values[_LENGTH])
+                for position, name in enumerate(names)
             ]
             given = dict(zip((value.name for value in self.graph.input), [*carried, *rows], strict=True))
             found = self.importer.graph(self.graph, replace(scope, values=scope.values.new_child(given)))
             return Step(Value.of(np.array(True)), found[: self.states], found[self.states :])
 
-        reads = [*free_names(self.graph), *names]
+        reads = [*free_names(self.graph), _LENGTH, *names]
         stacked = len(self.graph.output) - self.states
         title = self.graph.name or "scan"
         repetition = Repetition(self.importer, replace(scope, values=around), reads, stacked, title, body)
@@ -106,11 +107,16 @@ def _placed(node: Node, value: Value, axis: int, backwards: bool) -> Value:
         return value
     expr = value.tensor(node.builder)
     if backwards:
-        expr = node.emit(relax.op.flip(expr, 0))
+        expr = node.builder.emit_te(_reversed, expr, primfunc_name_hint="reversed")
     if axis:
         order = [*range(1, axis + 1), 0, *range(axis + 1, value.rank)]
         expr = node.emit(relax.op.permute_dims(expr, order))
     return Value(value.dtype, expr=expr)
+
+
+def _reversed(x: te.Tensor) -> te.Tensor:
+    """The rows in reverse order: Relax's ``flip`` cannot be built where their number is symbolic."""
+    return te.compute(x.shape, lambda first, *rest: x[(x.shape[0] - 1 - first, *rest)], "reversed")
 
 
 # Operator set 8: all operands have a batch axis in front, and the scanned ones scan the next axis.
@@ -148,12 +154,10 @@ def _scanned_in_batches(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
 def _padded(node: Node, value: Value, most: Dim) -> Value:
     """A stacked result with zeros behind it, up to ``most`` iterations."""
     length, *sizes = value.shape
-    if length is most:
-        return value
     zeros = node.emit(relax.op.zeros(relax.ShapeExpr([most - length, *sizes]), value.dtype))
-    joined = node.builder.emit(relax.op.concat([value.tensor(node.builder), zeros], 0))
-    whole = node.builder.match_cast(joined, relax.TensorType([most, *sizes], value.dtype))
-    return Value(value.dtype, expr=whole)
+    joined = node.emit(relax.op.concat([value.tensor(node.builder), zeros], 0))
+    # Not a match_cast: TVM would replace ``most`` by ``length + (most - length)`` without end.
+    return Value(value.dtype, expr=node.reshaped(joined, [most, *sizes]))
 
 
 def as_value(dim: Dim) -> Value:
