@@ -100,9 +100,24 @@ def test_activations_that_are_not_there_are_named():
 
 ANY: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "activations": ["Sigmoid", "Tanh", "ScaledTanh"], "has_lengths": True},
-    "lstm with peepholes": {"cell": "lstm", "activations": ["HardSigmoid", "Tanh", "Elu"], "has_peepholes": True},
-    "coupled lstm": {"cell": "lstm", "activations": ["Sigmoid", "Tanh", "Tanh"], "coupled": True, "clip": 0.5},
-    "gru": {"cell": "gru", "activations": ["Sigmoid", "Affine"], "reverse": True, "has_lengths": True, "clip": 0.5},
+    "lstm with peepholes": {
+        "cell": "lstm",
+        "activations": ["HardSigmoid", "Tanh", "Elu"],
+        "has_peepholes": True,
+    },
+    "coupled lstm": {
+        "cell": "lstm",
+        "activations": ["Sigmoid", "Tanh", "Tanh"],
+        "coupled": True,
+        "clip": 0.5,
+    },
+    "gru": {
+        "cell": "gru",
+        "activations": ["Sigmoid", "Affine"],
+        "reverse": True,
+        "has_lengths": True,
+        "clip": 0.5,
+    },
     "gru that resets behind": {"cell": "gru", "activations": ["Sigmoid", "Softplus"], "resets_first": False},
     "rnn": {"cell": "rnn", "activations": ["LeakyRelu"], "reverse": True},
 }
@@ -111,7 +126,13 @@ ANY: dict[str, dict[str, Any]] = {
 def any_layer(steps: Any, batch: Any, options: dict[str, Any]) -> IRModule:
     gates = operators.CELLS[options["cell"]].gates
     numbers = [DEFAULTS.get(name, (0, 0)) for name in options["activations"]]
-    shapes = [[steps, batch, gates * HIDDEN], [HIDDEN, gates * HIDDEN], *[[batch, HIDDEN]] * 2, [HIDDEN], [3 * HIDDEN]]
+    shapes = [
+        [steps, batch, gates * HIDDEN],
+        [HIDDEN, gates * HIDDEN],
+        *[[batch, HIDDEN]] * 2,
+        [HIDDEN],
+        [3 * HIDDEN],
+    ]
     params = [relax.Var(f"x{n}", relax.TensorType(shape, "float32")) for n, shape in enumerate(shapes)]
     params.append(relax.Var("lengths", relax.TensorType([batch], "int32")))
     made = recurrent(

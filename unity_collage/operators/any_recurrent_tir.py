@@ -81,7 +81,9 @@ def _kernel(call: relax.Call, cell: str, steps: Any, batch: Any, hidden: int, dt
                             sums[j] = f(clipped(sums[j] + inputs[_row(reverse, turn, length[0]), n, j]))
                         if resets_first:
                             for k, j in T.grid(hidden, hidden):
-                                sums[2 * hidden + j] += weights[k, 2 * hidden + j] * (sums[hidden + k] * old[k])
+                                sums[2 * hidden + j] += weights[k, 2 * hidden + j] * (
+                                    sums[hidden + k] * old[k]
+                                )
                             for j in range(hidden):
                                 sums[2 * hidden + j] = sums[2 * hidden + j] + bias[j]
                         else:

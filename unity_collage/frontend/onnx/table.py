@@ -11,12 +11,18 @@ from collections.abc import Callable, Mapping
 
 from .converters import (
     attention,
+    attention_grouped,
+    attention_microsoft,
     control,
     convolution,
+    deformable,
     elementwise,
+    microsoft,
     normalisation,
     pooling,
     products,
+    quantised_products,
+    recurrent,
     tensors,
 )
 from .node import Converted, Node
@@ -32,11 +38,18 @@ STANDARD: Mapping[str, Converter] = {
     **normalisation.CONVERTERS,
     **products.CONVERTERS,
     **attention.CONVERTERS,
+    **recurrent.CONVERTERS,
+    **deformable.CONVERTERS,
 }
 """The operators of ai.onnx that are converted."""
 
 MICROSOFT: Mapping[str, Converter] = {
+    **elementwise.MICROSOFT,
     **products.MICROSOFT,
+    **microsoft.MICROSOFT,
+    **attention_microsoft.MICROSOFT,
+    **attention_grouped.MICROSOFT,
+    **quantised_products.MICROSOFT,
 }
 """The operators of com.microsoft, which exporters of ONNX Runtime write."""
 
@@ -46,7 +59,7 @@ CONVERTERS: Mapping[tuple[str, str], Converter] = {
 }
 """All converters by domain and operator."""
 
-BY_DEFINITION = frozenset({"AffineGrid", "Bernoulli", "CenterCropPad"})
+BY_DEFINITION = frozenset({"AffineGrid", "CenterCropPad"})
 """Operators of ai.onnx that are converted by the function that defines them in the standard."""
 
 REFUSED: Mapping[str, str] = {

@@ -82,10 +82,10 @@ def _visible(node: Node, rows: Dim, past: Dim) -> Visible:
     if sides == (None, None):
         return Visible(lengths=lengths)
 
-    def offsets(counts: te.Tensor) -> te.Tensor:
+    def offsets(counts: te.Tensor, rows: Dim) -> te.Tensor:
         return te.compute(counts.shape, lambda b: counts(b) - rows, name="offsets", tag="injective")
 
-    return Visible(*sides, offsets=node.emit(node.builder.call_te(offsets, lengths)), lengths=lengths)
+    return Visible(*sides, offsets=node.emit(node.builder.call_te(offsets, lengths, rows)), lengths=lengths)
 
 
 def _rotary(node: Node) -> Converted:
@@ -95,7 +95,7 @@ def _rotary(node: Node) -> Converted:
     if flat and not heads:
         node.refuse("its operand has three axes, and it has no num_heads")
     x = split_heads(node, node[0], heads) if flat else node[0]
-    cos, sin = (_rows_of(node, node[n], node.optional(3)) for n in (1, 2))
+    cos, sin = (rows_of(node, node[n], node.optional(3)) for n in (1, 2))
     made = rotated(
         node,
         widened(node, x),
@@ -108,7 +108,7 @@ def _rotary(node: Node) -> Converted:
     return without_heads(node, made) if flat else made
 
 
-def _rows_of(node: Node, cache: relax.Expr, positions: relax.Expr | None) -> relax.Expr:
+def rows_of(node: Node, cache: relax.Expr, positions: relax.Expr | None) -> relax.Expr:
     """The rows of a cache for all positions, (batch, 1, rows, half)."""
     if positions is not None:
         cache = node.emit(relax.op.take(cache, positions, 0, mode="fast"))

@@ -135,7 +135,7 @@ class Attention:
 def _without_last(node: Node, x: relax.Expr, dims: Sequence[Dim]) -> relax.Expr:
     """``x`` up to the sizes ``dims``."""
 
-    def without_last(x: te.Tensor) -> te.Tensor:
+    def without_last(x: te.Tensor, dims: Sequence[Dim]) -> te.Tensor:
         return te.compute(list(dims), lambda *place: x(*place), name="cut", tag="injective")
 
-    return node.emit(node.builder.call_te(without_last, x))
+    return node.emit(node.builder.call_te(without_last, x, list(dims)))

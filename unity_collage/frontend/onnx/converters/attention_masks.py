@@ -102,15 +102,14 @@ def _additive(node: Node, mask: relax.Expr, keys: Dim, dtype: str) -> relax.Expr
 
 def _widened(node: Node, mask: relax.Expr, keys: Dim, dtype: str) -> relax.Expr:
     """A mask that hides the keys behind its own last one."""
-    dims = node.dims(mask)
 
-    def widened_mask(m: te.Tensor) -> te.Tensor:
+    def widened_mask(m: te.Tensor, keys: Dim) -> te.Tensor:
         def element(*place: ir.Expr) -> ir.Expr:
-            return tirx.if_then_else(place[-1] < dims[-1], m(*place), tirx.const(-np.inf, dtype))
+            return tirx.if_then_else(place[-1] < m.shape[-1], m(*place), tirx.const(-np.inf, dtype))
 
-        return te.compute([*dims[:-1], keys], element, name="mask")
+        return te.compute([*m.shape[:-1], keys], element, name="mask")
 
-    return node.emit(node.builder.call_te(widened_mask, mask))
+    return node.emit(node.builder.call_te(widened_mask, mask, keys))
 
 
 def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
@@ -122,19 +121,23 @@ def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -
     known = not tensors and all(isinstance(size, int) for size in (rows, keys, visible.offset))
     if known and int(rows) * int(keys) <= _MOST_KNOWN:
         i, j = np.arange(int(rows))[:, None] + int(visible.offset), np.arange(int(keys))[None]
-        seen = np.all([np.broadcast_to(test, [int(rows), int(keys)]) for test in _tests(visible, i, j)], axis=0)
+        seen = np.all(
+            [np.broadcast_to(test, [int(rows), int(keys)]) for test in _tests(visible, i, j)], axis=0
+        )
         return node.constant(np.where(seen, 0, -np.inf)[None, None], dtype)
 
-    def visible_keys(*given: te.Tensor) -> te.Tensor:
+    def visible_keys(given: Sequence[te.Tensor], offset: Dim, sizes: Sequence[Dim]) -> te.Tensor:
+        batch, rows, keys = sizes
+
         def element(b: ir.Expr, _h: ir.Expr, i: ir.Expr, j: ir.Expr) -> ir.Expr:
-            at = i + (visible.offset if visible.offsets is None else given[0](b))
+            at = i + (offset if visible.offsets is None else given[0](b))
             tests = _tests(visible, at, j)
             tests += [] if visible.lengths is None else [j < given[-1](b)]
             return tirx.Select(tirx.all(*tests), tirx.const(0, dtype), tirx.const(-np.inf, dtype))
 
         return te.compute([batch if tensors else 1, 1, rows, keys], element, name="visible")
 
-    return node.emit(node.builder.call_te(visible_keys, *tensors))
+    return node.emit(node.builder.call_te(visible_keys, tensors, visible.offset, list(sizes)))
 
 
 def _tests(visible: Visible, query: ir.Expr | np.ndarray, key: ir.Expr | np.ndarray) -> list:

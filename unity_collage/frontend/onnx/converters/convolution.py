@@ -84,11 +84,12 @@ def _conv_transpose(node: Node) -> Converted:
     dilations = list(node.attribute("dilations", [1] * axes))
     more = list(node.attribute("output_padding", [0] * axes))
     window = Window(tuple(sizes), tuple(strides), tuple(dilations), (), ())
-    reach = [(size - 1) * step + extent for size, step, extent in zip(image, strides, window.extents, strict=True)]
+    reach = [
+        (size - 1) * step + extent for size, step, extent in zip(image, strides, window.extents, strict=True)
+    ]
     before, after = _cut(node, image, reach, strides, more)
     # What windows do not reach is zero, so it is cut off after padding: Relax limits its output_padding.
-    kept = [min(b, e - 1) if isinstance(b, int) and b > 0 else 0 for b, e in zip(before, window.extents, strict=True)]
-    kept_after = [min(a, e - 1) if isinstance(a, int) and a > 0 else 0 for a, e in zip(after, window.extents, strict=True)]
+    kept, kept_after = (_within(widths, window.extents) for widths in (before, after))
     groups = node.attribute("group", 1)
     weights, dilations = _dilated(node, dilations)
     made = _TRANSPOSED[axes - 1](
@@ -105,6 +106,14 @@ def _conv_transpose(node: Node) -> Converted:
     rest_after = [k - a for k, a in zip(kept_after, after, strict=True)]
     made = padded(node, node.emit(made), rest, rest_after)
     return _finished(node, made, axes)
+
+
+def _within(widths: Sequence[Dim], extents: Sequence[int]) -> list[int]:
+    """The part of each padding that Relax takes: less than the window, and not negative."""
+    return [
+        min(width, extent - 1) if isinstance(width, int) and width > 0 else 0
+        for width, extent in zip(widths, extents, strict=True)
+    ]
 
 
 def _cut(

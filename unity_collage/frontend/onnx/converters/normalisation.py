@@ -76,7 +76,12 @@ def _trained(node: Node) -> Converted:
         return narrowed(node, relax.op.add(*parts), node.dtype(3))
 
     saved = [narrowed(node, value, node.dtype(3)) for value in (batch_mean, batch_variance)]
-    return [narrowed(node, made, node.dtype()), running(mean, batch_mean), running(variance, batch_variance), *saved]
+    return [
+        narrowed(node, made, node.dtype()),
+        running(mean, batch_mean),
+        running(variance, batch_variance),
+        *saved,
+    ]
 
 
 def _instance_norm(node: Node) -> Converted:
@@ -127,10 +132,18 @@ def _normalised(node: Node) -> list[int]:
 
 
 def layer_norm(
-    node: Node, x: relax.Expr, scale: relax.Expr, shift: relax.Expr | None, axes: Sequence[int]
+    node: Node,
+    x: relax.Expr,
+    scale: relax.Expr,
+    shift: relax.Expr | None,
+    axes: Sequence[int],
+    default: float = 1e-5,
 ) -> relax.Expr:
-    """(x - mean) / sqrt(variance + epsilon) * scale + shift, over the last ``axes`` of ``x``, in the type of ``x``."""
-    sizes, epsilon = [node.dims(x)[axis] for axis in axes], node.attribute("epsilon", 1e-5)
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, over the last ``axes`` of ``x``, in the type of ``x``.
+
+    ``default`` is the epsilon of a node without this attribute, as below.
+    """
+    sizes, epsilon = [node.dims(x)[axis] for axis in axes], node.attribute("epsilon", default)
     dtype, last = str(x.ty.dtype), [axis - x.ty.ndim for axis in axes]
     factor, summand = (_fitted(node, value, sizes, dtype) for value in (scale, shift))
     none = _filled(node, 0, sizes, dtype)
@@ -162,11 +175,13 @@ def _filled(node: Node, number: float, sizes: Sequence[Dim], dtype: str) -> rela
     return node.emit(relax.op.full(list(sizes), node.constant(number, dtype), dtype))
 
 
-def statistics(node: Node, x: relax.Expr, axes: Sequence[int]) -> tuple[relax.Expr, relax.Expr]:
+def statistics(
+    node: Node, x: relax.Expr, axes: Sequence[int], default: float = 1e-5
+) -> tuple[relax.Expr, relax.Expr]:
     """The mean, and 1 / sqrt(variance + epsilon), over axes that are kept with size 1."""
     mean = node.emit(relax.op.mean(x, list(axes), keepdims=True))
     variance = node.emit(relax.op.variance(x, list(axes), keepdims=True))
-    epsilon = node.constant(node.attribute("epsilon", 1e-5), str(x.ty.dtype))
+    epsilon = node.constant(node.attribute("epsilon", default), str(x.ty.dtype))
     return mean, node.emit(relax.op.rsqrt(node.emit(relax.op.add(variance, epsilon))))
 
 
@@ -174,22 +189,42 @@ def _rms_norm(node: Node) -> Converted:
     return narrowed(node, rms_norm(node, widened(node, node[0]), node[1], _normalised(node)), node.dtype())
 
 
-def rms_norm(node: Node, x: relax.Expr, scale: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+def rms_norm(
+    node: Node, x: relax.Expr, scale: relax.Expr, axes: Sequence[int], default: float = 1e-5
+) -> relax.Expr:
     """x / sqrt(mean(x^2) + epsilon) * scale, over the last ``axes`` of ``x``, in the type of ``x``."""
-    sizes, epsilon, dtype = [node.dims(x)[a] for a in axes], node.attribute("epsilon", 1e-5), str(x.ty.dtype)
+    sizes, epsilon, dtype = (
+        [node.dims(x)[a] for a in axes],
+        node.attribute("epsilon", default),
+        str(x.ty.dtype),
+    )
     factor, last = _fitted(node, scale, sizes, dtype), [axis - x.ty.ndim for axis in axes]
     if dtype == "float32" and len(axes) == x.ty.ndim:
         # Relax's norm needs an axis that it does not normalise.
         shape = node.dims(x)
-        return relax.op.reshape(node.emit(rms_norm(node, node.reshaped(x, [1, *shape]), scale, [a + 1 for a in axes])), shape)
+        row, behind = node.reshaped(x, [1, *shape]), [axis + 1 for axis in axes]
+        return relax.op.reshape(node.emit(rms_norm(node, row, scale, behind, default)), shape)
     if dtype == "float32":
         one = _filled(node, 1, sizes, dtype) if factor is None else factor
         made = relax.op.nn.rms_norm(x, one, last, epsilon)
         return made if factor is not None else relax.op.multiply(node.emit(made), node.cast(scale, dtype))
     # Relax computes this norm in float32.
+    normalised = node.emit(relax.op.multiply(x, inverse_root(node, x, axes, default)))
+    return relax.op.multiply(normalised, node.cast(scale, dtype))
+
+
+def inverse_root(node: Node, x: relax.Expr, axes: Sequence[int], default: float = 1e-5) -> relax.Expr:
+    """1 / sqrt(mean(x^2) + epsilon), over axes that are kept with size 1."""
+    epsilon = node.constant(node.attribute("epsilon", default), str(x.ty.dtype))
     squares = node.emit(relax.op.mean(node.emit(relax.op.multiply(x, x)), list(axes), keepdims=True))
-    root = node.emit(relax.op.sqrt(node.emit(relax.op.add(squares, node.constant(epsilon, dtype)))))
-    return relax.op.multiply(node.emit(relax.op.divide(x, root)), node.cast(scale, dtype))
+    return node.emit(relax.op.rsqrt(node.emit(relax.op.add(squares, epsilon))))
+
+
+def _simplified(node: Node) -> Converted:
+    """SimplifiedLayerNormalization, which ONNX Runtime writes into the standard's domain, too: an RMS norm."""
+    x, axes = widened(node, node[0]), _normalised(node)
+    made = narrowed(node, rms_norm(node, x, node[1], axes), node.dtype())
+    return [made, inverse_root(node, x, axes) if node.is_asked(1) else None]
 
 
 def _mean_variance(node: Node) -> Converted:
@@ -251,4 +286,5 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     "LpNormalization": _lp_norm,
     "MeanVarianceNormalization": _mean_variance,
     "RMSNormalization": _rms_norm,
+    "SimplifiedLayerNormalization": _simplified,
 }

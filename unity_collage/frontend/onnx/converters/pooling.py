@@ -63,10 +63,14 @@ def _is_relax(window: Window, image: Sequence[Dim], sizes: Sequence[Dim]) -> boo
     return all(are_equal(a, b) for a, b in zip(window.results(image), sizes, strict=True))
 
 
-def _pool(kinds: Sequence[Callable[..., relax.Expr]], image: relax.Expr, window: Window, **options: bool) -> relax.Expr:
+def _pool(
+    kinds: Sequence[Callable[..., relax.Expr]], image: relax.Expr, window: Window, **options: bool
+) -> relax.Expr:
     axes = len(window.sizes)
     make, layout = kinds[axes - 1], _LAYOUTS[axes - 1]
-    return make(image, window.sizes, window.strides, window.padding, window.dilations, layout=layout, **options)
+    return make(
+        image, window.sizes, window.strides, window.padding, window.dilations, layout=layout, **options
+    )
 
 
 def _window(node: Node) -> tuple[Window, list[Dim]]:
@@ -130,7 +134,9 @@ def _power(node: Node, x: relax.Expr, power: float) -> relax.Expr:
     positive = node.emit(relax.op.abs(x))
     if power != int(power) or not 1 <= power <= _MOST_FACTORS:
         return relax.op.power(positive, node.constant(power, str(x.ty.dtype)))
-    return reduce(lambda made, _: node.emit(relax.op.multiply(made, positive)), range(int(power) - 1), positive)
+    return reduce(
+        lambda made, _: node.emit(relax.op.multiply(made, positive)), range(int(power) - 1), positive
+    )
 
 
 def _root(node: Node, x: relax.Expr, power: float) -> relax.Expr:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import ir, relax, te, tirx
@@ -15,10 +16,11 @@ _Place = tuple[list[ir.Expr], ir.Expr]
 """An element that a window covers, and whether the image has it."""
 
 
-def maximum(node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim]) -> relax.Expr:
+def maximum(node: Node, image: relax.Expr, outside: Window, sizes: Sequence[Dim]) -> relax.Expr:
     """The maximum of each window, NaN if it has one; the lowest value where a window covers padding only."""
 
-    def pool(x: te.Tensor) -> te.Tensor:
+    def max_pool(x: te.Tensor, *parts: Sequence[Dim]) -> te.Tensor:
+        window, sizes = _here(outside, *parts)
         axes = _axes(window)
 
         def element(*place: ir.Expr) -> ir.Expr:
@@ -27,18 +29,33 @@ def maximum(node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim])
 
         return te.compute([*x.shape[:2], *sizes], element, name="max_pool")
 
-    return node.builder.call_te(pool, image)
+    return _call(node, max_pool, image, outside, sizes)
+
+
+def _call(
+    node: Node, pool: Callable[..., Any], image: relax.Expr, window: Window, sizes: Sequence[Dim]
+) -> relax.Expr:
+    """A kernel of ``pool(image, *parts)``, whose parts are for :func:`_here`."""
+    return node.builder.call_te(pool, image, list(window.before), list(window.after), list(sizes))
+
+
+def _here(
+    window: Window, before: Sequence[Dim], after: Sequence[Dim], sizes: Sequence[Dim]
+) -> tuple[Window, list[Dim]]:
+    """A window and the sizes of the result in the variables of a kernel, which are not those of the function."""
+    return replace(window, before=tuple(before), after=tuple(after)), list(sizes)
 
 
 def max_with_indices(
-    node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim], column_major: bool
+    node: Node, image: relax.Expr, outside: Window, sizes: Sequence[Dim], column_major: bool
 ) -> list[relax.Expr]:
     """The maximum of each window and its place in the flattened image, the first of equal ones.
 
     With ``column_major`` the first spatial axis is the innermost of each channel.
     """
 
-    def pool(x: te.Tensor) -> list[te.Tensor]:
+    def max_pool(x: te.Tensor, *parts: Sequence[Dim]) -> list[te.Tensor]:
+        window, sizes = _here(outside, *parts)
         axes, spatial = _axes(window), list(x.shape[2:])
 
         def element(*place: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
@@ -57,13 +74,17 @@ def max_with_indices(
 
         return [value, te.compute(shape, flat, name="indices")]
 
-    made = node.emit(node.builder.call_te(pool, image))
+    made = node.emit(_call(node, max_pool, image, outside, sizes))
     return [relax.TupleGetItem(made, 0), relax.TupleGetItem(made, 1)]
 
 
 def total(node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim]) -> relax.Expr:
     """The sum of the elements of the image in each window."""
-    return node.builder.call_te(lambda x: _sums(x, window, sizes), image)
+
+    def sum_pool(x: te.Tensor, *parts: Sequence[Dim]) -> te.Tensor:
+        return _sums(x, *_here(window, *parts))
+
+    return _call(node, sum_pool, image, window, sizes)
 
 
 def average(
@@ -71,12 +92,13 @@ def average(
 ) -> relax.Expr:
     """The mean of each window, over the elements of the image or over those of the padding too."""
 
-    def pool(x: te.Tensor) -> te.Tensor:
-        sums, count = _sums(x, window, sizes), _counts(x, window, sizes, counts_padding)
+    def avg_pool(x: te.Tensor, *parts: Sequence[Dim]) -> te.Tensor:
+        inside = _here(window, *parts)
+        sums, count = _sums(x, *inside), _counts(x, *inside, counts_padding)
         one = tirx.const(1, x.dtype)
         return te.compute(sums.shape, lambda *p: sums(*p) / tirx.max(count(*p[2:]), one), name="avg_pool")
 
-    return node.builder.call_te(pool, image)
+    return _call(node, avg_pool, image, window, sizes)
 
 
 def _sums(x: te.Tensor, window: Window, sizes: Sequence[Dim]) -> te.Tensor:

@@ -76,7 +76,9 @@ class Layer:
     """The type of the sums."""
 
     @classmethod
-    def of(cls, node: Node, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str) -> Layer:
+    def of(
+        cls, node: Node, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str
+    ) -> Layer:
         """The layer of a node whose first operand is ``x``."""
         x = widened(node, x)
         if node.attribute("layout", 0):
@@ -93,7 +95,9 @@ class Layer:
         node = self.node
         found = [self._direction(direction) for direction in range(self.directions)]
         batch_first = bool(node.attribute("layout", 0))
-        states = node.emit(relax.op.stack([each.states for each in found], 1)) if self.directions > 1 else None
+        states = (
+            node.emit(relax.op.stack([each.states for each in found], 1)) if self.directions > 1 else None
+        )
         whole = [self.steps, self.directions, self.batch, self.hidden]
         y: relax.Expr = node.reshaped(found[0].states, whole) if states is None else states
         if batch_first:
@@ -120,7 +124,9 @@ class Layer:
     def _is_common(self, activations: Sequence[str]) -> bool:
         """Whether it is a layer that libraries take."""
         node = self.node
-        plain = not (node.has(4) or node.has(7) or node.attribute("clip", 0) or node.attribute("input_forget", 0))
+        plain = not (
+            node.has(4) or node.has(7) or node.attribute("clip", 0) or node.attribute("input_forget", 0)
+        )
         known = all(isinstance(size, int) and size > 0 for size in (self.steps, self.batch))
         return plain and known and set(activations) <= set(ACTIVATIONS)
 
@@ -167,7 +173,9 @@ class Layer:
         zero = node.constant(0, self.dtype)
         return node.emit(relax.op.full([self.batch, self.hidden], zero, self.dtype))
 
-    def _common(self, operands: Mapping[str, relax.Expr], activations: Sequence[str], reverse: bool) -> _Direction:
+    def _common(
+        self, operands: Mapping[str, relax.Expr], activations: Sequence[str], reverse: bool
+    ) -> _Direction:
         node, options = self.node, {"activations": activations, "reverse": reverse}
         taken = [operands[name] for name in operators.CELLS[self.cell].operands]
         keeps = self.cell == "lstm" and node.is_asked(2)

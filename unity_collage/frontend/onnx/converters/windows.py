@@ -56,7 +56,9 @@ def window_of(node: Node, sizes: Sequence[int], image: Sequence[Dim]) -> Window:
     dilations = tuple(node.attribute("dilations", [1] * axes))
     pads = list(node.attribute("pads", [0] * 2 * axes))
     if not len(image) == axes == len(strides) == len(dilations) == len(pads) / 2:
-        node.refuse(f"its window has {axes} axes, and the image {len(image)}, or strides, dilations or pads differ")
+        node.refuse(
+            f"its window has {axes} axes, and the image {len(image)}, or strides, dilations or pads differ"
+        )
     if min((*sizes, *strides, *dilations), default=1) < 1:
         node.refuse("the sizes, strides and dilations of its window must be positive")
     window = Window(tuple(sizes), strides, dilations, tuple(pads[:axes]), tuple(pads[axes:]))
@@ -94,18 +96,18 @@ def padded(
         widths = [0] * 2 * lead + [int(w) for pair in zip(before, after, strict=True) for w in pair]
         return node.emit(relax.op.nn.pad(image, widths, "constant", value))
 
-    def pad(x: te.Tensor) -> te.Tensor:
-        shape = [*dims[:lead], *(d + b + a for d, b, a in zip(dims[lead:], before, after, strict=True))]
+    def pad(x: te.Tensor, front: Sequence[Dim], behind: Sequence[Dim]) -> te.Tensor:
+        ends = zip(x.shape[lead:], front, behind, strict=True)
+        shape = [*x.shape[:lead], *(size + b + a for size, b, a in ends)]
 
         def element(*place: ir.Expr) -> ir.Expr:
-            source = [*place[:lead], *(at - width for at, width in zip(place[lead:], before, strict=True))]
-            return tirx.if_then_else(
-                is_inside(source[lead:], dims[lead:]), x(*source), tirx.const(value, x.dtype)
-            )
+            source = [*place[:lead], *(at - width for at, width in zip(place[lead:], front, strict=True))]
+            inside = is_inside(source[lead:], x.shape[lead:])
+            return tirx.if_then_else(inside, x(*source), tirx.const(value, x.dtype))
 
         return te.compute(shape, element, name="pad", tag="injective,pad")
 
-    return node.emit(node.builder.call_te(pad, image))
+    return node.emit(node.builder.call_te(pad, image, list(before), list(after)))
 
 
 def is_inside(place: Sequence[ir.Expr], shape: Sequence[Dim]) -> ir.Expr:
