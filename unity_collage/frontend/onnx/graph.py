@@ -20,7 +20,7 @@ from tvm.ir import GlobalVar
 
 from ...errors import ModelError, first_line, last_line
 from ...graph.shapes import dtype_of
-from . import table
+from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
 from .folding import folded
 from .names import safe
@@ -155,6 +155,8 @@ class GraphImporter:
             if defined is None:
                 node.refuse(table.reason(domain, node.op))
             return list(self._called(defined, node, scope))
+        if not domain and node.op in broadcasting.OPERATORS:
+            node.inputs = broadcasting.aligned(node)
         return self._values(converter(node), node)
 
     def _values(self, converted: Converted, node: Node) -> list[Value | None]:
@@ -261,6 +263,9 @@ def _definition(node: Node, domain: str) -> onnx.FunctionProto | None:
         return None
     function = text if isinstance(text, onnx.FunctionProto) else onnx.FunctionProto.FromString(text)
     function.domain, function.name = domain, node.op
+    # Attributes that the node does not give have the defaults of the operator; the body refers to them.
+    defaults = [attribute.default_value for attribute in schema.attributes.values()]
+    function.attribute_proto.extend(value for value in defaults if value.type)
     return function if function.node else None
 
 

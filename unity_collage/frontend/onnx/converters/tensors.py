@@ -5,22 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..node import Converted, Node
-from . import filling, indexing, layout, padding, resize, scattering, selection, shapes, slicing, sorting
+from . import (
+    col2im,
+    filling,
+    grid_sample,
+    indexing,
+    layout,
+    padding,
+    regions,
+    resize,
+    scattering,
+    selection,
+    shapes,
+    signal,
+    slicing,
+    sorting,
+)
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    **col2im.CONVERTERS,
     **filling.CONVERTERS,
+    **grid_sample.CONVERTERS,
     **indexing.CONVERTERS,
     **layout.CONVERTERS,
     **padding.CONVERTERS,
+    **regions.CONVERTERS,
     **resize.CONVERTERS,
     **scattering.CONVERTERS,
     **selection.CONVERTERS,
     **shapes.CONVERTERS,
+    **signal.CONVERTERS,
     **slicing.CONVERTERS,
     **sorting.CONVERTERS,
 }
 
 MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+    **grid_sample.MICROSOFT,
     **indexing.MICROSOFT,
     **padding.MICROSOFT,
     **sorting.MICROSOFT,
