@@ -1,0 +1,124 @@
+"""Operands that are broadcast to each other, where free sizes leave open how.
+
+Relax broadcasts sizes that it can compare. Of two free sizes n and m either may be 1 when the program runs. So operands
+are expanded to a common shape before the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from .node import Node
+from .symbolic import are_equal
+from .values import Dim, Value
+
+OPERATORS = frozenset(
+    {
+        "Add",
+        "And",
+        "BitShift",
+        "BitwiseAnd",
+        "BitwiseOr",
+        "BitwiseXor",
+        "Div",
+        "Equal",
+        "Greater",
+        "GreaterOrEqual",
+    }
+    | {
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Mean",
+        "Min",
+        "Mod",
+        "Mul",
+        "Or",
+        "PRelu",
+        "Pow",
+        "Sub",
+        "Sum",
+        "Where",
+        "Xor",
+    }
+)
+"""Operators of ai.onnx whose operands are broadcast to each other."""
+
+
+def aligned(node: Node) -> Sequence[Value | None]:
+    """The operands of a node, expanded to one shape if their sizes cannot be compared now."""
+    values = [value for value in node.inputs if value is not None]
+    if len(values) < len(node.inputs) or len(values) < 2:
+        return node.inputs
+    rank = max(value.rank for value in values)
+    padded = [[1] * (rank - value.rank) + value.shape for value in values]
+    columns = [_distinct([shape[axis] for shape in padded]) for axis in range(rank)]
+    if all(len(column) < 2 or not _is_open(column) for column in columns):
+        return node.inputs
+    common = _common(node, columns)
+    return [_expanded(node, value, shape, common) for value, shape in zip(values, padded, strict=True)]
+
+
+def _distinct(sizes: Sequence[Dim]) -> list[Dim]:
+    """The sizes of one axis that may differ, without those that are certainly 1."""
+    found: list[Dim] = []
+    for size in sizes:
+        if are_equal(size, 1) is not True and not any(are_equal(size, other) for other in found):
+            found.append(size)
+    return found
+
+
+def _is_open(column: Sequence[Dim]) -> bool:
+    """Whether sizes that are not the same may fit together: two different numbers never do."""
+    return any(not isinstance(size, int) for size in column)
+
+
+def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
+    """The sizes of the result; sizes that do not fit together when the program runs end it with an error."""
+    # By arithmetic on tensors: TVM would simplify symbolic expressions away, and the fresh sizes with them.
+    one = node.constant([1], "int64")
+    common: list[Dim] = []
+    fresh: list[Dim] = []
+    computed: list[relax.Expr] = []
+    checks: list[relax.Expr] = []
+    for column in columns:
+        if len(column) < 2:
+            common.append(column[0] if column else 1)
+            continue
+        sizes = [node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column]
+        larger = reduce(lambda a, b: node.emit(relax.op.maximum(a, b)), sizes)
+        smaller = reduce(lambda a, b: node.emit(relax.op.minimum(a, b)), [*sizes, one])
+        size = node.emit(relax.op.multiply(larger, smaller))  # 0 where a size of 0 meets a 1
+        for each in sizes:
+            is_not_one, is_not_all = (node.emit(relax.op.subtract(each, other)) for other in (one, size))
+            checks.append(node.emit(relax.op.multiply(is_not_one, is_not_all)))
+        computed.append(size)
+        fresh.append(node.importer.fresh_size())
+        common.append(fresh[-1])
+    found = node.emit(relax.op.concat([*computed, *checks], 0))
+    zeros = [tirx.const(0, "int64")] * len(checks)
+    node.builder.match_cast(node.emit(relax.op.tensor_to_shape(found)), relax.ShapeType([*fresh, *zeros]))
+    return common
+
+
+def _expanded(node: Node, value: Value, shape: Sequence[Dim], common: Sequence[Dim]) -> Value:
+    """A tensor of the sizes ``shape``, after leading ones, expanded to the sizes ``common``."""
+    skipped = len(shape) - value.rank
+    if value.rank == len(shape) and all(are_equal(a, b) for a, b in zip(shape, common, strict=True)):
+        return value
+
+    def read(x: te.Tensor) -> te.Tensor:
+        zero = tirx.const(0, "int64")
+
+        def at(*index: Any) -> Any:
+            own = zip(index[skipped:], x.shape, strict=True)
+            return x(*(tirx.Select(size == 1, zero, i.astype("int64")) for i, size in own))
+
+        return te.compute(tuple(common), at, name="expanded")
+
+    source = value.tensor(node.builder)
+    return Value(value.dtype, expr=node.emit(node.builder.call_te(read, source)))
