@@ -103,3 +103,27 @@ def _read(folder: Path, what: str, model: onnx.ModelProto) -> list[Any]:
         else:
             found.append(numpy_helper.to_optional(proto))
     return found
+
+
+def why_excluded(case: Case) -> str | None:
+    """Why a case may be refused: what it needs is not meant to be supported. None for all others."""
+    model = case.model()
+    infos = [*model.graph.input, *model.graph.output, *model.graph.value_info]
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    domains = {node.domain for node in nodes} | {o.domain for o in model.opset_import if o.domain.endswith("training")}
+    if other := sorted(domain for domain in domains if domain.startswith("ai.onnx.")):
+        return other[0]
+    kinds = {info.type.WhichOneof("value") for info in infos} - {"tensor_type", None}
+    if kinds or any(node.op_type.startswith(("Sequence", "Optional")) for node in nodes):
+        return "sequences and optional values"
+    types = {info.type.tensor_type.elem_type for info in infos}
+    types |= {tensor.data_type for tensor in model.graph.initializer}
+    types |= {attribute.i for node in nodes for attribute in node.attribute if attribute.name in _TYPES}
+    names = {onnx.TensorProto.DataType.Name(number) for number in types}
+    if narrow := sorted(name for name in names if name.startswith(_NARROW)):
+        return narrow[0]
+    return "ImageDecoder" if any(node.op_type == "ImageDecoder" for node in nodes) else None
+
+
+_TYPES = frozenset({"to", "dtype", "output_dtype"})
+_NARROW = ("STRING", "COMPLEX", "FLOAT8", "FLOAT4", "FLOAT6")
