@@ -154,6 +154,9 @@ class Program:
 
     @cached_property
     def _machine(self) -> Any:
+        reason = None if self._target is None else why_not_here(instruction_sets(self._target))
+        if reason is not None:
+            raise CollageError(f"the program cannot run here: {reason}")
         return relax.VirtualMachine(self._executable, tvm.cpu())
 
     @cached_property

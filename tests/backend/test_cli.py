@@ -121,14 +121,14 @@ MISTAKES: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no file": (lambda f: [f / "no.onnx"], "no.onnx is not a file"),
     "a folder": (lambda f: [f], "is not a file"),
     "no ONNX": (_garbage, "text.onnx is not an ONNX model: "),
-    "an empty file": (_empty, "this model cannot be imported: "),
+    "an empty file": (_empty, "empty.onnx is not an ONNX model: "),
     "an operator that is not imported": (
         lambda f: [saved(f / "m.onnx", helper.make_node("Own", ["x"], ["y"], domain="own.ops"))],
-        "this model cannot be imported: The following operators are not supported for frontend ONNX: Own",
+        "own.ops.Own 'y': there is no converter for operators of own.ops",
     ),
     "shapes that do not fit": (
         lambda f: [saved(f / "m.onnx", PRODUCT, weights=5)],
-        "this model cannot be imported: Error converting operator MatMul",
+        "MatMul 'y' cannot be converted: ",
     ),
     "an unknown backend": (
         lambda f: [saved(f / "m.onnx", PRODUCT), "--backends", "cudnn"],

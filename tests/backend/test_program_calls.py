@@ -216,3 +216,7 @@ def test_a_program_for_another_processor_is_refused(tmp_path: Path, monkeypatch:
     compiled(model()).save(tmp_path / "newer.so")
     with pytest.raises(CollageError, match="it was compiled for a processor with avx4096, which "):
         uc.load(tmp_path / "newer.so")
+    with pytest.raises(
+        CollageError, match="the program cannot run here: it was compiled for a processor with avx4096"
+    ):
+        compiled(model())(X, Y)

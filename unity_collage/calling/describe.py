@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
+import numpy as np
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
@@ -60,12 +62,20 @@ class _Symbols:
 
 
 def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
-    if isinstance(ty, relax.TensorType) and ty.dtype is not None:
+    if isinstance(ty, relax.TensorType) and _is_known(ty.dtype):
         return TensorSpec(name, str(ty.dtype), _shape(ty, symbols))
     if isinstance(ty, relax.TupleType):
         fields = tuple(_spec(f"{name}[{number}]", field, symbols) for number, field in enumerate(ty.fields))
         return TupleSpec(name, fields)
     return OtherSpec(name, str(ty))
+
+
+def _is_known(dtype: object) -> bool:
+    """Whether numpy has a type: others, such as the handles of TVM, have no arrays."""
+    try:
+        return dtype is not None and np.dtype(str(dtype)).itemsize > 0
+    except TypeError:
+        return False
 
 
 def _shape(ty: relax.TensorType, symbols: _Symbols) -> tuple[Dim, ...] | None:
