@@ -6,10 +6,9 @@ uses each, so that an upgrade of TVM that moves one says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, cast
-from unittest import mock
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import cast
 
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
@@ -30,23 +29,6 @@ def tuning_workload(kernel: tirx.PrimFunc) -> IRModule:
     from tvm.s_tir.meta_schedule.tune_context import _normalize_mod  # takes long to import
 
     return cast(IRModule, _normalize_mod(kernel))
-
-
-def onnx_converters() -> Mapping[str, Any]:
-    """The converters of the ONNX importer by operator: there is no public list of what it takes."""
-    from tvm.relax.frontend.onnx import onnx_frontend
-
-    return onnx_frontend._get_convert_map()
-
-
-@contextmanager
-def with_onnx_converters(more: Mapping[str, Any]) -> Iterator[None]:
-    """Inside, the ONNX importer has these converters too: ``from_onnx`` has no hook for operators of others."""
-    from tvm.relax.frontend.onnx import onnx_frontend
-
-    known = onnx_frontend._get_convert_map()
-    with mock.patch.object(onnx_frontend, "_get_convert_map", lambda: {**known, **more}):
-        yield
 
 
 def remove_patterns(names: Sequence[str]) -> None:

@@ -9,9 +9,9 @@ import zoo_models as models
 from tvm import relax, topi
 from tvm.ir import IRModule
 from tvm.relax import op
-from tvm.relax.frontend.onnx import from_onnx
 
 from unity_collage import reference
+from unity_collage.frontend.models import import_model
 from unity_collage.passes.prepare import Prepare
 
 
@@ -92,7 +92,7 @@ def test_whole_models_agree_with_onnx_runtime(name):
     inputs = models.inputs(model)
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = session.run(None, inputs)
-    after = Prepare()(from_onnx(model, keep_params_in_input=False))
+    after = Prepare()(import_model(model).mod)
     results = reference.run(after["main"], [inputs[param.name] for param in after["main"].params])
     for got, wanted in zip(results, expected, strict=True):
         assert np.abs(got - wanted).max() <= 1e-5 * np.ptp(wanted)

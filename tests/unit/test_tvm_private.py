@@ -37,13 +37,6 @@ def test_a_kernel_is_a_workload_of_the_tuner() -> None:
     assert isinstance(normal, tirx.PrimFunc)
 
 
-def test_converters_are_listed_and_added_for_a_while() -> None:
-    assert "Relu" in tvm_private.onnx_converters()
-    with tvm_private.with_onnx_converters({"OfThisTest": object}):
-        assert "OfThisTest" in tvm_private.onnx_converters()
-    assert "OfThisTest" not in tvm_private.onnx_converters()
-
-
 def test_patterns_can_be_removed() -> None:
     name = "of_this_test.relu"
     register_patterns([FusionPattern(name, is_op("relax.nn.relu")(wildcard()))])
@@ -63,7 +56,7 @@ def test_open_blocks_of_a_builder_are_ended() -> None:
 
 def test_no_other_file_reaches_for_them() -> None:
     used = re.compile(
-        r"(?:\b(?:tvm|ir|relax|tirx|onnx_frontend)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)"
+        r"(?:\b(?:tvm|ir|relax|tirx)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)"
     )
     found = {
         str(path.relative_to(PACKAGE))

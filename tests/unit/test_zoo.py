@@ -6,10 +6,10 @@ import onnxruntime
 import pytest
 import zoo_models as models
 from onnx import numpy_helper
-from tvm.relax.frontend.onnx import from_onnx
 
 from unity_collage import reference
 from unity_collage.errors import ModelError
+from unity_collage.frontend.models import import_model
 
 ALL = (
     "bert_base_128",
@@ -88,7 +88,7 @@ def test_the_reference_runs_whole_models(name):
     given = models.inputs(model)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     want = session.run(None, given)
-    mod = from_onnx(model, keep_params_in_input=False)
+    mod = import_model(model).mod
     got = reference.run(mod["main"], list(given.values()), mod)
     for left, right in zip(got, want, strict=True):
         assert left.shape == right.shape and left.dtype == right.dtype
