@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from ..node import Converted, Node
+from .integer_power import integer_power
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
 
 
@@ -83,7 +84,7 @@ def _pow(node: Node) -> Converted:
         return pointwise(node, "power", _wide_power, node[0], node[1])
     if _is_float(exponent):
         return pointwise(node, "power", _rounded_power, node[0], node[1])
-    return pointwise(node, "power", _integer_power, node[0], node[1])
+    return integer_power(node)
 
 
 def _wide_power(a: Element, b: Element) -> Element:
@@ -95,30 +96,6 @@ def _rounded_power(a: Element, b: Element) -> Element:
     return tirx.power(a.astype("float64"), b.astype("float64")).astype(dtype_of(a))
 
 
-def _integer_power(a: Element, b: Element) -> Element:
-    """By squaring, with results that wrap. Powers below zero are rounded towards zero, and those of 0 are 0."""
-    dtype = dtype_of(a)
-    exponent = b.astype("int64")
-    bits = 63 if dtype_of(b) in ("int64", "uint64") else 32
-    one, zero, odd = number(1, dtype), number(0, dtype), number(1, "int64")
-    squares = [tirx.Var(f"square_{n}", dtype) for n in range(bits)]
-    found: Element = one
-    for n, square in enumerate(squares):
-        bit = tirx.bitwise_and(tirx.shift_right(exponent, number(n, "int64")), odd)
-        found = found * select(bit.equal(odd), square, one)
-    for n in range(bits - 1, 0, -1):
-        found = tirx.Let(squares[n], squares[n - 1] * squares[n - 1], found)
-    found = tirx.Let(squares[0], a, found)
-    if dtype_of(b).startswith("uint"):
-        return found
-    is_unit = a.equal(one)
-    below = select(is_unit, 1, zero)
-    if not dtype.startswith("uint"):
-        sign = select(tirx.bitwise_and(exponent, odd).equal(odd), -1, one)
-        below = select(a.equal(number(-1, dtype)), sign, below)
-    return select(exponent < number(0, "int64"), below, found)
-
-
 def _shift(node: Node) -> Converted:
     """Shifts by a negative number, or by as many bits as there are or more, leave nothing but the sign."""
     right = node.required("direction") == "RIGHT"
@@ -126,9 +103,8 @@ def _shift(node: Node) -> Converted:
 
     def shifted(a: Element, b: Element) -> Element:
         dtype = dtype_of(a)
-        within = b < number(bits, dtype)
-        if not dtype.startswith("uint"):
-            within = tirx.all(within, b >= number(0, dtype))
+        # Not b < bits: TVM's simplifier fails on comparisons of uint32 with numbers.
+        within = tirx.shift_right(b, number(bits.bit_length() - 1, dtype)).equal(number(0, dtype))
         by, zero = select(within, b, number(0, dtype)), number(0, dtype)
         made = (tirx.shift_right if right else tirx.shift_left)(a, by)
         rest = select(a < zero, -1, zero) if right and not dtype.startswith("uint") else zero
