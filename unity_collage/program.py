@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -75,6 +76,7 @@ class Program:
         self._relink = relink
         self._names = None if input_names is None else tuple(input_names)
         self._target = target
+        self._starting = threading.Lock()
         self._saved = saved
         if saved is not None:
             weakref.finalize(self, saved.close)
@@ -157,7 +159,10 @@ class Program:
         reason = None if self._target is None else why_not_here(instruction_sets(self._target))
         if reason is not None:
             raise CollageError(f"the program cannot run here: {reason}")
-        return relax.VirtualMachine(self._executable, tvm.cpu())
+        with self._starting:  # threads that call a new program at once start one VM
+            if "_machine" not in self.__dict__:
+                self.__dict__["_machine"] = relax.VirtualMachine(self._executable, tvm.cpu())
+            return self.__dict__["_machine"]
 
     @cached_property
     def _main(self) -> Any:

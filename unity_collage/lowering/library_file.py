@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 import tvm_ffi
 
@@ -20,7 +21,7 @@ def export(executable: Any, path: str | Path, facts: Facts | None = None) -> Non
     Raises CollageError with the reason in one line.
     """
     path = _writable(path)
-    draft = path.with_name(f".{os.getpid()}.{path.name[-100:]}")
+    draft = path.with_name(f".{uuid4().hex}.so")
     try:
         executable.export_library(str(draft))
         seal(draft, facts or {})
@@ -34,7 +35,7 @@ def export(executable: Any, path: str | Path, facts: Facts | None = None) -> Non
 def copy(file: BinaryIO, path: str | Path) -> None:
     """Write the program in ``file`` to ``path`` in one step; raises CollageError with the reason in one line."""
     path = _writable(path)
-    draft = path.with_name(f".{os.getpid()}.{path.name[-100:]}")
+    draft = path.with_name(f".{uuid4().hex}.so")
     try:
         with draft.open("wb") as target:
             shutil.copyfileobj(file, target)
