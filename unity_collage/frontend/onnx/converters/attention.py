@@ -8,6 +8,7 @@ import onnx
 from tvm import relax, te
 
 from ..node import Converted, Node
+from ..symbolic import are_equal
 from ..values import Dim
 from .attention_core import Attention
 from .attention_masks import Visible, bias_of
@@ -25,10 +26,10 @@ def _attention(node: Node) -> Converted:
         node.refuse("past_key and past_value are given only together")
     if node.has(4):
         past = node.shape(4)[2]
-        k, v = (node.emit(relax.op.concat([node[n], new], 2)) for n, new in ((4, k), (5, v)))
-    batch, _, rows, _ = node.dims(q)
+        k, v = (appended(node, node[n], new) for n, new in ((4, k), (5, v)))
+    batch, heads, rows, _ = node.dims(q)
     visible = _visible(node, rows, past)
-    bias = bias_of(node, visible, node.optional(3), [batch, rows, node.dims(k)[2]], node.dtype())
+    bias = bias_of(node, visible, node.optional(3), [batch, heads, rows, node.dims(k)[2]], node.dtype())
     precision = node.attribute("softmax_precision")
     made = Attention(
         node,
@@ -52,6 +53,15 @@ def _with_heads(node: Node, position: int, name: str) -> relax.Expr:
     if node.rank(position) == 4:
         return node[position]
     return split_heads(node, node[position], node.required(f"{name}_num_heads"))
+
+
+def appended(node: Node, past: relax.Expr, new: relax.Expr) -> relax.Expr:
+    """(batch, heads, P, size) and (batch, heads, S, size) -> (batch, heads, P + S, size)."""
+    batch, heads, _, size = node.dims(new)
+    shape = [batch, heads, node.dims(past)[2], size]
+    if not all(are_equal(a, b) for a, b in zip(shape, node.dims(past), strict=True)):
+        past = node.builder.match_cast(past, relax.TensorType(shape, str(past.ty.dtype)))
+    return node.emit(relax.op.concat([past, new], 2))
 
 
 def split_heads(node: Node, x: relax.Expr, heads: int) -> relax.Expr:

@@ -43,7 +43,7 @@ def _group_query(node: Node) -> Converted:
     window = node.attribute("local_window_size", -1)
     visible = Visible(window - 1 if window > 0 else None, 0, offsets=before)
     mask = node.optional(_BIAS)
-    bias = bias_of(node, visible, mask, [batch, rows, node.dims(k)[2]], node.dtype(), hides=False)
+    bias = bias_of(node, visible, mask, [*node.dims(q)[:3], node.dims(k)[2]], node.dtype(), hides=False)
     made = Attention(
         node,
         q,

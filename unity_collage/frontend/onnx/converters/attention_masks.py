@@ -57,13 +57,13 @@ def bias_of(
 ) -> Bias | None:
     """The bias for queries that see ``visible`` keys, plus a mask of bools or numbers; None if there is none.
 
-    ``sizes`` are B, S and T. The last axis of the mask may be shorter than T: what it lacks is hidden. ``hides`` says
-    whether the mask may hide all keys of a query.
+    ``sizes`` are B, H, S and T. The last axis of the mask may be shorter than T: what it lacks is hidden. ``hides``
+    says whether the mask may hide all keys of a query.
     """
     structure = _structure(node, visible, sizes, wide_type(dtype))
     if mask is None:
         return None if structure is None else Bias(structure, _hides_rows(visible, structure))
-    added = _additive(node, mask, sizes[2], wide_type(dtype))
+    added = _additive(node, mask, sizes, wide_type(dtype))
     if structure is None:
         return Bias(added, _has_hidden_row(added) if isinstance(added, ir.GenericConst) else hides)
     if isinstance(added, ir.GenericConst) and isinstance(structure, ir.GenericConst):
@@ -83,8 +83,8 @@ def _hides_rows(visible: Visible, bias: relax.Expr) -> bool:
     return visible.left is not None or visible.lengths is not None or visible.offsets is not None
 
 
-def _additive(node: Node, mask: relax.Expr, keys: Dim, dtype: str) -> relax.Expr:
-    """A mask of rank 1 to 4 as numbers of rank 4, up to the number of keys."""
+def _additive(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+    """A mask of rank 1 to 4 as numbers that broadcast to ``sizes``: B, H, S and T."""
     shape = node.dims(mask)
     if len(shape) > 4:
         node.refuse(f"its mask has rank {len(shape)}, and at most 4 is defined")
@@ -97,24 +97,43 @@ def _additive(node: Node, mask: relax.Expr, keys: Dim, dtype: str) -> relax.Expr
         if str(mask.ty.dtype) == "bool":
             mask = node.emit(relax.op.where(mask, node.constant(0, dtype), node.constant(-np.inf, dtype)))
         mask = node.cast(mask, dtype)
-    return mask if are_equal(shape[-1], keys) else _widened(node, mask, keys, dtype)
+    return _fitted(node, mask, sizes, dtype)
 
 
-def _widened(node: Node, mask: relax.Expr, keys: Dim, dtype: str) -> relax.Expr:
-    """A mask that hides the keys behind its own last one."""
+def _fitted(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+    """A mask of rank 4 whose axes are of size 1 or as in ``sizes``; keys behind its own last one are hidden.
 
-    def widened_mask(m: te.Tensor, keys: Dim) -> te.Tensor:
+    Whether an axis of unknown size is broadcast shows when the program runs.
+    """
+    dims = node.dims(mask)
+    pads = node.version >= 24 and not node.proto.domain
+    fits = [
+        (isinstance(have, int) and have == 1 and (axis < 3 or not pads)) or bool(are_equal(have, want))
+        for axis, (have, want) in enumerate(zip(dims, sizes, strict=True))
+    ]
+    if all(fits):
+        return mask
+
+    def fitted_mask(m: te.Tensor, sizes: Sequence[Dim]) -> te.Tensor:
+        wanted = [have if fit else want for have, want, fit in zip(m.shape, sizes, fits, strict=True)]
+
         def element(*place: ir.Expr) -> ir.Expr:
-            return tirx.if_then_else(place[-1] < m.shape[-1], m(*place), tirx.const(-np.inf, dtype))
+            lead = zip(place[:3], m.shape[:3], fits[:3], strict=True)
+            source = [at if fit else tirx.Select(have == 1, tirx.const(0, "int64"), at) for at, have, fit in lead]
+            if fits[3]:
+                return m(*source, place[3])
+            return tirx.if_then_else(
+                place[3] < m.shape[3], m(*source, place[3]), tirx.const(-np.inf, dtype)
+            )
 
-        return te.compute([*m.shape[:-1], keys], element, name="mask")
+        return te.compute(wanted, element, name="mask")
 
-    return node.emit(node.builder.call_te(widened_mask, mask, keys))
+    return node.emit(node.builder.call_te(fitted_mask, mask, list(sizes)))
 
 
 def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
     """0 where a key is visible and -infinity elsewhere, (B or 1, 1, S, T); None if all are visible."""
-    batch, rows, keys = sizes
+    rows, keys = sizes[2:]
     if visible.is_all:
         return None
     tensors = [tensor for tensor in (visible.offsets, visible.lengths) if tensor is not None]
@@ -127,7 +146,7 @@ def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -
         return node.constant(np.where(seen, 0, -np.inf)[None, None], dtype)
 
     def visible_keys(given: Sequence[te.Tensor], offset: Dim, sizes: Sequence[Dim]) -> te.Tensor:
-        batch, rows, keys = sizes
+        batch, _, rows, keys = sizes
 
         def element(b: ir.Expr, _h: ir.Expr, i: ir.Expr, j: ir.Expr) -> ir.Expr:
             at = i + (offset if visible.offsets is None else given[0](b))

@@ -11,7 +11,7 @@ from tvm import ir, relax, te, tirx
 
 from ..node import Converted, Node
 from ..values import Dim
-from .attention import rotated, rows_of, split_heads, without_heads
+from .attention import appended, rotated, rows_of, split_heads, without_heads
 from .attention_core import Attention, Results
 from .attention_masks import Visible, bias_of
 from .precise import narrowed, wide_type, widened
@@ -25,7 +25,7 @@ def _multi_head(node: Node) -> Converted:
     past: Dim = 0
     if node.has(6) and node.has(7):
         past = node.shape(6)[2]
-        k, v = (node.emit(relax.op.concat([node[n], new], 2)) for n, new in ((6, k), (7, v)))
+        k, v = (appended(node, node[n], new) for n, new in ((6, k), (7, v)))
     filler = node.attribute("mask_filter_value", -10000.0)
     padding = None if not node.has(4) else _key_mask(node, node[4], node.dims(k)[2], filler)
     made = _attended(node, q, k, v, past, padding, node.optional(5))
@@ -43,8 +43,7 @@ def _attended(
     added: relax.Expr | None,
 ) -> Results:
     """The attention, of which ``padding`` and ``added`` are masks of numbers; nothing hides all keys for certain."""
-    batch, _, rows, _ = node.dims(q)
-    sizes, dtype = [batch, rows, node.dims(k)[2]], str(q.ty.dtype)
+    sizes, dtype = [*node.dims(q)[:3], node.dims(k)[2]], str(q.ty.dtype)
     mask = padding
     if added is not None:
         wide = node.cast(added, wide_type(dtype))
@@ -60,7 +59,7 @@ def _operands(node: Node, heads: int) -> tuple[relax.Expr, relax.Expr, relax.Exp
     if node.rank(0) == 5:  # (batch, rows, heads, 3, size)
         parts = [_picked(node, node[0], n, 3) for n in range(3)]
     elif node.has(1) and node.rank(1) == 5:  # (batch, rows, heads, 2, size)
-        parts = [node[0], *(_picked(node, node[1], n, 2) for n in range(2))]
+        parts = [node[0], *(_picked(node, node[1], n, 3) for n in range(2))]
     else:
         if not node.has(1) or not node.has(2):
             node.refuse("it has neither keys and values nor packed ones")
@@ -144,7 +143,7 @@ def _attention(node: Node) -> Converted:
     past: Dim = 0
     if node.has(4):
         past = node.shape(4)[3]
-        k, v = (node.emit(relax.op.concat([_plane(node, node[4], n), new], 2)) for n, new in ((0, k), (1, v)))
+        k, v = (appended(node, _plane(node, node[4], n), new) for n, new in ((0, k), (1, v)))
     filler = node.attribute("mask_filter_value", -10000.0)
     padding = None if not node.has(3) else _key_mask(node, node[3], node.dims(k)[2], filler)
     made = _attended(node, q, k, v, past, padding, node.optional(5))
