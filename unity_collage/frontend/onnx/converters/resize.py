@@ -35,6 +35,15 @@ class _Axis:
     scale: float | relax.Expr | None
     """A number, a vector of one element, or None: made / size."""
     region: tuple[float, float] | relax.Expr = (0.0, 1.0)
+    given: bool = False
+    """Whether the scale is an operand, not the ratio of sizes."""
+
+    def dtype(self, method: Method) -> str:
+        """The element type of coordinates.
+
+        Nearest rounds them, and a scale such as 1.6 is not a number of float32: in float32 8 / 1.6 is 5, as it is meant.
+        """
+        return "float32" if self.given and method.mode == "nearest" else "float64"
 
 
 def _resize(node: Node) -> Converted:
@@ -66,7 +75,7 @@ def _upsample(node: Node) -> Converted:
     if node.version < 9:
         scales = [float(scale) for scale in node.required("scales")]
         changed = [
-            _Axis(axis, size, _scaled(node, size, scale), scale)
+            _Axis(axis, size, _scaled(node, size, scale), scale, given=True)
             for axis, size, scale in zip(axes, node.shape(), scales, strict=True)
         ]
     else:
@@ -77,14 +86,14 @@ def _upsample(node: Node) -> Converted:
 def _method(node: Node) -> Method:
     mode, nearest = node.attribute("mode", "nearest"), node.attribute("nearest_mode", "round_prefer_floor")
     transform = node.attribute("coordinate_transformation_mode", "half_pixel")
-    if node.version < 11:
-        transform, nearest = "asymmetric", "floor"
     if mode not in ("nearest", "linear", "cubic"):
         node.refuse(f"its mode {mode!r} is not nearest, linear or cubic")
     if transform not in _TRANSFORMS:
         node.refuse(f"its coordinate_transformation_mode {transform!r} is not one of {', '.join(_TRANSFORMS)}")
     if nearest not in _NEAREST:
         node.refuse(f"its nearest_mode {nearest!r} is not one of {', '.join(_NEAREST)}")
+    if node.version < 11:
+        transform, nearest = "asymmetric", "simple"
     antialias = bool(node.attribute("antialias", 0)) and mode != "nearest"
     coefficient = float(node.attribute("cubic_coeff_a", -0.75))
     return Method(mode, transform, nearest, coefficient, bool(node.attribute("exclude_outside", 0)), antialias)
@@ -94,7 +103,7 @@ def _method(node: Node) -> Method:
 
 
 def _scaled(node: Node, size: Dim, scale: float) -> Dim:
-    """floor(size * scale) in float32, as the standard's type inference computes it."""
+    """floor(size * scale) in float32, in which 10 * 1.4 is 14: so ONNX Runtime and PyTorch compute it."""
     if isinstance(size, int):
         return int(np.floor(np.float32(size) * np.float32(scale)))
     if scale == math.floor(scale):
@@ -109,7 +118,7 @@ def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
         if len(scales) != len(axes) or min(scales, default=1.0) <= 0:
             node.refuse(f"its scales {scales} are not {len(axes)} numbers above 0")
         return [
-            _Axis(axis, shape[axis], _scaled(node, shape[axis], scale), scale)
+            _Axis(axis, shape[axis], _scaled(node, shape[axis], scale), scale, given=True)
             for axis, scale in zip(axes, scales, strict=True)
         ]
     scales_ = node.cast(node[position], "float32")
@@ -119,7 +128,7 @@ def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
 
     found = run_time_sizes(node, made, scales_, [shape[axis] for axis in axes])
     return [
-        _Axis(axis, shape[axis], found[n], computed(node, _one, scales_, n)) for n, axis in enumerate(axes)
+        _Axis(axis, shape[axis], found[n], computed(node, _one, scales_, n), given=True) for n, axis in enumerate(axes)
     ]
 
 
@@ -171,7 +180,7 @@ def _with_regions(node: Node, axes: Sequence[int], changed: Sequence[_Axis]) -> 
     else:
         regions = [computed(node, _region, node[1], n, count) for n in range(count)]
     return [
-        _Axis(part.axis, part.size, part.made, part.scale, region)
+        _Axis(part.axis, part.size, part.made, part.scale, region, part.given)
         for part, region in zip(changed, regions, strict=True)
     ]
 
@@ -203,6 +212,7 @@ def _resized(node: Node, method: Method, changed: Sequence[_Axis]) -> Converted:
         return image
     value = float(node.attribute("extrapolation_value", 0.0))
     wide = node.dtype() if method.mode == "nearest" else _wide(node.dtype())
+    tables = [_tensors(node, table) for table in tables]
     data = node.cast(node[0], wide)
     counts = [1 if table.weights is None else node.dims(table.indexes)[1] for table in tables]
     if all(isinstance(count, int) for count in counts) and math.prod(counts) <= _MOST_TAPS:
@@ -245,13 +255,10 @@ def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
 
 
 def _table(node: Node, method: Method, part: _Axis) -> Table:
-    region = part.region
+    region, dtype = part.region, part.dtype(method)
     scale_known = not isinstance(part.scale, relax.Expr)
     if isinstance(part.size, int) and isinstance(part.made, int) and scale_known and isinstance(region, tuple):
-        found = known_table(method, part.size, part.made, part.scale, region)
-        weights = None if found.weights is None else node.constant(found.weights, _wide(node.dtype()))
-        inside = None if found.inside is None else node.constant(found.inside, "int8")
-        return Table(node.constant(found.indexes, "int64"), weights, inside)
+        return known_table(method, part.size, part.made, part.scale, region, dtype)
     if part.scale is None:
         scale: relax.Expr = computed(node, _ratio, part.made, part.size)
     else:
@@ -262,13 +269,22 @@ def _table(node: Node, method: Method, part: _Axis) -> Table:
         (count,) = run_time_sizes(node, lambda s: [taps(TE, method, s(0).astype("float64"))], scale)
 
     def tables(size: Any, made: Any, count: Any, scale: te.Tensor, bounds: te.Tensor) -> list[te.Tensor]:
-        return computed_table(method, size, made, count, scale, bounds)
+        return computed_table(method, size, made, count, scale, bounds, dtype)
 
     number = 2 if method.mode == "nearest" else 3
     made = results(node, tables, number, part.size, part.made, count, scale, bounds)
     inside = made[1] if method.transform == "tf_crop_and_resize" else None
     weights = node.cast(made[2], _wide(node.dtype())) if number == 3 else None
     return Table(made[0], weights, inside)
+
+
+def _tensors(node: Node, table: Table) -> Table:
+    """The table with constants in place of arrays."""
+    if not isinstance(table.indexes, np.ndarray):
+        return table
+    weights = None if table.weights is None else node.constant(table.weights, _wide(node.dtype()))
+    inside = None if table.inside is None else node.constant(table.inside, "int8")
+    return Table(node.constant(table.indexes, "int64"), weights, inside)
 
 
 def _ratio(made: Any, size: Any) -> te.Tensor:
@@ -370,9 +386,9 @@ def _repeats(part: _Axis, table: Table) -> bool:
     """Whether each element is repeated the same number of times."""
     if not isinstance(part.size, int) or not isinstance(part.made, int) or part.made % part.size:
         return False
-    if not isinstance(table.indexes, relax.Constant) or table.inside is not None:
+    if not isinstance(table.indexes, np.ndarray) or table.inside is not None:
         return False
-    return np.array_equal(table.indexes.data.numpy()[:, 0], np.arange(part.made) // (part.made // part.size))
+    return np.array_equal(table.indexes[:, 0], np.arange(part.made) // (part.made // part.size))
 
 
 def _shrinks(part: _Axis) -> bool:

@@ -49,14 +49,6 @@ class Method:
     antialias: bool
 
     @property
-    def dtype(self) -> str:
-        """The element type of coordinates.
-
-        Nearest rounds them, and a scale such as 1.6 is not a number of float32. In float32 8 / 1.6 is 5, as it is meant.
-        """
-        return "float32" if self.mode == "nearest" else "float64"
-
-    @property
     def half_width(self) -> int:
         """How many elements on each side of a coordinate are read, without antialiasing."""
         return {"nearest": 0, "linear": 1, "cubic": 2}[self.mode]
@@ -89,7 +81,7 @@ def coordinate(maths: Maths, method: Method, place: Any, extent: Extent) -> Any:
     if method.transform == "asymmetric":
         return place / extent.scale
     if method.transform == "pytorch_half_pixel":
-        return maths.choose(extent.made == 1.0, half * 0.0 - 0.5, half)
+        return maths.choose(extent.made == 1.0, half * 0.0, half)
     if method.transform == "tf_half_pixel_for_nn":
         return (place + 0.5) / extent.scale
     if method.transform == "align_corners":
@@ -101,8 +93,10 @@ def coordinate(maths: Maths, method: Method, place: Any, extent: Extent) -> Any:
     return inside + extent.begin * last
 
 
-def rounded(maths: Maths, method: Method, x: Any) -> Any:
-    """The nearest whole coordinate."""
+def rounded(maths: Maths, method: Method, x: Any, scale: Any) -> Any:
+    """The nearest whole coordinate; "simple" is what version 10 does."""
+    if method.nearest == "simple":
+        return maths.choose(scale < 1.0, maths.ceil(x), maths.floor(x))
     if method.nearest == "floor":
         return maths.floor(x)
     if method.nearest == "ceil":
@@ -127,7 +121,7 @@ def _shrinking(maths: Maths, method: Method, scale: Any) -> Any:
 def tap(maths: Maths, method: Method, x: Any, number: Any, scale: Any) -> tuple[Any, Any]:
     """The coordinate and the weight, not yet normalised, of the ``number``-th element that is read for ``x``."""
     if method.mode == "nearest":
-        return rounded(maths, method, x), 1.0
+        return rounded(maths, method, x, scale), 1.0
     shrinking = _shrinking(maths, method, scale)
     low = maths.floor(x)
     place = low + (1.0 - maths.ceil(method.half_width / shrinking)) + number
@@ -155,13 +149,15 @@ class Table:
     """(size of the result), int8: 0 where the extrapolation value is the result; None where there is none."""
 
 
-def known_table(method: Method, size: int, made: int, scale: float | None, region: tuple[float, float]) -> Table:
-    """The table of an axis of known sizes; without a scale it is that of the sizes."""
-    number = np.dtype(method.dtype).type
+def known_table(
+    method: Method, size: int, made: int, scale: float | None, region: tuple[float, float], dtype: str
+) -> Table:
+    """The table of an axis of known sizes; without a scale it is that of the sizes. Coordinates are ``dtype``."""
+    number = np.dtype(dtype).type
     scale_ = number(made) / number(size) if scale is None else number(scale)
     extent = Extent(number(size), number(made), scale_, number(region[0]), number(region[1]))
-    x = np.asarray(coordinate(NUMPY, method, np.arange(made, dtype=method.dtype), extent))
-    numbers = np.arange(int(taps(NUMPY, method, scale_)), dtype=method.dtype)
+    x = np.asarray(coordinate(NUMPY, method, np.arange(made, dtype=dtype), extent))
+    numbers = np.arange(int(taps(NUMPY, method, scale_)), dtype=dtype)
     place, weights = tap(NUMPY, method, x[:, None], numbers[None, :], scale_)
     place = place * np.ones((1, len(numbers)))
     inside = None
@@ -179,10 +175,9 @@ def known_table(method: Method, size: int, made: int, scale: float | None, regio
 
 
 def computed_table(
-    method: Method, size: Any, made: Any, count: Any, scale: te.Tensor, region: te.Tensor
+    method: Method, size: Any, made: Any, count: Any, scale: te.Tensor, region: te.Tensor, dtype: str
 ) -> list[te.Tensor]:
     """The tables of an axis whose sizes are integer expressions; ``scale`` has one element, and ``region`` two."""
-    dtype = method.dtype
     factor = scale(0).astype(dtype)
     wide, high = as_int64(size).astype(dtype), as_int64(made).astype(dtype)
     extent = Extent(wide, high, factor, region(0).astype(dtype), region(1).astype(dtype))
