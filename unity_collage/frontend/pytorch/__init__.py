@@ -41,5 +41,7 @@ def read_pt2(path: Path) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ModelError(f"{path} is a program of PyTorch, which is not installed: pip install torch") from error
+        raise ModelError(
+            f"{path} is a program of PyTorch, which is not installed: pip install torch"
+        ) from error
     return read(path)

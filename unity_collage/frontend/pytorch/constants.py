@@ -50,7 +50,9 @@ def why_not_computed(node: fx.Node) -> str | None:
     """Why a node of constants is not computed here, or None when it can be."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        return None if type(target).__name__ == "builtin_function_or_method" else f"{target} is not an operator"
+        return (
+            None if type(target).__name__ == "builtin_function_or_method" else f"{target} is not an operator"
+        )
     if torch.Tag.nondeterministic_seeded in target.tags:
         return "its results are random"
     found = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,22 @@ class Context:
             raise Refused("a size is an operand of arithmetic on tensors")
         return value if dtype_of(value) == wanted else self.emit(op.astype(value, wanted))
 
+    def filled(self, shape: Sequence[Size], value: Value) -> relax.Expr:
+        """A tensor of one number in the dtype of the result; Relax's ``full`` takes finite numbers only."""
+        number = self.cast(value)
+        if isinstance(value, float) and not isfinite(value):
+            return op.broadcast_to(number, list(shape))
+        return op.full(list(shape), number, self.dtype)
+
     def promoted(self, *values: Value) -> list[relax.Expr]:
         """The operands in their common dtype, by torch's rules; they are the first arguments of the node."""
-        given = [self._meta(arg) for arg in self.node.args[: len(values)]]
+        given = [self.known(position) for position in range(len(values))]
         common = self.widened(dtype_name(torch.result_type(*given)))
         return [self.cast(value, common) for value in values]
 
-    def _meta(self, arg: Any) -> Any:
+    def known(self, position: int) -> Any:
+        """What torch knows of an argument of the node: a tensor without values, or the number that it is."""
+        arg = self.node.args[position]
         return arg.meta["val"] if isinstance(arg, fx.Node) else arg
 
 
@@ -96,14 +106,22 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _tensor_type(value: relax.Expr) -> Any:
+    if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
+        raise Refused("it is given something else than a tensor of known rank")
+    return value.ty
+
+
 def dtype_of(value: relax.Expr) -> str:
     """The dtype of a tensor."""
-    return str(value.ty.dtype.dtype)
+    return str(_tensor_type(value).dtype.dtype)
 
 
 def shape_of(value: relax.Expr) -> list[Size]:
     """The shape of a tensor, with ints where it is known."""
-    return [size.value if isinstance(size, tirx.IntImm) else size for size in value.ty.shape]
+    return [
+        size.value if isinstance(size, tirx.IntImm) else size for size in _tensor_type(value).shape.values
+    ]
 
 
 def are_equal(a: Sequence[Size], b: Sequence[Size]) -> bool:

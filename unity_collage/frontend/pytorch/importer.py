@@ -21,14 +21,12 @@ from tvm.relax import op
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
 from .constants import Constants, is_constant, why_not_computed
-from .context import HALVES, Context, Converter, Refused, Value, dtype_name, dtype_of, shape_of
-from .converters import CONVERTERS, MOVES
+from .context import HALVES, Context, Refused, Value, dtype_name, dtype_of, shape_of
+from .converters import MOVES
 from .decompositions import table
+from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
 from .symbols import Sizes
 
-_DTYPES = frozenset(
-    ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
-)
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
@@ -37,8 +35,8 @@ def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple
     """The module, and the names of its inputs and outputs.
 
     ``main`` takes the tensors among the inputs, flattened in torch's order. It returns one tensor if the model returns
-    one, else a tuple of all tensors in what it returns, flattened in order: fields of dicts and of dataclasses, elements
-    of tuples. What is not a tensor (None, numbers) is left out.
+    one, else a tuple of all tensors in what it returns, flattened in order: fields of dicts and of dataclasses,
+    elements of tuples. What is not a tensor (None, numbers) is left out.
 
     Raises ModelError with the reason in one line.
     """
@@ -46,7 +44,9 @@ def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple
         with torch.no_grad():
             decomposed = program.run_decompositions(dict(table()))
     except Exception as error:  # torch raises whatever its decompositions raise
-        raise ModelError(f"this model cannot be imported: torch cannot decompose it: {first_line(error)}") from error
+        raise ModelError(
+            f"this model cannot be imported: torch cannot decompose it: {first_line(error)}"
+        ) from error
     importer = _Importer(decomposed)
     try:
         with torch.no_grad():
@@ -71,7 +71,7 @@ class _Importer:
         specs = {spec.arg.name: spec for spec in signature.input_specs}
         nodes = list(self._program.graph.nodes)
         results = self._results(nodes[-1])
-        needed = _needed(results)
+        needed = needed_for(results)
         self._check_mutations(needed)
         inputs = [self._input(node, specs[node.name]) for node in nodes if node.op == "placeholder"]
         params = [param for param in inputs if param is not None]
@@ -111,14 +111,16 @@ class _Importer:
     def _check_mutations(self, needed: set[fx.Node]) -> None:
         """Refuses a model whose results depend on a buffer that it changes: weights are constants of the program."""
         mutated = {
-            spec.target for spec in self._program.graph_signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION
+            spec.target
+            for spec in self._program.graph_signature.output_specs
+            if spec.kind is OutputKind.BUFFER_MUTATION
         }
         read = {node.name for node in needed if node.op == "placeholder"}
         for spec in self._program.graph_signature.input_specs:
             if spec.target in mutated and spec.arg.name in read:
                 raise ModelError(
-                    f"this model cannot be imported: it changes its buffer {spec.target}, and its results depend on that; "
-                    "make it an input and an output"
+                    f"this model cannot be imported: it changes its buffer {spec.target}, and its results "
+                    "depend on that; make it an input and an output"
                 )
 
     def _input(self, node: fx.Node, spec: InputSpec) -> relax.Var | None:
@@ -133,7 +135,7 @@ class _Importer:
             raise ModelError(f"this model cannot be imported: its input {node.name} is not a tensor")
         known = node.meta["val"]
         shape = [self._sizes.declare(size) for size in known.shape]
-        param = relax.Var(node.name, relax.TensorType(shape, _checked_dtype(known.dtype, node.name)))
+        param = relax.Var(node.name, relax.TensorType(shape, checked_dtype(known.dtype, node.name)))
         self._values[node] = param
         return param
 
@@ -161,7 +163,7 @@ class _Importer:
         except (Refused, ModelError):
             raise
         except Exception as error:
-            raise _failure(node, first_line(error)) from error
+            raise failure(node, first_line(error)) from error
 
     def _converted(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
         if node.target in _SUBGRAPHS:
@@ -169,20 +171,20 @@ class _Importer:
         if getattr(node.target, "__name__", "") == "getitem":
             found = args[0][args[1]]
             if found is None:
-                raise _failure(args[0], f"its result {args[1]} is not supported")
+                raise failure(args[0], f"its result {args[1]} is not supported")
             return found
         if isinstance(node.meta.get("val"), (torch.SymBool, bool)):
             return None
-        name, convert = _converter(node)
-        given = [self._argument(arg) for arg in _bound(node, args, kwargs)]
-        is_widened = name not in MOVES and any(_is_half(leaf) for leaf in pytree.tree_leaves(given))
+        name, convert = converter_of(node)
+        given = [self._argument(arg) for arg in bound(node, args, kwargs)]
+        is_widened = name not in MOVES and any(is_half(leaf) for leaf in pytree.tree_leaves(given))
         cx = Context(self.builder, node, self._sizes, is_widened)
         if is_widened:
-            given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if _is_half(leaf) else leaf, given)
+            given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if is_half(leaf) else leaf, given)
         try:
             return self._checked(node, convert(cx, *given))
         except Refused as refused:
-            raise _failure(node, str(refused)) from refused
+            raise failure(node, str(refused)) from refused
 
     def _inlined(self, module: fx.GraphModule, *operands: Value) -> Value:
         """The results of a graph inside the graph, such as a part without gradients."""
@@ -219,7 +221,9 @@ class _Importer:
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, wanted, strict=True)
         )
         if differs or dtype_of(value) != dtype:
-            raise _failure(node, f"it became {dtype_of(value)}{found} instead of {dtype}{wanted}: please report this")
+            raise failure(
+                node, f"it became {dtype_of(value)}{found} instead of {dtype}{wanted}: please report this"
+            )
         return value
 
     def _emitted(self, expr: relax.Expr, name: str) -> Any:
@@ -230,51 +234,7 @@ class _Importer:
         try:
             return self._argument(self._values[node])
         except Refused as refused:
-            raise _failure(node, str(refused)) from refused
-
-
-def _needed(results: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes that the results are computed from."""
-    found: set[fx.Node] = set()
-    left = list(results)
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left.extend(node.all_input_nodes)
-    return found
-
-
-def _converter(node: fx.Node) -> tuple[str, Converter]:
-    """The name of an operator, and its converter."""
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
-        name = str(target).removeprefix("aten.")
-        if name in CONVERTERS:
-            return name, CONVERTERS[name]
-    raise _failure(node, "there is no converter for it")
-
-
-def _bound(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """All arguments of the operator's schema in order, with their defaults."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    rest = node.target._schema.arguments[len(args) :]
-    return [*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest)]
-
-
-def _is_half(value: Value) -> bool:
-    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType) and dtype_of(value) in HALVES
-
-
-def _checked_dtype(dtype: torch.dtype, name: str) -> str:
-    found = dtype_name(dtype)
-    if found not in _DTYPES:
-        raise ModelError(f"this model cannot be imported: its input {name} is {found}")
-    return found
-
-
-def _failure(node: fx.Node, reason: str) -> ModelError:
-    return ModelError(f"this model cannot be imported: {node.target} (node {node.name}): {reason}")
+            raise failure(node, str(refused)) from refused
 
 
 _SUBGRAPHS: Mapping[Any, int] = {

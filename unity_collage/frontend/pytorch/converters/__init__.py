@@ -11,10 +11,12 @@ from . import (
     image,
     index,
     linear,
+    moves,
     normalization,
     pooling,
     recurrent,
     reduce,
+    scatter,
     shape,
     sort,
 )
@@ -24,7 +26,9 @@ CONVERTERS: Converters = {
     **binary.CONVERTERS,
     **reduce.CONVERTERS,
     **shape.CONVERTERS,
+    **moves.CONVERTERS,
     **index.CONVERTERS,
+    **scatter.CONVERTERS,
     **create.CONVERTERS,
     **sort.CONVERTERS,
     **linear.CONVERTERS,
@@ -36,5 +40,14 @@ CONVERTERS: Converters = {
 }
 """By operator and overload."""
 
-MOVES: frozenset[str] = frozenset((*shape.CONVERTERS, *index.CONVERTERS, *create.CONVERTERS, *sort.CONVERTERS))
+MOVES: frozenset[str] = frozenset(
+    (
+        *shape.CONVERTERS,
+        *moves.CONVERTERS,
+        *index.CONVERTERS,
+        *scatter.CONVERTERS,
+        *create.CONVERTERS,
+        *sort.CONVERTERS,
+    )
+)
 """Operators that only move elements, or make them: they need no wider type to compute in."""

@@ -78,7 +78,7 @@ def _remainder(cx: Context, a: Value, b: Value) -> Expr:
     rest = cx.emit(_truncated_rest(cx, left, right))
     zero = cx.cast(0)
     differs = op.logical_and(
-        op.not_equal(rest, zero), op.not_equal(op.less(rest, zero), op.less(right, zero))
+        op.not_equal(rest, zero), op.logical_xor(op.less(rest, zero), op.less(right, zero))
     )
     return op.where(differs, op.add(rest, right), rest)
 
@@ -108,7 +108,7 @@ def _integer_power(cx: Context, base: Value, exponent: Value) -> Expr:
     """By repeated multiplication, since powers of floats lose digits."""
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
         raise Refused("it is a power of integers whose exponent is not a small number")
-    total = op.full(cx.shape, cx.cast(1), cx.dtype)
+    total = cx.filled(cx.shape, 1)
     for _ in range(exponent):
         total = op.multiply(total, cx.cast(base))
     return total

@@ -56,7 +56,14 @@ def _direct(
 
 
 def _transposed(
-    cx: Context, x: Expr, weight: Expr, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    output_padding: Any,
+    groups: int,
 ) -> Any:
     """Relax has those over lines and images without a dilation; the others are convolutions of a spread tensor."""
     make: Any = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose}.get(len(stride))
@@ -67,7 +74,14 @@ def _transposed(
 
 
 def _spread_and_convolved(
-    cx: Context, x: Expr, weight: Expr, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    output_padding: Any,
+    groups: int,
 ) -> Any:
     """Zeros between the elements, then a convolution with the weights turned round (Dumoulin and Visin 2016)."""
     for axis, step in enumerate(stride, 2):

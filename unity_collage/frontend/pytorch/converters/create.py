@@ -1,22 +1,22 @@
-"""Operators that make tensors of numbers. With known shapes they are constants already; these have variables in them."""
+"""Operators that make tensors of numbers. With known shapes they are constants already; here shapes have variables."""
 
 from __future__ import annotations
 
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converters, Refused, Value
+from ..context import Context, Converter, Converters, Refused, Value
 
 Expr = relax.Expr
 
 
 def _full(cx: Context, _shape: Value, value: Value, *_: Value) -> Expr:
-    return op.full(cx.shape, cx.cast(value), cx.dtype)
+    return cx.filled(cx.shape, value)
 
 
-def _of(value: float) -> object:
+def _of(value: float) -> Converter:
     """A tensor of one number; what it is like, or its shape, comes first."""
-    return lambda cx, *_: op.full(cx.shape, cx.cast(value), cx.dtype)
+    return lambda cx, *_: cx.filled(cx.shape, value)
 
 
 def _scalar(cx: Context, value: Value, *_: Value) -> Expr:
@@ -34,17 +34,38 @@ def _nothing(*_: Value) -> None:
 
 
 CONVERTERS: Converters = {
-    **{name: _full for name in ("full.default", "full_like.default", "fill.Scalar", "fill.Tensor", "new_full.default")},
-    **{name: _of(0) for name in (
-        "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
-        "empty_like.default", "empty_permuted.default", "new_empty.default", "empty_strided.default",
-        "new_empty_strided.default")},
+    **dict.fromkeys(
+        ("full.default", "full_like.default", "fill.Scalar", "fill.Tensor", "new_full.default"), _full
+    ),
+    **{
+        name: _of(0)
+        for name in (
+            "zeros.default",
+            "zeros_like.default",
+            "new_zeros.default",
+            "zero.default",
+            "empty.memory_format",
+            "empty_like.default",
+            "empty_permuted.default",
+            "new_empty.default",
+            "empty_strided.default",
+            "new_empty_strided.default",
+        )
+    },
     **{name: _of(1) for name in ("ones.default", "ones_like.default", "new_ones.default")},
     "scalar_tensor.default": _scalar,
     "arange.default": lambda cx, end, *_: _arange(cx, 0, end),
     "arange.start": lambda cx, start, end, *_: _arange(cx, start, end),
     "arange.start_step": _arange,
-    **{name: _nothing for name in (
-        "_assert_tensor_metadata.default", "_assert_scalar.default", "_assert_async.msg", "_assert_async.default",
-        "sym_constrain_range.default", "sym_constrain_range_for_size.default")},
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "_assert_tensor_metadata.default",
+            "_assert_scalar.default",
+            "_assert_async.msg",
+            "_assert_async.default",
+            "sym_constrain_range.default",
+            "sym_constrain_range_for_size.default",
+        ),
+        _nothing,
+    ),
+}

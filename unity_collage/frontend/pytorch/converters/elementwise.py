@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value, dtype_of
+from ..context import Context, Converter, Converters, Refused, Value, dtype_of, rank_of, shape_of
 
 Expr = relax.Expr
 
@@ -120,8 +120,10 @@ def _gelu(cx: Context, x: Expr, approximate: str) -> Expr:
 
 def _elu(cx: Context, x: Expr, alpha: float, scale: float, input_scale: float) -> Expr:
     """scale x for x > 0, else scale alpha (exp(input_scale x) - 1)."""
-    below = op.multiply(_expm1(cx, op.multiply(x, cx.cast(input_scale))), cx.cast(scale * alpha))
-    return op.where(op.greater(x, cx.cast(0)), op.multiply(x, cx.cast(scale)), below)
+    inner = x if input_scale == 1 else cx.emit(op.multiply(x, cx.cast(input_scale)))
+    below = op.multiply(_expm1(cx, inner), cx.cast(scale * alpha))
+    above = x if scale == 1 else op.multiply(x, cx.cast(scale))
+    return op.where(op.greater(x, cx.cast(0)), above, below)
 
 
 def _softplus(cx: Context, x: Expr, beta: float, threshold: float) -> Expr:
@@ -143,9 +145,8 @@ def _log_sigmoid(cx: Context, x: Expr) -> Expr:
 
 def _prelu(cx: Context, x: Expr, slope: Expr) -> Expr:
     """A slope for each channel, which is axis 1, or one for all; relax's PReLU wants a slope for each."""
-    rank = len(x.ty.shape)
-    sizes = [int(size) for size in slope.ty.shape]
-    width = max(sizes, default=1)
+    rank, sizes = rank_of(x), shape_of(slope)
+    width = sizes[0] if sizes else 1
     shaped = op.reshape(slope, [width if axis == 1 else 1 for axis in range(max(rank, 1))] if rank else [])
     if len(sizes) > 1:  # _prelu_kernel has a slope that broadcasts already
         shaped = slope

@@ -45,10 +45,14 @@ def _nearest(offset: float) -> Converter:
     def convert(cx: Context, x: Expr, _size: Value, scales: Sequence[float] | None = None) -> Expr:
         sizes = _sizes(cx, x)
         places = [
-            np.minimum(np.floor((np.arange(new, dtype=np.float32) + np.float32(offset)) * np.float32(step)), old - 1)
+            np.minimum(
+                np.floor((np.arange(new, dtype=np.float32) + np.float32(offset)) * np.float32(step)), old - 1
+            )
             for (_, old, new), step in zip(sizes, _steps(sizes, scales), strict=True)
         ]
-        if len(sizes) == 2 and all(_is_repeated(index, old, new) for index, (_, old, new) in zip(places, sizes, strict=True)):
+        if len(sizes) == 2 and all(
+            _is_repeated(index, old, new) for index, (_, old, new) in zip(places, sizes, strict=True)
+        ):
             new = [new for _, _, new in sizes]
             return op.image.resize2d(x, tuple(new), None, "NCHW", "nearest_neighbor", "asymmetric", "floor")
         for (axis, _, _), index in zip(sizes, places, strict=True):
@@ -63,23 +67,34 @@ def _is_repeated(index: np.ndarray, old: int, new: int) -> bool:
     return new % old == 0 and bool((index == np.arange(new) // (new // old)).all())
 
 
-def _linear(cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None) -> Expr:
+def _linear(
+    cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None
+) -> Expr:
     sizes = _sizes(cx, x)
     steps = _steps(sizes, scales)
-    is_plain = align_corners or all(step == old / new for (_, old, new), step in zip(sizes, steps, strict=True))
+    is_plain = align_corners or all(
+        step == old / new for (_, old, new), step in zip(sizes, steps, strict=True)
+    )
     if len(sizes) == 2 and is_plain and all(new > 1 for _, _, new in sizes):
         mode = "align_corners" if align_corners else "half_pixel"
         return op.image.resize2d(x, tuple(new for _, _, new in sizes), None, "NCHW", "linear", mode)
     return _by_matrices(cx, x, sizes, steps, align_corners, _linear_matrix)
 
 
-def _cubic(cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None) -> Expr:
+def _cubic(
+    cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None
+) -> Expr:
     sizes = _sizes(cx, x)
     return _by_matrices(cx, x, sizes, _steps(sizes, scales), align_corners, _cubic_matrix)
 
 
 def _by_matrices(
-    cx: Context, x: Expr, sizes: Any, steps: Sequence[float], align_corners: bool, matrix: Callable[..., np.ndarray]
+    cx: Context,
+    x: Expr,
+    sizes: Any,
+    steps: Sequence[float],
+    align_corners: bool,
+    matrix: Callable[..., np.ndarray],
 ) -> Expr:
     for (axis, old, new), step in zip(sizes, steps, strict=True):
         x = _times(cx, x, axis, matrix(old, _sources(old, new, step, align_corners)))
@@ -123,7 +138,9 @@ def _keys(distance: np.ndarray, a: float) -> np.ndarray:
 def _antialiased(degree: int) -> Converter:
     """Each pixel is a mean over all that it covers, when the image becomes smaller."""
 
-    def convert(cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None) -> Expr:
+    def convert(
+        cx: Context, x: Expr, _size: Value, align_corners: bool, scales: Sequence[float] | None = None
+    ) -> Expr:
         sizes = _sizes(cx, x)
         for (axis, old, new), step in zip(sizes, _steps(sizes, scales), strict=True):
             step = ((old - 1) / (new - 1) if new > 1 else 0.0) if align_corners else step

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, sqrt
 
 import numpy as np
 from tvm import ir, relax
 from tvm.relax import op
 
-from ..context import Context, Converters, Refused, Value, dtype_of, known_size, rank_of, reshaped, shape_of, swapped
+from ..context import (
+    Context,
+    Converters,
+    Refused,
+    Value,
+    dtype_of,
+    known_size,
+    rank_of,
+    reshaped,
+    shape_of,
+    swapped,
+)
+from .reduce import any_above_minus_infinity
 
 Expr = relax.Expr
 
@@ -35,6 +48,11 @@ def _scaled_sum(cx: Context, summand: Expr, product: Expr, beta: float, alpha: f
 
 def _addmm(cx: Context, summand: Expr, a: Expr, b: Expr, beta: float = 1, alpha: float = 1) -> Expr:
     return _scaled_sum(cx, summand, _product(cx, a, b), beta, alpha)
+
+
+def _addbmm(cx: Context, summand: Expr, a: Expr, b: Expr, beta: float = 1, alpha: float = 1) -> Expr:
+    """The products of a batch are added."""
+    return _scaled_sum(cx, summand, op.sum(_product(cx, a, b), [0]), beta, alpha)
 
 
 def _outer(cx: Context, a: Expr, b: Expr) -> Expr:
@@ -97,8 +115,7 @@ def _zero_where_masked(cx: Context, found: Expr, mask: Expr) -> Expr:
     """Zeros in place of the NaNs of rows without a key."""
     if isinstance(mask, ir.GenericConst) and (mask.value.numpy().max(-1) > -np.inf).all():
         return found
-    counts = op.greater(op.max(mask, [-1], True), cx.cast(-inf))
-    return op.where(cx.emit(counts), found, cx.cast(0.0))
+    return op.where(any_above_minus_infinity(cx, mask, rank_of(mask) - 1), found, cx.cast(0.0))
 
 
 def _cdist(cx: Context, a: Expr, b: Expr, order: float, *_: Value) -> Expr:
@@ -116,13 +133,34 @@ def _cdist(cx: Context, a: Expr, b: Expr, order: float, *_: Value) -> Expr:
     return op.power(op.sum(op.power(size, cx.cast(order)), [-1]), cx.cast(1 / order))
 
 
+def _trilinear(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    c: Expr,
+    expand_a: Sequence[int],
+    expand_b: Sequence[int],
+    expand_c: Sequence[int],
+    summed: Sequence[int],
+    *_: Value,
+) -> Expr:
+    """The sum over some axes of a b c, each with more axes of size one."""
+    wide = [
+        cx.emit(op.expand_dims(each, list(axes))) if axes else each
+        for each, axes in ((a, expand_a), (b, expand_b), (c, expand_c))
+    ]
+    return op.sum(op.multiply(op.multiply(wide[0], wide[1]), wide[2]), list(summed))
+
+
 CONVERTERS: Converters = {
     **{f"{name}.default": _product for name in ("mm", "bmm", "matmul", "mv", "dot", "vdot")},
     "linear.default": _linear,
     "addmm.default": _addmm,
     "addmv.default": _addmm,
     "baddbmm.default": _addmm,
+    "addbmm.default": _addbmm,
     "outer.default": _outer,
     "scaled_dot_product_attention.default": _attention,
     "_cdist_forward.default": _cdist,
+    "_trilinear.default": _trilinear,
 }

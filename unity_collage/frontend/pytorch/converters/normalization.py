@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..context import Context, Converters, Value, known_size, positive, rank_of, reshaped, shape_of
-from .reduce import variance_and_mean
+from .reduce import any_above_minus_infinity, variance_and_mean
 
 Expr = relax.Expr
 
@@ -28,8 +28,8 @@ def _log_softmax(cx: Context, x: Expr, dim: int, *_: Value) -> Expr:
 def _safe_softmax(cx: Context, x: Expr, dim: int, *_: Value) -> Expr:
     """Zeros where all elements are minus infinity."""
     axis = positive(dim, rank_of(x))
-    counts = op.greater(op.max(cx.cast(x), [axis], True), cx.cast(-np.inf))
-    return op.where(cx.emit(counts), op.nn.softmax(cx.cast(x), axis), cx.cast(0.0))
+    counts = any_above_minus_infinity(cx, cx.cast(x), axis)
+    return op.where(counts, op.nn.softmax(cx.cast(x), axis), cx.cast(0.0))
 
 
 def _factors(cx: Context, shape: Sequence[int], weight: Expr | None, bias: Expr | None) -> tuple[Expr, Expr]:
@@ -55,7 +55,9 @@ def _group_norm(
     return [_in_groups(cx, x, weight, bias, groups, epsilon), None, None]
 
 
-def _in_groups(cx: Context, x: Expr, weight: Expr | None, bias: Expr | None, groups: int, epsilon: float) -> Any:
+def _in_groups(
+    cx: Context, x: Expr, weight: Expr | None, bias: Expr | None, groups: int, epsilon: float
+) -> Any:
     channels = known_size(shape_of(x)[1], "the number of channels")
     factors = _factors(cx, [channels], weight, bias)
     axes = list(range(2, rank_of(x)))
@@ -114,8 +116,8 @@ CONVERTERS: Converters = {
     "native_group_norm.default": _group_norm,
     "instance_norm.default": _instance_norm,
     "_native_batch_norm_legit_no_training.default": _batch_norm,
-    "_native_batch_norm_legit.no_stats": lambda cx, x, weight, bias, training, momentum, epsilon: _norm_of_batch(
-        cx, x, weight, bias, epsilon
+    "_native_batch_norm_legit.no_stats": lambda cx, x, weight, bias, training, momentum, epsilon: (
+        _norm_of_batch(cx, x, weight, bias, epsilon)
     ),
     "_native_batch_norm_legit_functional.default": lambda cx, x, weight, bias, mean, var, training, momentum, epsilon: (
         _norm_of_batch(cx, x, weight, bias, epsilon)

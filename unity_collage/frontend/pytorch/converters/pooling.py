@@ -57,12 +57,20 @@ def _in_batches(axes: int, pool: Callable[..., Expr]) -> Converter:
 def _sizes(cx: Context, axes: int, x: Expr) -> tuple[list[int], list[int]]:
     """The sizes of an image, and the number of windows along each axis."""
     return tuple(  # pyright: ignore[reportReturnType]
-        [known_size(size, "the size of a pooled axis") for size in shape[-axes:]] for shape in (shape_of(x), cx.shape)
+        [known_size(size, "the size of a pooled axis") for size in shape[-axes:]]
+        for shape in (shape_of(x), cx.shape)
     )
 
 
 def _max(
-    cx: Context, axes: int, x: Expr, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *_: Value
+    cx: Context,
+    axes: int,
+    x: Expr,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    *_: Value,
 ) -> Any:
     windows = _Windows(axes, kernel, stride, padding, dilation)
     after = [max(width, 0) for width in windows.after(*_sizes(cx, axes, x))]
@@ -152,7 +160,10 @@ CONVERTERS: Converters = {
     **{f"max_pool{axes}d.default": _in_batches(axes, _max) for axes in (1, 2, 3)},
     **{f"avg_pool{axes}d.default": _in_batches(axes, _average) for axes in (1, 2, 3)},
     "max_pool2d_with_indices.default": _max_and_places,
-    "max_pool3d_with_indices.default": lambda cx, x, *args: [cx.emit(_in_batches(3, _max)(cx, x, *args)), None],
+    "max_pool3d_with_indices.default": lambda cx, x, *args: [
+        cx.emit(_in_batches(3, _max)(cx, x, *args)),
+        None,
+    ],
     "adaptive_avg_pool1d.default": _in_batches(1, _adaptive_average),
     "_adaptive_avg_pool2d.default": _in_batches(2, _adaptive_average),
     "_adaptive_avg_pool3d.default": _in_batches(3, _adaptive_average),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from tvm import relax
@@ -65,6 +65,12 @@ def _quantifier(make: Any) -> Converter:
         return op.astype(make(cx.cast(truth, "int8"), axes, keepdim), cx.dtype) if axes else truth
 
     return convert
+
+
+def any_above_minus_infinity(cx: Context, x: Expr, axis: int) -> Any:
+    """Whether a row has a number above minus infinity; the axis stays, with one element."""
+    truth = op.greater(x, cx.cast(-inf, dtype_of(x)))
+    return cx.emit(op.astype(op.max(op.astype(truth, "int8"), [axis], True), "bool"))
 
 
 def _variance(
