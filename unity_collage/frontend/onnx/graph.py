@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any
 
 import onnx
+import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import GlobalVar
 
@@ -109,6 +110,19 @@ class GraphImporter:
         named = "sub_graph" if name == "main" else safe(name)
         with self.builder.function(named, list(params), private=True):
             return self.builder.emit_func_output(body())
+
+    def widened(self, result: relax.Expr, ty: relax.TupleType) -> relax.Tuple:
+        """A tuple whose fields have the wider types of ``ty``: both branches of an ``If`` return one type.
+
+        Where they differ, TVM inserts casts whose script does not parse back to the same module.
+        """
+        var = self.builder.emit(result)
+        fields = [self.builder.emit(relax.TupleGetItem(var, number)) for number in range(len(ty.fields))]
+        return relax.Tuple([self.wider(*pair) for pair in zip(fields, ty.fields, strict=True)])
+
+    def wider(self, expr: relax.Expr, ty: ir.Type) -> relax.Expr:
+        """``expr`` with a wider type."""
+        return expr if tvm_ffi.structural_equal(expr.ty, ty) else self.builder.match_cast(expr, ty)
 
     def _named(self, name: str, scope: Scope) -> Value:
         if name not in scope.values:

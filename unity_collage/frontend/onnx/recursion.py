@@ -31,7 +31,14 @@ class TensorForm:
 
     dtype: str
     dims: Sequence[Dim | None]
-    """Sizes as they are outside of the loop; None where an iteration decides them."""
+    """Sizes as they are outside of the function; None where the function decides them."""
+
+    def type(self, inside: Inside) -> relax.TensorType:
+        """The type inside; its sizes are left out if one of them is not known."""
+        sizes = [dim for dim in self.dims if dim is not None]
+        if len(sizes) < len(self.dims):
+            return relax.TensorType(dtype=self.dtype, ndim=len(self.dims))
+        return relax.TensorType(inside.dims(sizes, None), self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +78,21 @@ class Form:
         fields = [importer.builder.emit(relax.TupleGetItem(var, n)) for n in range(self._size())]
         condition = fields.pop(0) if self.stops else None
         shapes = [*carried, *scanned]
-        sized = [_sized(importer, field, dims) for field, dims in zip(fields, shapes, strict=True)]
-        return condition, sized[: len(carried)], sized[len(carried) :]
+        parts = [sized(importer, field, dims) for field, dims in zip(fields, shapes, strict=True)]
+        return condition, parts[: len(carried)], parts[len(carried) :]
+
+    def result_type(self, inside: Inside) -> relax.TupleType:
+        """The type of the results of a function."""
+        stops = [relax.TensorType([], "bool")] if self.stops else []
+        carried = [known.type(inside) for known in self.carried.values()]
+        scanned = [TensorForm(known.dtype, [None, *known.dims]).type(inside) for known in self.scanned]
+        return relax.TupleType([*stops, *carried, *scanned])
 
     def _size(self) -> int:
         return self.stops + len(self.carried) + len(self.scanned)
 
 
-def _sized(importer: Any, field: relax.Expr, dims: Sequence[Dim | None]) -> relax.Expr:
+def sized(importer: Any, field: relax.Expr, dims: Sequence[Dim | None]) -> relax.Expr:
     """``field`` with these sizes; where there is None, a size of its own."""
     ty = tensor_type(field)
     if isinstance(ty.shape, relax.ShapeExpr):
@@ -130,32 +144,19 @@ class _Frame:
             dims[1:] = dims_of(alike)[1:]
         return self.form.parts(self.importer, result, carried, scanned)
 
-    def result_type(self) -> relax.TupleType:
-        """The type of a call's result."""
-        stops = [relax.TensorType([], "bool")] if self.form.stops else []
-        carried = [self._type(known, ()) for known in self.form.carried.values()]
-        return relax.TupleType(
-            [*stops, *carried, *(self._type(known, (None,)) for known in self.form.scanned)]
-        )
-
-    def _type(self, known: TensorForm, leading: Sequence[None]) -> relax.TensorType:
-        dims = [*leading, *self.local(known.dims)]
-        if any(dim is None for dim in dims):
-            return relax.TensorType(dtype=known.dtype, ndim=len(dims))
-        return relax.TensorType(dims, known.dtype)
-
 
 def add_recursion(importer: Any, form: Form, iteration: GlobalVar, title: str) -> GlobalVar:
     """The function that runs at least one iteration: of the number of the first, how many, and the carried values."""
     builder: relax.BlockBuilder = importer.builder
     frame = _Frame.new(importer, form)
     turns = GlobalVar(builder.get_unique_name(safe(title)))
-    give_type(turns, relax.FuncType([param.ty for param in frame.params], frame.result_type()))
+    give_type(turns, relax.FuncType([param.ty for param in frame.params], form.result_type(frame.inside)))
     halves = _halves(importer, form, turns, title)
+    single = _once(importer, form, iteration, title)
 
     def emit() -> relax.Expr:
         is_last = builder.emit(relax.op.equal(frame.count, relax.const(1, "int64")))
-        once = frame.call(iteration, frame.first, *frame.carried)
+        once = frame.call(single, frame.first, *frame.carried)
         more = frame.call(halves, frame.first, frame.count, *frame.carried)
         return builder.emit(relax.If(is_last, once, more))
 
@@ -192,6 +193,36 @@ def _others(importer: Any, form: Form, turns: GlobalVar, title: str) -> GlobalVa
     params = [frame.first, frame.count, *frame.carried, *before, *frame.inside.params]
     leading = [frame.first, frame.count, *frame.carried]
     return importer.function(f"{title}_others", params, lambda: _then(frame, turns, before, leading))
+
+
+def add_nothing(importer: Any, form: Form, title: str) -> GlobalVar:
+    """The function for no iteration; its parameters are those of the function that runs some."""
+    frame = _Frame.new(importer, form)
+
+    def emit() -> relax.Expr:
+        stops = [relax.const(False, "bool")] if form.stops else []
+        empty = [importer.emit(no_rows(known, frame.local(known.dims))) for known in form.scanned]
+        fields = zip([*stops, *frame.carried, *empty], form.result_type(frame.inside).fields, strict=True)
+        return relax.Tuple([importer.wider(*pair) for pair in fields])
+
+    return importer.function(f"{title}_nothing", frame.params, emit)
+
+
+def _once(importer: Any, form: Form, iteration: GlobalVar, title: str) -> GlobalVar:
+    """The function that runs one iteration and returns the type that all functions of the loop return."""
+    frame = _Frame.new(importer, form)
+
+    def emit() -> relax.Expr:
+        call = frame.call(iteration, frame.first, *frame.carried)
+        return importer.widened(call, form.result_type(frame.inside))
+
+    params = [frame.first, *frame.carried, *frame.inside.params]
+    return importer.function(f"{title}_once", params, emit)
+
+
+def no_rows(known: TensorForm, dims: Sequence[Dim | None]) -> relax.Expr:
+    """What is stacked in no iteration; sizes that only an iteration would tell are 0, as in ONNX Runtime."""
+    return relax.op.zeros(relax.ShapeExpr([0, *(0 if dim is None else dim for dim in dims)]), known.dtype)
 
 
 def _then(

@@ -13,7 +13,7 @@ from tvm.ir import GlobalVar
 
 from .captured import Captured, Inside
 from .node import Refused
-from .recursion import Form, TensorForm, add_recursion
+from .recursion import Form, TensorForm, add_nothing, add_recursion, no_rows
 from .symbolic import are_equal, is_nonnegative
 from .values import Dim, Value
 
@@ -134,12 +134,12 @@ class Repetition:
         begin = [self._tensor(initial[position]) for position in form.positions]
         limit = _count(_FOREVER) if count is None else count
         arguments = [self._tensor(_count(first)), scalar(self.importer, limit), *begin]
-        result: relax.Expr = relax.Call(turns, [*arguments, *form.captured.arguments()])
+        arguments += form.captured.arguments()
+        result: relax.Expr = relax.Call(turns, arguments)
         starts = self._starts(count, condition)
         if starts is not None:
-            empty = [self._tensor(self._empty(scanned)) for scanned in form.scanned]
-            stopped = [self._tensor(Value.of(np.array(False)))] if form.stops else []
-            result = relax.If(starts, result, relax.Tuple([*stopped, *begin, *empty]))
+            nothing = add_nothing(self.importer, form, self.title)
+            result = relax.If(starts, result, relax.Call(nothing, arguments))
         length = self._length(count, condition, form)
         dims = [known.dims for known in form.carried.values()]
         rows = [[length, *known.dims] for known in form.scanned]
@@ -264,10 +264,7 @@ class Repetition:
         return [self._empty(scanned) for scanned in form.scanned]
 
     def _empty(self, scanned: TensorForm) -> Value:
-        """What is stacked in no iteration; sizes that only an iteration would tell are 0, as in ONNX Runtime."""
-        dims = [0, *(0 if dim is None else dim for dim in scanned.dims)]
-        made = self.importer.emit(relax.op.zeros(relax.ShapeExpr(dims), scanned.dtype))
-        return Value(scanned.dtype, expr=made)
+        return Value(scanned.dtype, expr=self.importer.emit(no_rows(scanned, scanned.dims)))
 
     # Helpers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 from tvm import relax
+from tvm.ir import GlobalVar
 
-from ....graph.shapes import tensor_type
-from ..captured import Captured, free_names
+from ..captured import Captured, Inside, free_names
 from ..node import Converted, Node
+from ..recursion import TensorForm, sized
 from ..repetition import Repetition, Step, are_known_equal, known_number, scalar
 from ..symbolic import are_equal
-from ..values import Dim, Value
+from ..values import Value
 from .control_scan import scan
 
 
@@ -23,11 +25,11 @@ from .control_scan import scan
 class _Branch:
     """A branch of an If as a private function."""
 
-    call: relax.Call
+    function: GlobalVar
+    captured: Captured
+    inside: Inside
     results: Sequence[Value]
     """As they are inside of the function."""
-    dims: Sequence[Sequence[Dim | None]]
-    """The sizes of the results as they are outside; None for those that the branch decides."""
 
 
 def _if(node: Node) -> Sequence[Value]:
@@ -40,9 +42,13 @@ def _if(node: Node) -> Sequence[Value]:
         scope = replace(node.scope, values=node.scope.values.new_child())
         return node.importer.graph(graphs[0 if holds else 1], scope)
     condition = scalar(node.importer, node.value(0))
-    yes, no = (_branch(node, graph) for graph in graphs)
-    result = node.emit(relax.If(condition, yes.call, no.call))
-    return [_unified(node, relax.TupleGetItem(result, n), yes, no, n) for n in range(len(node.proto.output))]
+    branches = [_branch(node, graph) for graph in graphs]
+    forms = [_unified(node, number, *branches) for number in range(len(node.proto.output))]
+    yes, no = (_call(node, branch, forms) for branch in branches)
+    result = node.emit(relax.If(condition, yes, no))
+    found = [_part(node, relax.TupleGetItem(result, number), form) for number, form in enumerate(forms)]
+    pairs = zip(*(branch.results for branch in branches), strict=True)
+    return [pair[0] if are_known_equal(*pair) else value for pair, value in zip(pairs, found, strict=True)]
 
 
 def _branch(node: Node, graph: onnx.GraphProto) -> _Branch:
@@ -52,34 +58,41 @@ def _branch(node: Node, graph: onnx.GraphProto) -> _Branch:
     results: list[Value] = []
 
     def emit() -> relax.Expr:
-        scope = replace(node.scope, values=type(values)(inside.values()))
+        scope = replace(node.scope, values=ChainMap(inside.values()))
         results.extend(node.importer.graph(graph, scope))
         return relax.Tuple([value.tensor(node.builder) for value in results])
 
     function = node.importer.function(graph.name or "branch", inside.params, emit)
-    dims = [inside.seen_outside(value.shape) for value in results]
-    return _Branch(relax.Call(function, captured.arguments()), results, dims)
+    return _Branch(function, captured, inside, results)
 
 
-def _unified(node: Node, field: relax.Expr, yes: _Branch, no: _Branch, number: int) -> Value:
-    """A result of either branch, with the sizes that both give it."""
+def _unified(node: Node, number: int, yes: _Branch, no: _Branch) -> TensorForm:
+    """The type of a result: sizes that both branches give it, None where they differ."""
     first, second = yes.results[number], no.results[number]
     if first.dtype != second.dtype:
         node.refuse(f"its result {number} is {first.dtype} in one branch and {second.dtype} in the other")
     if first.rank != second.rank:
-        node.refuse(
-            f"its result {number} has {first.rank} dimensions in one branch and {second.rank} in the other"
-        )
-    if are_known_equal(first, second):
-        return first
-    sizes = [
-        a if a is not None and b is not None and are_equal(a, b) else node.importer.fresh_size()
-        for a, b in zip(yes.dims[number], no.dims[number], strict=True)
-    ]
-    var = node.builder.emit(field)
-    if not isinstance(tensor_type(var).shape, relax.ShapeExpr):
-        var = node.builder.match_cast(var, relax.TensorType(sizes, first.dtype))
-    return Value(first.dtype, expr=var)
+        ranks = f"{first.rank} dimensions in one branch and {second.rank} in the other"
+        node.refuse(f"its result {number} has {ranks}")
+    pairs = zip(yes.inside.seen_outside(first.shape), no.inside.seen_outside(second.shape), strict=True)
+    sizes = [a if a is not None and b is not None and are_equal(a, b) else None for a, b in pairs]
+    return TensorForm(first.dtype, sizes)
+
+
+def _call(node: Node, branch: _Branch, forms: Sequence[TensorForm]) -> relax.Call:
+    """A call of a branch, which returns the type that both branches return."""
+    inside = branch.captured.inside()
+    ty = relax.TupleType([form.type(inside) for form in forms])
+    if all(None not in form.dims for form in forms):
+        return relax.Call(branch.function, branch.captured.arguments())
+    call = relax.Call(branch.function, inside.arguments())
+    name = f"{branch.function.name_hint}_widened"
+    function = node.importer.function(name, inside.params, lambda: node.importer.widened(call, ty))
+    return relax.Call(function, branch.captured.arguments())
+
+
+def _part(node: Node, field: relax.Expr, form: TensorForm) -> Value:
+    return Value(form.dtype, expr=sized(node.importer, node.builder.emit(field), form.dims))
 
 
 def _loop(node: Node) -> Sequence[Value | None]:

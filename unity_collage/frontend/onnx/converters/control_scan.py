@@ -107,7 +107,7 @@ def _placed(node: Node, value: Value, axis: int, backwards: bool) -> Value:
         return value
     expr = value.tensor(node.builder)
     if backwards:
-        expr = node.builder.emit_te(_reversed, expr, primfunc_name_hint="reversed")
+        expr = node.emit(node.builder.call_te(_reversed, expr, primfunc_name_hint="reversed"))
     if axis:
         order = [*range(1, axis + 1), 0, *range(axis + 1, value.rank)]
         expr = node.emit(relax.op.permute_dims(expr, order))

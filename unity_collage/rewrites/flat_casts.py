@@ -1,0 +1,36 @@
+"""Flat casts: what a ``match_cast`` reads gets a binding of its own.
+
+TVM's canonical form writes ``y = match_cast(f(x), T)``. Its script parses back to two bindings, another module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm import ir, relax
+
+
+def with_flat_casts(func: relax.Function) -> relax.Function:
+    """``y = match_cast(f(x), T)`` -> ``z = f(x); y = match_cast(z, T)``, in the blocks of a function."""
+    if not any(_is_nested(binding) for block in func.body.blocks for binding in block.bindings):
+        return func
+    blocks = [type(block)(list(_flat(block))) for block in func.body.blocks]
+    body = relax.SeqExpr(blocks, func.body.body)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    return relax.BlockBuilder().normalize(new)
+
+
+def _is_nested(binding: relax.Binding) -> bool:
+    leaf = (relax.Var, ir.GenericConst, relax.ShapeExpr)
+    return isinstance(binding, relax.MatchCast) and not isinstance(binding.value, leaf)
+
+
+def _flat(block: relax.BindingBlock) -> Iterator[relax.Binding]:
+    made = relax.DataflowVar if isinstance(block, relax.DataflowBlock) else relax.Var
+    for binding in block.bindings:
+        if isinstance(binding, relax.MatchCast) and _is_nested(binding):
+            var = made(binding.var.name, binding.value.ty)
+            yield relax.VarBinding(var, binding.value)
+            yield relax.MatchCast(binding.var, var, binding.ty)
+        else:
+            yield binding
