@@ -270,7 +270,7 @@ def _expanded(x: te.Tensor, shape: list[Any], target: list[Any]) -> te.Tensor:
 
     def element(*place: Any) -> Any:
         pairs = zip(shape[lacking:], place[lacking:], strict=True)
-        return x(*[tirx.Select(_int64(size) == 1, _int64(0), at) for size, at in pairs])
+        return x(*[tirx.Select(_int64(size) == 1, _int64(0), _int64(at)) for size, at in pairs])
 
     return te.compute(target, element, name="expand")
 

@@ -1,0 +1,154 @@
+"""Operators on shapes and parts: older versions, sizes that are symbolic, computed, or 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_case
+import pytest
+
+from unity_collage.errors import ModelError
+
+rng = np.random.default_rng(5)
+X = rng.standard_normal((2, 3, 4)).astype("float32")
+ENDLESS = 2**63 - 1
+
+
+def _check(op: str, inputs: dict[str, Any], outputs: int = 1, want: Any = None, **more: Any) -> None:
+    model = onnx_case.one_node(op, inputs, outputs, **more)
+    onnx_case.check(model, {name: array for name, array in inputs.items() if array is not None}, want=want)
+
+
+@pytest.mark.parametrize("dims", [None, {"x": ["a", 3, "b"]}])
+@pytest.mark.parametrize("constant", [["shape"], []])
+@pytest.mark.parametrize("shape", [(0, -1), (4, 6), (-1, 2, 4), (1, 0, 2, 4, 1)])
+def test_reshape(shape: tuple[int, ...], constant: list[str], dims: Any) -> None:
+    _check("Reshape", {"x": X, "shape": np.int64(shape)}, constant=constant, dims=dims)
+
+
+@pytest.mark.parametrize("constant", [["shape"], []])
+def test_reshape_may_keep_zeros(constant: list[str]) -> None:
+    empty = np.zeros((2, 0, 3), "float32")
+    _check("Reshape", {"x": empty, "shape": np.int64((0, 5))}, opset=14, allowzero=1, constant=constant)
+
+
+def test_reshape_refuses_other_numbers_of_elements() -> None:
+    model = onnx_case.one_node("Reshape", {"x": X, "shape": np.int64((5, -1))}, constant=["shape"])
+    with pytest.raises(ModelError, match="makes 24 elements"):
+        onnx_case.run(model, {"x": X})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 3, -1])
+@pytest.mark.parametrize("dims", [None, {"x": ["a", "b", 4]}])
+def test_flatten(axis: int, dims: Any) -> None:
+    _check("Flatten", {"x": X}, axis=axis, dims=dims)
+
+
+def test_axes_are_attributes_in_old_versions() -> None:
+    x = X.reshape(2, 1, 3, 1, 4)
+    _check("Squeeze", {"x": x}, opset=11, axes=[1, -2])
+    _check("Squeeze", {"x": x}, opset=11)
+    _check("Unsqueeze", {"x": X}, opset=11, axes=[0, -1])
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps"),
+    [
+        ((1,), (ENDLESS,), (1,), (1,)),
+        ((-1,), (-ENDLESS,), (2,), (-1,)),
+        ((-3, 0), (-1, 5), (2, 0), (1, 1)),
+        ((10,), (-10,), (1,), (-2,)),
+        ((2,), (1,), (1,), (1,)),
+        ((0, 3), (2, 0), (-2, -1), (1, -2)),
+    ],
+)
+@pytest.mark.parametrize("how", ["constant", "symbolic", "computed"])
+def test_slice(starts: Any, ends: Any, axes: Any, steps: Any, how: str) -> None:
+    inputs = {"x": X, "starts": np.int64(starts), "ends": np.int64(ends)}
+    inputs |= {"axes": np.int64(axes), "steps": np.int64(steps)}
+    constant = [] if how == "computed" else ["starts", "ends", "axes", "steps"]
+    _check("Slice", inputs, constant=constant, dims={"x": ["a", "b", "c"]} if how == "symbolic" else None)
+
+
+def test_slice_has_attributes_in_version_9() -> None:
+    _check("Slice", {"x": X}, opset=9, starts=[1, -3], ends=[9, -1], axes=[1, 2])
+    _check("Slice", {"x": X}, opset=9, starts=[0, 1], ends=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "outputs", "attributes"),
+    [
+        (11, {}, 2, {"axis": 2}),
+        (11, {}, 3, {"axis": -1, "split": [1, 0, 3]}),
+        (13, {"split": np.int64([3, 1])}, 2, {"axis": 2}),
+        (18, {}, 3, {"axis": 2, "num_outputs": 3}),
+    ],
+)
+@pytest.mark.parametrize("dims", [None, {"x": ["a", "b", "c"]}])
+def test_split(opset: int, inputs: Any, outputs: int, attributes: Any, dims: Any) -> None:
+    if dims and "split" in attributes:
+        dims = {"x": ["a", "b", 4]}
+    _check("Split", {"x": X, **inputs}, outputs, opset=opset, constant=list(inputs), dims=dims, **attributes)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("pads", [(0, 1, 2, 0, 2, 1), (0, 0, 5, 1, 0, 7)])
+def test_pad(mode: str, constant: bool, pads: tuple[int, ...]) -> None:
+    widths = list(zip(pads[:3], pads[3:], strict=True))
+    want = np.pad(X, widths, mode, **({"constant_values": 2.5} if mode == "constant" else {}))
+    inputs = {"x": X, "pads": np.int64(pads), "value": np.float32(2.5)}
+    _check("Pad", inputs, want=[want], opset=19, constant=["pads"] if constant else [], mode=mode)
+
+
+def test_pads_may_be_negative_and_for_some_axes() -> None:
+    _check("Pad", {"x": X, "pads": np.int64([0, -1, 2, 0, 0, -1])}, constant=["pads"])
+    inputs = {"x": X, "pads": np.int64([1, -1]), "value": None, "axes": np.int64([-1])}
+    _check("Pad", inputs, opset=18, constant=["pads", "axes"])
+    _check("Pad", {"x": X}, opset=7, pads=[0, 1, 0, 0, 0, 2], value=1.5)
+    _check("Pad", {"x": X, "pads": np.int64([0, 1, 0, 0, 0, 2])}, opset=13, constant=["pads"])
+    infinite = {"x": X, "pads": np.int64([0, 1, 0, 0, 0, 2]), "value": np.float32(-np.inf)}
+    _check("Pad", infinite, opset=13, constant=["pads", "value"])
+
+
+@pytest.mark.parametrize("constant", [["shape"], []])
+@pytest.mark.parametrize("dims", [None, {"x": ["a", 1, "c"]}])
+def test_expand(constant: list[str], dims: Any) -> None:
+    x = X[:, :1]
+    for shape in ((5, 2, 1, 4), (3, 1), (1,)):
+        _check("Expand", {"x": x, "shape": np.int64(shape)}, constant=constant, dims=dims)
+
+
+@pytest.mark.parametrize("constant", [["repeats"], []])
+def test_tile(constant: list[str]) -> None:
+    _check("Tile", {"x": X, "repeats": np.int64([1, 2, 3])}, constant=constant, dims={"x": ["a", 3, "c"]})
+    _check("Tile", {"x": X, "repeats": np.int64([1, 0, 3])}, constant=constant)
+
+
+def test_concat_takes_one_operand_and_empty_ones() -> None:
+    _check("Concat", {"x": X}, axis=-1)
+    _check("Concat", {"x": X, "y": X[:, :0], "z": X}, axis=1)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_and_space(mode: str) -> None:
+    x = rng.standard_normal((2, 8, 4, 6)).astype("float32")
+    _check("DepthToSpace", {"x": x}, blocksize=2, mode=mode, dims={"x": ["n", 8, "h", "w"]})
+    _check("SpaceToDepth", {"x": x}, blocksize=2)
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta"),
+    [(np.int64(3), np.int64(12), np.int64(4)), (np.int32(5), np.int32(-4), np.int32(-3)),
+     (np.float32(1), np.float32(2.05), np.float32(0.25)), (np.float64(1), np.float64(5), np.float64(-1))],
+)  # fmt: skip
+def test_range(start: Any, limit: Any, delta: Any) -> None:
+    _check("Range", {"start": np.array(start), "limit": np.array(limit), "delta": np.array(delta)})
+
+
+@pytest.mark.parametrize("constant", [["depth"], []])
+@pytest.mark.parametrize("axis", [-1, 0, -2])
+def test_one_hot(constant: list[str], axis: int) -> None:
+    inputs = {"i": np.int64([[0, -1], [4, -5], [2, 1]]), "depth": np.array(5.0, "float32")}
+    _check("OneHot", {**inputs, "values": np.float32([0.5, 2])}, opset=11, constant=constant, axis=axis)
