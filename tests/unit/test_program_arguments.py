@@ -86,6 +86,16 @@ class _Convertible:
         return np.array(X, dtype=dtype)
 
 
+class _ReadOnly(_Convertible):
+    """A tensor that can be read by numpy, and is not exchanged."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("read-only")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return X.__dlpack_device__()
+
+
 class _Failing(_Convertible):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise OSError("the file is gone")
@@ -101,8 +111,9 @@ class _Failing(_Convertible):
         tvm.runtime.tensor(X),
         _Exchanged(),
         _Convertible(),
+        _ReadOnly(),
     ],
-    ids=["array", "Fortran", "big-endian", "subclass", "tensor", "dlpack", "array protocol"],
+    ids=["array", "Fortran", "big-endian", "subclass", "tensor", "dlpack", "array protocol", "both"],
 )
 def test_arrays_and_tensors_of_any_library_are_taken(value: Any) -> None:
     np.testing.assert_array_equal(np.asarray(take(value)), X)

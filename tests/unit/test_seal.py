@@ -33,7 +33,7 @@ def test_facts_are_behind_the_library(sealed: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda data: b"", "it is not a saved program, or only a part of one"),
+        (lambda data: b"", "it is not a saved program of this version, or only a part of one"),
         (lambda data: LIBRARY, "only a part of one"),
         (lambda data: data[: len(data) // 2], "only a part of one"),
         (lambda data: data[:-1], "only a part of one"),

@@ -13,7 +13,7 @@ from tvm_ffi import Tensor
 
 from ..errors import CollageError, first_line
 from .signature import OtherSpec, Spec, TensorSpec, TupleSpec, shown, tensor_text
-from .tensors import NotTaken, exchanged, readable, tensor_of_array, what
+from .tensors import NotTaken, exchanged, is_of_torch, readable, tensor_of_array, what
 
 _NUMBERS = re.compile("u?int|float|bfloat|bool")
 
@@ -81,7 +81,13 @@ class TensorInput:
                 raise NotTaken("a masked array was given, whose mask would be lost: give a plain array")
             return self._array(np.asarray(value), sizes)
         if hasattr(value, "__dlpack__"):
-            return self._tensor(exchanged(value), sizes)
+            try:
+                tensor = exchanged(value)
+            except NotTaken:
+                if is_of_torch(value) or not hasattr(value, "__array__"):
+                    raise
+                return self._array(_as_array(value), sizes)  # such as read-only arrays
+            return self._tensor(tensor, sizes)
         if isinstance(value, (bool, int, float, list, tuple)):
             return self._array(self._numbers(value), sizes)
         if hasattr(value, "__array__"):

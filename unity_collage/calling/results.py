@@ -13,7 +13,7 @@ from tvm_ffi import Tensor
 
 from ..errors import CollageError
 from .signature import Signature, TensorSpec, shown, tensor_text
-from .tensors import copied_tensor, copy_bytes, what
+from .tensors import copied_tensor, copy_bytes, is_of_torch, what
 
 
 def let_numpy_read_tensors() -> None:
@@ -93,7 +93,7 @@ def _why_not_writable(array: Any) -> str | None:
         return None if array.dtype.isnative else "the array is not in the machine's byte order"
     if isinstance(array, Tensor):
         return None if array.is_contiguous() else "the tensor is not contiguous"
-    if _is_torch(array):
+    if is_of_torch(array):
         return None if array.device.type == "cpu" else f"the tensor is on {array.device}"
     return f"a buffer is an array of numpy or a tensor of PyTorch or TVM, not {what(array)}"
 
@@ -124,8 +124,3 @@ def _text(array: Any) -> str:
 
 def _dtype(array: Any) -> str:
     return array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype).removeprefix("torch.")
-
-
-def _is_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)

@@ -74,9 +74,8 @@ def exchanged(value: Any) -> Tensor:
 
     PyTorch's own marks that DLPack does not know are resolved: a gradient that is required, a negation that is pending.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        value = _plain(value, torch)
+    if is_of_torch(value):
+        value = _plain(value, sys.modules["torch"])
     try:
         return tvm_ffi.from_dlpack(value)
     except Exception as error:  # a foreign library exports its tensor: its error becomes the reason
@@ -103,6 +102,12 @@ def copied_tensor(tensor: Tensor) -> Tensor:
     except (RuntimeError, BufferError) as error:  # a type that numpy does not exchange
         raise NotTaken(f"a {tensor.dtype} tensor that is not contiguous was given") from error
     return copy
+
+
+def is_of_torch(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch, which is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def copy_bytes(source: Tensor, target: Tensor) -> None:

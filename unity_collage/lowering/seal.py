@@ -1,7 +1,8 @@
 """The seal of a saved program: facts about it and a digest, behind the library in its file.
 
 The dynamic loader trusts a file: a truncated library ends the process, and any library can be opened. So the seal is
-verified before the loader opens the file. A library ends at its section headers, and loaders ignore what follows.
+verified before the loader opens the file. A library ends at its section headers, and loaders ignore what follows; tools
+that rewrite libraries, such as ``strip``, remove it.
 
 A file is ``library, facts (JSON), footer``. The footer has the lengths of the first two, the SHA-256 of both, and a
 mark.
@@ -38,7 +39,7 @@ def why_not_sealed(file: BinaryIO) -> str | None:
     """Why ``file`` is not a program as it was saved, or None."""
     footer = _footer(file)
     if footer is None:
-        return "it is not a saved program, or only a part of one"
+        return "it is not a saved program of this version, or only a part of one"
     nbytes, length, expected = footer
     file.seek(0)
     if _digest(file, nbytes + length).digest() != expected:
