@@ -128,7 +128,9 @@ def test_group_query_attention(rows: int, past: int, options: dict[str, Any], pa
     check(model, feeds, 1e-4)
 
 
-@pytest.mark.parametrize("positions", [np.array([2], "int64"), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]], "int64")])
+@pytest.mark.parametrize(
+    "positions", [np.array([2], "int64"), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]], "int64")]
+)
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(positions: np.ndarray, interleaved: int):
     angles = drawn(16, D // 2, seed=3)
@@ -191,7 +193,9 @@ def test_fused_gemm():
     check(*microsoft("FusedGemm", operands, transB=1, activation="LeakyRelu", activation_alpha=0.2))
 
 
-@pytest.mark.parametrize(("bits", "points"), [(4, "none"), (4, "packed"), (4, "float"), (8, "none"), (8, "packed")])
+@pytest.mark.parametrize(
+    ("bits", "points"), [(4, "none"), (4, "packed"), (4, "float"), (8, "none"), (8, "packed")]
+)
 def test_matmul_n_bits(bits: int, points: str):
     random, rows, columns, block = np.random.default_rng(0), 7, 48, 16
     blocks = columns // block

@@ -119,12 +119,12 @@ def _fitted(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> r
 
         def element(*place: ir.Expr) -> ir.Expr:
             lead = zip(place[:3], m.shape[:3], fits[:3], strict=True)
-            source = [at if fit else tirx.Select(have == 1, tirx.const(0, "int64"), at) for at, have, fit in lead]
+            source = [
+                at if fit else tirx.Select(have == 1, tirx.const(0, "int64"), at) for at, have, fit in lead
+            ]
             if fits[3]:
                 return m(*source, place[3])
-            return tirx.if_then_else(
-                place[3] < m.shape[3], m(*source, place[3]), tirx.const(-np.inf, dtype)
-            )
+            return tirx.if_then_else(place[3] < m.shape[3], m(*source, place[3]), tirx.const(-np.inf, dtype))
 
         return te.compute(wanted, element, name="mask")
 
