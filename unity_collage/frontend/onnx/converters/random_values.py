@@ -24,8 +24,6 @@ from .runtime_shapes import computed, flat_index, scalar
 Uniform = Callable[..., ir.Expr]
 """A function of a place and of the number of a draw, which gives float64 in [0, 1)."""
 
-_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
 
 def seed_of(node: Node) -> int:
     """The bits of the attribute ``seed``, or a number made of the result's name and of the node's place."""
@@ -35,41 +33,44 @@ def seed_of(node: Node) -> int:
     return int(np.float32(seed).view(np.uint32))
 
 
-def _uniform(seed: int, shape: Sequence[Any]) -> Uniform:
-    start = _mixed(_uint64((seed * _GOLDEN) % 2**64))
+def _numbers(node: Node) -> relax.Expr:
+    """What generators read: the start of the sequence and SplitMix64's increment and factors.
+
+    They are a tensor, because TVM computes bounds of expressions with numbers in 63 bits, and wrongly simplifies these.
+    """
+    step = 0x9E3779B97F4A7C15
+    start = seed_of(node) * step % 2**64
+    return node.constant(np.array([start, step, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], "uint64"), "uint64")
+
+
+def _uniform(numbers: te.Tensor, shape: Sequence[Any]) -> Uniform:
+    start, step, *factors = (numbers(n) for n in range(4))
 
     def draw(place: Sequence[ir.Expr], which: int = 0) -> ir.Expr:
         index = flat_index(place, shape).astype("uint64") * _uint64(2) + _uint64(which + 1)
-        bits = _mixed(start + index * _uint64(_GOLDEN))
+        bits = start + index * step
+        for shift, factor in zip((30, 27), factors, strict=True):
+            bits = (bits ^ tirx.shift_right(bits, _uint64(shift))) * factor
+        bits = bits ^ tirx.shift_right(bits, _uint64(31))
         return tirx.shift_right(bits, _uint64(11)).astype("float64") * tirx.const(2.0**-53, "float64")
 
     return draw
 
 
-def _mixed(bits: ir.Expr) -> ir.Expr:
-    for shift, factor in ((30, _FIRST), (27, _SECOND)):
-        bits = (bits ^ tirx.shift_right(bits, _uint64(shift))) * _uint64(factor)
-    return bits ^ tirx.shift_right(bits, _uint64(31))
-
-
 def _uint64(value: int) -> ir.Expr:
-    low, high = value & 0xFFFFFFFF, value >> 32
-    if value < 2**63:
-        return tirx.const(value, "uint64")
-    return tirx.shift_left(tirx.const(high, "uint64"), tirx.const(32, "uint64")) + tirx.const(low, "uint64")
+    return tirx.const(value, "uint64")
 
 
 def _drawn(node: Node, shape: Sequence[Dim], dtype: str, element: Callable[[Any], ir.Expr]) -> relax.Expr:
     """A tensor of ``element(draw)``, where ``draw(which)`` is uniform in [0, 1) for each place."""
-    seed = seed_of(node)
 
-    def kernel(sizes: Sequence[Any]) -> te.Tensor:
-        uniform = _uniform(seed, sizes)
+    def kernel(numbers: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
+        uniform = _uniform(numbers, sizes)
         return te.compute(
             sizes, lambda *place: element(lambda which=0: uniform(place, which)).astype(dtype), name="random"
         )
 
-    return computed(node, kernel, relax.ShapeExpr(list(shape)))
+    return computed(node, kernel, _numbers(node), relax.ShapeExpr(list(shape)))
 
 
 def _random_uniform(low: float, high: float) -> Callable[[Any], ir.Expr]:
@@ -107,17 +108,13 @@ def _random_like(node: Node) -> Converted:
 
 def _multinomial(node: Node) -> Converted:
     """Classes drawn by the unnormalised logarithms of their probabilities: the inverse of the distribution."""
-    dtype, samples, seed = (
-        dtype_of(node.attribute("dtype", 6)),
-        node.attribute("sample_size", 1),
-        seed_of(node),
-    )
+    dtype, samples = dtype_of(node.attribute("dtype", 6)), node.attribute("sample_size", 1)
     chances = node.emit(relax.op.nn.softmax(widened(node, node[0]), -1))
     below = node.emit(relax.op.cumsum(chances, 1))
 
-    def kernel(below: te.Tensor) -> te.Tensor:
+    def kernel(below: te.Tensor, numbers: te.Tensor) -> te.Tensor:
         shape = [below.shape[0], tirx.const(samples, "int64")]
-        uniform, last = _uniform(seed, shape), below.shape[1] - 1
+        uniform, last = _uniform(numbers, shape), below.shape[1] - 1
         among = te.reduce_axis((0, below.shape[1] - 1), name="among")
 
         def passed(row: ir.Expr, sample: ir.Expr) -> ir.Expr:
@@ -127,23 +124,22 @@ def _multinomial(node: Node) -> Converted:
 
         return te.compute(shape, passed, name="multinomial")
 
-    return computed(node, kernel, below)
+    return computed(node, kernel, below, _numbers(node))
 
 
 def _bernoulli(node: Node) -> Converted:
     """1 with the probability that is the element, else 0."""
     dtype = dtype_of(node.attribute("dtype")) if "dtype" in node.attributes else node.dtype()
-    seed = seed_of(node)
 
-    def kernel(x: te.Tensor) -> te.Tensor:
-        uniform = _uniform(seed, x.shape)
+    def kernel(x: te.Tensor, numbers: te.Tensor) -> te.Tensor:
+        uniform = _uniform(numbers, x.shape)
         return te.compute(
             x.shape,
             lambda *place: (uniform(place) < x(*place).astype("float64")).astype(dtype),
             name="bernoulli",
         )
 
-    return computed(node, kernel, widened(node, node[0]))
+    return computed(node, kernel, widened(node, node[0]), _numbers(node))
 
 
 def _dropout(node: Node) -> Converted:
@@ -161,12 +157,12 @@ def _full_mask(node: Node) -> relax.Expr:
 
 def _dropped(node: Node, at_run_time: bool) -> Converted:
     """Each element is kept with the probability 1 - ratio and divided by it."""
-    seed, dtype = seed_of(node), node.dtype()
+    dtype = node.dtype()
     ratio = node[1] if node.has(1) else node.constant(0.5, "float32")
     training = [node.cast(node[2], "uint8")] if at_run_time else []
 
-    def mask(sizes: Sequence[Any], ratio: te.Tensor, *training: te.Tensor) -> te.Tensor:
-        uniform, share = _uniform(seed, sizes), scalar(ratio).astype("float64")
+    def mask(numbers: te.Tensor, sizes: Sequence[Any], ratio: te.Tensor, *training: te.Tensor) -> te.Tensor:
+        uniform, share = _uniform(numbers, sizes), scalar(ratio).astype("float64")
 
         def is_kept(*place: ir.Expr) -> ir.Expr:
             kept = uniform(place) >= share
@@ -174,7 +170,7 @@ def _dropped(node: Node, at_run_time: bool) -> Converted:
 
         return te.compute(sizes, is_kept, name="mask")
 
-    kept = computed(node, mask, relax.ShapeExpr(node.shape()), ratio, *training)
+    kept = computed(node, mask, _numbers(node), relax.ShapeExpr(node.shape()), ratio, *training)
 
     def drop(x: te.Tensor, kept: te.Tensor, ratio: te.Tensor, *training: te.Tensor) -> te.Tensor:
         wide = "float64" if dtype == "float64" else "float32"
