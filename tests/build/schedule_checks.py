@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from unity_collage.legalization import legalize_ops
 from unity_collage.passes.schedule_cpu import ScheduleCPU
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 2})
@@ -15,7 +16,7 @@ TARGET = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_
 WIDE = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4", "num-cores": 2})
 """A machine with vectors of 64 bytes, for kernels that are looked at."""
 LOWERING = (
-    relax.transform.LegalizeOps(),
+    legalize_ops(),
     relax.transform.AnnotateTIROpPattern(),
     relax.transform.FuseOps(),
     relax.transform.FuseTIR(),

@@ -192,10 +192,20 @@ def test_taking_one_row_is_a_slice():
 
 
 @pytest.mark.parametrize(
+    ("index", "mode", "row"), [(-1, "fast", 3), (-4, "fast", 0), (-1, "wrap", 3), (9, "wrap", 1)]
+)
+def test_an_index_from_the_end_is_a_slice_too(index: int, mode: str, row: int):
+    before = function(lambda x: op.take(x, relax.const(index, "int64"), 1, mode), (2, 4, 3))
+    after = function(lambda x: op.reshape(op.strided_slice(x, [1], [row], [row + 1], [1]), (2, 3)), (2, 4, 3))
+    assert_becomes(before, after, slices.TAKE_AS_SLICE)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda x: op.take(x, relax.const([2], "int64"), 1),
-        lambda x: op.take(x, relax.const(-1, "int64"), 1, "wrap"),
+        lambda x: op.take(x, relax.const(-5, "int64"), 1),
+        lambda x: op.take(x, relax.const(-1, "int64"), 1, "clip"),
         lambda x: op.take(x, relax.const(9, "int64"), 1, "clip"),
     ],
 )

@@ -18,7 +18,9 @@ from . import s_tir as s_tir
 from . import script as script
 from . import sym as sym
 from . import target as target
+from . import te as te
 from . import tirx as tirx
+from . import topi as topi
 from .ir import IRModule as IRModule
 from .ir import instrument as instrument
 from .ir import transform as transform

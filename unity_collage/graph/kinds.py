@@ -13,6 +13,7 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
+from ..legalization import legalize_ops
 from .calls import op_name
 
 
@@ -76,9 +77,7 @@ def call_kinds(calls: Iterable[relax.Call]) -> dict[str, OpKind]:
         name: func.with_attr("global_symbol", name) for name, func in functions.items() if func is not None
     }
     module = IRModule({relax.GlobalVar(name): func for name, func in public.items()})
-    lowered = tvm.transform.Sequential(
-        [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
-    )(module)
+    lowered = tvm.transform.Sequential([legalize_ops(), relax.transform.AnnotateTIROpPattern()])(module)
     kinds: dict[str, OpKind] = {}
     for i, (signature, call) in enumerate(distinct.items()):
         func = functions[f"k{i}"]

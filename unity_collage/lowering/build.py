@@ -8,6 +8,9 @@ from tvm.ir import IRModule
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 from tvm.target import Target
 
+from ..legalization import legalize_ops
+from .unknown_shapes import refuse_unknown_shapes
+
 EXTERNAL_MODS = "external_mods"
 """Attribute of a module: the runtime modules that contain functions it calls."""
 
@@ -19,8 +22,10 @@ def build(mod: IRModule, target: Target) -> relax.VMExecutable:
 
 def lower(mod: IRModule, target: Target) -> IRModule:
     """The first half of TVM's pipeline for CPUs: kernels are called with their destinations, memory is not planned."""
+    refuse_unknown_shapes(mod)
     steps = [
         *cpu_pipeline.library_dispatch_passes(target),
+        legalize_ops(),
         *cpu_pipeline.legalize_passes(target),
         *cpu_pipeline.dataflow_lower_passes(target),
     ]

@@ -10,10 +10,12 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import THREADS, threads_of
+from ..legalization import legalize_ops
 from ..schedule import scheduled_module
 from ..schedule.tuned import with_tuned_schedules
 from .pack_weights import packed
 from .sorts_and_scans import dispatched
+from .unknown_shapes import refuse_unknown_shapes
 
 
 def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = True) -> IRModule:
@@ -24,6 +26,7 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     scheduler or tuner. With ``pack``, constant weights are stored in the order in which the scheduled kernels read
     them. Calls into libraries and ``external_mods`` do not change.
     """
+    refuse_unknown_shapes(mod)
     with target:
         kernels = _legalized(mod)
     if not schedule:
@@ -36,7 +39,7 @@ def _legalized(mod: IRModule) -> IRModule:
     """``mod`` with TVM's unscheduled kernels for the target in scope; views (reshape) stay views."""
     limits = {gvar.name_hint: threads_of(func) for gvar, func in mod.functions_items()}
     passes = [
-        relax.transform.LegalizeOps(),
+        legalize_ops(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),

@@ -12,8 +12,10 @@ import numpy as np
 from tvm import relax
 
 from ..annotations import LIFTED
+from ..errors import CollageError
 from ..graph.calls import calls, op_name, operators
 from ..graph.shapes import dtype_of, extents_of
+from ..rules.base import why_not_static
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
@@ -65,8 +67,18 @@ class _Domain:
 Draw = Callable[[np.random.Generator, tuple[int, ...], np.dtype, relax.Var, _Domain], np.ndarray]
 
 
+def why_not_drawn(param: relax.Var) -> str | None:
+    """Why there are no inputs for a parameter, or None: it is not a tensor of static shape."""
+    if not isinstance(param.ty, relax.TensorType):
+        return f"parameter {param.name} is not a tensor, and inputs are made for tensors only"
+    return why_not_static(param)
+
+
 def random_inputs(func: relax.Function, seed: int = 0) -> list[np.ndarray]:
-    """One array for each parameter of ``func``, whose shapes must be static; equal ``seed``, equal arrays."""
+    """One array for each parameter of ``func``; equal ``seed``, equal arrays.
+
+    Raises CollageError where a parameter is not a tensor of static shape (:func:`why_not_drawn`).
+    """
     return _inputs(func, seed, len(func.params), _random)
 
 
@@ -94,6 +106,8 @@ def _inputs(func: relax.Function, seed: int, count: int, draw: Draw) -> list[np.
     domain, seen = _domain(func), Counter[tuple[int, ...]]()
     arrays: list[np.ndarray] = []
     for param in func.params[:count]:
+        if reason := why_not_drawn(param):
+            raise CollageError(reason)
         shape = extents_of(param)
         dtype = np.dtype(dtype_of(param))
         rng = np.random.default_rng((seed, seen[shape], *shape))

@@ -8,6 +8,7 @@ Keeps    names, parameters and results of functions; numbers, up to the rounding
 
 The normal form, by the file of ``unity_collage.rewrites`` that makes it:
 
+* ``dimensions``: tensors of known rank have symbolic dimensions, where their shapes are not known.
 * ``constants``: known values are constants. ``identity``: no operator returns its operand. Equal values are computed
   once, and unused ones never.
 * ``views``: at most one ``reshape`` or ``permute_dims`` in a row, and no other operators for views; unit axes stay in
@@ -44,6 +45,8 @@ from tvm.ir import IRModule
 from ..annotations import UNRECOGNISED
 from ..graph.calls import op_name
 from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
+from ..rewrites.dimensions import with_dimensions, with_kernels_of_unknown_size
+from ..rewrites.flat_casts import with_flat_casts
 
 _FINISHED = ("Primitive", "Composite", "Codegen")
 
@@ -60,7 +63,8 @@ class Prepare:
     """Weights for parameters of ``main``, by name."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        bound = relax.transform.BindParams("main", {**self.params})(mod) if self.params else mod
+        given = relax.transform.BindParams("main", {**self.params})(mod) if self.params else mod
+        bound = with_kernels_of_unknown_size(given)
         before = dict(bound.functions_items())
         ours = {
             gvar: func
@@ -93,9 +97,22 @@ def normal_forms(functions: _Functions, rules: tuple[Rewrite, ...], mod: IRModul
     inference = {gvar: func for gvar, func in rewritten.items() if not _trains(func)}
     decomposed = _each(relax.transform.DecomposeOpsForInference(), inference)
     again = {gvar: rewrite_function(func, rules, mod) for gvar, func in decomposed.items()}
-    tidy = _each(relax.transform.CanonicalizeBindings(), rewritten | again)
-    named = {gvar: with_own_names(relax.analysis.remove_all_unused(func)) for gvar, func in tidy.items()}
+    known = {gvar: _dimensioned(func, rules, mod) for gvar, func in (rewritten | again).items()}
+    tidy = _each(relax.transform.CanonicalizeBindings(), known)
+    named = {
+        gvar: with_own_names(with_flat_casts(relax.analysis.remove_all_unused(func)))
+        for gvar, func in tidy.items()
+    }
     return {gvar: _with_near_misses(func, rules, mod) for gvar, func in named.items()}
+
+
+def _dimensioned(func: relax.Function, rules: tuple[Rewrite, ...], mod: IRModule) -> relax.Function:
+    """``func`` with symbolic dimensions where shapes are still unknown, and rewritten with what that tells."""
+    known = with_dimensions(func, mod)
+    if known.same_as(func):
+        return func
+    (flow,) = _each(relax.transform.ConvertToDataflow(min_size=1), {ir.GlobalVar("main"): known}).values()
+    return rewrite_function(flow, rules, mod)
 
 
 def _with_near_misses(func: relax.Function, rules: tuple[Rewrite, ...], mod: IRModule) -> relax.Function:

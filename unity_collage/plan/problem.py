@@ -10,6 +10,7 @@ from tvm import ir
 from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..graph.kinds import LEGALIZED_BY_TARGET
+from ..graph.order import read_outside
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 from .candidate import Candidate
@@ -96,13 +97,16 @@ def _free(graph: DataflowGraph, options: Sequence[Option]) -> IndexSet:
 
 
 def _ways(graph: DataflowGraph, options: Sequence[Option], free: IndexSet) -> list[list[IndexSet]]:
-    """For each binding, the ways to compute it: the values that each option reads which writes it, or it itself."""
+    """For each binding, the ways to compute it: the values that each option reads which writes it, or it itself.
+
+    An option does not write what only its own nodes read.
+    """
     ways = [[index_set(node.inputs)] if free >> node.index & 1 else [] for node in graph.nodes]
     for option in options:
         reads = EMPTY
         for index in members(option.inside):
             reads |= index_set(graph.nodes[index].inputs)
-        for index in members(option.inside & ~option.hidden):
+        for index in members(read_outside(graph, option.inside) & ~option.hidden):
             ways[index].append(reads & ~option.inside)
     return ways
 

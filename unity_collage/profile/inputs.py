@@ -6,8 +6,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..measure.inputs import random_inputs
-from ..rules.base import why_not_static
+from ..measure.inputs import random_inputs, why_not_drawn
 
 
 def why_not_runnable(mod: IRModule) -> str | None:
@@ -17,7 +16,7 @@ def why_not_runnable(mod: IRModule) -> str | None:
     main = mod["main"]
     if not isinstance(main, relax.Function):
         return "main is not a function of Relax"
-    return next((reason for param in main.params if (reason := why_not_static(param))), None)
+    return next((reason for param in main.params if (reason := why_not_drawn(param))), None)
 
 
 def dummy_inputs(mod: IRModule) -> list[np.ndarray]:

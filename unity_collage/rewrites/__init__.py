@@ -46,7 +46,6 @@ from .identity import (
     DROP_SPLIT_INTO_ONE,
     DROP_WHOLE_SLICE,
 )
-from .indexing import BOUNDED_TAKE
 from .layer_norm import LAYER_NORM_FORM, SCALE_INTO_LAYER_NORM, SHIFT_INTO_LAYER_NORM
 from .near_misses import near_misses
 from .one_convolution import ONE_CONVOLUTION
@@ -102,7 +101,6 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     POOL_OF_ONE,
     PAD_INTO_WINDOW,
     TAKE_AS_SLICE,
-    BOUNDED_TAKE,
     SLICE_OF_PAD,
     MERGE_SLICES,
     SLICE_INTO_CONVOLUTION,

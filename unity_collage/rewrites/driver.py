@@ -98,7 +98,8 @@ class _BlockRewriter:
     def run(self) -> relax.DataflowBlock:
         for binding in self._old:
             if isinstance(binding, relax.MatchCast):
-                self._bindings.append(relax.MatchCast(binding.var, self._leaf(binding.value), binding.ty))
+                # A value that is a call, not a variable, gets a binding of its own before the match_cast.
+                self._bindings.append(relax.MatchCast(binding.var, self._operand(binding.value), binding.ty))
             else:
                 self._rebind(binding)
         return relax.DataflowBlock(live(self._bindings))

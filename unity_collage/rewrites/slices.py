@@ -188,10 +188,18 @@ def _take(call: Call, scope: Scope) -> Expr | WhyNot | None:
     if call.attrs.axis is None and len(shape) > 1:
         return WhyNot("take counts the elements of all axes, not those of one")
     axis = int(call.attrs.axis or 0) % len(shape)
-    if not 0 <= index < shape[axis]:
+    at = _from_the_front(int(index), shape[axis], str(call.attrs.mode))
+    if not 0 <= at < shape[axis]:
         return WhyNot(f"the index of take is {index:.0f}, not from 0 to {shape[axis] - 1}")
-    one = op.strided_slice(call.args[0], [axis], [int(index)], [int(index) + 1], [1])
+    one = op.strided_slice(call.args[0], [axis], [at], [at + 1], [1])
     return op.reshape(one, after)
+
+
+def _from_the_front(index: int, extent: int, mode: str) -> int:
+    """``index`` counted from the front, where ``mode`` lets it count from the end."""
+    if mode == "wrap" and extent:
+        return index % extent
+    return index + extent if mode == "fast" and index < 0 else index
 
 
 MERGE_SLICES = Rewrite("merge_slices", ("relax.strided_slice",), _merge)

@@ -1,4 +1,4 @@
-"""Rewrites of expensive expressions: transcendental functions (by ``formulas``), powers, SiLU, casts of bfloat16."""
+"""Rewrites of expressions: transcendental functions (by ``formulas``), powers, SiLU, casts of bfloat16, extrema."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.tirx.stmt import Stmt
 
+from .extrema import keeping_nan
 from .formulas import FORMULAS, let
 from .stage import Expr, Func, nodes, op_name
 
@@ -16,8 +17,9 @@ _MAX_QUARTERS = 16
 def rewritten(func: Func) -> Func:
     """``func`` with these expressions replaced; other functions and other types are left unchanged."""
     maps = ((Call, _replacement), (tirx.Mul, _over_denominator), (tirx.BufferStore, _with_casts_by_bits))
-    body = tvm_ffi.structural_map(func.body, maps)
-    return func if body.same_as(func.body) else func.with_body(body)
+    kept = keeping_nan(func)
+    body = tvm_ffi.structural_map(kept.body, maps)
+    return kept if body.same_as(kept.body) else kept.with_body(body)
 
 
 def _with_casts_by_bits(store: tirx.BufferStore) -> Stmt:

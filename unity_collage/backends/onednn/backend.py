@@ -4,7 +4,7 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
           behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
           where ``limits`` allows it: widened while it is read, rounded while it is stored.
-Declines  other dtypes, dynamic shapes, and the cases that the tables name.
+Declines  other dtypes, dynamic shapes, primitives that lose NaN (``nan``), and the cases that the tables name.
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
@@ -19,14 +19,15 @@ from ..native.absorb import CAST
 from ..native.codegen import native_codegen
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn_pattern, why_not_lrn
+from .nan import keeping_nan
 
 
 def _rule(_target: Target) -> Rule:
     chains = PrimitiveChain(
         "primitive",
         anchors=frozenset(ANCHORS),
-        step=step,
-        fused=fused,
+        step=keeping_nan(step),
+        fused=keeping_nan(fused),
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
         why_partial=why_partial,
@@ -43,5 +44,5 @@ ONEDNN = Backend(
     codegen=native_codegen("onednn", lower),
     limits_threads=True,
     merges=True,
-    version=1,
+    version=2,
 )

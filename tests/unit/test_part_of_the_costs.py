@@ -1,0 +1,56 @@
+"""A spent budget leaves any part of the costs: there is a plan all the same, since TVM can make every kernel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.relax import op
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.passes import AnnotateCandidates, Prepare, SearchPartition
+from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+
+TOY = fake_backend("toy", "relax.matmul", "relax.nn.relu", "relax.sigmoid")
+W = relax.const(np.ones((8, 8), "float32"))
+
+
+def chain(x: relax.Expr) -> relax.Expr:
+    return op.exp(op.tanh(op.sigmoid(op.nn.relu(op.matmul(x, W)))))
+
+
+def fork(x: relax.Expr) -> relax.Expr:
+    hidden = op.sigmoid(op.matmul(x, W))
+    return op.nn.softmax(op.tanh(op.add(hidden, op.nn.relu(op.matmul(hidden, W)))), 1)
+
+
+def annotated(make: Callable[[relax.Expr], relax.Expr]) -> IRModule:
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(builder.normalize(make(x)))
+        builder.emit_func_output(result)
+    return tvm.transform.Sequential([Prepare(), AnnotateCandidates()])(builder.get())
+
+
+@pytest.mark.parametrize("make", [chain, fork])
+def test_there_is_a_plan_whatever_the_budget_has_left(make) -> None:
+    drawn = random.Random(0)
+    late = Cost(None, reason="not measured: the budget of 0.01 s was spent", origin=UNKNOWN, bound=0.0)
+    with only_backends(TOY), Target("llvm"):
+        mod = annotated(make)
+        main = mod["main"]
+        keys = {candidate.id: str(candidate.id) for candidate in CANDIDATES.read(main)}
+        for share in (0.0, 0.1, 0.3, 0.5, 0.8) * 20:
+            costs = {key: Cost(1e-6, 1e-6, 1e-6) if drawn.random() < share else late for key in keys.values()}
+            costed = COSTS.write(main, Costs(by_key=costs, keys=keys))
+            searched = SearchPartition()(IRModule({mod.get_global_var("main"): costed}))
+            assert PLAN.on(searched["main"])

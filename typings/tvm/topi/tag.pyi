@@ -1,0 +1,2 @@
+ELEMWISE: str
+INJECTIVE: str

@@ -1,0 +1,23 @@
+"""How operators become TVM's kernels where TVM's own legalization is wrong: negative indexes, NaN and infinity.
+
+``legalize_ops`` is TVM's pass ``LegalizeOps`` with these. Nothing is registered: other users of TVM in the process
+keep TVM's own.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from . import extrema, indexing
+
+LEGALIZATIONS = {**indexing.LEGALIZATIONS, **extrema.LEGALIZATIONS}
+"""Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
+
+
+def legalize_ops() -> tvm.transform.Pass:
+    """The pass that turns each operator into a call of a PrimFunc, where there is a legalization for it."""
+    return relax.transform.LegalizeOps(LEGALIZATIONS)
+
+
+__all__ = ["LEGALIZATIONS", "legalize_ops"]
