@@ -51,7 +51,9 @@ def test_nearest_rounds_as_onnx_runtime(nearest: str, transform: str) -> None:
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("sizes", [(1, 2, 8, 4), (1, 2, 1, 14)])
 def test_transforms_agree_with_onnx_runtime(transform: str, mode: str, sizes: tuple[int, ...]) -> None:
-    onnx_case.check(*_resize(IMAGE, sizes=sizes, mode=mode, coordinate_transformation_mode=transform), atol=1e-4)
+    onnx_case.check(
+        *_resize(IMAGE, sizes=sizes, mode=mode, coordinate_transformation_mode=transform), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,11 @@ def test_filters_agree_with_the_reference(attributes: dict[str, Any], constant: 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_a_crop_agrees_with_the_reference(mode: str) -> None:
-    attributes = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
+    attributes = {
+        "mode": mode,
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "extrapolation_value": 9.0,
+    }
     roi = (0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7)
     model, feeds = _resize(IMAGE, sizes=(1, 2, 3, 5), roi=roi, **attributes)
     onnx_case.check(model, feeds, want=onnx_case.by_reference(model, feeds), atol=1e-4)
@@ -111,7 +117,9 @@ def test_element_types_are_kept(dtype: str) -> None:
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_upsample_7_and_9_scale_as_onnx_runtime(mode: str) -> None:
     scales = [1.0, 1.0, 2.0, 1.5]
-    onnx_case.check(onnx_case.one_node("Upsample", {"x": IMAGE}, opset=7, mode=mode, scales=scales), {"x": IMAGE})
+    onnx_case.check(
+        onnx_case.one_node("Upsample", {"x": IMAGE}, opset=7, mode=mode, scales=scales), {"x": IMAGE}
+    )
     inputs = {"x": IMAGE, "scales": np.float32(scales)}
     onnx_case.check(onnx_case.one_node("Upsample", inputs, opset=9, constant=["scales"], mode=mode), inputs)
 

@@ -36,7 +36,9 @@ def _col2im(node: Node) -> Converted:
         area = as_int64(product([as_int64(size) for size in block]))
 
         def element(n: Any, channel: Any, *place: Any) -> Any:
-            row = channel * area + flat_index([axis.var for axis in offsets], [as_int64(size) for size in block])
+            row = channel * area + flat_index(
+                [axis.var for axis in offsets], [as_int64(size) for size in block]
+            )
             steps, inside = [], []
             for k, (at, axis) in enumerate(zip(place, offsets, strict=True)):
                 begin = as_int64(at) + pads[k] - as_int64(axis.var) * dilations[k]

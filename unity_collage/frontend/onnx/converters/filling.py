@@ -48,7 +48,9 @@ def _range(node: Node) -> Converted:
         if is_empty(sizes):
             return empty(node, sizes, dtype)
     else:
-        sizes = run_time_sizes(node, lambda *bounds: [_count(*map(scalar, bounds))], node[0], node[1], node[2])
+        sizes = run_time_sizes(
+            node, lambda *bounds: [_count(*map(scalar, bounds))], node[0], node[1], node[2]
+        )
 
     def numbers(start: te.Tensor, delta: te.Tensor, sizes: list[Any]) -> te.Tensor:
         return te.compute(sizes, lambda n: _nth(scalar(start), scalar(delta), n, dtype), name="range")

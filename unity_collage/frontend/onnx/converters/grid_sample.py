@@ -10,7 +10,13 @@ from tvm import relax, te, tirx
 from ..node import Converted, Node
 from .runtime_shapes import as_int64, empty, is_empty
 
-_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
+_MODES = {
+    "bilinear": "linear",
+    "bicubic": "cubic",
+    "linear": "linear",
+    "cubic": "cubic",
+    "nearest": "nearest",
+}
 _PADDINGS = ("zeros", "border", "reflection")
 _CUBIC = -0.75
 """The coefficient of the cubic, as the standard has it."""
@@ -79,13 +85,19 @@ def _sampled(
         def total(axis: int, where: list[Any], inside: list[Any]) -> Any:
             if axis == rank:
                 found = data(batch, channel, *where)
-                return tirx.if_then_else(tirx.all(*inside), found, tirx.const(0, data.dtype)) if inside else found
+                return (
+                    tirx.if_then_else(tirx.all(*inside), found, tirx.const(0, data.dtype))
+                    if inside
+                    else found
+                )
             parts = []
             for tap in range(count):
                 at = indexes(batch, *row, axis, tap)
                 known = [*inside, at >= 0] if padding == "zeros" else inside
                 part = total(axis + 1, [*where, at], known)
-                parts.append(part if weights is None else weights(batch, *row, axis, tap).astype(data.dtype) * part)
+                parts.append(
+                    part if weights is None else weights(batch, *row, axis, tap).astype(data.dtype) * part
+                )
             found = parts[0]
             for part in parts[1:]:
                 found = found + part
@@ -102,13 +114,13 @@ def _coordinate(given: Any, size: Any, mode: str, padding: str, aligned: bool) -
     x = tirx.nearbyint(x) if mode == "nearest" else x
     low, high = _bounds(size, aligned)
     outside = tirx.any(x < low, x > high)
-    if padding == "border":
+    if padding == "border" and mode != "cubic":  # a cubic limits each element that it reads, as in PyTorch
         x = tirx.Select(outside, tirx.min(tirx.max(x, size * 0.0), size - 1.0), x)
     elif padding == "reflection":
         x = tirx.Select(outside, _reflected(x, low, high), x)
     # Whatever is this far outside reads nothing inside; NaN becomes such a place.
     far = size * 0.0 - 4.0
-    return tirx.Select(x != x, far, tirx.min(tirx.max(x, far), size + 4.0))
+    return tirx.Select(tirx.isnan(x), far, tirx.min(tirx.max(x, far), size + 4.0))
 
 
 def _bounds(size: Any, aligned: bool) -> tuple[Any, Any]:
@@ -189,6 +201,9 @@ def _base(at: Any, size: Any, aligned: bool, dtype: str) -> Any:
     return found.astype(dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"AffineGrid": _affine_grid, "GridSample": _grid_sample}
+CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    "AffineGrid": _affine_grid,
+    "GridSample": _grid_sample,
+}
 
 MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"GridSample": _grid_sample}

@@ -43,7 +43,9 @@ def _known_pads(node: Node) -> tuple[list[Dim], list[Dim]]:
     rank = node.rank()
     given = node.attributes.keys() & {"pads", "paddings"}
     pads = list(node.attribute(next(iter(given)))) if given else node.sizes(1)
-    axes = [node.axis(int(a)) for a in node.needed(3, "axes").reshape(-1)] if node.has(3) else list(range(rank))
+    axes = (
+        [node.axis(int(a)) for a in node.needed(3, "axes").reshape(-1)] if node.has(3) else list(range(rank))
+    )
     if len(pads) != 2 * len(axes):
         node.refuse(f"it has {len(pads)} pads for {len(axes)} axes")
     lows: list[Dim] = [0] * rank
@@ -85,7 +87,12 @@ def _padded(
         where, inside = list(place), []
         for axis, size in enumerate(data.shape):
             low, high = _at(lows, axis), _at(highs, axis)
-            if isinstance(low, tirx.IntImm) and isinstance(high, tirx.IntImm) and not int(low) and not int(high):
+            if (
+                isinstance(low, tirx.IntImm)
+                and isinstance(high, tirx.IntImm)
+                and not int(low)
+                and not int(high)
+            ):
                 continue
             at = place[axis] - low
             if mode == "constant":

@@ -42,7 +42,12 @@ def _is_given(node: Node, position: int) -> bool:
 
 
 def _suppressed(
-    boxes: te.Tensor, scores: te.Tensor, centred: bool, limit: te.Tensor, overlap: te.Tensor, *least: te.Tensor
+    boxes: te.Tensor,
+    scores: te.Tensor,
+    centred: bool,
+    limit: te.Tensor,
+    overlap: te.Tensor,
+    *least: te.Tensor,
 ) -> list[te.Tensor]:
     """Rows of batch, class and box, how many they are, and what the computation needs."""
     batch, classes, count = (as_int64(size) for size in scores.shape)
@@ -63,14 +68,16 @@ def _suppressed(
             store(state, 0, total[0])  # the first row of this class
             with loop(count) as n:
                 box = order[n]
-                passes = score(box) > rest[0][0] if least else score(box) == score(box)
+                passes = score(box) > rest[0][0] if least else tirx.Not(tirx.isnan(score(box)))
                 with when(tirx.all(passes, total[0] - state[0] < limit_[0])):
                     store(state, 1, 1)
                     with loop(total[0] - state[0]) as m:
                         other = rows[(state[0] + m) * 3 + 2]
                         # Few boxes are left to compare after one that suppresses.
                         with when(state[1] == 1):
-                            covers = _overlaps(boxes_, b * count + box, b * count + other, centred, overlap_[0])
+                            covers = _overlaps(
+                                boxes_, b * count + box, b * count + other, centred, overlap_[0]
+                            )
                             store(state, 1, tirx.Select(covers, as_int64(0), as_int64(1)))
                     with when(state[1] == 1):
                         for k, item in enumerate((b, c, box)):
@@ -113,7 +120,9 @@ def _roi_align(node: Node) -> Converted:
     default = "half_pixel" if node.version >= 16 else "output_half_pixel"
     transform = node.attribute("coordinate_transformation_mode", default).lower()
     if mode not in ("avg", "max") or transform not in ("half_pixel", "output_half_pixel"):
-        node.refuse(f"its mode {mode!r} or coordinate transformation {transform!r} is not one of the standard")
+        node.refuse(
+            f"its mode {mode!r} or coordinate transformation {transform!r} is not one of the standard"
+        )
     height, width = node.attribute("output_height", 1), node.attribute("output_width", 1)
     sizes = [node.shape(1)[0], node.shape()[1], height, width]
     if is_empty(sizes):
@@ -155,8 +164,16 @@ def _aligned(
                 plane = (from_the_end(which[n], batches) * channels + c) * height * width
                 store(out, at, tirx.const(0, dtype))
                 with loop(grid[1]) as iy, loop(grid[0]) as ix:
-                    y = bounds[1] + ph.astype(dtype) * bins[1] + (iy.astype(dtype) + 0.5) * bins[1] / grid[1].astype(dtype)
-                    x = bounds[0] + pw.astype(dtype) * bins[0] + (ix.astype(dtype) + 0.5) * bins[0] / grid[0].astype(dtype)
+                    y = (
+                        bounds[1]
+                        + ph.astype(dtype) * bins[1]
+                        + (iy.astype(dtype) + 0.5) * bins[1] / grid[1].astype(dtype)
+                    )
+                    x = (
+                        bounds[0]
+                        + pw.astype(dtype) * bins[0]
+                        + (ix.astype(dtype) + 0.5) * bins[0] / grid[0].astype(dtype)
+                    )
                     parts = _bilinear(image, plane, y, x, height, width, dtype)
                     if mode == "avg":
                         store(out, at, out[at] + (parts[0] + parts[1] + parts[2] + parts[3]))
@@ -173,7 +190,7 @@ def _aligned(
 def _bilinear(image: Any, plane: Any, y: Any, x: Any, height: Any, width: Any, dtype: str) -> list[Any]:
     """The four weighted neighbours of a place, which are zero for a place outside."""
     outside = tirx.any(
-        y < -1.0, y > height.astype(dtype), x < -1.0, x > width.astype(dtype), y != y, x != x
+        y < -1.0, y > height.astype(dtype), x < -1.0, x > width.astype(dtype), tirx.isnan(y), tirx.isnan(x)
     )
     rows, columns = _neighbours(y, height, dtype), _neighbours(x, width, dtype)
     return [
@@ -226,7 +243,10 @@ def _pooled(data: te.Tensor, rois: te.Tensor, sizes: list[Any], scale: float) ->
             xs = _bin(bound(n, 1), bound(n, 3), pw, columns, width)
             plane = (which * channels + c) * height * width
             store(out, at, tirx.const(0, dtype))
-            with loop(tirx.max(ys[1] - ys[0], as_int64(0))) as y, loop(tirx.max(xs[1] - xs[0], as_int64(0))) as x:
+            with (
+                loop(tirx.max(ys[1] - ys[0], as_int64(0))) as y,
+                loop(tirx.max(xs[1] - xs[0], as_int64(0))) as x,
+            ):
                 value = image[plane + (ys[0] + y) * width + xs[0] + x]
                 first = tirx.all(y == 0, x == 0)
                 store(out, at, tirx.Select(first, value, tirx.max(out[at], value)))

@@ -89,14 +89,18 @@ def _method(node: Node) -> Method:
     if mode not in ("nearest", "linear", "cubic"):
         node.refuse(f"its mode {mode!r} is not nearest, linear or cubic")
     if transform not in _TRANSFORMS:
-        node.refuse(f"its coordinate_transformation_mode {transform!r} is not one of {', '.join(_TRANSFORMS)}")
+        node.refuse(
+            f"its coordinate_transformation_mode {transform!r} is not one of {', '.join(_TRANSFORMS)}"
+        )
     if nearest not in _NEAREST:
         node.refuse(f"its nearest_mode {nearest!r} is not one of {', '.join(_NEAREST)}")
     if node.version < 11:
         transform, nearest = "asymmetric", "simple"
     antialias = bool(node.attribute("antialias", 0)) and mode != "nearest"
     coefficient = float(node.attribute("cubic_coeff_a", -0.75))
-    return Method(mode, transform, nearest, coefficient, bool(node.attribute("exclude_outside", 0)), antialias)
+    return Method(
+        mode, transform, nearest, coefficient, bool(node.attribute("exclude_outside", 0)), antialias
+    )
 
 
 # Sizes and scales
@@ -108,7 +112,9 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
         return int(np.floor(np.float32(size) * np.float32(scale)))
     if scale == math.floor(scale):
         return simple(size * int(scale))
-    return run_time_sizes(node, lambda dim: [te.floor(dim.astype("float32") * tirx.const(scale, "float32"))], size)[0]
+    return run_time_sizes(
+        node, lambda dim: [te.floor(dim.astype("float32") * tirx.const(scale, "float32"))], size
+    )[0]
 
 
 def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
@@ -128,7 +134,8 @@ def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
 
     found = run_time_sizes(node, made, scales_, [shape[axis] for axis in axes])
     return [
-        _Axis(axis, shape[axis], found[n], computed(node, _one, scales_, n), given=True) for n, axis in enumerate(axes)
+        _Axis(axis, shape[axis], found[n], computed(node, _one, scales_, n), given=True)
+        for n, axis in enumerate(axes)
     ]
 
 
@@ -257,7 +264,12 @@ def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
 def _table(node: Node, method: Method, part: _Axis) -> Table:
     region, dtype = part.region, part.dtype(method)
     scale_known = not isinstance(part.scale, relax.Expr)
-    if isinstance(part.size, int) and isinstance(part.made, int) and scale_known and isinstance(region, tuple):
+    if (
+        isinstance(part.size, int)
+        and isinstance(part.made, int)
+        and scale_known
+        and isinstance(region, tuple)
+    ):
         return known_table(method, part.size, part.made, part.scale, region, dtype)
     if part.scale is None:
         scale: relax.Expr = computed(node, _ratio, part.made, part.size)
@@ -293,7 +305,12 @@ def _ratio(made: Any, size: Any) -> te.Tensor:
 
 
 def _interpolated(
-    data: te.Tensor, axes: list[int], layout: list[list[bool]], sizes: list[Any], value: float, flat: list[te.Tensor]
+    data: te.Tensor,
+    axes: list[int],
+    layout: list[list[bool]],
+    sizes: list[Any],
+    value: float,
+    flat: list[te.Tensor],
 ) -> te.Tensor:
     """The weighted sums along ``axes``; ``flat`` has for each axis those of its three tables that it has."""
     rest = iter(flat)
@@ -318,7 +335,9 @@ def _count(table: Sequence[Any]) -> Any:
     return int(size) if isinstance(size, (int, tirx.IntImm)) else size
 
 
-def _sum(data: te.Tensor, axes: Sequence[int], tables: Sequence[Any], place: Sequence[Any], where: list[Any]) -> Any:
+def _sum(
+    data: te.Tensor, axes: Sequence[int], tables: Sequence[Any], place: Sequence[Any], where: list[Any]
+) -> Any:
     if not axes:
         return data(*where)
     axis, (indexes, weights, _) = axes[0], tables[0]
@@ -369,9 +388,13 @@ def _as_image(
         return None
     if method.mode == "nearest":
         repeats = all(_repeats(part, table) for part, table in zip(changed, tables, strict=True))
-        return relax.op.image.resize2d(
-            node[0], tuple(size), None, "NCHW", "nearest_neighbor", "asymmetric", "floor"
-        ) if repeats else None
+        return (
+            relax.op.image.resize2d(
+                node[0], tuple(size), None, "NCHW", "nearest_neighbor", "asymmetric", "floor"
+            )
+            if repeats
+            else None
+        )
     simple_transforms = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
     if method.mode != "linear" or method.transform not in simple_transforms:
         return None

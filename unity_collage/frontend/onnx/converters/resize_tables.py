@@ -190,7 +190,9 @@ def computed_table(
 
     def index(place: Any, number: Any) -> Any:
         found = TE.clip(read(place, number)[0], tirx.const(0, dtype), wide - 1.0)
-        return tirx.min(tirx.max(found.astype("int64"), as_int64(0)), tirx.max(as_int64(size) - 1, as_int64(0)))
+        return tirx.min(
+            tirx.max(found.astype("int64"), as_int64(0)), tirx.max(as_int64(size) - 1, as_int64(0))
+        )
 
     def weight(place: Any, number: Any) -> Any:
         at, found = read(place, number)

@@ -14,11 +14,11 @@ from .runtime_shapes import as_int64, flat_index, from_the_end, is_empty, place_
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a > b, a != a), a, b)
+    return tirx.Select(tirx.any(a > b, tirx.isnan(a)), a, b)
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a < b, a != a), a, b)
+    return tirx.Select(tirx.any(a < b, tirx.isnan(a)), a, b)
 
 
 _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -117,7 +117,8 @@ def _max_unpool(node: Node) -> Converted:
     strides = node.attribute("strides", [1] * spatial)
     pads = node.attribute("pads", [0] * (2 * spatial))
     plain: list[Dim] = [
-        (shape[2 + n] - 1) * strides[n] + kernel_shape[n] - pads[n] - pads[n + spatial] for n in range(spatial)
+        (shape[2 + n] - 1) * strides[n] + kernel_shape[n] - pads[n] - pads[n + spatial]
+        for n in range(spatial)
     ]
     sizes = [*shape[:2], *plain]
     wanted = node.sizes(2) if node.has(2) else sizes
@@ -136,7 +137,9 @@ def _unpooled(node: Node, sizes: Sequence[Dim], wanted: Sequence[Dim]) -> relax.
             with loop(product(data.shape)) as i:
                 place = place_of(as_int64(where[i]), inner)
                 inside = [tirx.all(at < as_int64(size)) for at, size in zip(place, outer, strict=True)]
-                with when(tirx.all(as_int64(where[i]) >= 0, as_int64(where[i]) < as_int64(product(inner)), *inside)):
+                with when(
+                    tirx.all(as_int64(where[i]) >= 0, as_int64(where[i]) < as_int64(product(inner)), *inside)
+                ):
                     store(out, flat_index(place, outer), source[i])
 
         return kernel("max_unpool", [data, indices], [(outer, data.dtype)], steps)[0]

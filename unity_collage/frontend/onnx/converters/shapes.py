@@ -71,7 +71,9 @@ def _reshape(node: Node) -> Converted:
     shape, sizes = node.shape(), node.sizes(1)
     if not keeps_zero:
         if any(_is(size, 0) and n >= len(shape) for n, size in enumerate(sizes)):
-            node.refuse(f"it keeps a size of an operand of rank {len(shape)}, whose result has rank {len(sizes)}")
+            node.refuse(
+                f"it keeps a size of an operand of rank {len(shape)}, whose result has rank {len(sizes)}"
+            )
         sizes = [shape[n] if _is(size, 0) else size for n, size in enumerate(sizes)]
     return reshaped(node, node[0], _with_inferred(node, shape, sizes))
 
@@ -163,7 +165,9 @@ def _squeeze(node: Node) -> Converted:
     axes = node.integers("axes", 1)
     if axes is None:
         if not all(isinstance(dim, int) for dim in shape):
-            node.refuse("it has no axes, and which sizes are 1 is not known; fix them with shapes= or --shape")
+            node.refuse(
+                "it has no axes, and which sizes are 1 is not known; fix them with shapes= or --shape"
+            )
         return reshaped(node, node[0], [dim for dim in shape if dim != 1])
     axes = [node.axis(axis) for axis in axes]
     wrong = [str(shape[axis]) for axis in axes if isinstance(shape[axis], int) and shape[axis] != 1]

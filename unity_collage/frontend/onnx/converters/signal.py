@@ -72,7 +72,9 @@ def _dft(node: Node) -> Converted:
     outer, _, inner = split
     moved = node.emit(relax.op.permute_dims(node.reshaped(node[0], [*split, parts]), [0, 2, 1, 3]))
     signal = node.reshaped(moved, [simple(outer * inner), own, parts])
-    found = node.reshaped(_transformed(node, signal, transform, "float64"), [outer, inner, transform.made, transform.parts])
+    found = node.reshaped(
+        _transformed(node, signal, transform, "float64"), [outer, inner, transform.made, transform.parts]
+    )
     back = node.emit(relax.op.permute_dims(found, [0, 2, 1, 3]))
     if by_operand and node.value(2).known is None:
         sizes = run_time_sizes(node, _with_size, _int64(node, 2), node.shape()[:-1], transform.made)

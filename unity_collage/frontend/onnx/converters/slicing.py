@@ -86,7 +86,9 @@ def _cut(axis: int, dim: Dim, begin: Dim, end: Dim, step: int) -> _Cut:
     else:
         count = simple(tirx.max(_expr(gap), as_int64(0)))
     pace = abs(step)
-    return _Cut(axis, low, step, count if pace == 1 else simple(tirx.floordiv(_expr(count) + (pace - 1), pace)))
+    return _Cut(
+        axis, low, step, count if pace == 1 else simple(tirx.floordiv(_expr(count) + (pace - 1), pace))
+    )
 
 
 def _expr(size: Dim) -> ir.Expr:
@@ -126,7 +128,11 @@ def _static(node: Node, cuts: Sequence[_Cut]) -> relax.Expr:
     shape = node.static_shape() if all(isinstance(d, int) for d in node.shape()) else node.shape()
     begins, ends = [], []
     for cut in cuts:
-        begin, size, dim = int(cut.begin), int(cut.size), int(shape[cut.axis])  # numbers, as the caller checked
+        begin, size, dim = (
+            int(cut.begin),
+            int(cut.size),
+            int(shape[cut.axis]),
+        )  # numbers, as the caller checked
         last = begin + (size - 1) * cut.step
         begins.append(begin)
         # The end before the first element is a negative one that is out of the range of the axis.
@@ -136,7 +142,9 @@ def _static(node: Node, cuts: Sequence[_Cut]) -> relax.Expr:
     )
 
 
-def _sliced(data: te.Tensor, axes: list[int], begins: list[Any], steps: list[Any], sizes: list[Any]) -> te.Tensor:
+def _sliced(
+    data: te.Tensor, axes: list[int], begins: list[Any], steps: list[Any], sizes: list[Any]
+) -> te.Tensor:
     chosen = {int(axis): (begin, step) for axis, begin, step in zip(axes, begins, steps, strict=True)}
 
     def element(*place: Any) -> Any:

@@ -14,13 +14,13 @@ from .runtime_shapes import as_int64, empty, is_empty, product, results, sizes_o
 
 
 def is_less(a: Any, b: Any) -> Any:
-    """Whether ``a`` is before ``b`` in ascending order."""
-    return tirx.any(a < b, tirx.all(b != b, a == a))
+    """Whether ``a`` is before ``b`` in ascending order. (TVM simplifies ``b != b`` to false.)"""
+    return tirx.any(a < b, tirx.all(tirx.isnan(b), tirx.Not(tirx.isnan(a))))
 
 
 def is_same(a: Any, b: Any) -> Any:
     """Whether two elements are equal or both NaN."""
-    return tirx.any(a == b, tirx.all(a != a, b != b))
+    return tirx.any(a == b, tirx.all(tirx.isnan(a), tirx.isnan(b)))
 
 
 def sort(
@@ -163,10 +163,14 @@ def _groups(rows: te.Tensor, is_sorted: bool) -> list[te.Tensor]:
     """
     count, width = (as_int64(size) for size in rows.shape)
 
-    def steps(data: Any, first: Any, sizes: Any, group: Any, total: Any, order: Any, scratch: Any, state: Any) -> None:
+    def steps(
+        data: Any, first: Any, sizes: Any, group: Any, total: Any, order: Any, scratch: Any, state: Any
+    ) -> None:
         with loop(count) as n:
             store(order, n, n)
-        with loop(width) as column:  # from the last to the first: a stable sort keeps the order by later columns
+        with loop(
+            width
+        ) as column:  # from the last to the first: a stable sort keeps the order by later columns
 
             def key(index: Any, column: Any = column) -> Any:
                 return data[index * width + (width - 1 - column)]
