@@ -127,7 +127,10 @@ class Program:
         return {"median": statistics.median(timed), "p5": low, "p95": high, "runs": len(timed)}
 
     def prepared(self, /, *args: Value, **named: Value) -> Any:
-        """A function of no arguments that runs the model on these inputs, for native timing loops."""
+        """A function of no arguments that runs the model on these inputs, for native timing loops.
+
+        It reads inputs that were not copied where they are.
+        """
         self._machine.save_function("main", "prepared_main", *self._arguments(args, named))
         return self._machine.module["prepared_main"]
 
@@ -253,7 +256,8 @@ def _loaded(file: BinaryIO, path: str | Path) -> Program:
     try:
         module = library_file.read(path)
         program = Program(module, facts.get("inputs"), signature=signature, saved=file)
-        assert program._main is not None  # starts the VM, which fails here if the program cannot run
+        if program._main is None:  # starts the VM, which fails here if the program cannot run
+            raise AttributeError("it has no function main")
         return program
     except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
         why = "; ".join([first_line(error), *missing.values()])

@@ -179,5 +179,5 @@ def _as_array(value: Any) -> np.ndarray:
     except Exception as error:  # ragged lists; code of a foreign class
         raise NotTaken(f"{what(value)} was given that is not an array: {first_line(error)}") from error
     if array.dtype.kind in "OSUM":
-        raise NotTaken(f"{what(value)} was given, which holds no numbers")
+        raise NotTaken(f"{what(value)} was given that numpy does not read as numbers")
     return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import tvm_ffi
 from tvm_ffi import Tensor
 
 from ..errors import CollageError
-from .signature import Signature, TensorSpec, shown, tensor_text
+from .signature import Dim, Signature, TensorSpec, shown, tensor_text
 from .tensors import copied_tensor, copy_bytes, is_of_torch, what
 
 
@@ -46,30 +47,31 @@ class Buffers:
         """Raises CollageError where a result could not go into its array."""
         self._out = out
         self._arrays = list(out) if isinstance(out, (tuple, list)) else [out]
-        specs = (None,) * len(self._arrays) if signature is None else signature.results
-        self._check_count(len(specs))
-        self._names = [
-            f"result {number if spec is None else shown(spec.name)}" for number, spec in enumerate(specs)
-        ]
-        for name, array, spec in zip(self._names, self._arrays, specs, strict=True):
+        self._specs = (None,) * len(self._arrays) if signature is None else signature.results
+        self._check_count(len(self._specs))
+        for number, (array, spec) in enumerate(zip(self._arrays, self._specs, strict=True)):
             if reason := _why_not_writable(array):
-                raise CollageError(f"{name} cannot be written to out: {reason}")
-            if isinstance(spec, TensorSpec) and not _fits(array, spec):
-                raise CollageError(f"{name} is {spec}, but out has {_text(array)} for it")
+                raise CollageError(f"{self._name(number)} cannot be written to out: {reason}")
+            if isinstance(spec, TensorSpec) and not _fits(array, spec.dtype, spec.shape):
+                raise CollageError(f"{self._name(number)} is {spec}, but out has {_text(array)} for it")
 
     def filled(self, found: Any) -> Any:
         """Write the results into the arrays, and return these as given. Nothing is written if one is wrong."""
         results = [found] if isinstance(found, Tensor) else list(found)
         self._check_count(len(results))
-        for name, result, array in zip(self._names, results, self._arrays, strict=True):
+        for number, (result, array) in enumerate(zip(results, self._arrays, strict=True)):
             if not isinstance(result, Tensor):
-                raise CollageError(f"{name} is not a tensor, so it cannot be written to out")
-            if not _fits(array, TensorSpec(name, str(result.dtype), tuple(result.shape))):
-                given = tensor_text(str(result.dtype), result.shape)
-                raise CollageError(f"{name} is {given}, but out has {_text(array)} for it")
+                raise CollageError(f"{self._name(number)} is not a tensor, so it cannot be written to out")
+            if not _fits(array, result.dtype, result.shape):
+                text = tensor_text(str(result.dtype), result.shape)
+                raise CollageError(f"{self._name(number)} is {text}, but out has {_text(array)} for it")
         for result, array in zip(results, self._arrays, strict=True):
             _write(result, array)
         return self._out
+
+    def _name(self, number: int) -> str:
+        spec = self._specs[number]
+        return f"result {number if spec is None else shown(spec.name)}"
 
     def _check_count(self, results: int) -> None:
         if results != len(self._arrays):
@@ -78,12 +80,19 @@ class Buffers:
             )
 
 
-def _fits(array: Any, spec: TensorSpec) -> bool:
-    """Whether ``array`` has the type of ``spec`` and the extents that are known."""
-    if _dtype(array) != spec.dtype or (spec.shape is not None and len(array.shape) != len(spec.shape)):
+_numpy_type = cache(np.dtype)
+
+
+def _fits(array: Any, dtype: str, shape: tuple[Dim, ...] | None) -> bool:
+    """Whether ``array`` has this type and the extents that are known."""
+    if array.dtype != _numpy_type(dtype) if isinstance(array, np.ndarray) else _dtype(array) != dtype:
         return False
-    pairs = zip(array.shape, spec.shape or (), strict=spec.shape is not None)
-    return all(extent == dim for extent, dim in pairs if isinstance(dim, int))
+    if shape is None or array.shape == shape:
+        return True
+    pairs = list(zip(array.shape, shape, strict=False))
+    return len(array.shape) == len(shape) and all(
+        extent == dim for extent, dim in pairs if isinstance(dim, int)
+    )
 
 
 def _why_not_writable(array: Any) -> str | None:
@@ -100,14 +109,14 @@ def _why_not_writable(array: Any) -> str | None:
 
 def _write(result: Tensor, array: Any) -> None:
     if isinstance(array, np.ndarray):
-        np.copyto(array, np.asarray(result), casting="no")
+        np.copyto(array, _array(result), casting="no")
     elif isinstance(array, Tensor):
         copy_bytes(result, array)
     else:
         array.detach().copy_(sys.modules["torch"].from_dlpack(result))
 
 
-def _array(tensor: tvm.runtime.Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+def _array(tensor: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     """numpy's protocol: the tensor's memory where numpy has its type, else a copy."""
     try:
         array = np.from_dlpack(tensor)
@@ -115,7 +124,7 @@ def _array(tensor: tvm.runtime.Tensor, dtype: Any = None, copy: bool | None = No
         if copy is False:
             raise ValueError(f"an array of {tensor.dtype} is a copy") from None
         array = tensor.numpy()
-    return np.array(array, dtype=dtype, copy=copy)
+    return array if dtype is None and not copy else np.array(array, dtype=dtype, copy=copy)
 
 
 def _text(array: Any) -> str:
