@@ -50,6 +50,7 @@ MICROSOFT: Mapping[str, Converter] = {
     **attention_microsoft.MICROSOFT,
     **attention_grouped.MICROSOFT,
     **quantised_products.MICROSOFT,
+    **tensors.MICROSOFT,
 }
 """The operators of com.microsoft, which exporters of ONNX Runtime write."""
 
@@ -59,7 +60,7 @@ CONVERTERS: Mapping[tuple[str, str], Converter] = {
 }
 """All converters by domain and operator."""
 
-BY_DEFINITION = frozenset({"AffineGrid", "CenterCropPad"})
+BY_DEFINITION = frozenset({"CenterCropPad"})
 """Operators of ai.onnx that are converted by the function that defines them in the standard."""
 
 REFUSED: Mapping[str, str] = {
