@@ -63,8 +63,8 @@ def recurrent(operands: Mapping[str, relax.Expr], options: Options) -> relax.Cal
 
     ``inputs`` is (steps, batch, gates * hidden): the inputs times their weights, with the biases. ``weights`` is
     (hidden, gates * hidden), ``state`` and ``memory`` (batch, hidden). ``bias`` (hidden,) is what a GRU adds to the
-    product of the state, ``peepholes`` (3 hidden,) are for the gates i, o and f, ``lengths`` (batch,) is int32. Operands
-    that the layer does not have are of these shapes, too, and are not read.
+    product of the state, ``peepholes`` (3 hidden,) are for the gates i, o and f, ``lengths`` (batch,) is int32.
+    Operands that the layer does not have are of these shapes, too, and are not read.
 
     The result is a tuple: the states (steps, batch, hidden), each at the index of its input, 0 behind the end of a
     sequence; and the last state and the last memory of each sequence, (batch, hidden).
@@ -93,6 +93,7 @@ def _type(call: relax.Call, _builder: Any) -> relax.TupleType:
 
 def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     made = builder.add_func(kernel(call), "recurrent")
+    assert isinstance(call.ty, relax.TupleType)
     return relax.call_tir(made, list(call.args), out_ty=list(call.ty.fields))
 
 

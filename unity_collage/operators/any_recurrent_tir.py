@@ -17,14 +17,19 @@ def kernel(call: relax.Call) -> tirx.PrimFunc:
     """The PrimFunc of a call; its parameters are the operands and the results."""
     cell = str(attrs_of(call)["cell"])
     steps, batch = (_size(tensor_type(call.args[0]), axis) for axis in (0, 1))
-    hidden = int(tensor_type(call.args[1]).shape.values[0])
+    hidden = int(_extents(tensor_type(call.args[1]))[0])
     made = _kernel(call, cell, steps, batch, hidden, str(tensor_type(call.args[0]).dtype))
     return made.with_attrs({"op_pattern": OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
 
 
+def _extents(ty: relax.TensorType) -> list[Any]:
+    assert isinstance(ty.shape, relax.ShapeExpr)
+    return list(ty.shape.values)
+
+
 def _size(ty: relax.TensorType, axis: int) -> Any:
     """A size as a number, or as a variable of the kernel."""
-    size = ty.shape.values[axis]  # type: ignore[union-attr]
+    size = _extents(ty)[axis]
     return int(size) if isinstance(size, tirx.IntImm) else tirx.Var(("steps", "batch")[axis], "int64")
 
 
@@ -64,8 +69,8 @@ def _kernel(call: relax.Call, cell: str, steps: Any, batch: Any, hidden: int, dt
         for n in range(batch):
             length[0] = T.cast(steps, "int64")
             if has_lengths:
-                length[0] = T.max(
-                    T.min(T.cast(lengths[n], "int64"), T.cast(steps, "int64")), T.cast(0, "int64")
+                length[0] = tirx.max(
+                    tirx.min(T.cast(lengths[n], "int64"), T.cast(steps, "int64")), T.cast(0, "int64")
                 )
             for j in range(hidden):
                 old[j] = state[n, j]

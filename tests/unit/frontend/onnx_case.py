@@ -56,19 +56,19 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndar
     mod, inputs, _ = imported(model)
     vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
     found = vm["main"](*(tvm.runtime.tensor(np.asarray(feeds[name], order="C")) for name in inputs))
-    many = isinstance(found, (list, tuple)) or type(found).__name__ == "Array"
-    return [item.numpy() for item in (found if many else [found])]
+    many: Any = found if isinstance(found, (list, tuple)) or type(found).__name__ == "Array" else [found]
+    return [item.numpy() for item in many]
 
 
 def by_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The results of ONNX Runtime."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    return [np.asarray(item) for item in session.run(None, dict(feeds))]
 
 
 def by_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The results of onnx's own evaluator."""
-    return ReferenceEvaluator(model).run(None, dict(feeds))
+    return [np.asarray(item) for item in ReferenceEvaluator(model).run(None, dict(feeds))]
 
 
 def check(

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN of ONNX models: the numbers of ONNX Runtime, in the form that libraries take or in the general one."""
+"""LSTM, GRU and RNN of ONNX models: the numbers of ONNX Runtime, and the form that libraries take where it fits."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ..symbolic import are_equal
 from ..values import Dim
 from .attention_core import Attention
 from .attention_masks import Visible, bias_of
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, rank_of, widened
 
 _CAPPED, _BIASED, _PROBABILITIES = 1, 2, 3
 """What the fourth result is; otherwise it is the scaled scores."""
@@ -60,7 +60,7 @@ def appended(node: Node, past: relax.Expr, new: relax.Expr) -> relax.Expr:
     batch, heads, _, size = node.dims(new)
     shape = [batch, heads, node.dims(past)[2], size]
     if not all(are_equal(a, b) for a, b in zip(shape, node.dims(past), strict=True)):
-        past = node.builder.match_cast(past, relax.TensorType(shape, str(past.ty.dtype)))
+        past = node.builder.match_cast(past, relax.TensorType(shape, dtype_of(past)))
     return node.emit(relax.op.concat([past, new], 2))
 
 
@@ -134,8 +134,10 @@ def rotated(
     A pair is an element of each half of them, or two neighbours if they are ``interleaved``.
     """
     *lead, size = node.dims(x)
+    if not isinstance(size, int):
+        node.refuse("the size of a head is not known")
     width = width or size
-    if not isinstance(width, int) or not isinstance(size, int) or width % 2 or width > size:
+    if width % 2 or width > size:
         node.refuse(f"{width} elements of heads of {size} cannot be turned in pairs")
     half = width // 2
     turning = x if width == size else _part(node, x, 0, width)
@@ -160,7 +162,7 @@ def _times(node: Node, a: relax.Expr, b: relax.Expr) -> relax.Expr:
 
 def _part(node: Node, x: relax.Expr, begin: int, end: int) -> relax.Expr:
     """Elements of the last axis."""
-    return node.emit(relax.op.strided_slice(x, [x.ty.ndim - 1], [begin], [end], [1], assume_inbound=True))
+    return node.emit(relax.op.strided_slice(x, [rank_of(x) - 1], [begin], [end], [1], assume_inbound=True))
 
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {

@@ -15,7 +15,7 @@ from tvm import relax, te
 from ..node import Node
 from ..values import Dim
 from .attention_masks import Bias
-from .precise import is_narrow
+from .precise import dtype_of, is_narrow
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Attention:
 
     def results(self) -> Results:
         """Emit it."""
-        node, dtype = self.node, str(self.q.ty.dtype)
+        node, dtype = self.node, dtype_of(self.q)
         batch, heads, rows, size = node.dims(self.q)
         shared, keys = node.dims(self.k)[1:3]
         if not isinstance(heads, int) or not isinstance(shared, int) or heads % max(shared, 1):
@@ -96,7 +96,7 @@ class Attention:
         return 1 / np.sqrt(size)
 
     def _times(self, x: relax.Expr, factor: float) -> relax.Expr:
-        return relax.op.multiply(x, self.node.constant(factor, str(x.ty.dtype)))
+        return relax.op.multiply(x, self.node.constant(factor, dtype_of(x)))
 
     def _grouped_bias(self, bias: relax.Expr, shared: int, group: int) -> relax.Expr:
         if group == 1:
@@ -108,11 +108,11 @@ class Attention:
     def _softmax(self, scores: relax.Expr, group: int) -> relax.Expr:
         node = self.node
         precise = {"float16": 0, "bfloat16": 0, "float32": 1, "float64": 2}
-        if self.precision and precise[self.precision] > precise[str(scores.ty.dtype)]:
+        if self.precision and precise[self.precision] > precise[dtype_of(scores)]:
             scores = node.cast(scores, self.precision)
         if self.sinks is None and not self.smooth:
             return node.emit(relax.op.nn.softmax(scores, -1))
-        dims, dtype = node.dims(scores), str(scores.ty.dtype)
+        dims, dtype = node.dims(scores), dtype_of(scores)
         if self.sinks is None:
             sink = node.constant(0, dtype)
         else:
@@ -125,11 +125,11 @@ class Attention:
     def _shown(self, x: relax.Expr, bias: relax.Expr) -> relax.Expr:
         """``x`` with zeros in the rows of queries that see no key."""
         node = self.node
-        dtype = str(bias.ty.dtype)
+        dtype = dtype_of(bias)
         seen = node.emit(relax.op.not_equal(bias, node.constant(-np.inf, dtype)))
         most = node.emit(relax.op.max(node.cast(seen, "float32"), -1, keepdims=True))
         any_seen = node.emit(relax.op.astype(most, "bool"))
-        return node.emit(relax.op.where(any_seen, x, node.constant(0, str(x.ty.dtype))))
+        return node.emit(relax.op.where(any_seen, x, node.constant(0, dtype_of(x))))
 
 
 def _without_last(node: Node, x: relax.Expr, dims: Sequence[Dim]) -> relax.Expr:

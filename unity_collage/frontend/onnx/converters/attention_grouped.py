@@ -15,7 +15,7 @@ from .attention import rotated, rows_of, split_heads, without_heads
 from .attention_core import Attention
 from .attention_masks import Visible, bias_of
 from .attention_microsoft import positions_from
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 
 _KEY, _PAST, _LENGTHS, _TOTAL, _COS, _POSITIONS, _BIAS, _SINK = 1, 3, 5, 6, 7, 9, 10, 11
 
@@ -103,15 +103,17 @@ def _turned(node: Node, x: relax.Expr, positions: relax.Expr) -> relax.Expr:
     if not isinstance(half, int):
         node.refuse("the width of its caches of cosines is not known")
     made = node.emit(rotated(node, widened(node, x), cos, sin, 2 * half, interleaved))
-    return node.cast(made, str(x.ty.dtype))
+    return node.cast(made, dtype_of(x))
 
 
 def _present(node: Node, past: relax.Expr, new: relax.Expr, before: relax.Expr, total: Dim) -> relax.Expr:
     """The past with new rows behind what each sequence has of it, as long as the past or as the total length."""
     have = node.dims(past)[2]
-    both = isinstance(have, int) and isinstance(total, int)
     zero = tirx.const(0, "int64")
-    most = max(have, total) if both else tirx.max(zero + have, zero + total)
+    if isinstance(have, int) and isinstance(total, int):
+        most: Dim = max(have, total)
+    else:
+        most = tirx.max(zero + have, zero + total)
 
     def present(old: te.Tensor, added: te.Tensor, count: te.Tensor, most: Dim) -> te.Tensor:
         batch, heads, have, size = old.shape

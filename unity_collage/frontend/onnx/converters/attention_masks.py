@@ -11,7 +11,7 @@ from tvm import ir, relax, te, tirx
 from ..node import Node
 from ..symbolic import are_equal
 from ..values import Dim
-from .precise import wide_type
+from .precise import dtype_of, wide_type
 
 _MOST_KNOWN = 1 << 22
 """The most elements of a bias that is computed while importing."""
@@ -94,7 +94,7 @@ def _additive(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) ->
         mask = node.constant(known.reshape([1] * (4 - known.ndim) + list(known.shape)), dtype)
     else:
         mask = node.reshaped(mask, [*[1] * (4 - len(shape)), *shape]) if len(shape) < 4 else mask
-        if str(mask.ty.dtype) == "bool":
+        if dtype_of(mask) == "bool":
             mask = node.emit(relax.op.where(mask, node.constant(0, dtype), node.constant(-np.inf, dtype)))
         mask = node.cast(mask, dtype)
     return _fitted(node, mask, sizes, dtype)
@@ -137,13 +137,10 @@ def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -
     if visible.is_all:
         return None
     tensors = [tensor for tensor in (visible.offsets, visible.lengths) if tensor is not None]
-    known = not tensors and all(isinstance(size, int) for size in (rows, keys, visible.offset))
-    if known and int(rows) * int(keys) <= _MOST_KNOWN:
-        i, j = np.arange(int(rows))[:, None] + int(visible.offset), np.arange(int(keys))[None]
-        seen = np.all(
-            [np.broadcast_to(test, [int(rows), int(keys)]) for test in _tests(visible, i, j)], axis=0
-        )
-        return node.constant(np.where(seen, 0, -np.inf)[None, None], dtype)
+    if not tensors:
+        made = _known(visible, rows, keys)
+        if made is not None:
+            return node.constant(made, dtype)
 
     def visible_keys(given: Sequence[te.Tensor], offset: Dim, sizes: Sequence[Dim]) -> te.Tensor:
         batch, _, rows, keys = sizes
@@ -157,6 +154,18 @@ def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -
         return te.compute([batch if tensors else 1, 1, rows, keys], element, name="visible")
 
     return node.emit(node.builder.call_te(visible_keys, tensors, visible.offset, list(sizes)))
+
+
+def _known(visible: Visible, rows: Dim, keys: Dim) -> np.ndarray | None:
+    """The structure (1, 1, S, T), if its sizes are known and it is not too large to be kept."""
+    first = visible.offset
+    if not isinstance(rows, int) or not isinstance(keys, int) or not isinstance(first, int):
+        return None
+    if rows * keys > _MOST_KNOWN:
+        return None
+    tests = _tests(visible, np.arange(rows)[:, None] + first, np.arange(keys)[None])
+    seen = np.all([np.broadcast_to(test, [rows, keys]) for test in tests], axis=0)
+    return np.where(seen, 0, -np.inf)[None, None]
 
 
 def _tests(visible: Visible, query: ir.Expr | np.ndarray, key: ir.Expr | np.ndarray) -> list:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from tvm import ir, relax, te, tirx
 
 from ..node import Converted, Node
+from ..symbolic import are_equal
 from ..values import Dim
 from .attention import appended, rotated, rows_of, split_heads, without_heads
 from .attention_core import Attention, Results
 from .attention_masks import Visible, bias_of
-from .precise import narrowed, wide_type, widened
+from .precise import dtype_of, narrowed, wide_type, widened
 
 
 def _multi_head(node: Node) -> Converted:
@@ -43,7 +44,7 @@ def _attended(
     added: relax.Expr | None,
 ) -> Results:
     """The attention, of which ``padding`` and ``added`` are masks of numbers; nothing hides all keys for certain."""
-    sizes, dtype = [*node.dims(q)[:3], node.dims(k)[2]], str(q.ty.dtype)
+    sizes, dtype = [*node.dims(q)[:3], node.dims(k)[2]], dtype_of(q)
     mask = padding
     if added is not None:
         wide = node.cast(added, wide_type(dtype))
@@ -107,12 +108,11 @@ def _key_mask(node: Node, mask: relax.Expr, keys: Dim, filler: float) -> relax.E
         node.refuse("a mask of (batch, 1, most, most) is not supported; give one of (batch, rows, keys)")
     if len(dims) > 1:
         shape = [dims[0], 1, *([1] if len(dims) == 2 else []), *dims[1:]]
-        seen = node.emit(relax.op.greater(mask, node.constant(0, str(mask.ty.dtype))))
+        seen = node.emit(relax.op.greater(mask, node.constant(0, dtype_of(mask))))
         numbers = node.emit(relax.op.where(seen, node.constant(0, dtype), node.constant(filler, dtype)))
         return node.reshaped(numbers, shape)
     batch = node.shape(0)[0]
-    count, known = dims[0], all(isinstance(size, int) for size in (dims[0], batch))
-    has_begins = known and count == 2 * int(batch) and count != batch
+    has_begins = bool(are_equal(dims[0], batch * 2)) and not are_equal(dims[0], batch)
 
     def masked(lengths: te.Tensor, batch: Dim, keys: Dim) -> te.Tensor:
         def element(b: ir.Expr, _h: ir.Expr, _i: ir.Expr, j: ir.Expr) -> ir.Expr:

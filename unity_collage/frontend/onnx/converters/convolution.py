@@ -49,12 +49,13 @@ def _axes(node: Node) -> int:
 
 def _kernel(node: Node, axes: int) -> list[int]:
     sizes = node.shape(1)[2:]
-    if not all(isinstance(size, int) for size in sizes):
+    known = [size for size in sizes if isinstance(size, int)]
+    if known != sizes:
         node.refuse("the sizes of its window are not known; fix the shape of its weights")
     given = node.attribute("kernel_shape")
     if given is not None and list(given) != sizes:
         node.refuse(f"its kernel_shape is {list(given)}, and the window of its weights is {sizes}")
-    return [int(size) for size in sizes]
+    return known
 
 
 def _options(node: Node, axes: int, kernel: str) -> dict[str, Any]:

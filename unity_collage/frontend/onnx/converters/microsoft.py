@@ -10,7 +10,7 @@ from ..node import Converted, Node
 from .convolution import convolution
 from .normalisation import CONVERTERS as NORMS
 from .normalisation import inverse_root, layer_norm, rms_norm, statistics
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 from .products import gemm
 
 _EPSILON = 1e-12
@@ -100,7 +100,7 @@ def _activated(node: Node, x: relax.Expr, parameters: list[float]) -> relax.Expr
     if name != "HardSigmoid":
         node.refuse(f"its activation {name!r} is not supported")
     alpha, beta = parameters or (0.2, 0.5)
-    dtype = str(x.ty.dtype)
+    dtype = dtype_of(x)
     line = node.emit(relax.op.multiply(x, node.constant(alpha, dtype)))
     return relax.op.clip(node.emit(relax.op.add(line, node.constant(beta, dtype))), 0, 1)
 

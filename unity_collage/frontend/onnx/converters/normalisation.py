@@ -10,7 +10,7 @@ from tvm import relax
 from ..node import Converted, Node
 from ..symbolic import are_equal
 from ..values import Dim
-from .precise import narrowed, wide_type, widened
+from .precise import dtype_of, narrowed, rank_of, wide_type, widened
 
 
 def _batch_norm(node: Node) -> Converted:
@@ -20,7 +20,7 @@ def _batch_norm(node: Node) -> Converted:
     if node.attribute("training_mode", 0) or (node.version < 14 and asked):
         return _trained(node)
     operands = [node[n] for n in range(5)]
-    dtypes = {str(operand.ty.dtype) for operand in operands}
+    dtypes = {dtype_of(operand) for operand in operands}
     if dtypes == {wide_type(node.dtype())} and node.rank() > 1:
         made = relax.op.nn.batch_norm(*operands, 1, node.attribute("epsilon", 1e-5), training=False)
         return relax.TupleGetItem(node.emit(made), 0)
@@ -51,7 +51,7 @@ def _of_statistics(
     """(x - mean) / sqrt(variance + epsilon) * scale + shift, the last four in another ``shape``."""
     if shape is not None:
         scale, shift, mean, variance = (node.reshaped(v, shape) for v in (scale, shift, mean, variance))
-    epsilon = node.constant(node.attribute("epsilon", 1e-5), str(x.ty.dtype))
+    epsilon = node.constant(node.attribute("epsilon", 1e-5), dtype_of(x))
     root = node.emit(relax.op.sqrt(node.emit(relax.op.add(variance, epsilon))))
     centred = node.emit(relax.op.subtract(x, mean))
     scaled = node.emit(relax.op.multiply(node.emit(relax.op.divide(centred, root)), scale))
@@ -68,7 +68,7 @@ def _trained(node: Node) -> Converted:
     kept = node.attribute("momentum", 0.9)
 
     def running(old: relax.Expr, new: relax.Expr) -> relax.Expr:
-        dtype = str(old.ty.dtype)
+        dtype = dtype_of(old)
         parts = (
             node.emit(relax.op.multiply(value, node.constant(factor, dtype)))
             for value, factor in ((old, kept), (new, 1 - kept))
@@ -144,7 +144,7 @@ def layer_norm(
     ``default`` is the epsilon of a node without this attribute, as below.
     """
     sizes, epsilon = [node.dims(x)[axis] for axis in axes], node.attribute("epsilon", default)
-    dtype, last = str(x.ty.dtype), [axis - x.ty.ndim for axis in axes]
+    dtype, last = dtype_of(x), [axis - rank_of(x) for axis in axes]
     factor, summand = (_fitted(node, value, sizes, dtype) for value in (scale, shift))
     none = _filled(node, 0, sizes, dtype)
     if factor is not None and (shift is None or summand is not None):
@@ -170,8 +170,9 @@ def _fitted(node: Node, value: relax.Expr | None, sizes: Sequence[Dim], dtype: s
 
 
 def _filled(node: Node, number: float, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
-    if all(isinstance(size, int) for size in sizes):
-        return node.constant(np.full([int(size) for size in sizes], number), dtype)
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(sizes):
+        return node.constant(np.full(known, number), dtype)
     return node.emit(relax.op.full(list(sizes), node.constant(number, dtype), dtype))
 
 
@@ -181,7 +182,7 @@ def statistics(
     """The mean, and 1 / sqrt(variance + epsilon), over axes that are kept with size 1."""
     mean = node.emit(relax.op.mean(x, list(axes), keepdims=True))
     variance = node.emit(relax.op.variance(x, list(axes), keepdims=True))
-    epsilon = node.constant(node.attribute("epsilon", default), str(x.ty.dtype))
+    epsilon = node.constant(node.attribute("epsilon", default), dtype_of(x))
     return mean, node.emit(relax.op.rsqrt(node.emit(relax.op.add(variance, epsilon))))
 
 
@@ -196,10 +197,10 @@ def rms_norm(
     sizes, epsilon, dtype = (
         [node.dims(x)[a] for a in axes],
         node.attribute("epsilon", default),
-        str(x.ty.dtype),
+        dtype_of(x),
     )
-    factor, last = _fitted(node, scale, sizes, dtype), [axis - x.ty.ndim for axis in axes]
-    if dtype == "float32" and len(axes) == x.ty.ndim:
+    factor, last = _fitted(node, scale, sizes, dtype), [axis - rank_of(x) for axis in axes]
+    if dtype == "float32" and len(axes) == rank_of(x):
         # Relax's norm needs an axis that it does not normalise.
         shape = node.dims(x)
         row, behind = node.reshaped(x, [1, *shape]), [axis + 1 for axis in axes]
@@ -215,7 +216,7 @@ def rms_norm(
 
 def inverse_root(node: Node, x: relax.Expr, axes: Sequence[int], default: float = 1e-5) -> relax.Expr:
     """1 / sqrt(mean(x^2) + epsilon), over axes that are kept with size 1."""
-    epsilon = node.constant(node.attribute("epsilon", default), str(x.ty.dtype))
+    epsilon = node.constant(node.attribute("epsilon", default), dtype_of(x))
     squares = node.emit(relax.op.mean(node.emit(relax.op.multiply(x, x)), list(axes), keepdims=True))
     return node.emit(relax.op.rsqrt(node.emit(relax.op.add(squares, epsilon))))
 
@@ -233,7 +234,7 @@ def _mean_variance(node: Node) -> Converted:
     axes = [node.axis(axis) for axis in node.attribute("axes", [0, 2, 3])]
     mean = node.emit(relax.op.mean(x, axes, keepdims=True))
     spread = node.emit(relax.op.sqrt(node.emit(relax.op.variance(x, axes, keepdims=True))))
-    divisor = node.emit(relax.op.add(spread, node.constant(1e-9, str(x.ty.dtype))))
+    divisor = node.emit(relax.op.add(spread, node.constant(1e-9, dtype_of(x))))
     return narrowed(node, relax.op.divide(node.emit(relax.op.subtract(x, mean)), divisor), node.dtype())
 
 
@@ -245,7 +246,7 @@ def _lp_norm(node: Node) -> Converted:
     parts = node.emit(relax.op.abs(x) if power == 1 else relax.op.multiply(x, x))
     norm = node.emit(relax.op.sum(parts, [axis], keepdims=True))
     norm = norm if power == 1 else node.emit(relax.op.sqrt(norm))
-    zero, one = (node.constant(number, str(x.ty.dtype)) for number in (0, 1))
+    zero, one = (node.constant(number, dtype_of(x)) for number in (0, 1))
     divisor = node.emit(relax.op.where(node.emit(relax.op.equal(norm, zero)), one, norm))
     return narrowed(node, relax.op.divide(x, divisor), node.dtype())
 
@@ -263,7 +264,7 @@ def _lrn(node: Node) -> Converted:
     mean = relax.op.nn.avg_pool3d(squares, (size, 1, 1), (1, 1, 1), padding, count_include_pad=True)
     mean = node.reshaped(node.emit(mean), shape)
     alpha, bias, beta = (
-        node.constant(node.attribute(name, default), str(x.ty.dtype))
+        node.constant(node.attribute(name, default), dtype_of(x))
         for name, default in (("alpha", 1e-4), ("bias", 1.0), ("beta", 0.75))
     )
     total = node.emit(relax.op.add(node.emit(relax.op.multiply(mean, alpha)), bias))

@@ -13,7 +13,7 @@ from ..node import Converted, Node
 from ..symbolic import are_equal
 from ..values import Dim
 from . import pooling_loops
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 from .windows import Window, at_least, padded, window_of
 
 _MAX = (relax.op.nn.max_pool1d, relax.op.nn.max_pool2d, relax.op.nn.max_pool3d)
@@ -122,7 +122,7 @@ def _lp_pool(node: Node) -> Converted:
     reaching = _reaching(window, node.shape()[2:], sizes)
     if _is_relax(reaching, node.shape()[2:], sizes):
         mean = node.emit(_pool(_AVG, powers, reaching, count_include_pad=True))
-        total = relax.op.multiply(mean, node.constant(prod(window.sizes), str(mean.ty.dtype)))
+        total = relax.op.multiply(mean, node.constant(prod(window.sizes), dtype_of(mean)))
     else:
         total = pooling_loops.total(node, powers, window, sizes)
     return narrowed(node, _root(node, node.emit(total), power), node.dtype())
@@ -133,7 +133,7 @@ def _power(node: Node, x: relax.Expr, power: float) -> relax.Expr:
         return relax.op.multiply(x, x)
     positive = node.emit(relax.op.abs(x))
     if power != int(power) or not 1 <= power <= _MOST_FACTORS:
-        return relax.op.power(positive, node.constant(power, str(x.ty.dtype)))
+        return relax.op.power(positive, node.constant(power, dtype_of(x)))
     return reduce(
         lambda made, _: node.emit(relax.op.multiply(made, positive)), range(int(power) - 1), positive
     )
@@ -142,7 +142,7 @@ def _power(node: Node, x: relax.Expr, power: float) -> relax.Expr:
 def _root(node: Node, x: relax.Expr, power: float) -> relax.Expr:
     if power == 1:
         return x
-    return relax.op.sqrt(x) if power == 2 else relax.op.power(x, node.constant(1 / power, str(x.ty.dtype)))
+    return relax.op.sqrt(x) if power == 2 else relax.op.power(x, node.constant(1 / power, dtype_of(x)))
 
 
 def _spatial(node: Node) -> list[int]:

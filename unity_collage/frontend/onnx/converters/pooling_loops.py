@@ -64,7 +64,8 @@ def max_with_indices(
             return index, tirx.if_then_else(inside, x(*source), _lowest(x.dtype))
 
         shape = [*x.shape[:2], *sizes]
-        index, value = te.compute(shape, lambda *place: _ARGMAX(element(*place), axis=axes), name="arg_max")
+        both: Any = te.compute(shape, lambda *place: _ARGMAX(element(*place), axis=axes), name="arg_max")
+        index, value = both
 
         def flat(*place: ir.Expr) -> ir.Expr:
             channel = place[0] * x.shape[1] + place[1]

@@ -19,10 +19,22 @@ def wide_type(dtype: str) -> str:
 
 def widened(node: Node, expr: relax.Expr) -> relax.Expr:
     """``expr`` in the type in which it is summed."""
-    return node.cast(expr, wide_type(str(expr.ty.dtype)))
+    return node.cast(expr, wide_type(dtype_of(expr)))
 
 
 def narrowed(node: Node, expr: relax.Expr, dtype: str) -> relax.Expr:
     """``expr``, which need not be emitted yet, as a result of type ``dtype``."""
     var = node.emit(expr)
-    return var if str(var.ty.dtype) == dtype else relax.op.astype(var, dtype)
+    return var if dtype_of(var) == dtype else relax.op.astype(var, dtype)
+
+
+def dtype_of(expr: relax.Expr) -> str:
+    """The element type of a tensor."""
+    assert isinstance(expr.ty, relax.TensorType)
+    return str(expr.ty.dtype)
+
+
+def rank_of(expr: relax.Expr) -> int:
+    """The number of axes of a tensor."""
+    assert isinstance(expr.ty, relax.TensorType)
+    return expr.ty.ndim

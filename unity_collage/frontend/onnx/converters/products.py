@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tvm import relax
 
 from ..node import Converted, Node
-from .precise import is_narrow, narrowed
+from .precise import dtype_of, is_narrow, narrowed, rank_of
 
 
 def _matmul(node: Node) -> Converted:
@@ -16,7 +16,7 @@ def _matmul(node: Node) -> Converted:
 
 def product(a: relax.Expr, b: relax.Expr) -> relax.Call:
     """The product of two variables or constants of one type; of 16-bit floats in float32."""
-    return relax.op.matmul(a, b, "float32" if is_narrow(str(a.ty.dtype)) else None)
+    return relax.op.matmul(a, b, "float32" if is_narrow(dtype_of(a)) else None)
 
 
 def _gemm(node: Node) -> Converted:
@@ -32,13 +32,13 @@ def gemm(node: Node) -> relax.Expr:
     made = _scaled(node, node.emit(product(a, b)), node.attribute("alpha", 1.0))
     if not node.has(2):
         return made
-    added = _scaled(node, node.cast(node[2], str(made.ty.dtype)), node.attribute("beta", 1.0))
+    added = _scaled(node, node.cast(node[2], dtype_of(made)), node.attribute("beta", 1.0))
     return relax.op.add(made, added)
 
 
 def _transposed(node: Node, x: relax.Expr, wanted: bool) -> relax.Expr:
     """``x``, or with its last two axes exchanged."""
-    rank = x.ty.ndim
+    rank = rank_of(x)
     if not wanted or rank < 2:
         return x
     return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
@@ -47,7 +47,7 @@ def _transposed(node: Node, x: relax.Expr, wanted: bool) -> relax.Expr:
 def _scaled(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
     if factor == 1:
         return x
-    dtype = str(x.ty.dtype)
+    dtype = dtype_of(x)
     if "int" in dtype and factor != int(factor):
         node.refuse(f"its factor {factor} is not an integer, and its operands are {dtype}")
     return node.emit(relax.op.multiply(x, node.constant(factor, dtype)))
@@ -61,7 +61,7 @@ def _fused_matmul(node: Node) -> Converted:
 
 
 def _arranged(node: Node, x: relax.Expr, which: str) -> relax.Expr:
-    rank = x.ty.ndim
+    rank = rank_of(x)
     if node.attribute(f"transBatch{which}", 0) and rank > 2:
         # (rows, batch, columns) -> (batch, rows, columns)
         x = node.emit(relax.op.permute_dims(x, [*range(1, rank - 1), 0, rank - 1]))

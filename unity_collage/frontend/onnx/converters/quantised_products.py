@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from ..node import Converted, Node
-from .precise import narrowed, wide_type
+from .precise import dtype_of, narrowed, wide_type
 from .products import product
 
 
@@ -25,7 +25,7 @@ def _matmul_n_bits(node: Node) -> Converted:
     made = product(node[0], weights)
     if node.has(5):
         made = node.emit(made)
-        made = relax.op.add(made, node.cast(node[5], str(made.ty.dtype)))
+        made = relax.op.add(made, node.cast(node[5], dtype_of(made)))
     return narrowed(node, made, node.dtype())
 
 

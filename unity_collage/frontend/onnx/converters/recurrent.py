@@ -17,7 +17,7 @@ from ....operators import any_recurrent
 from ....operators.recurrent import ACTIVATIONS
 from ..node import Converted, Node
 from ..values import Dim
-from .precise import narrowed, wide_type, widened
+from .precise import dtype_of, narrowed, wide_type, widened
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
 """Our operator for each of ONNX."""
@@ -88,7 +88,7 @@ class Layer:
         hidden = node.dims(weights[1](0))[0]
         if not isinstance(hidden, int):
             node.refuse("the shape of its weights is not known")
-        return cls(node, x, weights, cell, steps, batch, hidden, directions, str(x.ty.dtype))
+        return cls(node, x, weights, cell, steps, batch, hidden, directions, dtype_of(x))
 
     def results(self) -> list[relax.Expr | None]:
         """Y, Y_h and Y_c in the type of the node's input."""

@@ -36,7 +36,7 @@ class Window:
     @property
     def padding(self) -> list[int]:
         """The padding as Relax operators take it, which must be static."""
-        return [int(width) for width in (*self.before, *self.after)]
+        return [width for width in (*self.before, *self.after) if isinstance(width, int)]
 
     def unpadded(self) -> Window:
         """The same window without padding."""
@@ -93,7 +93,9 @@ def padded(
     dims = node.dims(image)
     lead = len(dims) - len(before)
     if all(isinstance(width, int) and width >= 0 for width in (*before, *after)):
-        widths = [0] * 2 * lead + [int(w) for pair in zip(before, after, strict=True) for w in pair]
+        widths = [0] * 2 * lead + [
+            w for pair in zip(before, after, strict=True) for w in pair if isinstance(w, int)
+        ]
         return node.emit(relax.op.nn.pad(image, widths, "constant", value))
 
     def pad(x: te.Tensor, front: Sequence[Dim], behind: Sequence[Dim]) -> te.Tensor:
