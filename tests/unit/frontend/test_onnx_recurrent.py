@@ -197,3 +197,32 @@ def test_the_reference_agrees_with_empty_operands_between():
     model, feeds = cell("LSTM", "b", "p")
     check(model, feeds, want=[*by_reference(model, feeds)][:3], rtol=1e-4)
     assert model.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_quantised_weights_are_widened(per_channel: bool):
+    random, rows = np.random.default_rng(0), 4 * HIDDEN
+    numbers = {
+        "w": random.integers(-99, 99, [1, INPUTS, rows]),
+        "r": random.integers(-99, 99, [1, HIDDEN, rows]),
+    }
+    shape = [1, rows] if per_channel else [1]
+    scales = {name: random.uniform(0.01, 0.02, shape).astype("float32") for name in numbers}
+    points = {name: random.integers(-3, 3, shape) for name in numbers}
+    plain, feeds = cell("LSTM", "b")
+    for tensor in plain.graph.initializer:
+        if tensor.name in numbers:
+            name = tensor.name
+            wide = (numbers[name][0] - points[name][0]) * scales[name][0]
+            array = np.ascontiguousarray(wide.T[None].astype("float32"))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
+    operands = {
+        "x": feeds["x"], **{name: array.astype("int8") for name, array in numbers.items()}, "b": feeds["b"],
+        "lengths": None, "h0": None, "c0": None, "p": None,
+        "ws": scales["w"], "wz": points["w"].astype("int8"), "rs": scales["r"], "rz": points["r"].astype("int8"),
+    }  # fmt: skip
+    known = [name for name, array in operands.items() if array is not None and name != "x"]
+    model = one_node(
+        "DynamicQuantizeLSTM", operands, 3, domain="com.microsoft", constant=known, hidden_size=HIDDEN
+    )
+    check(model, {"x": feeds["x"]}, want=run(plain, {"x": feeds["x"]}))

@@ -50,6 +50,7 @@ MICROSOFT: Mapping[str, Converter] = {
     **attention_microsoft.MICROSOFT,
     **attention_grouped.MICROSOFT,
     **quantised_products.MICROSOFT,
+    **recurrent.MICROSOFT,
     **tensors.MICROSOFT,
 }
 """The operators of com.microsoft, which exporters of ONNX Runtime write."""

@@ -43,6 +43,30 @@ def _part_reader(node: Node, position: int) -> Callable[[int], relax.Expr]:
     return part
 
 
+def _dynamic_quantized(node: Node) -> Converted:
+    """DynamicQuantizeLSTM of com.microsoft with known weights of 8 bits, which are widened while importing.
+
+    ONNX Runtime also rounds the inputs and states to 8 bits, for speed; here they are not rounded.
+    """
+    layer = Layer.of(
+        node, node[0], [_dequantized_reader(node, 1, 8), _dequantized_reader(node, 2, 10)], "lstm"
+    )
+    return layer.results()
+
+
+def _dequantized_reader(node: Node, position: int, scale: int) -> Callable[[int], relax.Expr]:
+    """What gives the weights of a direction, (inputs, gates * hidden), from integers, scales and zero points."""
+    integers = node.needed(position, "a matrix of weights").astype("float32")
+    scales, points = (
+        node.needed(scale + n, "how its weights are quantised").astype("float32") for n in (0, 1)
+    )
+
+    def part(direction: int) -> relax.Expr:
+        return node.constant((integers[direction] - points[direction]) * scales[direction], "float32")
+
+    return part
+
+
 def _part(node: Node, value: relax.Expr, index: int, axis: int = 0) -> relax.Expr:
     """``value[index]`` along an axis, which is dropped."""
     dims = node.dims(value)
@@ -244,3 +268,4 @@ def _activations(node: Node, cell: str, direction: int, directions: int) -> list
 
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = dict.fromkeys(_CELLS, _recurrent)
+MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"DynamicQuantizeLSTM": _dynamic_quantized}
