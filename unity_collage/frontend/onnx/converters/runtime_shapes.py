@@ -14,10 +14,40 @@ from tvm import ir, relax, sym, te, tirx
 from ..node import Node
 from ..values import Dim
 
+_OPAQUE = 8
+"""TVM's ``OpPatternKind`` of kernels that do not fuse."""
+
+
+intrinsics: Any = tirx
+"""Functions of numbers such as ``floor``, whose names TVM makes in a way that type checkers do not follow."""
+
+
+def fixed(size: Any) -> int:
+    """A size that the caller knows to be a number."""
+    return int(size)
+
+
+def dtype_of_expr(expr: Any) -> str:
+    """The element type of a variable or constant."""
+    return str(expr.ty.dtype)
+
 
 def computed(node: Node, function: Callable[..., Any], *args: Any) -> relax.Var:
-    """The result of a TE function of tensors, sizes and lists of sizes, bound to a variable."""
-    return node.emit(node.builder.call_te(function, *args))
+    """The result of a TE function of tensors, sizes and lists of sizes, bound to a variable.
+
+    TVM's FuseTIR fails on kernels that take symbolic sizes, so these are not fused.
+    """
+    attrs = {"op_pattern": _OPAQUE} if any(map(_has_sizes, args)) else None
+    return node.emit(node.builder.call_te(function, *args, primfunc_attrs=attrs))
+
+
+def _has_sizes(arg: Any) -> bool:
+    """Whether an argument of a kernel is or contains a symbolic size."""
+    items = (
+        arg.values if isinstance(arg, relax.ShapeExpr) else arg if isinstance(arg, (list, tuple)) else [arg]
+    )
+    sizes = [item for item in items if isinstance(item, ir.Expr) and not isinstance(item, tirx.IntImm)]
+    return not all(isinstance(size.ty, relax.TensorType) for size in sizes)
 
 
 def results(node: Node, function: Callable[..., Any], count: int, *args: Any) -> list[relax.Expr]:
@@ -28,7 +58,7 @@ def results(node: Node, function: Callable[..., Any], count: int, *args: Any) ->
 
 def sizes_of(node: Node, vector: relax.Expr) -> list[Dim]:
     """The elements of a vector of int64, whose length is known, as symbolic sizes."""
-    fresh = [node.importer.fresh_size() for _ in range(int(node.dims(vector)[0]))]
+    fresh = [node.importer.fresh_size() for _ in range(fixed(node.dims(vector)[0]))]
     if fresh:
         shape = node.emit(relax.op.tensor_to_shape(vector))
         node.builder.match_cast(shape, relax.ShapeType(fresh))
