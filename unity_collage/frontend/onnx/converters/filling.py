@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 
 from ..arrays import dtype_of
 from ..node import Converted, Node
-from .runtime_shapes import as_int64, empty, is_empty, run_time_sizes, scalar
+from .runtime_shapes import as_int64, empty, intrinsics, is_empty, run_time_sizes, scalar
 
 
 def _constant_of_shape(node: Node) -> Converted:
@@ -68,7 +68,7 @@ def _count(start: Any, limit: Any, delta: Any) -> Any:
     dtype = str(start.expr_ty().dtype)
     if "float" in dtype:
         span = (limit.astype("float64") - start.astype("float64")) / delta.astype("float64")
-        return tirx.max(tirx.ceil(span).astype("int64"), as_int64(0))
+        return tirx.max(intrinsics.ceil(span).astype("int64"), as_int64(0))
     first, last, step = (item.astype("int64") for item in (start, limit, delta))
     pace = tirx.max(tirx.Select(step < 0, -step, step), as_int64(1))
     gap = tirx.max(tirx.Select(step < 0, first - last, last - first), as_int64(0))

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ..node import Converted, Node
-from .runtime_shapes import as_int64, empty, is_empty
+from .runtime_shapes import as_int64, empty, intrinsics, is_empty
 
 _MODES = {
     "bilinear": "linear",
@@ -69,14 +69,14 @@ def _sampled(
 
     def index(*place: Any) -> Any:
         *row, axis, tap = place
-        low = te.floor(points(*row, axis)).astype("int64")
+        low = intrinsics.floor(points(*row, axis)).astype("int64")
         first = {1: 0, 2: 0, 4: -1}[count]
         return _read(low + first + as_int64(tap), by_axis(axis, extents), padding, aligned)
 
     def weight(*place: Any) -> Any:
         *row, axis, tap = place
         at = points(*row, axis)
-        return _weight(mode, at - te.floor(at), tap)
+        return _weight(mode, at - intrinsics.floor(at), tap)
 
     indexes = te.compute(shape, index, name="indexes")
     weights = te.compute(shape, weight, name="weights") if count > 1 else None
@@ -111,7 +111,7 @@ def _sampled(
 def _coordinate(given: Any, size: Any, mode: str, padding: str, aligned: bool) -> Any:
     """The coordinate among the elements of an axis for one from -1 to 1; out of range it is folded or limited."""
     x = (given + 1.0) / 2.0 * (size - 1.0) if aligned else ((given + 1.0) * size - 1.0) / 2.0
-    x = tirx.nearbyint(x) if mode == "nearest" else x
+    x = intrinsics.nearbyint(x) if mode == "nearest" else x
     low, high = _bounds(size, aligned)
     outside = tirx.any(x < low, x > high)
     if padding == "border" and mode != "cubic":  # a cubic limits each element that it reads, as in PyTorch
@@ -131,10 +131,10 @@ def _reflected(x: Any, low: Any, high: Any) -> Any:
     """``x`` reflected at the borders until it is between them."""
     span = high - low
     pace = tirx.Select(span > 0.0, span, span * 0.0 + 1.0)
-    far = te.abs(x - low)
-    times = te.floor(far / pace)
+    far = intrinsics.abs(x - low)
+    times = intrinsics.floor(far / pace)
     rest = far - times * pace
-    folded = tirx.Select(times - 2.0 * te.floor(times / 2.0) == 0.0, low + rest, high - rest)
+    folded = tirx.Select(times - 2.0 * intrinsics.floor(times / 2.0) == 0.0, low + rest, high - rest)
     return tirx.Select(span > 0.0, folded, low)
 
 
@@ -147,7 +147,7 @@ def _read(at: Any, size: Any, padding: str, aligned: bool) -> Any:
         # Whole places are reflected in whole numbers: around the edge elements, or behind them.
         span = tirx.max(last if aligned else size, as_int64(1))
         turned = at if aligned else tirx.Select(at < 0, -at - 1, at)
-        far = te.abs(turned)
+        far = intrinsics.abs(turned)
         times, rest = tirx.floordiv(far, span), tirx.floormod(far, span)
         back = span - rest if aligned else span - 1 - rest
         at = tirx.Select(tirx.floormod(times, as_int64(2)) == 0, rest, back)
@@ -159,7 +159,7 @@ def _weight(mode: str, rest: Any, tap: Any) -> Any:
     if mode == "linear":
         return tirx.Select(tap == 0, 1.0 - rest, rest)
     a = _CUBIC
-    distance = te.abs(tap.astype(str(rest.expr_ty().dtype)) - 1.0 - rest)
+    distance = intrinsics.abs(tap.astype(str(rest.expr_ty().dtype)) - 1.0 - rest)
     near = ((a + 2.0) * distance - (a + 3.0)) * distance * distance + 1.0
     far = ((a * distance - 5.0 * a) * distance + 8.0 * a) * distance - 4.0 * a
     return tirx.Select(distance <= 1.0, near, far)

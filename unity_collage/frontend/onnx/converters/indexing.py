@@ -1,6 +1,6 @@
 """Operators that read elements at indexes which are operands.
 
-The standard counts negative indexes from the end and calls others errors. Known indexes are normalised and checked here.
+The standard counts negative indexes from the end and calls others errors. Known indexes are normalised and checked.
 Computed ones wrap around, so that no kernel reads outside of a tensor.
 """
 

@@ -33,7 +33,8 @@ def kernel(
             return builder.get()
 
     shapes, dtypes = [list(shape) for shape, _ in made], [dtype for _, dtype in made]
-    found = te.extern(shapes, list(operands), body, name=name, dtype=dtypes)
+    extern: Any = te.extern  # type: ignore[attr-defined]
+    found = extern(shapes, list(operands), body, name=name, dtype=dtypes)
     return [found] if isinstance(found, te.Tensor) else list(found)
 
 

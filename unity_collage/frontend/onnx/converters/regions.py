@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 from ..node import Converted, Node
 from ..values import Dim
 from .kernels import increment, kernel, loop, store, when
-from .runtime_shapes import as_int64, empty, from_the_end, is_empty, results, sizes_of
+from .runtime_shapes import as_int64, empty, from_the_end, intrinsics, is_empty, results, sizes_of
 from .sorting import sort
 
 
@@ -155,7 +155,9 @@ def _aligned(
                 spans = [tirx.max(span, tirx.const(1, dtype)) for span in spans]
             bins = [spans[0] / columns.astype(dtype), spans[1] / rows.astype(dtype)]
             grid = [
-                as_int64(samples) if samples > 0 else tirx.max(te.ceil(size).astype("int64"), as_int64(0))
+                as_int64(samples)
+                if samples > 0
+                else tirx.max(intrinsics.ceil(size).astype("int64"), as_int64(0))
                 for size in bins
             ]
             number = tirx.max(grid[0] * grid[1], as_int64(1)).astype(dtype)
@@ -206,7 +208,7 @@ def _neighbours(x: Any, size: Any, dtype: str) -> list[tuple[Any, Any]]:
     """The elements before and after a coordinate, each with its weight."""
     last = tirx.max(size - 1, as_int64(0))
     at = tirx.min(tirx.max(x, tirx.const(0, dtype)), last.astype(dtype))
-    low = te.floor(at).astype("int64")
+    low = intrinsics.floor(at).astype("int64")
     rest = at - low.astype(dtype)
     return [(low, 1.0 - rest), (tirx.min(low + 1, last), rest)]
 
@@ -233,7 +235,7 @@ def _pooled(data: te.Tensor, rois: te.Tensor, sizes: list[Any], scale: float) ->
     def steps(image: Any, boxes: Any, out: Any) -> None:
         def bound(n: Any, k: int) -> Any:
             scaled = boxes[n * 5 + k].astype("float32") * tirx.const(scale, "float32")
-            up = te.floor(te.abs(scaled) + 0.5)  # halves away from zero
+            up = intrinsics.floor(intrinsics.abs(scaled) + 0.5)  # halves away from zero
             return tirx.Select(scaled < 0.0, -up, up).astype("int64")
 
         with loop(count) as n, loop(channels) as c, loop(rows) as ph, loop(columns) as pw:
@@ -257,9 +259,10 @@ def _pooled(data: te.Tensor, rois: te.Tensor, sizes: list[Any], scale: float) ->
 def _bin(begin: Any, end: Any, place: Any, count: Any, size: Any) -> tuple[Any, Any]:
     """The first element of a bin and the one after the last, inside of the axis."""
     span = tirx.max(end - begin + 1, as_int64(1)).astype("float32") / count.astype("float32")
-    low = te.floor(place.astype("float32") * span).astype("int64")
-    high = te.ceil((place + 1).astype("float32") * span).astype("int64")
-    return tuple(tirx.min(tirx.max(edge + begin, as_int64(0)), size) for edge in (low, high))
+    low = intrinsics.floor(place.astype("float32") * span).astype("int64")
+    high = intrinsics.ceil((place + 1).astype("float32") * span).astype("int64")
+    first, after = (tirx.min(tirx.max(edge + begin, as_int64(0)), size) for edge in (low, high))
+    return first, after
 
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {

@@ -14,7 +14,17 @@ from ..node import Converted, Node
 from ..symbolic import are_equal
 from ..values import Dim
 from .resize_tables import TE, Method, Table, computed_table, known_table, taps
-from .runtime_shapes import as_int64, computed, empty, is_empty, results, run_time_sizes, simple
+from .runtime_shapes import (
+    as_int64,
+    computed,
+    empty,
+    fixed,
+    intrinsics,
+    is_empty,
+    results,
+    run_time_sizes,
+    simple,
+)
 
 _TRANSFORMS = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
@@ -41,7 +51,7 @@ class _Axis:
     def dtype(self, method: Method) -> str:
         """The element type of coordinates.
 
-        Nearest rounds them, and a scale such as 1.6 is not a number of float32: in float32 8 / 1.6 is 5, as it is meant.
+        Nearest rounds them, and a scale such as 1.6 is not a number of float32. In float32 8 / 1.6 is 5, as meant.
         """
         return "float32" if self.given and method.mode == "nearest" else "float64"
 
@@ -51,10 +61,8 @@ def _resize(node: Node) -> Converted:
     chosen = node.attribute("axes")
     axes = list(range(node.rank())) if chosen is None else [node.axis(axis) for axis in chosen]
     first = 1 if node.version < 11 else 2  # the position of scales
-    if node.version >= 11 and _is_given(node, 3):
-        changed = _by_sizes(node, axes)
-    else:
-        changed = _by_scales(node, axes, first)
+    by_sizes = node.version >= 11 and _is_given(node, 3)
+    changed = _by_sizes(node, axes) if by_sizes else _by_scales(node, axes, first)
     if method.transform == "tf_crop_and_resize":
         changed = _with_regions(node, axes, changed)
     changed = [part for part in changed if not _stays(part)]
@@ -113,7 +121,7 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
     if scale == math.floor(scale):
         return simple(size * int(scale))
     return run_time_sizes(
-        node, lambda dim: [te.floor(dim.astype("float32") * tirx.const(scale, "float32"))], size
+        node, lambda dim: [intrinsics.floor(dim.astype("float32") * tirx.const(scale, "float32"))], size
     )[0]
 
 
@@ -130,7 +138,7 @@ def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
     scales_ = node.cast(node[position], "float32")
 
     def made(scale: te.Tensor, sizes: list[Any]) -> list[Any]:
-        return [te.floor(as_int64(size).astype("float32") * scale(n)) for n, size in enumerate(sizes)]
+        return [intrinsics.floor(as_int64(size).astype("float32") * scale(n)) for n, size in enumerate(sizes)]
 
     found = run_time_sizes(node, made, scales_, [shape[axis] for axis in axes])
     return [
@@ -154,13 +162,15 @@ def _by_sizes(node: Node, axes: Sequence[int]) -> list[_Axis]:
         node.refuse(f"its keep_aspect_ratio_policy {policy!r} is not stretch, not_larger or not_smaller")
     smallest, own = policy == "not_larger", [shape[axis] for axis in axes]
     if all(isinstance(size, int) for size in (*sizes, *own)):
-        ratios = [int(size) / int(dim) for size, dim in zip(sizes, own, strict=True) if isinstance(dim, int)]
+        ratios = [
+            fixed(size) / int(dim) for size, dim in zip(sizes, own, strict=True) if isinstance(dim, int)
+        ]
         scale = min(ratios) if smallest else max(ratios)
-        return [_Axis(axis, shape[axis], int(scale * int(shape[axis]) + 0.5), scale) for axis in axes]
+        return [_Axis(axis, shape[axis], int(scale * fixed(shape[axis]) + 0.5), scale) for axis in axes]
     factor = computed(node, _common_scale, sizes, own, smallest)
 
     def made(scale: te.Tensor, dims: list[Any]) -> list[Any]:
-        return [te.floor(scale(0) * as_int64(dim).astype("float64") + 0.5) for dim in dims]
+        return [intrinsics.floor(scale(0) * as_int64(dim).astype("float64") + 0.5) for dim in dims]
 
     found = run_time_sizes(node, made, factor, own)
     return [_Axis(axis, shape[axis], size, factor) for axis, size in zip(axes, found, strict=True)]
@@ -252,7 +262,7 @@ def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
         low, high = (float(bound) for bound in (np.iinfo(dtype).min, np.iinfo(dtype).max))
 
         def element(*place: Any) -> Any:
-            value = tirx.nearbyint(x(*place))
+            value = intrinsics.nearbyint(x(*place))
             inside = TE.clip(value, tirx.const(low, x.dtype), tirx.const(high, x.dtype)).astype(dtype)
             return tirx.Select(value >= tirx.const(high, x.dtype), tirx.max_value(dtype), inside)
 
@@ -263,14 +273,14 @@ def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
 
 def _table(node: Node, method: Method, part: _Axis) -> Table:
     region, dtype = part.region, part.dtype(method)
-    scale_known = not isinstance(part.scale, relax.Expr)
+    scale_known = part.scale is None or isinstance(part.scale, float)
     if (
         isinstance(part.size, int)
         and isinstance(part.made, int)
         and scale_known
         and isinstance(region, tuple)
     ):
-        return known_table(method, part.size, part.made, part.scale, region, dtype)
+        return known_table(method, part.size, part.made, _number(part.scale), region, dtype)
     if part.scale is None:
         scale: relax.Expr = computed(node, _ratio, part.made, part.size)
     else:
@@ -288,6 +298,11 @@ def _table(node: Node, method: Method, part: _Axis) -> Table:
     inside = made[1] if method.transform == "tf_crop_and_resize" else None
     weights = node.cast(made[2], _wide(node.dtype())) if number == 3 else None
     return Table(made[0], weights, inside)
+
+
+def _number(scale: Any) -> float | None:
+    """A scale that is known."""
+    return None if scale is None else float(scale)
 
 
 def _tensors(node: Node, table: Table) -> Table:
@@ -398,7 +413,7 @@ def _as_image(
     simple_transforms = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
     if method.mode != "linear" or method.transform not in simple_transforms:
         return None
-    if method.antialias and any(_shrinks(part) for part in changed) or method.excludes_outside:
+    if (method.antialias and any(_shrinks(part) for part in changed)) or method.excludes_outside:
         return None
     if any(size == 1 for size in size) or not all(_is_of_sizes(part) for part in changed):
         return None

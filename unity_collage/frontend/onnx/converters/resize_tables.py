@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from .runtime_shapes import as_int64
+from .runtime_shapes import as_int64, intrinsics
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,13 @@ class Maths:
 
 
 NUMPY = Maths(np.floor, np.ceil, np.abs, np.where, np.clip)
-TE = Maths(te.floor, te.ceil, te.abs, tirx.Select, lambda x, low, high: te.min(te.max(x, low), high))
+TE = Maths(
+    intrinsics.floor,
+    intrinsics.ceil,
+    intrinsics.abs,
+    tirx.Select,
+    lambda x, low, high: tirx.min(tirx.max(x, low), high),
+)
 
 
 @dataclass(frozen=True, slots=True)

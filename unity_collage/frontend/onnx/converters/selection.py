@@ -77,7 +77,12 @@ def _non_zero(node: Node) -> Converted:
 
 
 def _is_not_zero(data: te.Tensor) -> te.Tensor:
-    return te.compute(data.shape, lambda *place: data(*place) != tirx.const(0, data.dtype), name="not_zero")
+    zero: Any = tirx.const(0, data.dtype)
+
+    def element(*place: Any) -> Any:
+        return data(*place) != zero
+
+    return te.compute(data.shape, element, name="not_zero")
 
 
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Compress": _compress, "NonZero": _non_zero}

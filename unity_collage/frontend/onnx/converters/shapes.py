@@ -12,13 +12,13 @@ from ..node import Converted, Node
 from ..symbolic import are_equal
 from ..values import Dim, Value
 from .runtime_shapes import as_int64 as _int64
-from .runtime_shapes import empty, is_empty, product, run_time_sizes
+from .runtime_shapes import dtype_of_expr, empty, is_empty, product, run_time_sizes
 
 
 def reshaped(node: Node, expr: relax.Expr, sizes: Sequence[Dim]) -> relax.Expr:
     """``expr`` with another shape. Relax reads a size of 0 as "as before", which is another thing."""
     if is_empty(sizes):
-        return empty(node, sizes, str(expr.ty.dtype))
+        return empty(node, sizes, dtype_of_expr(expr))
     return relax.op.reshape(expr, relax.ShapeExpr(list(sizes)))
 
 
@@ -245,11 +245,12 @@ def _expand(node: Node) -> Converted:
         pairs = [shape[n] for n in unknown], [wanted[n] for n in unknown]
         fresh = iter(run_time_sizes(node, _broadcast_sizes, *pairs))
         sizes = [next(fresh) if size is None else size for size in sizes]
-    if is_empty(sizes):
-        return empty(node, sizes, node.dtype())
-    if all(_is(a, 1) or a is b or are_equal(a, b) for a, b in zip(shape, sizes, strict=True)):
-        return relax.op.broadcast_to(data, relax.ShapeExpr(sizes))
-    return node.builder.call_te(_expanded, data, shape, sizes)
+    made = [size for size in sizes if size is not None]
+    if is_empty(made):
+        return empty(node, made, node.dtype())
+    if all(_is(a, 1) or a is b or are_equal(a, b) for a, b in zip(shape, made, strict=True)):
+        return relax.op.broadcast_to(data, relax.ShapeExpr(made))
+    return node.builder.call_te(_expanded, data, shape, made)
 
 
 def _broadcast_size(node: Node, size: Dim, wanted: Dim) -> Dim | None:

@@ -17,7 +17,17 @@ from tvm import relax, te, tirx
 from ..arrays import dtype_of
 from ..node import Converted, Node
 from ..values import Dim
-from .runtime_shapes import as_int64, computed, product, run_time_sizes, scalar, simple
+from .runtime_shapes import (
+    as_int64,
+    computed,
+    dtype_of_expr,
+    fixed,
+    intrinsics,
+    product,
+    run_time_sizes,
+    scalar,
+    simple,
+)
 
 _MOST = 1 << 22
 """The most elements of a matrix that is made here."""
@@ -59,6 +69,7 @@ def _dft(node: Node) -> Converted:
         node.refuse(f"its last size is {parts}, not 1 (real) or 2 (complex)")
     inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     by_operand = node.version >= 20 and node.has(2)
+    axis = None
     if by_operand and node.value(2).known is None:
         split = _split_at_run_time(node)
     else:
@@ -118,13 +129,13 @@ def _transformed(node: Node, signal: relax.Expr, transform: _Transform, wide: st
     It is computed in the element type ``wide``.
     """
     batch, read, parts = node.dims(signal)
-    dtype = str(signal.ty.dtype)
+    dtype = dtype_of_expr(signal)
     length, known = transform.length, isinstance(transform.length, int) and isinstance(read, int)
     signal = node.cast(signal, wide)
-    if known and read * int(parts) * int(transform.made) * transform.parts <= _MOST:
+    if known and read * fixed(parts) * fixed(transform.made) * transform.parts <= _MOST:
         if read == 0 or length == 0:
             node.refuse("it transforms a signal without elements")
-        matrix = node.constant(_matrix(transform, int(read), int(parts)), wide)
+        matrix = node.constant(_matrix(transform, fixed(read), fixed(parts)), wide)
         flat = node.reshaped(signal, [batch, read * parts])
         found = node.emit(relax.op.matmul(flat, matrix))
         found = node.reshaped(found, [batch, transform.made, transform.parts])
@@ -137,7 +148,7 @@ def _transformed(node: Node, signal: relax.Expr, transform: _Transform, wide: st
 
 def _matrix(transform: _Transform, read: int, parts: int) -> np.ndarray:
     """(read and parts, made and parts): what each element of a signal adds to each of the result."""
-    length, made, used = int(transform.length), int(transform.made), int(transform.used)
+    length, made, used = fixed(transform.length), fixed(transform.made), fixed(transform.used)
     here, there = np.arange(read)[:, None], np.arange(made)[None, :]
     angle = 2 * math.pi * ((here * there) % length) / length
     factor = np.where(here < used, 1.0, 0.0)
@@ -154,13 +165,13 @@ def _matrix(transform: _Transform, read: int, parts: int) -> np.ndarray:
 def _summed(
     signal: te.Tensor, length: Any, read: Any, sizes: list[Any], inverse: bool, onesided: bool
 ) -> te.Tensor:
-    dtype, parts, period = signal.dtype, int(signal.shape[2]), as_int64(length)
+    dtype, parts, period = signal.dtype, fixed(signal.shape[2]), as_int64(length)
 
     def turn(n: Any) -> Any:
         return n.astype("float64") * (2.0 * math.pi) / period.astype("float64")
 
-    cosines = te.compute((length,), lambda n: te.cos(turn(n)).astype(dtype), name="cosines")
-    sines = te.compute((length,), lambda n: te.sin(turn(n)).astype(dtype), name="sines")
+    cosines = te.compute((length,), lambda n: intrinsics.cos(turn(n)).astype(dtype), name="cosines")
+    sines = te.compute((length,), lambda n: intrinsics.sin(turn(n)).astype(dtype), name="sines")
     at = te.reduce_axis((0, read), "at")
 
     def term(n: Any, k: Any, part: Any) -> Any:
@@ -220,15 +231,17 @@ def _mel_weight_matrix(node: Node) -> Converted:
 
     def weights(bands: Any, length: Any, rate: te.Tensor, low: te.Tensor, high: te.Tensor) -> te.Tensor:
         def mel(hertz: te.Tensor) -> Any:
-            return 2595.0 * te.log(1.0 + scalar(hertz).astype("float64") / 700.0) / math.log(10.0)
+            return 2595.0 * intrinsics.log(1.0 + scalar(hertz).astype("float64") / 700.0) / math.log(10.0)
 
         first, last = mel(low), mel(high)
         step = (last - first) / (as_int64(bands) + 2).astype("float64")
 
         def bin_of(n: Any) -> Any:
-            hertz = 700.0 * (te.exp((n.astype("float64") * step + first) / 2595.0 * math.log(10.0)) - 1.0)
+            hertz = 700.0 * (
+                intrinsics.exp((n.astype("float64") * step + first) / 2595.0 * math.log(10.0)) - 1.0
+            )
             place = (as_int64(length) + 1).astype("float64") * hertz
-            return te.floor(place / scalar(rate).astype("float64")).astype("int64")
+            return intrinsics.floor(place / scalar(rate).astype("float64")).astype("int64")
 
         bins = te.compute((simple(bands + 2),), bin_of, name="bins")
 

@@ -12,7 +12,7 @@ from tvm import ir, relax, te, tirx
 from ..node import Converted, Node
 from ..symbolic import are_equal, is_nonnegative
 from ..values import Dim
-from .runtime_shapes import as_int64, computed, empty, is_empty, simple, sizes_of
+from .runtime_shapes import as_int64, computed, empty, fixed, is_empty, simple, sizes_of
 
 _ENDLESS = (1 << 31) - 1
 """Bounds from here on, and from minus this on, stand for the end and the begin of an axis of any size."""
@@ -129,9 +129,9 @@ def _static(node: Node, cuts: Sequence[_Cut]) -> relax.Expr:
     begins, ends = [], []
     for cut in cuts:
         begin, size, dim = (
-            int(cut.begin),
-            int(cut.size),
-            int(shape[cut.axis]),
+            fixed(cut.begin),
+            fixed(cut.size),
+            fixed(shape[cut.axis]),
         )  # numbers, as the caller checked
         last = begin + (size - 1) * cut.step
         begins.append(begin)
@@ -162,13 +162,13 @@ def _at_run_time(node: Node) -> Converted:
     if not isinstance(count, int):
         node.refuse("how many axes it cuts is not known before the program runs")
     operands = [node.cast(node[position], "int64") for position in (1, 2)]
-    known_axes = node.has(3) and node.numbers(3) is None
+    computed_axes = node.has(3) and node.numbers(3) is None
     axes = node.cast(node[3], "int64") if node.has(3) else node.constant(np.arange(count), "int64")
     steps = node.cast(node[4], "int64") if node.has(4) else node.constant(np.ones(count), "int64")
     bounds = computed(node, _run_time_bounds, *operands, axes, steps, shape)
     sizes = sizes_of(node, computed(node, _run_time_counts, bounds, rank))
-    if not known_axes:
-        cut = [node.axis(int(axis)) for axis in (node.numbers(3) if node.has(3) else range(count))]
+    if not computed_axes:
+        cut = [node.axis(int(axis)) for axis in (node.needed(3, "axes") if node.has(3) else range(count))]
         sizes = [size if axis in cut else shape[axis] for axis, size in enumerate(sizes)]
 
     def picked(data: te.Tensor, bounds: te.Tensor, sizes: list[Any]) -> te.Tensor:
@@ -188,7 +188,7 @@ def _run_time_bounds(
     for axis, dim in enumerate(shape):
         size = as_int64(dim)
         begin, end, step = as_int64(0), size, as_int64(1)
-        for n in range(int(begins.shape[0])):
+        for n in range(fixed(begins.shape[0])):
             hit = tirx.any(axes(n) == axis, axes(n) == axis - rank)
             begin, end, step = (
                 tirx.Select(hit, new(n), old) for new, old in ((begins, begin), (ends, end), (steps, step))

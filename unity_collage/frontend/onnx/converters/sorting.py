@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 from ..node import Converted, Node
 from ..values import Dim
 from .kernels import choose, increment, kernel, loop, store, when, while_
-from .runtime_shapes import as_int64, empty, is_empty, product, results, sizes_of
+from .runtime_shapes import as_int64, dtype_of_expr, empty, fixed, is_empty, product, results, sizes_of
 
 
 def is_less(a: Any, b: Any) -> Any:
@@ -66,7 +66,7 @@ def _move(order: Any, scratch: Any, state: Any, to: Any, run: Any) -> None:
 
 def _comparable(node: Node, expr: relax.Expr) -> relax.Expr:
     """``expr`` with an element type that every target compares."""
-    dtype = str(expr.ty.dtype)
+    dtype = dtype_of_expr(expr)
     return node.cast(expr, {"bool": "uint8", "bfloat16": "float32", "float16": "float32"}.get(dtype, dtype))
 
 
@@ -74,7 +74,7 @@ def _top_k(node: Node) -> Converted:
     axis, shape = node.axis(node.attribute("axis", -1), max(node.rank(), 1)), node.shape()
     largest = bool(node.attribute("largest", 1))
     count: Dim = node.required("k") if node.version < 10 else node.size(1)
-    if isinstance(count, int) and isinstance(shape[axis], int) and count > int(shape[axis]):
+    if isinstance(count, int) and isinstance(shape[axis], int) and count > fixed(shape[axis]):
         node.refuse(f"it asks for {count} elements of an axis of size {shape[axis]}")
     sizes = [*shape[:axis], count, *shape[axis + 1 :]]
     if is_empty(sizes):
