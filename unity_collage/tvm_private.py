@@ -41,3 +41,9 @@ def end_open_blocks(builder: relax.BlockBuilder) -> None:
     with suppress(Exception):  # until none is left
         while True:
             builder._end_block()
+
+
+def abandon_function(builder: relax.BlockBuilder) -> None:
+    """End the function that ``builder`` is in, without a result: its context manager leaves block and scope open."""
+    builder._end_block()
+    builder.end_scope()

@@ -54,10 +54,18 @@ def test_open_blocks_of_a_builder_are_ended() -> None:
         builder._end_block()
 
 
+def test_a_function_can_be_abandoned() -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("outer", []):
+        with pytest.raises(ValueError), builder.function("inner", []):
+            tvm_private.abandon_function(builder)
+            raise ValueError
+        builder.emit_func_output(relax.Tuple([]))
+    assert [gvar.name_hint for gvar in builder.get().get_global_vars()] == ["outer"]
+
+
 def test_no_other_file_reaches_for_them() -> None:
-    used = re.compile(
-        r"(?:\b(?:tvm|ir|relax|tirx)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)"
-    )
+    used = re.compile(r"(?:\b(?:tvm|ir|relax|tirx)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)")
     found = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

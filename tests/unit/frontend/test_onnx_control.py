@@ -37,7 +37,8 @@ def agrees(made: onnx.ModelProto, *feeds: dict[str, np.ndarray]) -> None:
 def called(made: onnx.ModelProto) -> list[str]:
     """The names of the private functions that a model becomes."""
     functions = imported(made)[0].functions_items()
-    return [gvar.name_hint for gvar, func in functions if isinstance(func, relax.Function)][1:]
+    names = [gvar.name_hint for gvar, func in functions if isinstance(func, relax.Function)]
+    return [name for name in names if name != "main"]
 
 
 # If
@@ -110,12 +111,33 @@ def test_two_results_weights_of_its_own_and_a_result_that_is_known() -> None:
             "1 dimensions in one branch",
         ),
         ("double[4,8] a) { a = Cast<to=11>(x) }", "float64 in one branch and float32"),
-        ("seq(float[4,8]) a) { a = SequenceConstruct(x) }", "sequences are not supported"),
     ],
 )
 def test_branches_that_have_no_common_type(then: str, reason: str) -> None:
     made = model("float[4,8] x, bool c", "float y", f"y = If (c) <then_branch = t () => ({then}, {ELSE}>")
     with pytest.raises(ModelError, match=reason):
+        imported(made)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_branch_that_does_not_fit_the_sizes_fails_when_it_is_taken(holds: bool) -> None:
+    good, bad = "(float[4,8] a) { a = Relu(x) }", "(float[3,5] a) { a = Reshape(x, s) }"
+    then, other = (good, bad) if holds else (bad, good)
+    text = f"y = If (c) <then_branch = t () => {then}, else_branch = e () => {other}>"
+    made = model("float[4,8] x, bool c", "float[n,m] y", f"s = Constant<value = int64[2] {{3, 5}}> () {text}")
+    with pytest.warns(
+        UserWarning, match=f"fails where the condition of If 'y' is {str(not holds).lower()}: Reshape"
+    ):
+        np.testing.assert_array_equal(run(made, {"x": X, "c": np.array(holds)})[0], np.maximum(X, 0))
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="match_cast"):
+        run(made, {"x": X, "c": np.array(not holds)})
+
+
+def test_an_if_of_two_branches_that_are_refused() -> None:
+    branch = "(float[4,8] a) { q = SequenceConstruct(x) a = SequenceAt(q, k) }"
+    text = f"y = If (c) <then_branch = t () => {branch}, else_branch = e () => {branch}>"
+    made = model("float[4,8] x, bool c", "float[4,8] y", f"k = Constant<value = int64 {{0}}> () {text}")
+    with pytest.raises(ModelError, match="sequences are not supported"):
         imported(made)
 
 
@@ -132,7 +154,7 @@ def test_a_number_of_iterations_that_is_an_input(count: int) -> None:
     agrees(made, {"x": V, "m": np.array(count)})
 
 
-@pytest.mark.parametrize(("count", "functions"), [(0, 0), (1, 0), (8, 0), (64, 0), (65, 3)])
+@pytest.mark.parametrize(("count", "functions"), [(0, 0), (1, 0), (8, 0), (64, 0), (65, 4)])
 def test_short_loops_are_unrolled(count: int, functions: int) -> None:
     text = f"m = Constant<value = int64[1] {{{count}}}> () y, z = Loop (m, , x) <{SUM}>"
     made = model("float[4] x", "float[4] y, float[k,4] z", text)
@@ -145,7 +167,7 @@ def test_a_loop_of_many_nodes_is_not_unrolled(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(repetition, "MOST_NODES", 20)
     text = f"m = Constant<value = int64 {{5}}> () y, z = Loop (m, , x) <{SUM}>"
     made = model("float[4] x", "float[4] y, float[k,4] z", text)
-    assert len(called(made)) == 3
+    assert len(called(made)) == 4
     agrees(made, {"x": V})
 
 

@@ -21,6 +21,7 @@ from tvm.ir import GlobalVar
 
 from ...errors import ModelError, first_line, last_line
 from ...graph.shapes import dtype_of
+from ...tvm_private import abandon_function
 from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
 from .folding import folded
@@ -109,7 +110,12 @@ class GraphImporter:
         """Add a private function to the module; ``body()`` emits it with this importer and returns its result."""
         named = "sub_graph" if name == "main" else safe(name)
         with self.builder.function(named, list(params), private=True):
-            return self.builder.emit_func_output(body())
+            try:
+                result = body()
+            except BaseException:
+                abandon_function(self.builder)
+                raise
+            return self.builder.emit_func_output(result)
 
     def widened(self, result: relax.Expr, ty: relax.TupleType) -> relax.Tuple:
         """A tuple whose fields have the wider types of ``ty``: both branches of an ``If`` return one type.

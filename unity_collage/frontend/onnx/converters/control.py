@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import onnx
 from tvm import relax
 from tvm.ir import GlobalVar
 
+from ....errors import ModelError
 from ..captured import Captured, Inside, free_names
 from ..node import Converted, Node
 from ..recursion import TensorForm, sized
@@ -42,13 +44,49 @@ def _if(node: Node) -> Sequence[Value]:
         scope = replace(node.scope, values=node.scope.values.new_child())
         return node.importer.graph(graphs[0 if holds else 1], scope)
     condition = scalar(node.importer, node.value(0))
-    branches = [_branch(node, graph) for graph in graphs]
-    forms = [_unified(node, number, *branches) for number in range(len(node.proto.output))]
-    yes, no = (_call(node, branch, forms) for branch in branches)
-    result = node.emit(relax.If(condition, yes, no))
+    branches = _branches(node, graphs)
+    if None in branches:
+        return _only(node, condition, branches)
+    yes, no = (branch for branch in branches if branch is not None)
+    forms = [_unified(node, number, yes, no) for number in range(len(node.proto.output))]
+    result = node.emit(relax.If(condition, _call(node, yes, forms), _call(node, no, forms)))
     found = [_part(node, relax.TupleGetItem(result, number), form) for number, form in enumerate(forms)]
-    pairs = zip(*(branch.results for branch in branches), strict=True)
+    pairs = zip(yes.results, no.results, strict=True)
     return [pair[0] if are_known_equal(*pair) else value for pair, value in zip(pairs, found, strict=True)]
+
+
+def _branches(node: Node, graphs: Sequence[onnx.GraphProto]) -> list[_Branch | None]:
+    """The branches; None for one that cannot be imported, if the other can.
+
+    A branch for other sizes than those that the inputs have here cannot: silero-vad has one for each sampling rate.
+    """
+    found: list[_Branch | None] = []
+    errors: list[ModelError] = []
+    for graph in graphs:
+        try:
+            found.append(_branch(node, graph))
+        except ModelError as error:
+            found.append(None)
+            errors.append(error)
+    if len(errors) == len(graphs):
+        raise errors[0]
+    for error in errors:
+        holds = "true" if found[0] is None else "false"
+        warnings.warn(
+            f"the program fails where the condition of {node.title} is {holds}: {error}", stacklevel=2
+        )
+    return found
+
+
+def _only(node: Node, condition: relax.Expr, branches: Sequence[_Branch | None]) -> list[Value]:
+    """The results of the branch that could be imported; the program fails when it has to take the other one."""
+    (branch,) = (branch for branch in branches if branch is not None)
+    holds = condition if branch is branches[0] else node.emit(relax.op.logical_not(condition))
+    flag = node.emit(relax.op.astype(node.reshaped(holds, [1]), "int64"))
+    node.builder.match_cast(node.emit(relax.op.tensor_to_shape(flag)), relax.ShapeType([1]))
+    forms = [TensorForm(value.dtype, branch.inside.seen_outside(value.shape)) for value in branch.results]
+    result = node.emit(relax.Call(branch.function, branch.captured.arguments()))
+    return [_part(node, relax.TupleGetItem(result, number), form) for number, form in enumerate(forms)]
 
 
 def _branch(node: Node, graph: onnx.GraphProto) -> _Branch:
