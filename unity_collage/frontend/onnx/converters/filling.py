@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -93,8 +94,35 @@ def _of_sizes(node: Node) -> Converted:
     return node.builder.call_te(numbers, start, sizes)
 
 
+def _window(constant: float, once: float, twice: float = 0.0) -> Callable[[Node], Converted]:
+    """constant - once cos(t) + twice cos(2 t), where t goes around once in the size, or in one less."""
+
+    def convert(node: Node) -> Converted:
+        size, dtype = node.size(0), dtype_of(node.attribute("output_datatype", 1))
+        less = 0 if node.attribute("periodic", 1) else 1
+        if is_empty([size]):
+            return empty(node, [0], dtype)
+
+        def window(size: Any) -> te.Tensor:
+            period = tirx.max(as_int64(size) - less, as_int64(1)).astype("float64")
+
+            def element(n: Any) -> Any:
+                turn = n.astype("float64") * (2.0 * math.pi) / period
+                found = constant - once * intrinsics.cos(turn) + twice * intrinsics.cos(2.0 * turn)
+                return found.astype(dtype)
+
+            return te.compute((size,), element, name="window")
+
+        return node.builder.call_te(window, size)
+
+    return convert
+
+
 CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+    "BlackmanWindow": _window(0.42, 0.5, 0.08),
     "ConstantOfShape": _constant_of_shape,
     "EyeLike": _eye_like,
+    "HammingWindow": _window(25 / 46, 21 / 46),
+    "HannWindow": _window(0.5, 0.5),
     "Range": _range,
 }
