@@ -9,6 +9,7 @@ from tvm import relax, tirx
 
 from ..node import Converted, Node
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
+from .precise import dtype_of as type_of
 from .precise import narrowed
 from .precise import widened as wide
 
@@ -86,7 +87,7 @@ def _exp_minus_1(x: Element) -> Element:
     return tirx.exp(x) - number(1, dtype_of(x))
 
 
-def _function(node: Node, name: str, function: Callable[..., Element], **defaults: float) -> relax.Call:
+def _function(node: Node, name: str, function: Callable[..., Element], **defaults: float) -> relax.Expr:
     """A kernel of the operand and of attributes, whose defaults are given."""
     values = [float(node.attribute(key, default)) for key, default in defaults.items()]
     wide_function = widened(lambda x: function(x, *(number(value, dtype_of(x)) for value in values)))
@@ -180,7 +181,7 @@ def swish(node: Node, x: relax.Expr, alpha: float) -> relax.Expr:
     """x sigmoid(alpha x)."""
     if alpha == 1.0:
         return relax.op.nn.silu(x)
-    scaled = node.emit(relax.op.multiply(x, node.constant(alpha, str(x.ty.dtype))))
+    scaled = node.emit(relax.op.multiply(x, node.constant(alpha, type_of(x))))
     return relax.op.multiply(x, node.emit(relax.op.sigmoid(scaled)))
 
 

@@ -14,7 +14,7 @@ from .pointwise import dtype_of
 
 def place_of_extremum(
     node: Node, x: relax.Expr, axis: int, largest: bool = True, last: bool = False, keepdims: bool = True
-) -> relax.Call:
+) -> relax.Expr:
     """The indexes of the largest or smallest elements along an axis as int64: of the first or the last of equal ones.
 
     NaN counts as the extremum, as in numpy. Relax's operators do not find infinities and know no last one.
@@ -41,7 +41,8 @@ def _kernel(x: te.Tensor, axis: int, better: Callable[..., ir.Expr], keepdims: b
         at = (*place[:axis], along, *place[axis:])
         return find((along.var.astype("int64"), x(*at)), axis=along)
 
-    places, _ = te.compute(kept, element, name="place")
+    found: Any = te.compute(kept, element, name="place")
+    places = found[0]
     if not keepdims:
         return te.compute(kept, lambda *place: places(*place), name="place_of")
     shape = [*kept[:axis], tirx.const(1, "int64"), *kept[axis:]]

@@ -12,6 +12,7 @@ from tvm import ir, relax, te, tirx
 from ..arrays import numpy_dtype
 from ..node import Node
 from ..values import Dim
+from .precise import dtype_of
 from .runtime_shapes import computed, run_time_sizes
 
 
@@ -50,10 +51,9 @@ def _run_time_axes(node: Node, keeps_all: bool) -> Axes:
     shape = relax.ShapeExpr(node.dims(node[0]))
     sizes = run_time_sizes(node, _kept_and_steps, mask, shape)
     removed: Sequence[Dim] = ()
-    if not keepdims and length < rank:
-        removed = run_time_sizes(
-            node, lambda given, sizes: _removed(given, sizes, rank - length), mask, shape
-        )
+    if isinstance(length, int) and not keepdims and length < rank:
+        count = rank - length
+        removed = run_time_sizes(node, lambda given, sizes: _removed(given, sizes, count), mask, shape)
     return Axes(None, mask, sizes[:rank], sizes[rank:], removed)
 
 
@@ -120,7 +120,7 @@ def reduced(node: Node, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
         return x
     if is_empty_along(node, x, axes):
         kept = [1 if axis in axes.known else size for axis, size in enumerate(node.dims(x))]
-        dtype = str(x.ty.dtype)
+        dtype = dtype_of(x)
         return node.emit(relax.op.full(kept, node.constant(identity(kind, dtype), dtype), dtype))
     return node.emit(_PLAIN[kind](x, list(axes.known), keepdims=True))
 

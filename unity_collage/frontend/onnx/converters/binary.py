@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 
 from ..node import Converted, Node
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 
 
 def _binary(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
@@ -26,8 +26,10 @@ def _mean(node: Node) -> Converted:
     operands = node.operands()
     if len(operands) == 1:
         return operands[0]
-    total = reduce(lambda a, b: node.emit(relax.op.add(a, b)), [widened(node, x) for x in operands])
-    count = node.constant(len(operands), str(total.ty.dtype))
+    total: relax.Expr = widened(node, operands[0])
+    for operand in operands[1:]:
+        total = node.emit(relax.op.add(total, widened(node, operand)))
+    count = node.constant(len(operands), dtype_of(total))
     return narrowed(node, relax.op.divide(total, count), node.dtype())
 
 

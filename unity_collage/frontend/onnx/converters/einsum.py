@@ -9,7 +9,7 @@ from tvm import relax, te
 
 from ..node import Converted, Node
 from ..values import Dim
-from .precise import narrowed, widened
+from .precise import narrowed, rank_of, widened
 from .runtime_shapes import computed, product
 
 
@@ -27,7 +27,7 @@ class _Term:
 def _einsum(node: Node) -> Converted:
     """Terms are joined from left to right, and summed over an axis as soon as nothing after needs it."""
     operands = [widened(node, x) for x in node.operands()]
-    inputs, output = _parsed(node, node.required("equation"), [x.ty.ndim for x in operands])
+    inputs, output = _parsed(node, node.required("equation"), [rank_of(x) for x in operands])
     terms = [_diagonal(node, _Term(x, names)) for x, names in zip(operands, inputs, strict=True)]
     found = terms[0]
     for n, term in enumerate(terms[1:], 1):
@@ -106,7 +106,8 @@ def _joined(node: Node, a: _Term, b: _Term, needed: set[str]) -> _Term:
     shape = [*node.dims(made)[: len(batch)], *(sizes[name] for name in (*rows, *columns))]
     names = (*batch, *rows, *columns)
     return _Term(
-        made if len(names) == made.ty.ndim and _is_plain(rows, columns) else node.reshaped(made, shape), names
+        made if len(names) == rank_of(made) and _is_plain(rows, columns) else node.reshaped(made, shape),
+        names,
     )
 
 

@@ -10,13 +10,14 @@ from tvm_ffi import structural_equal
 
 from ..arrays import numpy_dtype
 from ..node import Node
-from .precise import is_narrow
+from .precise import dtype_of as type_of
+from .precise import is_narrow, rank_of
 
 Element = ir.Expr
 """An element of a tensor, as an expression of a kernel."""
 
 
-def pointwise(node: Node, name: str, function: Callable[..., Element], *operands: relax.Expr) -> relax.Call:
+def pointwise(node: Node, name: str, function: Callable[..., Element], *operands: relax.Expr) -> relax.Expr:
     """``function`` of the elements of ``operands``, which are broadcast to each other as numpy does it.
 
     Operands of one known element are written into the kernel as numbers.
@@ -42,9 +43,9 @@ def pointwise(node: Node, name: str, function: Callable[..., Element], *operands
 
 def scalar_of(expr: relax.Expr) -> ir.Expr | None:
     """A constant of no dimensions as a number for kernels."""
-    if not isinstance(expr, ir.GenericConst) or expr.ty.ndim != 0:
+    if not isinstance(expr, ir.GenericConst) or rank_of(expr) != 0:
         return None
-    dtype = str(expr.ty.dtype)
+    dtype = type_of(expr)
     value = expr.value.numpy().astype("float32" if dtype == "bfloat16" else numpy_dtype(dtype)).item()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return None

@@ -35,7 +35,7 @@ def quantized(
     axis: int = 0,
     block: int = 0,
     precision: str = "float32",
-) -> relax.Call:
+) -> relax.Expr:
     """saturate(round(x / scale) + zero): half to even; the quotient has the type ``precision``."""
 
     def kernel(x: te.Tensor, scale: te.Tensor, *zero: te.Tensor) -> te.Tensor:
@@ -70,7 +70,7 @@ def dequantized(
     dtype: str = "float32",
     axis: int = 0,
     block: int = 0,
-) -> relax.Call:
+) -> relax.Expr:
     """(x - zero) * scale, computed in float32."""
 
     def kernel(x: te.Tensor, scale: te.Tensor, *zero: te.Tensor) -> te.Tensor:

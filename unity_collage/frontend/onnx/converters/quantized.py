@@ -51,7 +51,7 @@ def factor(node: Node, scales: Sequence[relax.Expr], divisor: relax.Expr | None 
 
 def requantized(
     node: Node, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
-) -> relax.Call:
+) -> relax.Expr:
     """saturate(round(total * scale) + zero)."""
 
     def element(total: ir.Expr, scale: ir.Expr, *zero: ir.Expr) -> ir.Expr:

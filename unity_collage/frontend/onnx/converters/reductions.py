@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from ..node import Converted, Node
 from .axes import Axes, axes_of, is_empty_along, reduced, squeezed
 from .pointwise import pointwise
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 
 
 def _reduction(function: Callable[[Node, relax.Expr, Axes], relax.Expr]) -> Callable[[Node], Converted]:
@@ -35,7 +35,7 @@ def _prod(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
 
 def _extremum(kind: str) -> Callable[[Node, relax.Expr, Axes], relax.Expr]:
     def function(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
-        if str(x.ty.dtype) != "bool":
+        if dtype_of(x) != "bool":
             return reduced(node, x, axes, kind)
         return relax.op.astype(reduced(node, node.cast(x, "uint8"), axes, kind), "bool")
 
@@ -44,7 +44,7 @@ def _extremum(kind: str) -> Callable[[Node, relax.Expr, Axes], relax.Expr]:
 
 def _mean(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
     """The sum divided by the number of elements; integers are divided towards zero."""
-    dtype = str(x.ty.dtype)
+    dtype = dtype_of(x)
     if axes.known is not None and "float" in dtype and not is_empty_along(node, x, axes):
         return node.emit(relax.op.mean(x, list(axes.known), keepdims=True)) if axes.known else x
     total = reduced(node, x, axes, "sum")
@@ -74,7 +74,7 @@ def _log_sum(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
 
 def _as_float(node: Node, x: relax.Expr, function: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """A function of floating point numbers; of integers it is computed in float64 and rounded towards zero."""
-    dtype = str(x.ty.dtype)
+    dtype = dtype_of(x)
     if "float" in dtype:
         return function(x)
     return relax.op.astype(node.emit(function(node.cast(x, "float64"))), dtype)
@@ -82,10 +82,10 @@ def _as_float(node: Node, x: relax.Expr, function: Callable[[relax.Expr], relax.
 
 def _log_sum_exp(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
     """m + log(sum(exp(x - m))), where m is the largest element if it is finite, else 0."""
-    dtype = str(x.ty.dtype)
+    dtype = dtype_of(x)
     if "float" not in dtype:
         x = node.cast(x, "float64")
-    kind = str(x.ty.dtype)
+    kind = dtype_of(x)
     largest = reduced(node, x, axes, "max")
     is_finite = node.emit(relax.op.isfinite(largest))
     moved_by = node.emit(relax.op.where(is_finite, largest, node.constant(0, kind)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tvm import ir, relax, te, tirx
 
 from ..node import Converted, Node
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, widened
 from .runtime_shapes import computed, is_empty, scalar
 
 
@@ -32,14 +32,14 @@ def _along(node: Node, x: relax.Expr, axis: int, kind: str) -> relax.Expr:
     reverse, exclusive = bool(node.attribute("reverse", 0)), bool(node.attribute("exclusive", 0))
     if reverse:
         x = node.emit(relax.op.flip(x, axis))
-    found = scan(x, axis, str(x.ty.dtype), exclusive)
+    found = scan(x, axis, dtype_of(x), exclusive)
     return relax.op.flip(node.emit(found), axis) if reverse else found
 
 
 def _along_run_time_axis(node: Node, x: relax.Expr, kind: str) -> relax.Expr:
     """Each element reduces what is before it, so this is slow along long axes."""
     reverse, exclusive = bool(node.attribute("reverse", 0)), bool(node.attribute("exclusive", 0))
-    rank, dtype = node.rank(), str(x.ty.dtype)
+    rank, dtype = node.rank(), dtype_of(x)
     start = tirx.const(0 if kind == "sum" else 1, dtype)
 
     def kernel(x: te.Tensor, given: te.Tensor) -> te.Tensor:

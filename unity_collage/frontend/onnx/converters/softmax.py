@@ -11,7 +11,7 @@ from tvm import relax
 from ..node import Converted, Node
 from ..values import Dim
 from .argmax import place_of_extremum
-from .precise import narrowed, widened
+from .precise import dtype_of, narrowed, rank_of, widened
 
 
 def _along_axis(make: Callable[[Node, relax.Expr, int], relax.Expr]) -> Callable[[Node], Converted]:
@@ -41,7 +41,7 @@ def _softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
 
 def _log_softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
     """Relax's takes the last axis only."""
-    rank = x.ty.ndim
+    rank = rank_of(x)
     if axis == rank - 1:
         return relax.op.nn.log_softmax(x, axis)
     order = [*range(axis), *range(axis + 1, rank), axis]
@@ -53,10 +53,10 @@ def _log_softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
 
 def _hardmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
     """1 at the first of the largest elements along an axis, else 0."""
-    dtype, size = str(x.ty.dtype), node.dims(x)[axis]
+    dtype, size = dtype_of(x), node.dims(x)[axis]
     best = node.emit(place_of_extremum(node, x, axis))
     places = node.emit(relax.op.arange(0, size, 1, "int64"))
-    places = node.reshaped(places, [size if n == axis else 1 for n in range(x.ty.ndim)])
+    places = node.reshaped(places, [size if n == axis else 1 for n in range(rank_of(x))])
     return relax.op.astype(node.emit(relax.op.equal(best, places)), dtype)
 
 

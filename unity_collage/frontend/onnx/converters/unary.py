@@ -9,6 +9,7 @@ from tvm import relax, tirx
 
 from ..node import Converted, Node
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
+from .precise import dtype_of as type_of
 from .precise import is_narrow
 
 
@@ -61,7 +62,7 @@ def _is_inf(node: Node) -> Converted:
     x = _finite_type(node)
     if node.attribute("detect_negative", 1) and node.attribute("detect_positive", 1):
         return relax.op.isinf(x)
-    dtype = str(x.ty.dtype)
+    dtype = type_of(x)
     if node.attribute("detect_positive", 1):
         return relax.op.equal(x, node.constant(float("inf"), dtype))
     if node.attribute("detect_negative", 1):
