@@ -7,10 +7,10 @@ VENV := .venv-test
 
 .PHONY: check check-native format-native
 
-# What a change has to pass: the tests as in the README, then lint, types and the import contract, in the environment
+# What a change has to pass: the tests as in the README, with PyTorch too, then lint, types and the import contract, in the environment
 # that the tests made.
 check:
-	bash scripts/test.sh
+	EXTRAS=test,torch bash scripts/test.sh
 	$(VENV)/bin/pip install --quiet '.[dev]'
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .

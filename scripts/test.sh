@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv --clear .venv-test
-.venv-test/bin/pip install --quiet '.[test]'
+.venv-test/bin/pip install --quiet ".[${EXTRAS:-test}]"
 exec .venv-test/bin/pytest "$@"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 import tvm
@@ -21,6 +23,8 @@ _FAULTS = Faults()
 def pytest_configure() -> None:
     """Before any test is imported: what is made there is watched too."""
     _FAULTS.watch()
+    if os.environ.get("COLLAGE_REQUIRE_TORCH") and find_spec("torch") is None:
+        raise pytest.UsageError("COLLAGE_REQUIRE_TORCH is set, and PyTorch is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,10 @@ def exported(module: nn.Module, example_inputs: Any) -> ExportedProgram:
     if example_inputs is None:
         raise ModelError("a torch.nn.Module needs example inputs: compile(module, (tensor, ...))")
     args, kwargs = arguments_of(module, example_inputs)
-    with _evaluating(module), torch.no_grad():
+    with _evaluating(module), torch.no_grad(), warnings.catch_warnings():
+        # Recurrent layers assign to themselves when they run. Other warnings are of torch about its own parts.
+        warnings.filterwarnings("ignore", message="The tensor attributes? ")
+        warnings.filterwarnings("ignore", category=FutureWarning)
         try:
             return torch.export.export(module, args, kwargs)
         except Exception as error:  # torch raises whatever the module's code raises

@@ -6,6 +6,7 @@ Everything else has a converter, whose result is compared with the shape and dty
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from .converters import MOVES
 from .decompositions import table
 from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
 from .symbols import Sizes
+
+_LOG = logging.getLogger(__name__)
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
@@ -121,6 +124,12 @@ class _Importer:
                 raise ModelError(
                     f"this model cannot be imported: it changes its buffer {spec.target}, and its results "
                     "depend on that; make it an input and an output"
+                )
+
+        for spec in self._program.graph_signature.output_specs:
+            if spec.kind is OutputKind.USER_INPUT_MUTATION:
+                _LOG.warning(
+                    "the module changes its input %s, which the program leaves as it is", spec.target
                 )
 
     def _input(self, node: fx.Node, spec: InputSpec) -> relax.Var | None:
