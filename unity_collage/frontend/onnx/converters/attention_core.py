@@ -127,7 +127,8 @@ class Attention:
         node = self.node
         dtype = dtype_of(bias)
         seen = node.emit(relax.op.not_equal(bias, node.constant(-np.inf, dtype)))
-        most = node.emit(relax.op.max(node.cast(seen, "float32"), -1, keepdims=True))
+        one, zero = node.constant(1, "float32"), node.constant(0, "float32")
+        most = node.emit(relax.op.max(node.emit(relax.op.where(seen, one, zero)), -1, keepdims=True))
         any_seen = node.emit(relax.op.astype(most, "bool"))
         return node.emit(relax.op.where(any_seen, x, node.constant(0, dtype_of(x))))
 
