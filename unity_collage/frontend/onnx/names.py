@@ -13,8 +13,9 @@ _TAKEN = frozenset({"R", "T", "I", "cls"})
 
 
 def safe(name: str) -> str:
-    """``name`` as an identifier that TVMScript prints and parses."""
-    text = re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("_") or "value"
+    """``name`` as an identifier that TVMScript prints and parses; letters outside of ASCII become their numbers."""
+    ascii_name = "".join(c if c.isascii() or not c.isalnum() else f"u{ord(c):x}" for c in name)
+    text = re.sub(r"\W", "_", ascii_name, flags=re.ASCII).lstrip("_") or "value"
     if text[0].isdigit():
         return f"v{text}"
     return f"{text}_" if keyword.iskeyword(text) or text in _TAKEN else text
