@@ -1,0 +1,1 @@
+"""Converters by subject; each module has a table ``CONVERTERS`` by operator."""
