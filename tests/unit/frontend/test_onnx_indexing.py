@@ -117,6 +117,13 @@ def test_unique(is_sorted: int, axis: int | None) -> None:
     _check("Unique", {"x": x}, 4, opset=11, sorted=is_sorted, dims={"x": ["a", 3, "c"]}, **attributes)
 
 
+def test_unique_of_a_constant_is_not_what_the_reference_makes_of_it() -> None:
+    inputs = {"x": np.int64([[3, 1], [3, 2]])}
+    want = [np.int64([3, 1, 2])]
+    model = onnx_case.one_node("Unique", inputs, opset=11, sorted=0, constant=["x"])
+    onnx_case.check(model, inputs, want=want)
+
+
 @pytest.mark.parametrize("axis", [None, 1, -1])
 def test_compress(axis: int | None) -> None:
     attributes = {} if axis is None else {"axis": axis}
