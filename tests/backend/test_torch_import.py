@@ -201,6 +201,22 @@ def test_a_part_without_gradients_is_part_of_the_program() -> None:
     agrees(program_of(Silent(), (x,)), (x,), Silent()(x))
 
 
+class Prefixed(nn.Module):
+    """A size that torch.export sees as computed, and that is a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, self.count :].sum(1) * 2
+
+
+def test_a_size_that_is_computed_from_constants_is_known() -> None:
+    x = draw(2, 5)
+    agrees(program_of(Prefixed(), (x,)), (x,), x[:, 2:].sum(1) * 2)
+
+
 def test_an_exported_program_and_its_file_are_models(tmp_path: Path) -> None:
     module, x = perceptron().eval(), draw(3, 6)
     exported = torch.export.export(module, (x,))

@@ -225,7 +225,9 @@ class _Importer:
         dtype = dtype_name(known.dtype)
         if dtype in HALVES and dtype_of(value) == "float32":
             value = self._emitted(op.astype(value, dtype), node.name)
-        found, wanted = shape_of(value), self._sizes.shape(known)
+        found = shape_of(value)
+        self._sizes.learn_shape(known, found)
+        wanted = self._sizes.shape(known)
         differs = len(found) != len(wanted) or any(
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, wanted, strict=True)
         )

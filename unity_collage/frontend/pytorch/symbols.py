@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -34,6 +34,16 @@ class Sizes:
         """``size`` is ``value``: it was computed from constants."""
         if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
             self._known[str(size.node.expr)] = value
+
+    def learn_shape(self, tensor: torch.Tensor, shape: Sequence[Size]) -> None:
+        """A converter found ``shape`` for a value, where torch has symbols for what it could not know."""
+        for size, found in zip(tensor.shape, shape, strict=False):
+            if (
+                isinstance(size, torch.SymInt)
+                and isinstance(found, int)
+                and str(size.node.expr) not in self._known
+            ):
+                self.learn(size, found)
 
     def of(self, size: int | torch.SymInt) -> Size:
         """``size`` as an int or an expression; raises ModelError if it depends on values."""
