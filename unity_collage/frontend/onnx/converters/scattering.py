@@ -13,12 +13,18 @@ from .kernels import kernel, loop, store, when
 from .runtime_shapes import as_int64, flat_index, from_the_end, is_empty, place_of, product
 
 
+def _is_nan(value: Any) -> Any:
+    """TVM has no ``isnan`` for bfloat16."""
+    is_brain = str(value.expr_ty().dtype) == "bfloat16"
+    return tirx.isnan(value.astype("float32") if is_brain else value)
+
+
 def _larger(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a > b, tirx.isnan(a)), a, b)
+    return tirx.Select(tirx.any(a > b, _is_nan(a)), a, b)
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a < b, tirx.isnan(a)), a, b)
+    return tirx.Select(tirx.any(a < b, _is_nan(a)), a, b)
 
 
 _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
