@@ -57,7 +57,7 @@ def subjects(models: list[str]) -> Iterator[tuple[str, IRModule]]:
         for channels in (2, 4, 8, 16):
             yield f"{kernel}x{kernel} of {channels} channels", few_channels(channels, kernel)
     for name in models:
-        yield name, import_model(networks.load(name), False)[0]
+        yield name, import_model(networks.load(name)).mod
 
 
 def seconds_of(program: uc.Program, inputs: list[np.ndarray]) -> float:

@@ -75,7 +75,7 @@ def _cost(answer: Answer) -> Cost:
 
 def eager(name: str, model: MeasuredCost) -> Eager:
     """Everything of ``main`` in the zoo's model ``name`` measured."""
-    mod: IRModule = import_model(models.load(name))[0]
+    mod: IRModule = import_model(models.load(name)).mod
     with host_target():
         for step in (*Pipeline(model=model).until_candidates(), EstimateCosts(model)):
             mod = step(mod)

@@ -110,7 +110,9 @@ def why_excluded(case: Case) -> str | None:
     model = case.model()
     infos = [*model.graph.input, *model.graph.output, *model.graph.value_info]
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    domains = {node.domain for node in nodes} | {o.domain for o in model.opset_import if o.domain.endswith("training")}
+    domains = {node.domain for node in nodes} | {
+        o.domain for o in model.opset_import if o.domain.endswith("training")
+    }
     if other := sorted(domain for domain in domains if domain.startswith("ai.onnx.")):
         return other[0]
     kinds = {info.type.WhichOneof("value") for info in infos} - {"tensor_type", None}

@@ -81,4 +81,3 @@ def _check_main(mod: IRModule) -> None:
 def _is_of_torch(model: Any) -> bool:
     """Whether ``model`` is an object of PyTorch, or of a class derived from one of its classes; does not import it."""
     return any(base.__module__.partition(".")[0] == "torch" for base in type(model).__mro__)
-

@@ -80,7 +80,7 @@ def _is_open(column: Sequence[Dim]) -> bool:
 def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The sizes of the result; sizes that do not fit together when the program runs end it with an error."""
     # By arithmetic on tensors: TVM would simplify symbolic expressions away, and the fresh sizes with them.
-    one = node.constant([1], "int64")
+    one: relax.Expr = node.constant([1], "int64")
     common: list[Dim] = []
     fresh: list[Dim] = []
     computed: list[relax.Expr] = []
@@ -89,9 +89,11 @@ def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
         if len(column) < 2:
             common.append(column[0] if column else 1)
             continue
-        sizes = [node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column]
+        sizes: list[relax.Expr] = [
+            node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column
+        ]
         larger = reduce(lambda a, b: node.emit(relax.op.maximum(a, b)), sizes)
-        smaller = reduce(lambda a, b: node.emit(relax.op.minimum(a, b)), [*sizes, one])
+        smaller = reduce(lambda a, b: node.emit(relax.op.minimum(a, b)), sizes, one)
         size = node.emit(relax.op.multiply(larger, smaller))  # 0 where a size of 0 meets a 1
         for each in sizes:
             is_not_one, is_not_all = (node.emit(relax.op.subtract(each, other)) for other in (one, size))

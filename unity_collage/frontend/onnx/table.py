@@ -63,7 +63,7 @@ CONVERTERS: Mapping[tuple[str, str], Converter] = {
 }
 """All converters by domain and operator."""
 
-BY_DEFINITION = frozenset({"CenterCropPad"})
+BY_DEFINITION = frozenset({"CausalConvWithState", "CenterCropPad", "LinearAttention"})
 """Operators of ai.onnx that are converted by the function that defines them in the standard."""
 
 REFUSED: Mapping[str, str] = {

@@ -1,7 +1,6 @@
 """Operators on tensors: each makes a call, whose type is not known before it is normalized."""
 
 from collections.abc import Sequence
-
 from typing import Any
 
 from tvm.ir import Call, Expr, GlobalVar, PrimType, Type
