@@ -11,8 +11,10 @@ from tvm.target import Target
 
 from ..annotations import THREADS, threads_of
 from ..legalization import legalize_ops
+from ..rewrites.flat_casts import with_flat_casts
 from ..schedule import scheduled_module
 from ..schedule.tuned import with_tuned_schedules
+from .own_sizes import with_own_sizes
 from .pack_weights import packed
 from .sorts_and_scans import dispatched
 from .unknown_shapes import refuse_unknown_shapes
@@ -46,7 +48,17 @@ def _legalized(mod: IRModule) -> IRModule:
         relax.transform.RewriteDataflowReshape(),
         relax.transform.DeadCodeElimination(),
     ]
-    return _limited(tvm.transform.Sequential(passes)(dispatched(mod)), limits)
+    legal = with_own_sizes(_flat(tvm.transform.Sequential(passes)(dispatched(mod))))
+    return _limited(legal, limits)
+
+
+def _flat(mod: IRModule) -> IRModule:
+    """``mod`` whose casts read variables only: TVM's passes nest calls in them."""
+    functions = {
+        gvar: with_flat_casts(func) if isinstance(func, relax.Function) else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _limited(mod: IRModule, limits: Mapping[str, int | None]) -> IRModule:

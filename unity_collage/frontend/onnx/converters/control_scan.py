@@ -116,7 +116,7 @@ def _placed(node: Node, value: Value, axis: int, backwards: bool) -> Value:
 
 def _reversed(x: te.Tensor) -> te.Tensor:
     """The rows in reverse order: Relax's ``flip`` cannot be built where their number is symbolic."""
-    return te.compute(x.shape, lambda first, *rest: x[(x.shape[0] - 1 - first, *rest)], "reversed")
+    return te.compute(x.shape, lambda first, *rest: x(x.shape[0] - 1 - first, *rest), "reversed")
 
 
 # Operator set 8: all operands have a batch axis in front, and the scanned ones scan the next axis.
