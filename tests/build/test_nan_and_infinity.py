@@ -81,3 +81,13 @@ def test_softmax_of_masked_rows():
         powers = np.exp(x.astype("float64") - x.max(1, keepdims=True))
         exact = powers / powers.sum(1, keepdims=True)
     np.testing.assert_allclose(values(lambda x: op.nn.softmax(x, 1), x), exact, rtol=1e-5, atol=1e-7)
+
+
+def test_places_that_are_bounded_and_read_several_times():
+    """TVM does not take an expression twice that has a Let inside: the corners of a grid are such expressions."""
+    image = np.random.default_rng(0).standard_normal((1, 2, 5, 6)).astype("float32")
+    grid = np.zeros((1, 2, 1, 1), "float32")
+    got = values(
+        lambda x, g: op.image.grid_sample(x, g, padding_mode="border", align_corners=True), image, grid
+    )
+    np.testing.assert_allclose(got[0, :, 0, 0], image[0, :, 2, 2:4].mean(1), rtol=1e-5)

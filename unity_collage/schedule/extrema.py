@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable
 
 import tvm_ffi
-from tvm import tirx
+from tvm import ir, tirx
 from tvm.ir.expr import TensorLoad
 
 from .formulas import let
 from .stage import Expr, Func, nodes
 
+_SHORT = 24
+"""The most nodes of an expression that is repeated."""
 _BITS = {"float32": "uint32", "float64": "uint64"}
 _FINITE_ENDS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38}
 
@@ -61,11 +63,17 @@ def _is_number(x: Expr) -> Expr:
 
 
 def _bound(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """``body`` of ``value``, which is computed once; the compiler sees by itself that two loads are equal."""
-    return body(value) if isinstance(value, (TensorLoad, tirx.Var)) else let(value, body)
+    """``body`` of ``value``, computed once: by the compiler, or by a Let where it is long.
+
+    TVM does not take an expression twice that has a Let inside, so short ones have none.
+    """
+    return let(value, body) if len(nodes(value, ir.Expr)) > _SHORT else body(value)
 
 
 def _is_constant(value: Expr) -> bool:
+    """Whether ``value`` cannot be NaN: a number, or an integer as a float."""
+    if isinstance(value, tirx.Cast):
+        return "float" not in str(value.value.expr_ty().dtype)
     return isinstance(value, tirx.FloatImm) and not math.isnan(value.value)
 
 
