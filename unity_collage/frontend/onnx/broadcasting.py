@@ -7,7 +7,6 @@ are expanded to a common shape before the operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -92,8 +91,10 @@ def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
         sizes: list[relax.Expr] = [
             node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column
         ]
-        larger = reduce(lambda a, b: node.emit(relax.op.maximum(a, b)), sizes)
-        smaller = reduce(lambda a, b: node.emit(relax.op.minimum(a, b)), sizes, one)
+        larger, smaller = sizes[0], one
+        for each in sizes:
+            larger = node.emit(relax.op.maximum(larger, each))
+            smaller = node.emit(relax.op.minimum(smaller, each))
         size = node.emit(relax.op.multiply(larger, smaller))  # 0 where a size of 0 meets a 1
         for each in sizes:
             is_not_one, is_not_all = (node.emit(relax.op.subtract(each, other)) for other in (one, size))
