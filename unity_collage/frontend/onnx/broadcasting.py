@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from .node import Node
+from .node import OnnxNode
 from .symbolic import are_equal
 from .values import Dim, Value
 
@@ -48,7 +48,7 @@ OPERATORS = frozenset(
 """Operators of ai.onnx whose operands are broadcast to each other."""
 
 
-def aligned(node: Node) -> Sequence[Value | None]:
+def aligned(node: OnnxNode) -> Sequence[Value | None]:
     """The operands of a node, expanded to one shape if their sizes cannot be compared now."""
     values = [value for value in node.inputs if value is not None]
     if len(values) < len(node.inputs) or len(values) < 2:
@@ -76,7 +76,7 @@ def _is_open(column: Sequence[Dim]) -> bool:
     return any(not isinstance(size, int) for size in column)
 
 
-def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
+def _common(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The sizes of the result; sizes that do not fit together when the program runs end it with an error."""
     # By arithmetic on tensors: TVM would simplify symbolic expressions away, and the fresh sizes with them.
     one: relax.Expr = node.constant([1], "int64")
@@ -108,7 +108,7 @@ def _common(node: Node, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
     return common
 
 
-def _expanded(node: Node, value: Value, shape: Sequence[Dim], common: Sequence[Dim]) -> Value:
+def _expanded(node: OnnxNode, value: Value, shape: Sequence[Dim], common: Sequence[Dim]) -> Value:
     """A tensor of the sizes ``shape``, after leading ones, expanded to the sizes ``common``."""
     skipped = len(shape) - value.rank
     if value.rank == len(shape) and all(are_equal(a, b) for a, b in zip(shape, common, strict=True)):

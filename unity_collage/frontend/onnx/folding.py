@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from .arrays import DTYPES
-from .node import Node, with_resolved_attributes
+from .node import OnnxNode, with_resolved_attributes
 from .symbolic import continued
 from .values import Value
 
@@ -42,7 +42,7 @@ _SHOWN = 64
 """The most elements of an operand whose numbers type inference sees: such as axes and shapes."""
 
 
-def folded(node: Node) -> list[Value] | None:
+def folded(node: OnnxNode) -> list[Value] | None:
     """The results of a node, if they are known now."""
     given = [value for value in node.inputs if value is not None]
     if not given or any(value.known is None for value in given) or node.op in _NEVER:
@@ -59,7 +59,7 @@ def folded(node: Node) -> list[Value] | None:
     return [Value.of(result) for result in results]
 
 
-def _evaluated(node: Node) -> list[np.ndarray] | None:
+def _evaluated(node: OnnxNode) -> list[np.ndarray] | None:
     """The results by the reference implementation; None where it fails or gives other types than the standard."""
     proto = with_resolved_attributes(node)
     feeds = dict(_operands(node))
@@ -74,7 +74,7 @@ def _evaluated(node: Node) -> list[np.ndarray] | None:
     return results if dtypes == expected and set(dtypes) <= DTYPES else None
 
 
-def _element_types(node: Node, proto: onnx.NodeProto) -> list[str]:
+def _element_types(node: OnnxNode, proto: onnx.NodeProto) -> list[str]:
     """The element types of the results by the standard's type inference."""
     schema = onnx.defs.get_schema(node.op, node.version, "")
     types = {name: _type_of(array) for name, array in _operands(node)}
@@ -91,7 +91,7 @@ def _element_types(node: Node, proto: onnx.NodeProto) -> list[str]:
     ]
 
 
-def _operands(node: Node) -> Iterator[tuple[str, np.ndarray]]:
+def _operands(node: OnnxNode) -> Iterator[tuple[str, np.ndarray]]:
     """The known operands with their names."""
     for name, value in zip(node.proto.input, node.inputs, strict=False):
         if value is not None and value.known is not None:

@@ -26,7 +26,7 @@ from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
 from .folding import folded
 from .names import safe
-from .node import Converted, Node, Refused, with_resolved_attributes
+from .node import Converted, NodeRefused, OnnxNode, with_resolved_attributes
 from .values import Value
 
 MOST_NODES = 2_000_000
@@ -34,7 +34,7 @@ MOST_NODES = 2_000_000
 
 
 @dataclass(slots=True)
-class Model:
+class SharedState:
     """What all graphs of a model share."""
 
     folder: str | None
@@ -46,7 +46,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class GraphScope:
     """What names stand for in a graph or in the body of a function."""
 
     values: ChainMap[str, Value]
@@ -61,7 +61,7 @@ class Scope:
 class GraphImporter:
     """Emits graphs into the functions of a module."""
 
-    model: Model
+    model: SharedState
     builder: relax.BlockBuilder
     """The builder of the module, in the function that is being emitted."""
 
@@ -70,7 +70,7 @@ class GraphImporter:
         """The folder of files with external data."""
         return self.model.folder
 
-    def graph(self, graph: onnx.GraphProto, scope: Scope) -> list[Value]:
+    def graph(self, graph: onnx.GraphProto, scope: GraphScope) -> list[Value]:
         """Emit a graph whose inputs are in ``scope``; the result is what its outputs stand for."""
         for tensor in graph.initializer:
             # A name that an input has is the default of this input; callers that give inputs put them first.
@@ -80,7 +80,7 @@ class GraphImporter:
         self.nodes(graph.node, [output.name for output in graph.output], scope)
         return [self._named(output.name, scope) for output in graph.output]
 
-    def nodes(self, nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], scope: Scope) -> None:
+    def nodes(self, nodes: Sequence[onnx.NodeProto], outputs: Iterable[str], scope: GraphScope) -> None:
         """Emit the nodes that ``outputs`` need, in their order."""
         for proto in _needed(nodes, outputs):
             self.model.converted += 1
@@ -96,7 +96,7 @@ class GraphImporter:
         if not isinstance(ty, relax.TensorType) or isinstance(ty.shape, relax.ShapeExpr):
             return expr
         if ty.ndim < 0:
-            raise Refused("the rank of its result is not known before the program runs")
+            raise NodeRefused("the rank of its result is not known before the program runs")
         sizes = [self.fresh_size() for _ in range(ty.ndim)]
         return self.builder.match_cast(expr, relax.TensorType(sizes, ty.dtype, ty.vdevice))
 
@@ -130,19 +130,19 @@ class GraphImporter:
         """``expr`` with a wider type."""
         return expr if tvm_ffi.structural_equal(expr.ty, ty) else self.builder.match_cast(expr, ty)
 
-    def _named(self, name: str, scope: Scope) -> Value:
+    def _named(self, name: str, scope: GraphScope) -> Value:
         if name not in scope.values:
             raise ModelError(f"no node before computes the value {name!r}")
         return scope.values[name]
 
-    def _node(self, proto: onnx.NodeProto, scope: Scope) -> None:
+    def _node(self, proto: onnx.NodeProto, scope: GraphScope) -> None:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         inputs = [self._named(name, scope) if name else None for name in proto.input]
         attributes = dict(_resolved(proto.attribute, scope.attributes))
-        node = Node(proto, inputs, scope.opsets.get(domain, 0), self, attributes, scope)
+        node = OnnxNode(proto, inputs, scope.opsets.get(domain, 0), self, attributes, scope)
         try:
             results = self._results(node, domain, scope)
-        except Refused as error:
+        except NodeRefused as error:
             raise ModelError(f"{node.title}: {error}") from error
         except ModelError:
             raise
@@ -158,7 +158,7 @@ class GraphImporter:
                     raise ModelError(f"{node.title}: its result {name!r} is not supported")
                 scope.values[name] = value
 
-    def _results(self, node: Node, domain: str, scope: Scope) -> list[Value | None]:
+    def _results(self, node: OnnxNode, domain: str, scope: GraphScope) -> list[Value | None]:
         function = self.model.functions.get((domain, node.op, node.proto.overload))
         if function is not None:
             return list(self._called(function, node, scope))
@@ -179,7 +179,7 @@ class GraphImporter:
             node.inputs = broadcasting.aligned(node)
         return self._values(converter(node), node)
 
-    def _values(self, converted: Converted, node: Node) -> list[Value | None]:
+    def _values(self, converted: Converted, node: OnnxNode) -> list[Value | None]:
         if isinstance(converted, relax.Tuple):
             converted = list(converted.fields)
         single = isinstance(converted, (relax.Expr, Value))
@@ -194,10 +194,10 @@ class GraphImporter:
             return Value(dtype_of(result), expr=result)
         var = self.emit(result, name)
         if not isinstance(var.ty, relax.TensorType):
-            raise Refused("its result is not a tensor")
+            raise NodeRefused("its result is not a tensor")
         return Value(dtype_of(var), expr=var)
 
-    def _called(self, function: onnx.FunctionProto, node: Node, scope: Scope) -> list[Value | None]:
+    def _called(self, function: onnx.FunctionProto, node: OnnxNode, scope: GraphScope) -> list[Value | None]:
         """The results of a call of a function: its body is emitted here."""
         key = (function.domain, function.name, function.overload)
         if key in scope.calls:
@@ -210,7 +210,7 @@ class GraphImporter:
         attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes |= node.attributes
         opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in function.opset_import}
-        inside = Scope(ChainMap(values), {**scope.opsets, **opsets}, attributes, (*scope.calls, key))
+        inside = GraphScope(ChainMap(values), {**scope.opsets, **opsets}, attributes, (*scope.calls, key))
         missing = set(function.input) - set(values)
         body = [_without(proto, missing) for proto in function.node]
         self.nodes(body, function.output, inside)
@@ -263,7 +263,7 @@ def _read(proto: onnx.NodeProto) -> Iterable[str]:
 _GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 
-def _definition(node: Node, domain: str) -> onnx.FunctionProto | None:
+def _definition(node: OnnxNode, domain: str) -> onnx.FunctionProto | None:
     """The function that defines an operator in the standard, for the version and operands of the node."""
     try:
         schema: Any = onnx.defs.get_schema(node.op, node.version, domain)

@@ -14,7 +14,7 @@ from ...graph.shapes import dtype_of
 from ...tvm_private import end_open_blocks
 from ..sizes import Shapes
 from . import table
-from .graph import GraphImporter, Model, Scope
+from .graph import GraphImporter, GraphScope, SharedState
 from .inputs import parameters
 from .values import Value
 
@@ -39,9 +39,9 @@ def imported(
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
     builder = relax.BlockBuilder()
-    importer = GraphImporter(Model(folder, functions), builder)
+    importer = GraphImporter(SharedState(folder, functions), builder)
     values = {name: Value(dtype_of(param), expr=param) for name, param in params.items()}
-    scope = Scope(ChainMap(values), opsets)
+    scope = GraphScope(ChainMap(values), opsets)
     try:
         # Loops and branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
         with builder.function("main", list(params.values())):
@@ -60,7 +60,7 @@ def imported(
     return mod, tuple(params), tuple(output.name for output in model.graph.output)
 
 
-def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: Scope) -> relax.Expr:
+def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: GraphScope) -> relax.Expr:
     results = [value.tensor(importer.builder) for value in importer.graph(graph, scope)]
     return results[0] if len(results) == 1 else relax.Tuple(results)
 

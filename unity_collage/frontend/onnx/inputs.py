@@ -21,7 +21,7 @@ _UNNAMED = frozenset({"", "?", "-1", "none", "None", "unk", "unknown"})
 
 
 @dataclass(slots=True)
-class Sizes:
+class InputSizes:
     """The sizes of a model's inputs: numbers where they are fixed, else symbolic sizes."""
 
     fixed: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ _OPERATIONS = {
 }
 
 
-def _computed(node: ast.expr, sizes: Sizes) -> Dim:
+def _computed(node: ast.expr, sizes: InputSizes) -> Dim:
     if isinstance(node, ast.Constant):
         assert isinstance(node.value, int)
         return node.value
@@ -154,11 +154,11 @@ def _dtype(value: onnx.ValueInfoProto) -> str:
 
 def _fixed(
     declared: Mapping[str, Sequence[int | str] | None], shapes: Shapes, dims: Mapping[str, int]
-) -> Sizes:
+) -> InputSizes:
     """The sizes that ``shapes`` and ``dims`` fix, by name; what an input fixes holds wherever the name occurs."""
     bare = {text for texts in declared.values() for text in texts or () if isinstance(text, str)}
     within = {name for text in bare for name in re.findall(r"[A-Za-z_]\w*", text)}
-    sizes = Sizes(bare=frozenset(text for text in bare if _is_name(text)))
+    sizes = InputSizes(bare=frozenset(text for text in bare if _is_name(text)))
     for name, size in dims.items():
         _fix_dimension(sizes, name, size, bare | within, declared)
     for name, size in shapes.items():
@@ -182,7 +182,11 @@ def _is_name(text: str) -> bool:
 
 
 def _fix_dimension(
-    sizes: Sizes, name: str, size: int, known: set[str], declared: Mapping[str, Sequence[int | str] | None]
+    sizes: InputSizes,
+    name: str,
+    size: int,
+    known: set[str],
+    declared: Mapping[str, Sequence[int | str] | None],
 ) -> None:
     if name not in known:
         raise ModelError(f"the model has no dimension {name!r}; {_what_there_is(declared)}")
@@ -192,7 +196,7 @@ def _fix_dimension(
         raise ModelError(f"the dimension {name!r} is given as {sizes.fixed[name]} and as {size}")
 
 
-def _fix_input(sizes: Sizes, name: str, given: list[int], texts: Sequence[int | str] | None) -> None:
+def _fix_input(sizes: InputSizes, name: str, given: list[int], texts: Sequence[int | str] | None) -> None:
     if any(size < 0 for size in given):
         raise ModelError(f"the shape {_listed(given)} of the input {name!r} has a negative size")
     if texts is None:

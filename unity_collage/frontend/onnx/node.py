@@ -20,12 +20,12 @@ Converted = relax.Expr | Value | Sequence[relax.Expr | Value | None]
 """What a converter returns: the node's result, or all its results in order."""
 
 
-class Refused(ModelError):
+class NodeRefused(ModelError):
     """A node cannot be converted; the text is the reason, without the node."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class OnnxNode:
     """An operator with its operands.
 
     A converter reads attributes and operands here, emits Relax, and returns the last expressions without emitting them:
@@ -40,7 +40,7 @@ class Node:
     """The :class:`~.graph.GraphImporter` that converts it."""
     attributes: Mapping[str, onnx.AttributeProto]
     scope: Any
-    """The :class:`~.graph.Scope` in which the node is; sub-graphs of the node read names from it."""
+    """The :class:`~.graph.GraphScope` in which the node is; sub-graphs of the node read names from it."""
 
     @property
     def op(self) -> str:
@@ -60,8 +60,8 @@ class Node:
         return self.importer.builder
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise Refused: the node cannot be converted."""
-        raise Refused(reason)
+        """Raise NodeRefused: the node cannot be converted."""
+        raise NodeRefused(reason)
 
     # Results
 
@@ -220,7 +220,7 @@ class Node:
         return dims_of(expr)
 
 
-def with_resolved_attributes(node: Node) -> onnx.NodeProto:
+def with_resolved_attributes(node: OnnxNode) -> onnx.NodeProto:
     """The node with attributes that refer to no others."""
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)

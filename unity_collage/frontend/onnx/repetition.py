@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import GlobalVar
 
 from .captured import Captured, Inside
-from .node import Refused
+from .node import NodeRefused
 from .recursion import Form, TensorForm, add_nothing, add_recursion, no_rows
 from .symbolic import are_equal, is_nonnegative
 from .values import Dim, Value
@@ -26,7 +26,7 @@ _OWN = "\0carried"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IterationStep:
     """What one iteration computes."""
 
     condition: Value
@@ -37,7 +37,7 @@ class Step:
     """What is stacked over all iterations."""
 
 
-Body = Callable[[Any, Value, Sequence[Value]], Step]
+Body = Callable[[Any, Value, Sequence[Value]], IterationStep]
 """Emits an iteration: the scope, the number of the iteration (int64 scalar), and the carried values."""
 
 
@@ -48,7 +48,7 @@ class Repetition:
     importer: Any
     """The :class:`~.graph.GraphImporter`."""
     scope: Any
-    """The :class:`~.graph.Scope` around the body."""
+    """The :class:`~.graph.GraphScope` around the body."""
     names: Sequence[str]
     """The names of the scope that the body may read."""
     scans: int
@@ -196,7 +196,7 @@ class Repetition:
             position: inside.parameter(f"carried_{position}", initial[position].dtype, dims, fresh)
             for position, dims in carried.items()
         }
-        steps: list[tuple[Step, list[Value]]] = []
+        steps: list[tuple[IterationStep, list[Value]]] = []
 
         def emit() -> relax.Expr:
             values = inside.values()
@@ -222,7 +222,7 @@ class Repetition:
         )
         return form, iteration, self._changed(initial, carried, given, step.carried, inside)
 
-    def _returned(self, step: Step, params: Mapping[int, relax.Var]) -> relax.Expr:
+    def _returned(self, step: IterationStep, params: Mapping[int, relax.Var]) -> relax.Expr:
         stops = [] if known_number(step.condition) == 1 else [scalar(self.importer, step.condition)]
         ended = [self._tensor(step.carried[position]) for position in params]
         rows = [self._stack([value]) for value in step.scanned]
@@ -243,9 +243,9 @@ class Repetition:
                 continue
             what = f"the value number {position} that it hands from iteration to iteration"
             if before.dtype != after.dtype:
-                raise Refused(f"{what} is {before.dtype} before and {after.dtype} after an iteration")
+                raise NodeRefused(f"{what} is {before.dtype} before and {after.dtype} after an iteration")
             if before.rank != after.rank:
-                raise Refused(
+                raise NodeRefused(
                     f"{what} has {before.rank} dimensions before and {after.rank} after an iteration"
                 )
             sizes = carried.get(position, initial[position].shape)
@@ -285,7 +285,7 @@ def known_number(value: Value | None) -> int | None:
     if value is None or value.numbers is None:
         return None
     if value.numbers.size != 1:
-        raise Refused(f"a limit or condition of it has {value.numbers.size} elements, not one")
+        raise NodeRefused(f"a limit or condition of it has {value.numbers.size} elements, not one")
     return int(value.numbers.reshape(-1)[0])
 
 
@@ -297,7 +297,7 @@ def scalar(importer: Any, value: Value) -> relax.Expr:
         return Value.of(value.numbers.reshape(())).tensor(importer.builder)
     expr = value.tensor(importer.builder)
     if not all(dim == 1 for dim in value.shape if isinstance(dim, int)):
-        raise Refused(
+        raise NodeRefused(
             f"a limit or condition of it has the shape ({', '.join(map(str, value.shape))}), not one element"
         )
     ones = relax.TensorType([1] * value.rank, value.dtype)

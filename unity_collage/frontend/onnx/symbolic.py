@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from tvm import ir, sym, tirx
 
-from .node import Node
+from .node import OnnxNode
 from .values import Value
 
 
-def continued(node: Node) -> list[Value] | None:
+def continued(node: OnnxNode) -> list[Value] | None:
     """The results of a node some of whose known operands are symbolic; None where they are not known now."""
     rule = _RULES.get(node.op)
     if rule is None or node.proto.domain not in ("", "ai.onnx"):
@@ -73,8 +73,8 @@ def _expr(size: Any) -> ir.Expr:
     return size if isinstance(size, ir.Expr) else tirx.const(int(size), "int64")
 
 
-def _each(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[np.ndarray]], np.ndarray | None]:
-    def rule(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _each(function: Callable[[Any, Any], Any]) -> Callable[[OnnxNode, list[np.ndarray]], np.ndarray | None]:
+    def rule(_node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
         return reduce(lambda a, b: _broadcast(function, a, b), operands)
 
     return rule
@@ -101,12 +101,12 @@ def _remainder(a: Any, b: Any) -> Any | None:
     return _expr(a) % _expr(b) if is_nonnegative(a) and is_nonnegative(b) else None
 
 
-def _gather(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _gather(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     data, indices = operands
     return None if indices.dtype == object else data.take(indices, axis=node.attribute("axis", 0))
 
 
-def _slice(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _slice(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     data, *rest = operands
     if any(part is not None and part.dtype == object for part in rest):
         return None
@@ -120,41 +120,43 @@ def _slice(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
     return data[tuple(index)]
 
 
-def _squeeze(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+def _squeeze(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray:
     axes = node.integers("axes", 1)
     return operands[0].squeeze(None if axes is None else tuple(axes))
 
 
-def _unsqueeze(node: Node, operands: list[np.ndarray]) -> np.ndarray:
+def _unsqueeze(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray:
     return np.expand_dims(operands[0], tuple(node.integers("axes", 1) or ()))
 
 
-def _reshape(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _reshape(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     shape = node.integers("shape", 1) if operands[1].dtype != object else None
     if shape is None or node.attribute("allowzero", 0):
         return None
     return operands[0].reshape([operands[0].shape[n] if size == 0 else size for n, size in enumerate(shape)])
 
 
-def _cast(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _cast(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     # Sizes fit into 32 bits in practice, and a program whose sizes do not could not allocate its tensors.
     return operands[0] if node.required("to") in (6, 7) else None
 
 
-def _where(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _where(_node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     condition, a, b = operands
     if condition.dtype == object:
         return None
     return np.where(condition, a.astype(object), b.astype(object))
 
 
-def _equal(_node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _equal(_node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
     found = _broadcast(are_equal, *operands)
     return None if found is None else found.astype(bool)
 
 
-def _reduced(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[np.ndarray]], np.ndarray | None]:
-    def rule(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _reduced(
+    function: Callable[[Any, Any], Any],
+) -> Callable[[OnnxNode, list[np.ndarray]], np.ndarray | None]:
+    def rule(node: OnnxNode, operands: list[np.ndarray]) -> np.ndarray | None:
         axes = node.integers("axes", 1)
         if operands[0].ndim != 1 or axes not in (None, [0], [-1]) or operands[0].size == 0:
             return None
@@ -165,7 +167,7 @@ def _reduced(function: Callable[[Any, Any], Any]) -> Callable[[Node, list[np.nda
     return rule
 
 
-def _split(node: Node, operands: list[np.ndarray]) -> list[np.ndarray] | None:
+def _split(node: OnnxNode, operands: list[np.ndarray]) -> list[np.ndarray] | None:
     sizes, axis = node.integers("split", 1), node.attribute("axis", 0)
     count = len(node.proto.output)
     if sizes is None and operands[0].shape[axis] % count:
@@ -189,7 +191,7 @@ def _larger(a: Any, b: Any) -> Any:
     return tirx.max(_expr(a), _expr(b))
 
 
-_RULES: dict[str, Callable[[Node, list[Any]], Any]] = {
+_RULES: dict[str, Callable[[OnnxNode, list[Any]], Any]] = {
     "Identity": lambda _, operands: operands[0],
     "Cast": _cast,
     "Gather": _gather,

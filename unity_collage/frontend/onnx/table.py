@@ -26,9 +26,9 @@ from .converters import (
     recurrent,
     tensors,
 )
-from .node import Converted, Node
+from .node import Converted, OnnxNode
 
-Converter = Callable[[Node], Converted]
+Converter = Callable[[OnnxNode], Converted]
 
 STANDARD: Mapping[str, Converter] = {
     **elementwise.CONVERTERS,

@@ -11,7 +11,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from tvm import ir, relax
 
-from .context import Refused, dtype_name
+from .context import CallRefused, dtype_name
 
 _LARGEST = 1 << 22
 """The most elements of a constant that is computed here, unless it is no larger than what it is computed from."""
@@ -25,9 +25,9 @@ class Constants:
         self._kept: list[torch.Tensor] = []  # so that no other tensor gets the address of one of these
 
     def of(self, tensor: torch.Tensor) -> ir.GenericConst:
-        """The constant with the values of ``tensor``; raises Refused if Relax has no such type."""
+        """The constant with the values of ``tensor``; raises CallRefused if Relax has no such type."""
         if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
-            raise Refused(f"a constant is {dtype_name(tensor.dtype)} in the layout {tensor.layout}")
+            raise CallRefused(f"a constant is {dtype_name(tensor.dtype)} in the layout {tensor.layout}")
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if key not in self._made or tensor.numel() == 0:
             self._kept.append(tensor)

@@ -14,7 +14,7 @@ from tvm import ir, relax, tirx
 from tvm.relax import op
 from tvm_ffi import structural_equal
 
-from .symbols import Size, Sizes
+from .symbols import LearntSizes, Size
 
 Value = Any
 """An argument of an operator: an expression of Relax, a number, a size, a list of them, or None."""
@@ -28,7 +28,7 @@ Converters = Mapping[str, Converter]
 HALVES = ("float16", "bfloat16")
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """An operator has options that are not supported; the text says which."""
 
 
@@ -38,7 +38,7 @@ class Context:
 
     builder: relax.BlockBuilder
     node: fx.Node
-    sizes: Sizes
+    sizes: LearntSizes
     is_widened: bool
     """Whether numbers of 16 bits are computed with in float32, as torch does inside an operator."""
 
@@ -71,7 +71,7 @@ class Context:
         if isinstance(value, (bool, int, float)):
             return relax.const(np.array(value).astype(_numpy(wanted)), wanted)
         if not isinstance(value, relax.Expr) or not isinstance(value.ty, relax.TensorType):
-            raise Refused("a size is an operand of arithmetic on tensors")
+            raise CallRefused("a size is an operand of arithmetic on tensors")
         return value if dtype_of(value) == wanted else self.emit(op.astype(value, wanted))
 
     def filled(self, shape: Sequence[Size], value: Value) -> relax.Expr:
@@ -108,7 +108,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def _tensor_type(value: relax.Expr) -> Any:
     if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
-        raise Refused("it is given something else than a tensor of known rank")
+        raise CallRefused("it is given something else than a tensor of known rank")
     return value.ty
 
 
@@ -152,9 +152,9 @@ def axes_of(dims: Sequence[int] | int | None, rank: int) -> list[int]:
 
 
 def known_size(size: Size, what: str) -> int:
-    """``size`` as an int; raises Refused where it is a variable."""
+    """``size`` as an int; raises CallRefused where it is a variable."""
     if not isinstance(size, int):
-        raise Refused(f"{what} is not known")
+        raise CallRefused(f"{what} is not known")
     return size
 
 

@@ -22,11 +22,11 @@ from tvm.relax import op
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
 from .constants import Constants, is_constant, why_not_computed
-from .context import HALVES, Context, Refused, Value, dtype_name, dtype_of, shape_of
+from .context import HALVES, CallRefused, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
 from .decompositions import table
 from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
-from .symbols import Sizes
+from .symbols import LearntSizes
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class _Importer:
 
     def __init__(self, program: ExportedProgram) -> None:
         self._program = program
-        self._sizes = Sizes()
+        self._sizes = LearntSizes()
         self._constants = Constants()
         self.builder = relax.BlockBuilder()
         self._values: dict[fx.Node, Value] = {}
@@ -169,7 +169,7 @@ class _Importer:
             return self._sizes.of(known)
         try:
             return self._converted(node, args, kwargs)
-        except (Refused, ModelError):
+        except (CallRefused, ModelError):
             raise
         except Exception as error:
             raise failure(node, first_line(error)) from error
@@ -192,7 +192,7 @@ class _Importer:
             given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if is_half(leaf) else leaf, given)
         try:
             return self._checked(node, convert(cx, *given))
-        except Refused as refused:
+        except CallRefused as refused:
             raise failure(node, str(refused)) from refused
 
     def _inlined(self, module: fx.GraphModule, *operands: Value) -> Value:
@@ -244,7 +244,7 @@ class _Importer:
         """A result of the model; one that is known is a constant."""
         try:
             return self._argument(self._values[node])
-        except Refused as refused:
+        except CallRefused as refused:
             raise failure(node, str(refused)) from refused
 
 

@@ -17,7 +17,7 @@ Size = Any
 """An int, or an expression of TVM."""
 
 
-class Sizes:
+class LearntSizes:
     """The symbols of one program: variables of TVM, or numbers once they are known."""
 
     def __init__(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .pointwise import dtype_of
 
 
 def place_of_extremum(
-    node: Node, x: relax.Expr, axis: int, largest: bool = True, last: bool = False, keepdims: bool = True
+    node: OnnxNode, x: relax.Expr, axis: int, largest: bool = True, last: bool = False, keepdims: bool = True
 ) -> relax.Expr:
     """The indexes of the largest or smallest elements along an axis as int64: of the first or the last of equal ones.
 
@@ -59,8 +59,8 @@ def _better(a: tuple[Any, Any], b: tuple[Any, Any], largest: bool, last: bool) -
     return tirx.if_then_else(nan[0], tirx.all(nan[1], order), tirx.any(nan[1], better))
 
 
-def _arg(largest: bool) -> Callable[[Node], Converted]:
-    def convert(node: Node) -> Converted:
+def _arg(largest: bool) -> Callable[[OnnxNode], Converted]:
+    def convert(node: OnnxNode) -> Converted:
         axis, keepdims = node.axis(node.attribute("axis", 0)), bool(node.attribute("keepdims", 1))
         last = bool(node.attribute("select_last_index", 0))
         if node.rank() == 0:
@@ -70,4 +70,4 @@ def _arg(largest: bool) -> Callable[[Node], Converted]:
     return convert
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"ArgMax": _arg(True), "ArgMin": _arg(False)}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"ArgMax": _arg(True), "ArgMin": _arg(False)}

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from tvm import relax, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .integer_power import integer_power
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
 
 
-def _divide(node: Node) -> Converted:
+def _divide(node: OnnxNode) -> Converted:
     """Integers are divided towards zero; a division by zero, which the standard does not define, gives 0."""
     if _is_float(node.dtype()) or _divides(node.numbers(1)):
         return relax.op.divide(node[0], node[1])
     return pointwise(node, "divide", _quotient, node[0], node[1])
 
 
-def _mod(node: Node) -> Converted:
+def _mod(node: OnnxNode) -> Converted:
     """The remainder with the sign of the divisor; with ``fmod``, with the sign of the dividend."""
     as_in_c = bool(node.attribute("fmod", 0))
     if _is_float(node.dtype()):
@@ -75,7 +75,7 @@ def _differ_in_sign(a: Element, b: Element) -> Element:
     return tirx.any(tirx.all(a > zero, b < zero), tirx.all(a < zero, b > zero))
 
 
-def _pow(node: Node) -> Converted:
+def _pow(node: OnnxNode) -> Converted:
     """The result has the type of the base."""
     base, exponent = node.dtype(0), node.dtype(1)
     if _is_float(base) and base != "bfloat16":
@@ -96,7 +96,7 @@ def _rounded_power(a: Element, b: Element) -> Element:
     return tirx.power(a.astype("float64"), b.astype("float64")).astype(dtype_of(a))
 
 
-def _shift(node: Node) -> Converted:
+def _shift(node: OnnxNode) -> Converted:
     """Shifts by a negative number, or by as many bits as there are or more, leave nothing but the sign."""
     right = node.required("direction") == "RIGHT"
     bits = np.dtype(node.dtype()).itemsize * 8
@@ -113,7 +113,7 @@ def _shift(node: Node) -> Converted:
     return pointwise(node, "bit_shift", shifted, node[0], node[1])
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "BitShift": _shift,
     "Div": _divide,
     "Mod": _mod,

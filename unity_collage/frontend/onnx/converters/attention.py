@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import onnx
 from tvm import relax, te
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
 from .attention_core import Attention
@@ -18,7 +18,7 @@ _CAPPED, _BIASED, _PROBABILITIES = 1, 2, 3
 """What the fourth result is; otherwise it is the scaled scores."""
 
 
-def _attention(node: Node) -> Converted:
+def _attention(node: OnnxNode) -> Converted:
     is_flat = node.rank() == 3
     q, k, v = (_with_heads(node, n, name) for n, name in enumerate(("q", "kv", "kv")))
     past: Dim = 0
@@ -48,14 +48,14 @@ def _attention(node: Node) -> Converted:
     return [output, k, v, scores]
 
 
-def _with_heads(node: Node, position: int, name: str) -> relax.Expr:
+def _with_heads(node: OnnxNode, position: int, name: str) -> relax.Expr:
     """An operand as (batch, heads, rows, size)."""
     if node.rank(position) == 4:
         return node[position]
     return split_heads(node, node[position], node.required(f"{name}_num_heads"))
 
 
-def appended(node: Node, past: relax.Expr, new: relax.Expr) -> relax.Expr:
+def appended(node: OnnxNode, past: relax.Expr, new: relax.Expr) -> relax.Expr:
     """(batch, heads, P, size) and (batch, heads, S, size) -> (batch, heads, P + S, size)."""
     batch, heads, _, size = node.dims(new)
     shape = [batch, heads, node.dims(past)[2], size]
@@ -64,7 +64,7 @@ def appended(node: Node, past: relax.Expr, new: relax.Expr) -> relax.Expr:
     return node.emit(relax.op.concat([past, new], 2))
 
 
-def split_heads(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
+def split_heads(node: OnnxNode, x: relax.Expr, heads: int) -> relax.Expr:
     """(batch, rows, heads * size) -> (batch, heads, rows, size)."""
     batch, rows, width = node.dims(x)
     if isinstance(width, int) and width % heads:
@@ -73,14 +73,14 @@ def split_heads(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
     return node.emit(relax.op.permute_dims(apart, [0, 2, 1, 3]))
 
 
-def without_heads(node: Node, x: relax.Expr) -> relax.Expr:
+def without_heads(node: OnnxNode, x: relax.Expr) -> relax.Expr:
     """(batch, heads, rows, size) -> (batch, rows, heads * size), not emitted."""
     batch, heads, rows, size = node.dims(x)
     moved = node.emit(relax.op.permute_dims(x, [0, 2, 1, 3]))
     return relax.op.reshape(moved, [batch, rows, heads * size])
 
 
-def _visible(node: Node, rows: Dim, past: Dim) -> Visible:
+def _visible(node: OnnxNode, rows: Dim, past: Dim) -> Visible:
     left, right = (node.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
     right = 0 if node.attribute("is_causal", 0) else right
     sides = (None if left < 0 else left, None if right < 0 else right)
@@ -98,7 +98,7 @@ def _visible(node: Node, rows: Dim, past: Dim) -> Visible:
     return Visible(*sides, offsets=node.emit(node.builder.call_te(offsets, lengths, rows)), lengths=lengths)
 
 
-def _rotary(node: Node) -> Converted:
+def _rotary(node: OnnxNode) -> Converted:
     """x (batch, rows, heads * size) or (batch, heads, rows, size), caches (positions, size / 2) or for each row."""
     flat = node.rank() == 3
     heads = node.attribute("num_heads", 0)
@@ -118,7 +118,7 @@ def _rotary(node: Node) -> Converted:
     return without_heads(node, made) if flat else made
 
 
-def rows_of(node: Node, cache: relax.Expr, positions: relax.Expr | None) -> relax.Expr:
+def rows_of(node: OnnxNode, cache: relax.Expr, positions: relax.Expr | None) -> relax.Expr:
     """The rows of a cache for all positions, (batch, 1, rows, half)."""
     if positions is not None:
         cache = node.emit(relax.op.take(cache, positions, 0, mode="fast"))
@@ -127,7 +127,7 @@ def rows_of(node: Node, cache: relax.Expr, positions: relax.Expr | None) -> rela
 
 
 def rotated(
-    node: Node, x: relax.Expr, cos: relax.Expr, sin: relax.Expr, width: int, interleaved: bool
+    node: OnnxNode, x: relax.Expr, cos: relax.Expr, sin: relax.Expr, width: int, interleaved: bool
 ) -> relax.Expr:
     """``x`` (batch, heads, rows, size) with its first ``width`` elements, or all, turned in pairs.
 
@@ -156,16 +156,16 @@ def rotated(
     return made if width == size else relax.op.concat([node.emit(made), _part(node, x, width, size)], -1)
 
 
-def _times(node: Node, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+def _times(node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     return node.emit(relax.op.multiply(a, b))
 
 
-def _part(node: Node, x: relax.Expr, begin: int, end: int) -> relax.Expr:
+def _part(node: OnnxNode, x: relax.Expr, begin: int, end: int) -> relax.Expr:
     """Elements of the last axis."""
     return node.emit(relax.op.strided_slice(x, [rank_of(x) - 1], [begin], [end], [1], assume_inbound=True))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Attention": _attention,
     "RotaryEmbedding": _rotary,
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax, te
 
-from ..node import Node
+from ..node import OnnxNode
 from ..values import Dim
 from .attention_masks import Bias
 from .precise import dtype_of, is_narrow
@@ -35,7 +35,7 @@ class Results:
 class Attention:
     """An attention of ``q`` (B, H, S, D), ``k`` (B, Hk, T, D) and ``v`` (B, Hk, T, Dv); H is a multiple of Hk."""
 
-    node: Node
+    node: OnnxNode
     q: relax.Expr
     k: relax.Expr
     v: relax.Expr
@@ -133,7 +133,7 @@ class Attention:
         return node.emit(relax.op.where(any_seen, x, node.constant(0, dtype_of(x))))
 
 
-def _without_last(node: Node, x: relax.Expr, dims: Sequence[Dim]) -> relax.Expr:
+def _without_last(node: OnnxNode, x: relax.Expr, dims: Sequence[Dim]) -> relax.Expr:
     """``x`` up to the sizes ``dims``."""
 
     def without_last(x: te.Tensor, dims: Sequence[Dim]) -> te.Tensor:

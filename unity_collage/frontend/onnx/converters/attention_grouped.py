@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .attention import rotated, rows_of, split_heads, without_heads
 from .attention_core import Attention
@@ -20,7 +20,7 @@ from .precise import dtype_of, narrowed, widened
 _KEY, _PAST, _LENGTHS, _TOTAL, _COS, _POSITIONS, _BIAS, _SINK = 1, 3, 5, 6, 7, 9, 10, 11
 
 
-def _group_query(node: Node) -> Converted:
+def _group_query(node: OnnxNode) -> Converted:
     """The output, and present keys and values (B, Hk, T, D), where T is the larger of the past and the total length."""
     if node.attribute("smooth_softmax", 0) > 0 and node.has(_SINK):
         node.refuse("smooth_softmax is not defined together with head_sink")
@@ -61,7 +61,7 @@ def _group_query(node: Node) -> Converted:
     return [without_heads(node, made.output), k, v, kept]
 
 
-def _split(node: Node) -> list[relax.Expr]:
+def _split(node: OnnxNode) -> list[relax.Expr]:
     """Queries, keys and values with heads; all three are in the first operand if there are no keys."""
     heads, shared = node.required("num_heads"), node.required("kv_num_heads")
     if node.has(_KEY):
@@ -78,12 +78,12 @@ def _split(node: Node) -> list[relax.Expr]:
     return parts
 
 
-def _lengths(node: Node) -> relax.Expr:
+def _lengths(node: OnnxNode) -> relax.Expr:
     """The last position of each sequence, (B,) of int64."""
     return node.cast(node.reshaped(node[_LENGTHS], [node.shape()[0]]), "int64")
 
 
-def _before(node: Node, last: relax.Expr, rows: Dim, total: Dim) -> relax.Expr:
+def _before(node: OnnxNode, last: relax.Expr, rows: Dim, total: Dim) -> relax.Expr:
     """How many tokens each sequence has before these, (B,): none if these are all."""
 
     def before(ends: te.Tensor, rows: Dim, total: Dim) -> te.Tensor:
@@ -96,7 +96,7 @@ def _before(node: Node, last: relax.Expr, rows: Dim, total: Dim) -> relax.Expr:
     return node.emit(node.builder.call_te(before, last, rows, total))
 
 
-def _turned(node: Node, x: relax.Expr, positions: relax.Expr) -> relax.Expr:
+def _turned(node: OnnxNode, x: relax.Expr, positions: relax.Expr) -> relax.Expr:
     cos, sin = (widened(node, rows_of(node, node[n], positions)) for n in (_COS, _COS + 1))
     half = node.dims(cos)[-1]
     interleaved = bool(node.attribute("rotary_interleaved", 0))
@@ -106,7 +106,7 @@ def _turned(node: Node, x: relax.Expr, positions: relax.Expr) -> relax.Expr:
     return node.cast(made, dtype_of(x))
 
 
-def _present(node: Node, past: relax.Expr, new: relax.Expr, before: relax.Expr, total: Dim) -> relax.Expr:
+def _present(node: OnnxNode, past: relax.Expr, new: relax.Expr, before: relax.Expr, total: Dim) -> relax.Expr:
     """The past with new rows behind what each sequence has of it, as long as the past or as the total length."""
     have = node.dims(past)[2]
     zero = tirx.const(0, "int64")
@@ -129,4 +129,4 @@ def _present(node: Node, past: relax.Expr, new: relax.Expr, before: relax.Expr, 
     return node.emit(node.builder.call_te(present, past, new, before, most))
 
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"GroupQueryAttention": _group_query}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"GroupQueryAttention": _group_query}

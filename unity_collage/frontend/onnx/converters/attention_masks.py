@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from ..node import Node
+from ..node import OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
 from .precise import dtype_of, wide_type
@@ -48,7 +48,7 @@ class Visible:
 
 
 def bias_of(
-    node: Node,
+    node: OnnxNode,
     visible: Visible,
     mask: relax.Expr | None,
     sizes: Sequence[Dim],
@@ -83,7 +83,7 @@ def _hides_rows(visible: Visible, bias: relax.Expr) -> bool:
     return visible.left is not None or visible.lengths is not None or visible.offsets is not None
 
 
-def _additive(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+def _additive(node: OnnxNode, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
     """A mask of rank 1 to 4 as numbers that broadcast to ``sizes``: B, H, S and T."""
     shape = node.dims(mask)
     if len(shape) > 4:
@@ -100,7 +100,7 @@ def _additive(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) ->
     return _fitted(node, mask, sizes, dtype)
 
 
-def _fitted(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+def _fitted(node: OnnxNode, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
     """A mask of rank 4 whose axes are of size 1 or as in ``sizes``; keys behind its own last one are hidden.
 
     Whether an axis of unknown size is broadcast shows when the program runs.
@@ -131,7 +131,7 @@ def _fitted(node: Node, mask: relax.Expr, sizes: Sequence[Dim], dtype: str) -> r
     return node.emit(node.builder.call_te(fitted_mask, mask, list(sizes)))
 
 
-def _structure(node: Node, visible: Visible, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
+def _structure(node: OnnxNode, visible: Visible, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
     """0 where a key is visible and -infinity elsewhere, (B or 1, 1, S, T); None if all are visible."""
     rows, keys = sizes[2:]
     if visible.is_all:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
 from .attention import appended, rotated, rows_of, split_heads, without_heads
@@ -18,7 +18,7 @@ from .attention_masks import Visible, bias_of
 from .precise import dtype_of, narrowed, wide_type, widened
 
 
-def _multi_head(node: Node) -> Converted:
+def _multi_head(node: OnnxNode) -> Converted:
     heads = node.required("num_heads")
     if node.has(8) or node.has(9):
         node.refuse("a shared buffer of past keys (past_sequence_length, cache_indirection) is not supported")
@@ -35,7 +35,7 @@ def _multi_head(node: Node) -> Converted:
 
 
 def _attended(
-    node: Node,
+    node: OnnxNode,
     q: relax.Expr,
     k: relax.Expr,
     v: relax.Expr,
@@ -55,7 +55,7 @@ def _attended(
     return Attention(node, q, k, v, scale, bias=bias).results()
 
 
-def _operands(node: Node, heads: int) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+def _operands(node: OnnxNode, heads: int) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     """Queries, keys and values with heads, which may be packed, and their biases."""
     if node.rank(0) == 5:  # (batch, rows, heads, 3, size)
         parts = [_picked(node, node[0], n, 3) for n in range(3)]
@@ -81,23 +81,23 @@ def _operands(node: Node, heads: int) -> tuple[relax.Expr, relax.Expr, relax.Exp
     return made[0], made[1], made[2]
 
 
-def _number(node: Node, size: Dim) -> int:
+def _number(node: OnnxNode, size: Dim) -> int:
     if not isinstance(size, int):
         node.refuse("the width of its operands is not known")
     return size
 
 
-def _slice(node: Node, value: relax.Expr, begin: int, end: int, axis: int = 0) -> relax.Expr:
+def _slice(node: OnnxNode, value: relax.Expr, begin: int, end: int, axis: int = 0) -> relax.Expr:
     return node.emit(relax.op.strided_slice(value, [axis], [begin], [end], [1], assume_inbound=True))
 
 
-def _picked(node: Node, packed: relax.Expr, index: int, axis: int) -> relax.Expr:
+def _picked(node: OnnxNode, packed: relax.Expr, index: int, axis: int) -> relax.Expr:
     """One of the tensors packed at ``axis`` of (batch, rows, heads, n, size), as (batch, rows, heads * size)."""
     batch, rows, heads, _, size = node.dims(packed)
     return node.reshaped(_slice(node, packed, index, index + 1, axis), [batch, rows, heads * size])
 
 
-def _key_mask(node: Node, mask: relax.Expr, keys: Dim, filler: float) -> relax.Expr:
+def _key_mask(node: OnnxNode, mask: relax.Expr, keys: Dim, filler: float) -> relax.Expr:
     """A mask of com.microsoft as numbers (B, 1, 1 or S, T): 0, or the filler where a key is hidden.
 
     It is (B,), lengths; (2 B,), ends and begins; (3 B + 2,), lengths and sums; or ones and zeros of
@@ -126,7 +126,7 @@ def _key_mask(node: Node, mask: relax.Expr, keys: Dim, filler: float) -> relax.E
     return node.emit(node.builder.call_te(masked, mask, batch, keys))
 
 
-def _attention(node: Node) -> Converted:
+def _attention(node: OnnxNode) -> Converted:
     """input (B, S, I) times weights (I, 3 H D), then an attention; past and present are (2, B, H, P, D)."""
     heads = node.required("num_heads")
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
@@ -151,11 +151,11 @@ def _attention(node: Node) -> Converted:
     return [without_heads(node, made.output), present]
 
 
-def _plane(node: Node, past: relax.Expr, index: int) -> relax.Expr:
+def _plane(node: OnnxNode, past: relax.Expr, index: int) -> relax.Expr:
     return node.reshaped(_slice(node, past, index, index + 1), node.dims(past)[1:])
 
 
-def _rotary(node: Node) -> Converted:
+def _rotary(node: OnnxNode) -> Converted:
     """As the standard's operator, but with positions before the caches: (B, S), or where the first token is."""
     is_flat = node.rank() == 3
     if node.attribute("is_packed_batching", 0) or node.attribute("scale", 1.0) != 1.0:
@@ -175,7 +175,7 @@ def _rotary(node: Node) -> Converted:
     return without_heads(node, made) if is_flat else made
 
 
-def positions_from(node: Node, first: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
+def positions_from(node: OnnxNode, first: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
     """The positions (B, S) of tokens of which the first are at ``first`` (B,)."""
 
     def positions(begin: te.Tensor, shape: Sequence[Dim]) -> te.Tensor:
@@ -184,7 +184,7 @@ def positions_from(node: Node, first: relax.Expr, shape: Sequence[Dim]) -> relax
     return node.emit(node.builder.call_te(positions, first, list(shape)))
 
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Attention": _attention,
     "MultiHeadAttention": _multi_head,
     "RotaryEmbedding": _rotary,

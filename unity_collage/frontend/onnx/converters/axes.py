@@ -10,7 +10,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from ..arrays import numpy_dtype
-from ..node import Node
+from ..node import OnnxNode
 from ..values import Dim
 from .precise import dtype_of
 from .runtime_shapes import computed, run_time_sizes
@@ -31,7 +31,7 @@ class Axes:
     """The sizes of a result without the reduced axes, if the node asks for it."""
 
 
-def axes_of(node: Node) -> Axes:
+def axes_of(node: OnnxNode) -> Axes:
     """All axes where none are given, unless the node says that then none are reduced."""
     keeps_all = bool(node.attribute("noop_with_empty_axes", 0))
     given = "axes" in node.attributes or (node.has(1) and node.shape(1) != [0])
@@ -43,7 +43,7 @@ def axes_of(node: Node) -> Axes:
     return Axes(sorted({node.axis(axis) for axis in axes}))
 
 
-def _run_time_axes(node: Node, keeps_all: bool) -> Axes:
+def _run_time_axes(node: OnnxNode, keeps_all: bool) -> Axes:
     rank, length, keepdims = node.rank(), node.shape(1)[0], node.attribute("keepdims", 1)
     if not keepdims and not isinstance(length, int):
         node.refuse("the number of axes to reduce is not known, and so the rank of the result; set keepdims")
@@ -57,7 +57,7 @@ def _run_time_axes(node: Node, keeps_all: bool) -> Axes:
     return Axes(None, mask, sizes[:rank], sizes[rank:], removed)
 
 
-def _mask(node: Node, rank: int, keeps_all: bool) -> relax.Var:
+def _mask(node: OnnxNode, rank: int, keeps_all: bool) -> relax.Var:
     """1 for each axis among the operand's elements; where it has none, the same for all axes."""
     default = _int(0 if keeps_all else 1)
 
@@ -109,7 +109,7 @@ _PLAIN: Mapping[str, Callable[..., relax.Expr]] = {
 }
 
 
-def reduced(node: Node, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
+def reduced(node: OnnxNode, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
     """``x``, which has the sizes of the node's operand, reduced by "sum", "prod", "max" or "min".
 
     The reduced axes are kept with size 1. A reduction of nothing gives 0, 1, the least or the largest number.
@@ -125,7 +125,7 @@ def reduced(node: Node, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
     return node.emit(_PLAIN[kind](x, list(axes.known), keepdims=True))
 
 
-def is_empty_along(node: Node, x: relax.Expr, axes: Axes) -> bool:
+def is_empty_along(node: OnnxNode, x: relax.Expr, axes: Axes) -> bool:
     """Whether nothing is reduced, because an axis has no elements."""
     shape = node.dims(x)
     return any(isinstance(shape[axis], int) and shape[axis] == 0 for axis in axes.known or ())
@@ -141,7 +141,7 @@ def identity(kind: str, dtype: str) -> Any:
     return int(limits.min if kind == "max" else limits.max)
 
 
-def _reduced_by_mask(node: Node, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
+def _reduced_by_mask(node: OnnxNode, x: relax.Expr, axes: Axes, kind: str) -> relax.Expr:
     """Each element is reduced along all axes, in one step along those that are not reduced.
 
     A loop without steps would not even write the start value, so it has one, which reads nothing.
@@ -171,7 +171,7 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def squeezed(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def squeezed(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     """Without the axes that were reduced."""
     if axes.known is not None:
         return relax.op.squeeze(x, list(axes.known)) if axes.known else x

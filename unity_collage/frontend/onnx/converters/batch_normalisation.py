@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import dtype_of, narrowed, wide_type
 
 
-def _batch_norm(node: Node) -> Converted:
+def _batch_norm(node: OnnxNode) -> Converted:
     if not node.attribute("spatial", 1):
         return narrowed(node, _of_statistics(node, *_five(node), shape=None), node.dtype())
     asked = [n for n in range(1, len(node.proto.output)) if node.is_asked(n)]
@@ -25,20 +25,20 @@ def _batch_norm(node: Node) -> Converted:
     return narrowed(node, _of_statistics(node, *_five(node), shape=_per_channel(node)), node.dtype())
 
 
-def _five(node: Node) -> list[relax.Expr]:
+def _five(node: OnnxNode) -> list[relax.Expr]:
     """The operands in the widest of their types, at least float32."""
     dtype = "float64" if any(node.dtype(n) == "float64" for n in range(5)) else "float32"
     return [node.cast(node[n], dtype) for n in range(5)]
 
 
-def _per_channel(node: Node) -> list[Dim]:
+def _per_channel(node: OnnxNode) -> list[Dim]:
     """The shape in which values of channels broadcast to the data; data of one axis have one channel."""
     rank = node.rank()
     return [1] if rank == 1 else [node.shape()[1], *[1] * (rank - 2)]
 
 
 def _of_statistics(
-    node: Node,
+    node: OnnxNode,
     x: relax.Expr,
     scale: relax.Expr,
     shift: relax.Expr,
@@ -56,7 +56,7 @@ def _of_statistics(
     return relax.op.add(scaled, shift)
 
 
-def _trained(node: Node) -> Converted:
+def _trained(node: OnnxNode) -> Converted:
     """With the statistics of the batch: the result, the running mean and variance, and those of the batch."""
     x, scale, shift, mean, variance = _five(node)
     axes = [axis for axis in range(node.rank()) if axis != 1]
@@ -82,4 +82,4 @@ def _trained(node: Node) -> Converted:
     ]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"BatchNormalization": _batch_norm}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"BatchNormalization": _batch_norm}

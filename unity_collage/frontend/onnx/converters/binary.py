@@ -8,20 +8,20 @@ from typing import Any
 
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import dtype_of, narrowed, widened
 
 
-def _binary(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+def _binary(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     return lambda node: make(node[0], node[1])
 
 
-def _variadic(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+def _variadic(make: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     """Two operands at a time; a single operand is the result itself."""
     return lambda node: reduce(lambda a, b: make(node.emit(a), b), node.operands())
 
 
-def _mean(node: Node) -> Converted:
+def _mean(node: OnnxNode) -> Converted:
     """The sum divided by the number of operands."""
     operands = node.operands()
     if len(operands) == 1:
@@ -33,12 +33,12 @@ def _mean(node: Node) -> Converted:
     return narrowed(node, relax.op.divide(total, count), node.dtype())
 
 
-def _equal(node: Node) -> Converted:
+def _equal(node: OnnxNode) -> Converted:
     a, b = (node.cast(x, "uint8") if node.dtype() == "bool" else x for x in (node[0], node[1]))
     return relax.op.equal(a, b)
 
 
-def _where(node: Node) -> Converted:
+def _where(node: OnnxNode) -> Converted:
     condition, yes, no = node.operands()
     if node.dtype(1) != "bool":
         return relax.op.where(condition, yes, no)
@@ -62,7 +62,7 @@ _BINARY: Mapping[str, Any] = {
     "Xor": relax.op.logical_xor,
 }
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **{op: _binary(make) for op, make in _BINARY.items()},
     "Equal": _equal,
     "Max": _variadic(relax.op.maximum),

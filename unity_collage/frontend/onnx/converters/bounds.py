@@ -8,12 +8,12 @@ from math import inf
 import numpy as np
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 
 _LARGEST = float(np.finfo("float32").max)
 
 
-def _clip(node: Node) -> Converted:
+def _clip(node: OnnxNode) -> Converted:
     """min(max(x, low), high), so ``high`` wins where the bounds cross.
 
     A missing bound or NaN bounds nothing. Infinity stays what it is where its bound is missing.
@@ -34,14 +34,14 @@ def _clip(node: Node) -> Converted:
     )
 
 
-def _within(node: Node, low: float, high: float) -> Converted:
+def _within(node: OnnxNode, low: float, high: float) -> Converted:
     """A floating point tensor within numbers."""
     if (low, high) == (-inf, inf):
         return node.value(0)
     return relax.op.clip(node[0], min(low, high), high)
 
 
-def _of_operands(node: Node) -> Converted:
+def _of_operands(node: OnnxNode) -> Converted:
     x = node[0]
     for position, extremum, unbounded in ((1, relax.op.maximum, -inf), (2, relax.op.minimum, inf)):
         if node.has(position):
@@ -49,7 +49,7 @@ def _of_operands(node: Node) -> Converted:
     return x if node.has(1) or node.has(2) else node.value(0)
 
 
-def _bound(node: Node, position: int, unbounded: float) -> relax.Expr:
+def _bound(node: OnnxNode, position: int, unbounded: float) -> relax.Expr:
     """A bound as a tensor of no dimensions; infinite where it is NaN."""
     bound = node.reshaped(node[position], []) if node.rank(position) else node[position]
     if node.numbers(position) is not None or "float" not in node.dtype(position):
@@ -58,4 +58,4 @@ def _bound(node: Node, position: int, unbounded: float) -> relax.Expr:
     return node.emit(relax.op.where(is_nan, node.constant(unbounded, node.dtype(position)), bound))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Clip": _clip}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Clip": _clip}

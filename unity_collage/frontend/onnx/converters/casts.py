@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping
 from tvm import relax, tirx
 
 from ..arrays import dtype_of, numpy_dtype
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .pointwise import Element, number, pointwise
 
 
-def _cast(node: Node) -> Converted:
+def _cast(node: OnnxNode) -> Converted:
     return _to(node, dtype_of(node.required("to")))
 
 
-def _cast_like(node: Node) -> Converted:
+def _cast_like(node: OnnxNode) -> Converted:
     return _to(node, node.dtype(1))
 
 
-def _to(node: Node, dtype: str) -> Converted:
+def _to(node: OnnxNode, dtype: str) -> Converted:
     """Floats lose their fraction, integers wrap, and what is not zero is true."""
     return node.value(0) if node.dtype() == dtype else relax.op.astype(node[0], dtype)
 
 
-def _bit_cast(node: Node) -> Converted:
+def _bit_cast(node: OnnxNode) -> Converted:
     """The same bits as another type of the same size."""
     dtype, given = dtype_of(node.required("to")), node.dtype()
     if numpy_dtype(dtype).itemsize != numpy_dtype(given).itemsize:
@@ -43,7 +43,7 @@ def _bit_cast(node: Node) -> Converted:
     return pointwise(node, "bit_cast", bits, node[0])
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "BitCast": _bit_cast,
     "Cast": _cast,
     "CastLike": _cast_like,

@@ -7,12 +7,12 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, flat_index, is_empty, product, simple
 
 
-def _col2im(node: Node) -> Converted:
+def _col2im(node: OnnxNode) -> Converted:
     image, block = node.sizes(1), node.sizes(2)
     rank = len(image)
     if node.rank() != 3 or len(block) != rank:
@@ -57,4 +57,4 @@ def _col2im(node: Node) -> Converted:
     return found if wide == dtype else relax.op.astype(node.emit(found), dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Col2Im": _col2im}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Col2Im": _col2im}

@@ -15,9 +15,9 @@ from tvm.ir import GlobalVar
 
 from ....errors import ModelError
 from ..captured import Captured, Inside, free_names
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..recursion import TensorForm, sized
-from ..repetition import Repetition, Step, are_known_equal, known_number, scalar
+from ..repetition import IterationStep, Repetition, are_known_equal, known_number, scalar
 from ..symbolic import are_equal
 from ..values import Value
 from .control_scan import scan
@@ -34,7 +34,7 @@ class _Branch:
     """As they are inside of the function."""
 
 
-def _if(node: Node) -> Sequence[Value]:
+def _if(node: OnnxNode) -> Sequence[Value]:
     graphs = [node.required("then_branch"), node.required("else_branch")]
     for graph in graphs:
         if len(graph.output) != len(node.proto.output):
@@ -55,7 +55,7 @@ def _if(node: Node) -> Sequence[Value]:
     return [pair[0] if are_known_equal(*pair) else value for pair, value in zip(pairs, found, strict=True)]
 
 
-def _branches(node: Node, graphs: Sequence[onnx.GraphProto]) -> list[_Branch | None]:
+def _branches(node: OnnxNode, graphs: Sequence[onnx.GraphProto]) -> list[_Branch | None]:
     """The branches; None for one that cannot be imported, if the other can.
 
     A branch for other sizes than those that the inputs have here cannot: silero-vad has one for each sampling rate.
@@ -78,7 +78,7 @@ def _branches(node: Node, graphs: Sequence[onnx.GraphProto]) -> list[_Branch | N
     return found
 
 
-def _only(node: Node, condition: relax.Expr, branches: Sequence[_Branch | None]) -> list[Value]:
+def _only(node: OnnxNode, condition: relax.Expr, branches: Sequence[_Branch | None]) -> list[Value]:
     """The results of the branch that could be imported; the program fails when it has to take the other one."""
     (branch,) = (branch for branch in branches if branch is not None)
     holds = condition if branch is branches[0] else node.emit(relax.op.logical_not(condition))
@@ -89,7 +89,7 @@ def _only(node: Node, condition: relax.Expr, branches: Sequence[_Branch | None])
     return [_part(node, relax.TupleGetItem(result, number), form) for number, form in enumerate(forms)]
 
 
-def _branch(node: Node, graph: onnx.GraphProto) -> _Branch:
+def _branch(node: OnnxNode, graph: onnx.GraphProto) -> _Branch:
     values = node.scope.values
     captured = Captured.of({name: values[name] for name in free_names(graph) if name in values})
     inside = captured.inside()
@@ -104,7 +104,7 @@ def _branch(node: Node, graph: onnx.GraphProto) -> _Branch:
     return _Branch(function, captured, inside, results)
 
 
-def _unified(node: Node, number: int, yes: _Branch, no: _Branch) -> TensorForm:
+def _unified(node: OnnxNode, number: int, yes: _Branch, no: _Branch) -> TensorForm:
     """The type of a result: sizes that both branches give it, None where they differ."""
     first, second = yes.results[number], no.results[number]
     if first.dtype != second.dtype:
@@ -117,7 +117,7 @@ def _unified(node: Node, number: int, yes: _Branch, no: _Branch) -> TensorForm:
     return TensorForm(first.dtype, sizes)
 
 
-def _call(node: Node, branch: _Branch, forms: Sequence[TensorForm]) -> relax.Call:
+def _call(node: OnnxNode, branch: _Branch, forms: Sequence[TensorForm]) -> relax.Call:
     """A call of a branch, which returns the type that both branches return."""
     inside = branch.captured.inside()
     ty = relax.TupleType([form.type(inside) for form in forms])
@@ -129,22 +129,22 @@ def _call(node: Node, branch: _Branch, forms: Sequence[TensorForm]) -> relax.Cal
     return relax.Call(function, branch.captured.arguments())
 
 
-def _part(node: Node, field: relax.Expr, form: TensorForm) -> Value:
+def _part(node: OnnxNode, field: relax.Expr, form: TensorForm) -> Value:
     return Value(form.dtype, expr=sized(node.importer, node.builder.emit(field), form.dims))
 
 
-def _loop(node: Node) -> Sequence[Value | None]:
+def _loop(node: OnnxNode) -> Sequence[Value | None]:
     graph: onnx.GraphProto = node.required("body")
     initial = [node.value(position) for position in range(2, len(node.inputs))]
     states = len(initial)
     _check_body(node, graph, states)
     stacked = [states + n for n in range(len(graph.output) - 1 - states) if node.is_asked(states + n)]
 
-    def body(scope: Any, index: Value, carried: Sequence[Value]) -> Step:
+    def body(scope: Any, index: Value, carried: Sequence[Value]) -> IterationStep:
         given = [_like(node, index, graph.input[0]), _like(node, _true(), graph.input[1]), *carried]
         named = {value.name: one for value, one in zip(graph.input, given, strict=True)}
         condition, *found = node.importer.graph(graph, replace(scope, values=scope.values.new_child(named)))
-        return Step(condition, found[:states], [found[position] for position in stacked])
+        return IterationStep(condition, found[:states], [found[position] for position in stacked])
 
     repetition = Repetition(
         node.importer, node.scope, free_names(graph), len(stacked), graph.name or "loop", body
@@ -157,7 +157,7 @@ def _loop(node: Node) -> Sequence[Value | None]:
     return results
 
 
-def _check_body(node: Node, graph: onnx.GraphProto, states: int) -> None:
+def _check_body(node: OnnxNode, graph: onnx.GraphProto, states: int) -> None:
     if len(graph.input) != states + 2:
         node.refuse(
             f"it carries {states} values, and its body has {len(graph.input)} inputs, not {states + 2}"
@@ -175,7 +175,7 @@ def _true() -> Value:
     return Value.of(np.array(True))
 
 
-def _like(node: Node, value: Value, declared: onnx.ValueInfoProto) -> Value:
+def _like(node: OnnxNode, value: Value, declared: onnx.ValueInfoProto) -> Value:
     """A scalar, as a vector of one element if the body declares one."""
     if len(declared.type.tensor_type.shape.dim) != 1:
         return value
@@ -184,4 +184,4 @@ def _like(node: Node, value: Value, declared: onnx.ValueInfoProto) -> Value:
     return Value(value.dtype, expr=node.reshaped(value.tensor(node.builder), [1]))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"If": _if, "Loop": _loop, "Scan": scan}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"If": _if, "Loop": _loop, "Scan": scan}

@@ -11,8 +11,8 @@ import onnx
 from tvm import relax, te
 
 from ..captured import free_names
-from ..node import Node
-from ..repetition import Repetition, Step
+from ..node import OnnxNode
+from ..repetition import IterationStep, Repetition
 from ..values import Dim, Value
 
 _SCANNED, _LENGTH, _LENGTHS, _STATE = "\0scanned", "\0length", "\0lengths", "\0state"
@@ -23,7 +23,7 @@ _SCANNED, _LENGTH, _LENGTHS, _STATE = "\0scanned", "\0length", "\0lengths", "\0s
 class _Scan:
     """The body of a Scan, and how it reads and stacks."""
 
-    node: Node
+    node: OnnxNode
     graph: onnx.GraphProto
     states: int
     axes: Sequence[int]
@@ -41,14 +41,14 @@ class _Scan:
         names = [f"{_SCANNED}{position}" for position in range(len(scanned))]
         around = scope.values.new_child({_LENGTH: length, **dict(zip(names, scanned, strict=True))})
 
-        def body(scope: Any, index: Value, carried: Sequence[Value]) -> Step:
+        def body(scope: Any, index: Value, carried: Sequence[Value]) -> IterationStep:
             rows = [
                 self._row(scope.values[name], position, index, scope.values[_LENGTH])
                 for position, name in enumerate(names)
             ]
             given = dict(zip((value.name for value in self.graph.input), [*carried, *rows], strict=True))
             found = self.importer.graph(self.graph, replace(scope, values=scope.values.new_child(given)))
-            return Step(Value.of(np.array(True)), found[: self.states], found[self.states :])
+            return IterationStep(Value.of(np.array(True)), found[: self.states], found[self.states :])
 
         reads = [*free_names(self.graph), _LENGTH, *names]
         stacked = len(self.graph.output) - self.states
@@ -69,13 +69,13 @@ class _Scan:
         return Value("int64", expr=self.node.emit(relax.op.subtract(left, relax.const(1, "int64"))))
 
 
-def scan(node: Node) -> Sequence[Value]:
+def scan(node: OnnxNode) -> Sequence[Value]:
     """The converter of Scan."""
     graph: onnx.GraphProto = node.required("body")
     return _scanned(node, graph) if node.version >= 9 else _scanned_in_batches(node, graph)
 
 
-def _scanned(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
+def _scanned(node: OnnxNode, graph: onnx.GraphProto) -> Sequence[Value]:
     number = node.required("num_scan_inputs")
     states, scanned = _operands(node, graph, 0, number)
     given = node.attribute("scan_input_axes", [0] * number)
@@ -90,7 +90,9 @@ def _scanned(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
     return [*ended, *placed]
 
 
-def _operands(node: Node, graph: onnx.GraphProto, begin: int, number: int) -> tuple[list[Value], list[Value]]:
+def _operands(
+    node: OnnxNode, graph: onnx.GraphProto, begin: int, number: int
+) -> tuple[list[Value], list[Value]]:
     operands = [node.value(position) for position in range(begin, len(node.inputs))]
     if len(graph.input) != len(operands):
         node.refuse(f"it has {len(operands)} operands, and its body {len(graph.input)} inputs")
@@ -100,7 +102,7 @@ def _operands(node: Node, graph: onnx.GraphProto, begin: int, number: int) -> tu
     return operands[:states], operands[states:]
 
 
-def _placed(node: Node, value: Value, axis: int, backwards: bool) -> Value:
+def _placed(node: OnnxNode, value: Value, axis: int, backwards: bool) -> Value:
     """A stacked result with the iterations along ``axis``."""
     axis = node.axis(axis, value.rank)
     if not backwards and axis == 0:
@@ -122,7 +124,7 @@ def _reversed(x: te.Tensor) -> te.Tensor:
 # Operator set 8: all operands have a batch axis in front, and the scanned ones scan the next axis.
 
 
-def _scanned_in_batches(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
+def _scanned_in_batches(node: OnnxNode, graph: onnx.GraphProto) -> Sequence[Value]:
     number = node.required("num_scan_inputs")
     states, scanned = _operands(node, graph, 1, number)
     backwards = [bool(item) for item in node.attribute("directions", [0] * number)]
@@ -133,7 +135,7 @@ def _scanned_in_batches(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
         named[_LENGTHS] = node.value(0)
     scope = replace(node.scope, values=node.scope.values.new_child(named))
 
-    def body(scope: Any, index: Value, _: Sequence[Value]) -> Step:
+    def body(scope: Any, index: Value, _: Sequence[Value]) -> IterationStep:
         rows = {name: row(node, scope.values[name], 0, index) for name in named}
         begin = [rows[f"{_STATE}{n}"] for n in range(len(states))]
         series = [rows[f"{_SCANNED}{n}"] for n in range(number)]
@@ -143,7 +145,7 @@ def _scanned_in_batches(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
             stacked = [_padded(node, value, most) for value in stacked]
         else:
             ended, stacked = of.run(scope, as_value(most), begin, series)
-        return Step(Value.of(np.array(True)), [], [*ended, *stacked])
+        return IterationStep(Value.of(np.array(True)), [], [*ended, *stacked])
 
     reads = [*free_names(graph), *named]
     batches = as_value(scanned[0].shape[0])
@@ -151,7 +153,7 @@ def _scanned_in_batches(node: Node, graph: onnx.GraphProto) -> Sequence[Value]:
     return repetition.results(batches, None, [])[1]
 
 
-def _padded(node: Node, value: Value, most: Dim) -> Value:
+def _padded(node: OnnxNode, value: Value, most: Dim) -> Value:
     """A stacked result with zeros behind it, up to ``most`` iterations."""
     length, *sizes = value.shape
     zeros = node.emit(relax.op.zeros(relax.ShapeExpr([most - length, *sizes]), value.dtype))
@@ -167,7 +169,7 @@ def as_value(dim: Dim) -> Value:
     return Value.of(made)
 
 
-def row(node: Node, value: Value, axis: int, index: Value) -> Value:
+def row(node: OnnxNode, value: Value, axis: int, index: Value) -> Value:
     """The elements at ``index`` of an axis, without this axis."""
     number = index.numbers
     if number is not None and value.known is not None:

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import is_narrow
-from .windows import Window, at_least, padded, window_of
+from .windows import SlidingWindow, at_least, padded, window_of
 
 _CONVOLUTIONS = (relax.op.nn.conv1d, relax.op.nn.conv2d, relax.op.nn.conv3d)
 _TRANSPOSED = (relax.op.nn.conv1d_transpose, relax.op.nn.conv2d_transpose, relax.op.nn.conv3d_transpose)
 _SPATIAL = ("W", "HW", "DHW")
 
 
-def _conv(node: Node) -> Converted:
+def _conv(node: OnnxNode) -> Converted:
     return convolution(node)
 
 
-def convolution(node: Node) -> relax.Expr:
+def convolution(node: OnnxNode) -> relax.Expr:
     """conv(x, w) + b, with the bias in the shape (1, C, 1, ...) that backends fuse."""
     axes = _axes(node)
     window = window_of(node, _kernel(node, axes), node.shape(0)[2:])
@@ -37,7 +37,7 @@ def convolution(node: Node) -> relax.Expr:
     return _finished(node, made, axes)
 
 
-def _axes(node: Node) -> int:
+def _axes(node: OnnxNode) -> int:
     """The number of spatial axes."""
     axes = node.rank(0) - 2
     if not 1 <= axes <= 3:
@@ -47,7 +47,7 @@ def _axes(node: Node) -> int:
     return axes
 
 
-def _kernel(node: Node, axes: int) -> list[int]:
+def _kernel(node: OnnxNode, axes: int) -> list[int]:
     sizes = node.shape(1)[2:]
     known = [size for size in sizes if isinstance(size, int)]
     if known != sizes:
@@ -58,13 +58,13 @@ def _kernel(node: Node, axes: int) -> list[int]:
     return known
 
 
-def _options(node: Node, axes: int, kernel: str) -> dict[str, Any]:
+def _options(node: OnnxNode, axes: int, kernel: str) -> dict[str, Any]:
     spatial = _SPATIAL[axes - 1]
     options: dict[str, Any] = {"data_layout": f"NC{spatial}", "kernel_layout": f"{kernel}{spatial}"}
     return options | ({"out_dtype": "float32"} if is_narrow(node.dtype()) else {})
 
 
-def _finished(node: Node, made: relax.Expr, axes: int) -> relax.Expr:
+def _finished(node: OnnxNode, made: relax.Expr, axes: int) -> relax.Expr:
     """The convolution plus the bias, in the element type of the image."""
     if node.has(2):
         bias, shape = node.numbers(2), [1, node.shape(2)[0], *[1] * axes]
@@ -78,13 +78,13 @@ def _finished(node: Node, made: relax.Expr, axes: int) -> relax.Expr:
     return relax.op.astype(node.emit(made), node.dtype()) if is_narrow(node.dtype()) else made
 
 
-def _conv_transpose(node: Node) -> Converted:
+def _conv_transpose(node: OnnxNode) -> Converted:
     axes = _axes(node)
     image, sizes = node.shape(0)[2:], _kernel(node, axes)
     strides = list(node.attribute("strides", [1] * axes))
     dilations = list(node.attribute("dilations", [1] * axes))
     more = list(node.attribute("output_padding", [0] * axes))
-    window = Window(tuple(sizes), tuple(strides), tuple(dilations), (), ())
+    window = SlidingWindow(tuple(sizes), tuple(strides), tuple(dilations), (), ())
     reach = [
         (size - 1) * step + extent for size, step, extent in zip(image, strides, window.extents, strict=True)
     ]
@@ -118,7 +118,7 @@ def _within(widths: Sequence[Dim], extents: Sequence[int]) -> list[int]:
 
 
 def _cut(
-    node: Node, image: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int], more: Sequence[int]
+    node: OnnxNode, image: Sequence[Dim], reach: Sequence[Dim], strides: Sequence[int], more: Sequence[int]
 ) -> tuple[list[Dim], list[Dim]]:
     """How much is cut off before and behind what the windows reach; negative where zeros are added.
 
@@ -143,7 +143,7 @@ def _cut(
     return list(before), [a - m for a, m in zip(after, more, strict=True)]
 
 
-def _dilated(node: Node, dilations: list[int]) -> tuple[relax.Expr, list[int]]:
+def _dilated(node: OnnxNode, dilations: list[int]) -> tuple[relax.Expr, list[int]]:
     """The weights and dilations; known weights get zeros between their elements in place of a dilation."""
     weights = node.numbers(1)
     if weights is None or all(step == 1 for step in dilations):
@@ -154,4 +154,4 @@ def _dilated(node: Node, dilations: list[int]) -> tuple[relax.Expr, list[int]]:
     return node.constant(wide, node.dtype(1)), [1] * len(dilations)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Conv": _conv, "ConvTranspose": _conv_transpose}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Conv": _conv, "ConvTranspose": _conv_transpose}

@@ -13,12 +13,12 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import narrowed, widened
-from .windows import Window, is_inside, window_of
+from .windows import SlidingWindow, is_inside, window_of
 
 
-def _deform_conv(node: Node) -> Converted:
+def _deform_conv(node: OnnxNode) -> Converted:
     kernel = [int(size) for size in node.static_shape(1)[2:]]
     window = window_of(node, kernel, node.shape()[2:])
     operands = [widened(node, node[n]) for n in (0, 1, 2)]
@@ -37,7 +37,7 @@ def _deform_conv(node: Node) -> Converted:
 
 
 def _samples(
-    x: te.Tensor, offset: te.Tensor, mask: te.Tensor | None, window: Window, groups: int
+    x: te.Tensor, offset: te.Tensor, mask: te.Tensor | None, window: SlidingWindow, groups: int
 ) -> te.Tensor:
     """The image at the moved places, (N, C, k1, ..., o1, ...), times the mask."""
     axes = len(window.sizes)
@@ -91,4 +91,4 @@ def _summed(samples: te.Tensor, w: te.Tensor, groups: int) -> te.Tensor:
     return te.compute([samples.shape[0], w.shape[0], *sizes], element, name="deform_conv")
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"DeformConv": _deform_conv}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"DeformConv": _deform_conv}

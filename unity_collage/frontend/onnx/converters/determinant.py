@@ -9,12 +9,12 @@ from tvm import ir, relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import narrowed, widened
 from .runtime_shapes import computed, product
 
 
-def _det(node: Node) -> Converted:
+def _det(node: OnnxNode) -> Converted:
     """Of matrices, which are the last two axes."""
     shape = node.shape()
     if len(shape) < 2:
@@ -87,4 +87,4 @@ def _clear_below(work: Any, n: Any, step: Any, size: Any) -> None:
             work[n, row, column] = work[n, row, column] - factor[0] * work[n, step, column]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Det": _det}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Det": _det}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax, te
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import narrowed, rank_of, widened
 from .runtime_shapes import computed, product
@@ -20,11 +20,11 @@ class _Term:
     x: relax.Expr
     names: tuple[str, ...]
 
-    def sizes(self, node: Node) -> dict[str, Dim]:
+    def sizes(self, node: OnnxNode) -> dict[str, Dim]:
         return dict(zip(self.names, node.dims(self.x), strict=True))
 
 
-def _einsum(node: Node) -> Converted:
+def _einsum(node: OnnxNode) -> Converted:
     """Terms are joined from left to right, and summed over an axis as soon as nothing after needs it."""
     operands = [widened(node, x) for x in node.operands()]
     inputs, output = _parsed(node, node.required("equation"), [rank_of(x) for x in operands])
@@ -39,7 +39,9 @@ def _einsum(node: Node) -> Converted:
     return narrowed(node, result, node.dtype())
 
 
-def _parsed(node: Node, equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+def _parsed(
+    node: OnnxNode, equation: str, ranks: Sequence[int]
+) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """The names of the axes of operands and result; the axes of an ellipsis are called 0, 1, ... from the right."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     sides = left.split(",")
@@ -55,7 +57,7 @@ def _parsed(node: Node, equation: str, ranks: Sequence[int]) -> tuple[list[tuple
     return inputs, (*before, *(dots if ellipsis else ()), *after)
 
 
-def _names(node: Node, side: str, rank: int) -> tuple[str, ...]:
+def _names(node: OnnxNode, side: str, rank: int) -> tuple[str, ...]:
     before, ellipsis, after = side.partition("...")
     width = rank - len(before) - len(after)
     if width < 0 or (width and not ellipsis):
@@ -63,7 +65,7 @@ def _names(node: Node, side: str, rank: int) -> tuple[str, ...]:
     return (*before, *(str(n) for n in reversed(range(width))), *after)
 
 
-def _diagonal(node: Node, term: _Term) -> _Term:
+def _diagonal(node: OnnxNode, term: _Term) -> _Term:
     """Axes of the same name become one: their diagonal."""
     names = tuple(dict.fromkeys(term.names))
     if names == term.names:
@@ -78,7 +80,7 @@ def _diagonal(node: Node, term: _Term) -> _Term:
     return _Term(computed(node, kernel, term.x), names)
 
 
-def _summed(node: Node, term: _Term, needed: set[str]) -> _Term:
+def _summed(node: OnnxNode, term: _Term, needed: set[str]) -> _Term:
     """Without the axes that nothing needs."""
     axes = [axis for axis, name in enumerate(term.names) if name not in needed]
     if not axes:
@@ -87,7 +89,7 @@ def _summed(node: Node, term: _Term, needed: set[str]) -> _Term:
     return _Term(node.emit(relax.op.sum(term.x, axes)), names)
 
 
-def _joined(node: Node, a: _Term, b: _Term, needed: set[str]) -> _Term:
+def _joined(node: OnnxNode, a: _Term, b: _Term, needed: set[str]) -> _Term:
     """The product of two terms, summed over what only they have: a product of matrices, or of elements."""
     a = _summed(node, a, needed | set(b.names))
     b = _summed(node, b, needed | set(a.names))
@@ -115,7 +117,7 @@ def _is_plain(rows: Sequence[str], columns: Sequence[str]) -> bool:
     return len(rows) == len(columns) == 1
 
 
-def _without_units(node: Node, a: _Term, b: _Term, needed: set[str]) -> _Term:
+def _without_units(node: OnnxNode, a: _Term, b: _Term, needed: set[str]) -> _Term:
     """Sum over an axis that both have, if the other's has one element and is repeated."""
     sizes, others = a.sizes(node), b.sizes(node)
     unequal = {
@@ -124,12 +126,12 @@ def _without_units(node: Node, a: _Term, b: _Term, needed: set[str]) -> _Term:
     return _summed(node, a, set(a.names) - unequal)
 
 
-def _multiplied(node: Node, a: _Term, b: _Term, names: Sequence[str]) -> _Term:
+def _multiplied(node: OnnxNode, a: _Term, b: _Term, names: Sequence[str]) -> _Term:
     product_of = relax.op.multiply(_aligned(node, a, names), _aligned(node, b, names))
     return _Term(node.emit(product_of), tuple(names))
 
 
-def _aligned(node: Node, term: _Term, names: Sequence[str]) -> relax.Expr:
+def _aligned(node: OnnxNode, term: _Term, names: Sequence[str]) -> relax.Expr:
     """With the axes ``names``; those that the term lacks have one element."""
     sizes = term.sizes(node)
     x = _permuted(node, term, [name for name in names if name in sizes])
@@ -137,7 +139,7 @@ def _aligned(node: Node, term: _Term, names: Sequence[str]) -> relax.Expr:
 
 
 def _as_matrices(
-    node: Node, term: _Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]
+    node: OnnxNode, term: _Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]
 ) -> relax.Expr:
     """With the axes of a batch as they are, and the others gathered to two."""
     sizes = term.sizes(node)
@@ -148,11 +150,11 @@ def _as_matrices(
     return node.reshaped(x, [*(sizes[name] for name in batch), *gathered])
 
 
-def _permuted(node: Node, term: _Term, names: Sequence[str]) -> relax.Expr:
+def _permuted(node: OnnxNode, term: _Term, names: Sequence[str]) -> relax.Expr:
     order = [term.names.index(name) for name in names]
     if order == list(range(len(order))):
         return term.x
     return node.emit(relax.op.permute_dims(term.x, order))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Einsum": _einsum}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Einsum": _einsum}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from . import (
     activations,
     argmax,
@@ -25,7 +25,7 @@ from . import (
     unary,
 )
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **activations.CONVERTERS,
     **argmax.CONVERTERS,
     **arithmetic.CONVERTERS,
@@ -44,7 +44,7 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **unary.CONVERTERS,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **activations.MICROSOFT,
     **quantization.MICROSOFT,
     **quantized.MICROSOFT,

@@ -10,11 +10,11 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ..arrays import dtype_of
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .runtime_shapes import as_int64, empty, intrinsics, is_empty, run_time_sizes, scalar
 
 
-def _constant_of_shape(node: Node) -> Converted:
+def _constant_of_shape(node: OnnxNode) -> Converted:
     value = np.asarray(node.attribute("value", np.zeros(1, "float32"))).reshape(())
     sizes, dtype = node.sizes(0), value.dtype.name
     if is_empty(sizes):
@@ -22,7 +22,7 @@ def _constant_of_shape(node: Node) -> Converted:
     return relax.op.full(relax.ShapeExpr(sizes), node.constant(value, dtype), dtype)
 
 
-def _eye_like(node: Node) -> Converted:
+def _eye_like(node: OnnxNode) -> Converted:
     if node.rank() != 2:
         node.refuse(f"its operand has rank {node.rank()}, not 2")
     given = node.attribute("dtype")
@@ -37,7 +37,7 @@ def _eye_like(node: Node) -> Converted:
     return node.builder.call_te(eye, node.shape())
 
 
-def _range(node: Node) -> Converted:
+def _range(node: OnnxNode) -> Converted:
     """start + n * delta for the max(ceil((limit - start) / delta), 0) numbers n from 0 on."""
     known = [node.numbers(position) for position in range(3)]
     if node.dtype() == "int64" and all(node.value(position).known is not None for position in range(3)):
@@ -76,7 +76,7 @@ def _count(start: Any, limit: Any, delta: Any) -> Any:
     return tirx.floordiv(gap + pace - 1, pace)
 
 
-def _of_sizes(node: Node) -> Converted:
+def _of_sizes(node: OnnxNode) -> Converted:
     """A range of symbolic sizes."""
     (start,), (limit,), (delta,) = (node.sizes(position) for position in range(3))
     if not isinstance(delta, int) or delta == 0:
@@ -94,10 +94,10 @@ def _of_sizes(node: Node) -> Converted:
     return node.builder.call_te(numbers, start, sizes)
 
 
-def _window(constant: float, once: float, twice: float = 0.0) -> Callable[[Node], Converted]:
+def _window(constant: float, once: float, twice: float = 0.0) -> Callable[[OnnxNode], Converted]:
     """constant - once cos(t) + twice cos(2 t), where t goes around once in the size, or in one less."""
 
-    def convert(node: Node) -> Converted:
+    def convert(node: OnnxNode) -> Converted:
         size, dtype = node.size(0), dtype_of(node.attribute("output_datatype", 1))
         less = 0 if node.attribute("periodic", 1) else 1
         if is_empty([size]):
@@ -118,7 +118,7 @@ def _window(constant: float, once: float, twice: float = 0.0) -> Callable[[Node]
     return convert
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "BlackmanWindow": _window(0.42, 0.5, 0.08),
     "ConstantOfShape": _constant_of_shape,
     "EyeLike": _eye_like,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .runtime_shapes import as_int64, empty, intrinsics, is_empty
 
 _MODES = {
@@ -22,7 +22,7 @@ _CUBIC = -0.75
 """The coefficient of the cubic, as the standard has it."""
 
 
-def _grid_sample(node: Node) -> Converted:
+def _grid_sample(node: OnnxNode) -> Converted:
     given, padding = node.attribute("mode", "linear"), node.attribute("padding_mode", "zeros")
     if given not in _MODES:
         node.refuse(f"its mode {given!r} is not one of {', '.join(_MODES)}")
@@ -165,7 +165,7 @@ def _weight(mode: str, rest: Any, tap: Any) -> Any:
     return tirx.Select(distance <= 1.0, near, far)
 
 
-def _affine_grid(node: Node) -> Converted:
+def _affine_grid(node: OnnxNode) -> Converted:
     """The places that an affine map gives for each element of an image of the size that an operand has."""
     batch, _, *spatial = node.sizes(1)
     aligned, dtype = bool(node.attribute("align_corners", 0)), node.dtype()
@@ -201,9 +201,9 @@ def _base(at: Any, size: Any, aligned: bool, dtype: str) -> Any:
     return found.astype(dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "AffineGrid": _affine_grid,
     "GridSample": _grid_sample,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"GridSample": _grid_sample}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"GridSample": _grid_sample}

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, from_the_end, is_empty, scalar
 
 
-def _normalised(node: Node, position: int, size: Dim) -> relax.Expr | None:
+def _normalised(node: OnnxNode, position: int, size: Dim) -> relax.Expr | None:
     """Known indexes of an axis of ``size`` counted from the front; None where they or the size are not known."""
     known = node.numbers(position)
     if known is None or not isinstance(size, int):
@@ -28,7 +28,7 @@ def _normalised(node: Node, position: int, size: Dim) -> relax.Expr | None:
     return node.constant(np.where(known < 0, known + size, known), str(known.dtype))
 
 
-def _gather(node: Node) -> Converted:
+def _gather(node: OnnxNode) -> Converted:
     axis = node.axis(node.attribute("axis", 0))
     shape, size = node.shape(), node.shape()[axis]
     sizes = [*shape[:axis], *node.shape(1), *shape[axis + 1 :]]
@@ -42,7 +42,7 @@ def _gather(node: Node) -> Converted:
     return relax.op.take(node[0], node[1], axis, mode="wrap")
 
 
-def _gather_elements(node: Node) -> Converted:
+def _gather_elements(node: OnnxNode) -> Converted:
     axis, sizes = node.axis(node.attribute("axis", 0)), node.shape(1)
     if is_empty(sizes):
         return empty(node, sizes, node.dtype())
@@ -60,7 +60,7 @@ def _gather_elements(node: Node) -> Converted:
     return node.builder.call_te(gathered, node[0], node[1])
 
 
-def _gather_nd(node: Node) -> Converted:
+def _gather_nd(node: OnnxNode) -> Converted:
     batch, shape = node.attribute("batch_dims", 0), node.shape()
     *leading, count = node.shape(1)
     if not isinstance(count, int):
@@ -82,7 +82,7 @@ def _gather_nd(node: Node) -> Converted:
     return node.builder.call_te(gathered, node[0], node[1], sizes)
 
 
-def _reverse_sequence(node: Node) -> Converted:
+def _reverse_sequence(node: OnnxNode) -> Converted:
     time, batch = node.axis(node.attribute("time_axis", 0)), node.axis(node.attribute("batch_axis", 1))
     if time == batch:
         node.refuse("its time and batch axes are the same")
@@ -99,7 +99,7 @@ def _reverse_sequence(node: Node) -> Converted:
     return node.builder.call_te(reversed_, node[0], node[1])
 
 
-def _one_hot(node: Node) -> Converted:
+def _one_hot(node: OnnxNode) -> Converted:
     rank, shape = node.rank(), node.shape()
     axis = node.axis(node.attribute("axis", -1), rank + 1)
     depth = node.size(1)
@@ -118,7 +118,7 @@ def _one_hot(node: Node) -> Converted:
     return node.builder.call_te(hot, node[0], node[2], sizes)
 
 
-def _trilu(node: Node) -> Converted:
+def _trilu(node: OnnxNode) -> Converted:
     upper = bool(node.attribute("upper", 1))
     offset = node[1] if node.has(1) else node.constant(0, "int64")
 
@@ -134,7 +134,7 @@ def _trilu(node: Node) -> Converted:
     return node.builder.call_te(triangle, node[0], offset)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
@@ -143,4 +143,4 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     "Trilu": _trilu,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"Trilu": _trilu}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"Trilu": _trilu}

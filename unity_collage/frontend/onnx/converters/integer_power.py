@@ -8,12 +8,12 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from ..node import Node
+from ..node import OnnxNode
 from .pointwise import Element, dtype_of, number, pointwise, select
 from .runtime_shapes import computed, product
 
 
-def integer_power(node: Node) -> relax.Expr:
+def integer_power(node: OnnxNode) -> relax.Expr:
     """The power with the type of the base, which wraps. Exponents below zero give fractions, rounded towards zero."""
     base = node.emit(pointwise(node, "base", lambda a, _: a, node[0], node[1]))
     exponent = node.emit(pointwise(node, "exponent", lambda _, b: b.astype("int64"), node[0], node[1]))

@@ -7,12 +7,12 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, is_empty, product, simple
 
 
-def _transpose(node: Node) -> Converted:
+def _transpose(node: OnnxNode) -> Converted:
     rank = node.rank()
     axes = node.attribute("perm", list(range(rank))[::-1])
     if sorted(axes) != list(range(rank)):
@@ -20,7 +20,7 @@ def _transpose(node: Node) -> Converted:
     return relax.op.permute_dims(node[0], axes)
 
 
-def _concat(node: Node) -> Converted:
+def _concat(node: OnnxNode) -> Converted:
     if len(node.inputs) == 1:
         return node.value(0)
     axis = node.axis(node.attribute("axis", 1) if node.version < 4 else node.required("axis"))
@@ -34,7 +34,7 @@ def _is_zero(size: Dim) -> bool:
     return isinstance(size, int) and size == 0
 
 
-def _split(node: Node) -> Converted:
+def _split(node: OnnxNode) -> Converted:
     axis = node.axis(node.attribute("axis", 0))
     total, count = node.shape()[axis], len(node.proto.output)
     given = node.has(1) or "split" in node.attributes
@@ -58,11 +58,11 @@ def _sum(sizes: Sequence[Dim]) -> Dim:
     return total
 
 
-def _given_parts(node: Node) -> list[Dim]:
+def _given_parts(node: OnnxNode) -> list[Dim]:
     return list(node.attribute("split")) if "split" in node.attributes else node.sizes(1)
 
 
-def _equal_parts(node: Node, total: Dim, count: int) -> list[Dim]:
+def _equal_parts(node: OnnxNode, total: Dim, count: int) -> list[Dim]:
     """Equal sizes. From version 18 on the last may be smaller; before, the standard asks for equal ones."""
     count = node.attribute("num_outputs", count)
     if isinstance(total, int) and total % count and node.version < 18:
@@ -76,7 +76,7 @@ def _equal_parts(node: Node, total: Dim, count: int) -> list[Dim]:
     return [*[size] * (count - 1), simple(total - size * (count - 1))]
 
 
-def _static_parts(node: Node, axis: int, sizes: list[int]) -> list[relax.Expr]:
+def _static_parts(node: OnnxNode, axis: int, sizes: list[int]) -> list[relax.Expr]:
     shape = node.shape()
     if sum(sizes) != shape[axis]:
         node.refuse(f"its split {sizes} does not add up to the size {shape[axis]}")
@@ -103,7 +103,7 @@ def _part(data: te.Tensor, axis: int, begin: Any, shape: list[Any]) -> te.Tensor
     return te.compute(shape, element, name="part")
 
 
-def _tile(node: Node) -> Converted:
+def _tile(node: OnnxNode) -> Converted:
     if node.numbers(1) is not None:
         repeats = [int(item) for item in node.needed(1, "repeats").reshape(-1)]
         sizes = [simple(dim * count) for dim, count in zip(node.shape(), repeats, strict=True)]
@@ -119,13 +119,13 @@ def _tiled(data: te.Tensor, sizes: list[Any]) -> te.Tensor:
     return te.compute(sizes, element, name="tile")
 
 
-def _blocks(node: Node) -> tuple[list[Dim], int]:
+def _blocks(node: OnnxNode) -> tuple[list[Dim], int]:
     if node.rank() != 4:
         node.refuse(f"its operand has rank {node.rank()}, not 4")
     return node.shape(), int(node.required("blocksize"))
 
 
-def _depth_to_space(node: Node) -> Converted:
+def _depth_to_space(node: OnnxNode) -> Converted:
     (batch, depth, height, width), block = _blocks(node)
     less = _divided(node, depth, block * block, "number of channels")
     if node.attribute("mode", "DCR") == "DCR":
@@ -136,7 +136,7 @@ def _depth_to_space(node: Node) -> Converted:
     return relax.op.reshape(moved, [batch, less, simple(height * block), simple(width * block)])
 
 
-def _space_to_depth(node: Node) -> Converted:
+def _space_to_depth(node: OnnxNode) -> Converted:
     (batch, depth, height, width), block = _blocks(node)
     rows, columns = _divided(node, height, block, "height"), _divided(node, width, block, "width")
     inner = [batch, depth, rows, block, columns, block]
@@ -146,13 +146,13 @@ def _space_to_depth(node: Node) -> Converted:
     return relax.op.reshape(moved, [batch, simple(depth * (block * block)), rows, columns])
 
 
-def _divided(node: Node, size: Dim, divisor: int, what: str) -> Dim:
+def _divided(node: OnnxNode, size: Dim, divisor: int, what: str) -> Dim:
     if isinstance(size, int) and size % divisor:
         node.refuse(f"its {what} {size} is not a multiple of {divisor}")
     return simple(size // divisor) if isinstance(size, ir.Expr) else size // divisor
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Concat": _concat,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import narrowed, widened
 from .runtime_shapes import from_the_end, results
 
 
-def _nll(node: Node) -> Converted:
+def _nll(node: OnnxNode) -> Converted:
     return narrowed(node, _loss(node, widened(node, node[0])), node.dtype())
 
 
-def _cross_entropy(node: Node) -> Converted:
+def _cross_entropy(node: OnnxNode) -> Converted:
     """The negative log-likelihood of the logarithm of the softmax, which is the second result."""
     scores, rank = widened(node, node[0]), node.rank()
     order = [0, *range(2, rank), 1]
@@ -26,7 +26,7 @@ def _cross_entropy(node: Node) -> Converted:
     return [loss, narrowed(node, logs, node.dtype()) if node.is_asked(1) else None]
 
 
-def _loss(node: Node, logs: relax.Expr) -> relax.Expr:
+def _loss(node: OnnxNode, logs: relax.Expr) -> relax.Expr:
     """Of logarithms (N, C, d...), classes (N, d...) and weights (C). Ignored classes count neither above nor below."""
     ignored, reduction = node.attribute("ignore_index"), node.attribute("reduction", "mean")
     if reduction not in ("none", "sum", "mean"):
@@ -73,7 +73,7 @@ def _losses(
     return [te.compute(target.shape, loss, name="loss"), shares]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "NegativeLogLikelihoodLoss": _nll,
     "SoftmaxCrossEntropyLoss": _cross_entropy,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .convolution import convolution
 from .normalisation import CONVERTERS as NORMS
 from .normalisation import inverse_root, layer_norm, rms_norm, statistics
@@ -17,7 +17,7 @@ _EPSILON = 1e-12
 """Of the norms of sums, where a node does not say it."""
 
 
-def _skip_layer_norm(node: Node) -> Converted:
+def _skip_layer_norm(node: OnnxNode) -> Converted:
     """layer_norm(input + skip + bias): the norm, mean, 1 / standard deviation, and the sum."""
     total = _sum(node, 4)
     last = [node.rank() - 1]
@@ -27,7 +27,7 @@ def _skip_layer_norm(node: Node) -> Converted:
     return [narrowed(node, made, node.dtype()), mean, inverse, narrowed(node, total, node.dtype())]
 
 
-def _skip_rms_norm(node: Node) -> Converted:
+def _skip_rms_norm(node: OnnxNode) -> Converted:
     """rms_norm(input + skip + bias): the norm, nothing, 1 / root of the mean square, and the sum."""
     total = _sum(node, 3)
     last = [node.rank() - 1]
@@ -36,13 +36,13 @@ def _skip_rms_norm(node: Node) -> Converted:
     return [narrowed(node, made, node.dtype()), None, inverse, narrowed(node, total, node.dtype())]
 
 
-def _sum(node: Node, bias: int) -> relax.Expr:
+def _sum(node: OnnxNode, bias: int) -> relax.Expr:
     """input + skip + bias, where the skip may have no or one batch."""
     total = node.emit(relax.op.add(widened(node, node[0]), widened(node, node[1])))
     return node.emit(relax.op.add(total, widened(node, node[bias]))) if node.has(bias) else total
 
 
-def _embed_layer_norm(node: Node) -> Converted:
+def _embed_layer_norm(node: OnnxNode) -> Converted:
     """The norm of the sum of embeddings, how many tokens each sequence has, and the sum."""
     ids, segments, words, positions, of_segments, gamma, beta = range(7)
     batch, rows = node.shape(ids)
@@ -65,11 +65,11 @@ def _embed_layer_norm(node: Node) -> Converted:
     return [narrowed(node, made, dtype), node.emit(counts), narrowed(node, total, dtype)]
 
 
-def _looked_up(node: Node, table: int, ids: relax.Expr) -> relax.Expr:
+def _looked_up(node: OnnxNode, table: int, ids: relax.Expr) -> relax.Expr:
     return widened(node, node.emit(relax.op.take(node[table], ids, 0, mode="fast")))
 
 
-def _fused_conv(node: Node) -> Converted:
+def _fused_conv(node: OnnxNode) -> Converted:
     """A convolution, plus the fourth operand, behind an activation."""
     made = convolution(node)
     if node.has(3):
@@ -78,13 +78,13 @@ def _fused_conv(node: Node) -> Converted:
     return _activated(node, made, parameters)
 
 
-def _fused_gemm(node: Node) -> Converted:
+def _fused_gemm(node: OnnxNode) -> Converted:
     names = ("activation_alpha", "activation_beta", "activation_gamma")
     parameters = [node.attribute(name) for name in names if name in node.attributes]
     return _activated(node, narrowed(node, gemm(node), node.dtype()), parameters)
 
 
-def _activated(node: Node, x: relax.Expr, parameters: list[float]) -> relax.Expr:
+def _activated(node: OnnxNode, x: relax.Expr, parameters: list[float]) -> relax.Expr:
     """``x``, not emitted yet, behind the activation of the node."""
     name = node.attribute("activation", "")
     plain = {"Relu": relax.op.nn.relu, "Sigmoid": relax.op.sigmoid, "Tanh": relax.op.tanh}
@@ -105,7 +105,7 @@ def _activated(node: Node, x: relax.Expr, parameters: list[float]) -> relax.Expr
     return relax.op.clip(node.emit(relax.op.add(line, node.constant(beta, dtype))), 0, 1)
 
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "EmbedLayerNormalization": _embed_layer_norm,
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
 from .precise import dtype_of, narrowed, rank_of, widened
 
 
-def _instance_norm(node: Node) -> Converted:
+def _instance_norm(node: OnnxNode) -> Converted:
     rank = node.rank()
     if rank < 3:
         node.refuse(f"its operand has rank {rank}; it needs axes behind the channels")
@@ -23,7 +23,7 @@ def _instance_norm(node: Node) -> Converted:
     return narrowed(node, made, node.dtype())
 
 
-def _group_norm(node: Node) -> Converted:
+def _group_norm(node: OnnxNode) -> Converted:
     """Before version 21, scale and bias have a value for each group."""
     rank, groups, channels = node.rank(), node.required("num_groups"), node.shape()[1]
     if not isinstance(channels, int) or channels % groups:
@@ -36,7 +36,7 @@ def _group_norm(node: Node) -> Converted:
     return narrowed(node, made, node.dtype())
 
 
-def _repeated(node: Node, value: relax.Expr, times: int) -> relax.Expr:
+def _repeated(node: OnnxNode, value: relax.Expr, times: int) -> relax.Expr:
     if times == 1:
         return value
     count = node.dims(value)[0]
@@ -44,7 +44,7 @@ def _repeated(node: Node, value: relax.Expr, times: int) -> relax.Expr:
     return node.reshaped(rows, [count * times])
 
 
-def _layer_norm(node: Node) -> Converted:
+def _layer_norm(node: OnnxNode) -> Converted:
     axes = _normalised(node)
     x = widened(node, node[0])
     made = layer_norm(node, x, node[1], node.optional(2), axes)
@@ -55,13 +55,13 @@ def _layer_norm(node: Node) -> Converted:
     return results
 
 
-def _normalised(node: Node) -> list[int]:
+def _normalised(node: OnnxNode) -> list[int]:
     """The axes from the attribute ``axis`` on."""
     return list(range(node.axis(node.attribute("axis", -1)), node.rank()))
 
 
 def layer_norm(
-    node: Node,
+    node: OnnxNode,
     x: relax.Expr,
     scale: relax.Expr,
     shift: relax.Expr | None,
@@ -83,7 +83,7 @@ def layer_norm(
     return made if shift is None else relax.op.add(node.emit(made), node.cast(shift, dtype))
 
 
-def _fitted(node: Node, value: relax.Expr | None, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
+def _fitted(node: OnnxNode, value: relax.Expr | None, sizes: Sequence[Dim], dtype: str) -> relax.Expr | None:
     """``value`` in the shape ``sizes`` if it has this shape but for axes of size 1 in front."""
     if value is None:
         return None
@@ -98,7 +98,7 @@ def _fitted(node: Node, value: relax.Expr | None, sizes: Sequence[Dim], dtype: s
     return node.cast(node.reshaped(value, sizes) if surplus else value, dtype)
 
 
-def _filled(node: Node, number: float, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+def _filled(node: OnnxNode, number: float, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(sizes):
         return node.constant(np.full(known, number), dtype)
@@ -106,7 +106,7 @@ def _filled(node: Node, number: float, sizes: Sequence[Dim], dtype: str) -> rela
 
 
 def statistics(
-    node: Node, x: relax.Expr, axes: Sequence[int], default: float = 1e-5
+    node: OnnxNode, x: relax.Expr, axes: Sequence[int], default: float = 1e-5
 ) -> tuple[relax.Expr, relax.Expr]:
     """The mean, and 1 / sqrt(variance + epsilon), over axes that are kept with size 1."""
     mean = node.emit(relax.op.mean(x, list(axes), keepdims=True))
@@ -115,12 +115,12 @@ def statistics(
     return mean, node.emit(relax.op.rsqrt(node.emit(relax.op.add(variance, epsilon))))
 
 
-def _rms_norm(node: Node) -> Converted:
+def _rms_norm(node: OnnxNode) -> Converted:
     return narrowed(node, rms_norm(node, widened(node, node[0]), node[1], _normalised(node)), node.dtype())
 
 
 def rms_norm(
-    node: Node, x: relax.Expr, scale: relax.Expr, axes: Sequence[int], default: float = 1e-5
+    node: OnnxNode, x: relax.Expr, scale: relax.Expr, axes: Sequence[int], default: float = 1e-5
 ) -> relax.Expr:
     """x / sqrt(mean(x^2) + epsilon) * scale, over the last ``axes`` of ``x``, in the type of ``x``."""
     sizes, epsilon, dtype = (
@@ -143,21 +143,21 @@ def rms_norm(
     return relax.op.multiply(normalised, node.cast(scale, dtype))
 
 
-def inverse_root(node: Node, x: relax.Expr, axes: Sequence[int], default: float = 1e-5) -> relax.Expr:
+def inverse_root(node: OnnxNode, x: relax.Expr, axes: Sequence[int], default: float = 1e-5) -> relax.Expr:
     """1 / sqrt(mean(x^2) + epsilon), over axes that are kept with size 1."""
     epsilon = node.constant(node.attribute("epsilon", default), dtype_of(x))
     squares = node.emit(relax.op.mean(node.emit(relax.op.multiply(x, x)), list(axes), keepdims=True))
     return node.emit(relax.op.rsqrt(node.emit(relax.op.add(squares, epsilon))))
 
 
-def _simplified(node: Node) -> Converted:
+def _simplified(node: OnnxNode) -> Converted:
     """SimplifiedLayerNormalization, which ONNX Runtime writes into the standard's domain, too: an RMS norm."""
     x, axes = widened(node, node[0]), _normalised(node)
     made = narrowed(node, rms_norm(node, x, node[1], axes), node.dtype())
     return [made, inverse_root(node, x, axes) if node.is_asked(1) else None]
 
 
-def _mean_variance(node: Node) -> Converted:
+def _mean_variance(node: OnnxNode) -> Converted:
     """(x - mean) / (sqrt(variance) + 1e-9), as the standard's function."""
     x = widened(node, node[0])
     axes = [node.axis(axis) for axis in node.attribute("axes", [0, 2, 3])]
@@ -167,7 +167,7 @@ def _mean_variance(node: Node) -> Converted:
     return narrowed(node, relax.op.divide(node.emit(relax.op.subtract(x, mean)), divisor), node.dtype())
 
 
-def _lp_norm(node: Node) -> Converted:
+def _lp_norm(node: OnnxNode) -> Converted:
     """x over its norm along an axis; 0 where the norm is 0."""
     x, axis, power = widened(node, node[0]), node.axis(node.attribute("axis", -1)), node.attribute("p", 2)
     if power not in (1, 2):
@@ -180,7 +180,7 @@ def _lp_norm(node: Node) -> Converted:
     return narrowed(node, relax.op.divide(x, divisor), node.dtype())
 
 
-def _lrn(node: Node) -> Converted:
+def _lrn(node: OnnxNode) -> Converted:
     """x / (bias + alpha * mean of the squares of ``size`` neighbouring channels) ^ beta.
 
     The channels are the depth of an image of one channel, so that the mean is a pool.
@@ -207,7 +207,7 @@ def _product(sizes: Sequence[Dim]) -> Dim:
     return total
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
     "LRN": _lrn,

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, computed, empty, is_empty, run_time_sizes, scalar, simple
 
 _MODES = ("constant", "reflect", "edge", "wrap")
 
 
-def _pad(node: Node) -> Converted:
+def _pad(node: OnnxNode) -> Converted:
     mode = node.attribute("mode", "constant")
     if mode not in _MODES:
         node.refuse(f"its mode {mode!r} is not one of {', '.join(_MODES)}")
@@ -38,7 +38,7 @@ def _pad(node: Node) -> Converted:
     return node.builder.call_te(_padded, node[0], _value(node), lows, highs, sizes, mode)
 
 
-def _known_pads(node: Node) -> tuple[list[Dim], list[Dim]]:
+def _known_pads(node: OnnxNode) -> tuple[list[Dim], list[Dim]]:
     """What is added before and after, for each axis."""
     rank = node.rank()
     given = node.attributes.keys() & {"pads", "paddings"}
@@ -55,7 +55,7 @@ def _known_pads(node: Node) -> tuple[list[Dim], list[Dim]]:
     return lows, highs
 
 
-def _plain(node: Node, mode: str, pads: Sequence[Dim]) -> float | None:
+def _plain(node: OnnxNode, mode: str, pads: Sequence[Dim]) -> float | None:
     """The value for Relax's own padding, which takes known, finite values and known pads from 0 on."""
     if mode != "constant" or not all(isinstance(pad, int) and pad >= 0 for pad in pads):
         return None
@@ -65,14 +65,14 @@ def _plain(node: Node, mode: str, pads: Sequence[Dim]) -> float | None:
     return None if node.dtype() == "bool" else value
 
 
-def _known_value(node: Node) -> float | None:
+def _known_value(node: OnnxNode) -> float | None:
     if not node.has(2):
         return float(node.attribute("value", 0.0))
     known = node.numbers(2)
     return None if known is None else float(known.reshape(-1)[0])
 
 
-def _value(node: Node) -> relax.Expr:
+def _value(node: OnnxNode) -> relax.Expr:
     if node.has(2):
         return node.cast(node[2], node.dtype())
     return node.constant(node.attribute("value", 0.0), node.dtype())
@@ -125,7 +125,7 @@ _FOLDED: Mapping[str, Callable[[Any, Any], Any]] = {
 """Mode -> the place from 0 to size - 1 for a place outside."""
 
 
-def _at_run_time(node: Node, mode: str) -> Converted:
+def _at_run_time(node: OnnxNode, mode: str) -> Converted:
     rank, shape = node.rank(), node.shape()
     pads = node.cast(node[1], "int64")
     count = node.dims(pads)[-1]
@@ -155,6 +155,6 @@ def _grown(low: te.Tensor, high: te.Tensor, shape: list[Any]) -> list[Any]:
     return [as_int64(dim) + low(axis) + high(axis) for axis, dim in enumerate(shape)]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Pad": _pad}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Pad": _pad}
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"Pad": _pad}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"Pad": _pad}

@@ -9,7 +9,7 @@ from tvm import ir, relax, te, tirx
 from tvm_ffi import structural_equal
 
 from ..arrays import numpy_dtype
-from ..node import Node
+from ..node import OnnxNode
 from .precise import dtype_of as type_of
 from .precise import is_narrow, rank_of
 
@@ -17,7 +17,9 @@ Element = ir.Expr
 """An element of a tensor, as an expression of a kernel."""
 
 
-def pointwise(node: Node, name: str, function: Callable[..., Element], *operands: relax.Expr) -> relax.Expr:
+def pointwise(
+    node: OnnxNode, name: str, function: Callable[..., Element], *operands: relax.Expr
+) -> relax.Expr:
     """``function`` of the elements of ``operands``, which are broadcast to each other as numpy does it.
 
     Operands of one known element are written into the kernel as numbers.

@@ -9,12 +9,12 @@ from math import prod
 
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
 from . import pooling_loops
 from .precise import dtype_of, narrowed, widened
-from .windows import Window, at_least, padded, window_of
+from .windows import SlidingWindow, at_least, padded, window_of
 
 _MAX = (relax.op.nn.max_pool1d, relax.op.nn.max_pool2d, relax.op.nn.max_pool3d)
 _AVG = (relax.op.nn.avg_pool1d, relax.op.nn.avg_pool2d, relax.op.nn.avg_pool3d)
@@ -23,7 +23,7 @@ _MOST_FACTORS = 8
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
 
 
-def _max_pool(node: Node) -> Converted:
+def _max_pool(node: OnnxNode) -> Converted:
     window, sizes = _window(node)
     if node.is_asked(1):
         column_major = bool(node.attribute("storage_order", 0))
@@ -34,7 +34,7 @@ def _max_pool(node: Node) -> Converted:
     return _pool(_MAX, node[0], reaching)
 
 
-def _average_pool(node: Node) -> Converted:
+def _average_pool(node: OnnxNode) -> Converted:
     window, sizes = _window(node)
     return narrowed(
         node, _average(node, widened(node, node[0]), window, sizes, bool(node.attribute("count_include_pad", 0))),
@@ -43,7 +43,7 @@ def _average_pool(node: Node) -> Converted:
 
 
 def _average(
-    node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim], counts_padding: bool
+    node: OnnxNode, image: relax.Expr, window: SlidingWindow, sizes: Sequence[Dim], counts_padding: bool
 ) -> relax.Expr:
     """The mean of each window; elements behind the padding, where ceil_mode reaches, never count."""
     reaching = _reaching(window, node.dims(image)[2:], sizes)
@@ -56,7 +56,7 @@ def _average(
     return _pool(_AVG, image, reaching, count_include_pad=counts_padding)
 
 
-def _is_relax(window: Window, image: Sequence[Dim], sizes: Sequence[Dim]) -> bool:
+def _is_relax(window: SlidingWindow, image: Sequence[Dim], sizes: Sequence[Dim]) -> bool:
     """Whether Relax has a pool of this window whose result has these sizes."""
     if not window.is_static or len(sizes) > len(_LAYOUTS):
         return False
@@ -64,7 +64,7 @@ def _is_relax(window: Window, image: Sequence[Dim], sizes: Sequence[Dim]) -> boo
 
 
 def _pool(
-    kinds: Sequence[Callable[..., relax.Expr]], image: relax.Expr, window: Window, **options: bool
+    kinds: Sequence[Callable[..., relax.Expr]], image: relax.Expr, window: SlidingWindow, **options: bool
 ) -> relax.Expr:
     axes = len(window.sizes)
     make, layout = kinds[axes - 1], _LAYOUTS[axes - 1]
@@ -73,7 +73,7 @@ def _pool(
     )
 
 
-def _window(node: Node) -> tuple[Window, list[Dim]]:
+def _window(node: OnnxNode) -> tuple[SlidingWindow, list[Dim]]:
     """The window, and the sizes of the result."""
     image = node.shape()[2:]
     if not image:
@@ -99,7 +99,7 @@ def _rounded_up(size: Dim, before: Dim, after: Dim, extent: int, step: int) -> D
     return starting - at_least(starting - count, 0)
 
 
-def _reaching(window: Window, image: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
+def _reaching(window: SlidingWindow, image: Sequence[Dim], sizes: Sequence[Dim]) -> SlidingWindow:
     """The window with padding behind up to the end of the last window, so that as many fit as ``sizes`` says."""
     after = []
     found = zip(image, sizes, window.before, window.after, window.extents, window.strides, strict=True)
@@ -114,7 +114,7 @@ def _reaching(window: Window, image: Sequence[Dim], sizes: Sequence[Dim]) -> Win
     return replace(window, after=tuple(after))
 
 
-def _lp_pool(node: Node) -> Converted:
+def _lp_pool(node: OnnxNode) -> Converted:
     """The root of the sum of powers of the elements of a window."""
     window, sizes = _window(node)
     image, power = widened(node, node[0]), float(node.attribute("p", 2))
@@ -128,7 +128,7 @@ def _lp_pool(node: Node) -> Converted:
     return narrowed(node, _root(node, node.emit(total), power), node.dtype())
 
 
-def _power(node: Node, x: relax.Expr, power: float) -> relax.Expr:
+def _power(node: OnnxNode, x: relax.Expr, power: float) -> relax.Expr:
     if power == 2:
         return relax.op.multiply(x, x)
     positive = node.emit(relax.op.abs(x))
@@ -139,32 +139,32 @@ def _power(node: Node, x: relax.Expr, power: float) -> relax.Expr:
     )
 
 
-def _root(node: Node, x: relax.Expr, power: float) -> relax.Expr:
+def _root(node: OnnxNode, x: relax.Expr, power: float) -> relax.Expr:
     if power == 1:
         return x
     return relax.op.sqrt(x) if power == 2 else relax.op.power(x, node.constant(1 / power, dtype_of(x)))
 
 
-def _spatial(node: Node) -> list[int]:
+def _spatial(node: OnnxNode) -> list[int]:
     return list(range(2, node.rank()))
 
 
-def _global_average(node: Node) -> Converted:
+def _global_average(node: OnnxNode) -> Converted:
     return narrowed(node, relax.op.mean(widened(node, node[0]), _spatial(node), keepdims=True), node.dtype())
 
 
-def _global_max(node: Node) -> Converted:
+def _global_max(node: OnnxNode) -> Converted:
     return relax.op.max(node[0], _spatial(node), keepdims=True)
 
 
-def _global_lp(node: Node) -> Converted:
+def _global_lp(node: OnnxNode) -> Converted:
     power = float(node.attribute("p", 2))
     powers = node.emit(_power(node, widened(node, node[0]), power))
     total = node.emit(relax.op.sum(powers, _spatial(node), keepdims=True))
     return narrowed(node, _root(node, total, power), node.dtype())
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "AveragePool": _average_pool,
     "GlobalAveragePool": _global_average,
     "GlobalLpPool": _global_lp,

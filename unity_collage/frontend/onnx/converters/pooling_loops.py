@@ -8,15 +8,15 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Node
+from ..node import OnnxNode
 from ..values import Dim
-from .windows import Window, is_inside
+from .windows import SlidingWindow, is_inside
 
 _Place = tuple[list[ir.Expr], ir.Expr]
 """An element that a window covers, and whether the image has it."""
 
 
-def maximum(node: Node, image: relax.Expr, outside: Window, sizes: Sequence[Dim]) -> relax.Expr:
+def maximum(node: OnnxNode, image: relax.Expr, outside: SlidingWindow, sizes: Sequence[Dim]) -> relax.Expr:
     """The maximum of each window, NaN if it has one; the lowest value where a window covers padding only."""
 
     def max_pool(x: te.Tensor, *parts: Sequence[Dim]) -> te.Tensor:
@@ -33,21 +33,21 @@ def maximum(node: Node, image: relax.Expr, outside: Window, sizes: Sequence[Dim]
 
 
 def _call(
-    node: Node, pool: Callable[..., Any], image: relax.Expr, window: Window, sizes: Sequence[Dim]
+    node: OnnxNode, pool: Callable[..., Any], image: relax.Expr, window: SlidingWindow, sizes: Sequence[Dim]
 ) -> relax.Expr:
     """A kernel of ``pool(image, *parts)``, whose parts are for :func:`_here`."""
     return node.builder.call_te(pool, image, list(window.before), list(window.after), list(sizes))
 
 
 def _here(
-    window: Window, before: Sequence[Dim], after: Sequence[Dim], sizes: Sequence[Dim]
-) -> tuple[Window, list[Dim]]:
+    window: SlidingWindow, before: Sequence[Dim], after: Sequence[Dim], sizes: Sequence[Dim]
+) -> tuple[SlidingWindow, list[Dim]]:
     """A window and the sizes of the result in the variables of a kernel, which are not those of the function."""
     return replace(window, before=tuple(before), after=tuple(after)), list(sizes)
 
 
 def max_with_indices(
-    node: Node, image: relax.Expr, outside: Window, sizes: Sequence[Dim], column_major: bool
+    node: OnnxNode, image: relax.Expr, outside: SlidingWindow, sizes: Sequence[Dim], column_major: bool
 ) -> list[relax.Expr]:
     """The maximum of each window and its place in the flattened image, the first of equal ones.
 
@@ -79,7 +79,7 @@ def max_with_indices(
     return [relax.TupleGetItem(made, 0), relax.TupleGetItem(made, 1)]
 
 
-def total(node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim]) -> relax.Expr:
+def total(node: OnnxNode, image: relax.Expr, window: SlidingWindow, sizes: Sequence[Dim]) -> relax.Expr:
     """The sum of the elements of the image in each window."""
 
     def sum_pool(x: te.Tensor, *parts: Sequence[Dim]) -> te.Tensor:
@@ -89,7 +89,7 @@ def total(node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim]) -
 
 
 def average(
-    node: Node, image: relax.Expr, window: Window, sizes: Sequence[Dim], counts_padding: bool
+    node: OnnxNode, image: relax.Expr, window: SlidingWindow, sizes: Sequence[Dim], counts_padding: bool
 ) -> relax.Expr:
     """The mean of each window, over the elements of the image or over those of the padding too."""
 
@@ -102,7 +102,7 @@ def average(
     return _call(node, avg_pool, image, window, sizes)
 
 
-def _sums(x: te.Tensor, window: Window, sizes: Sequence[Dim]) -> te.Tensor:
+def _sums(x: te.Tensor, window: SlidingWindow, sizes: Sequence[Dim]) -> te.Tensor:
     axes = _axes(window)
 
     def element(*place: ir.Expr) -> ir.Expr:
@@ -112,7 +112,7 @@ def _sums(x: te.Tensor, window: Window, sizes: Sequence[Dim]) -> te.Tensor:
     return te.compute([*x.shape[:2], *sizes], element, name="sum_pool")
 
 
-def _counts(x: te.Tensor, window: Window, sizes: Sequence[Dim], counts_padding: bool) -> te.Tensor:
+def _counts(x: te.Tensor, window: SlidingWindow, sizes: Sequence[Dim], counts_padding: bool) -> te.Tensor:
     """How many elements of the image, or also of its padding, each window has."""
     axes = _axes(window)
 
@@ -128,11 +128,11 @@ def _counts(x: te.Tensor, window: Window, sizes: Sequence[Dim], counts_padding: 
     return te.compute(list(sizes), element, name="counts")
 
 
-def _axes(window: Window) -> list[Any]:
+def _axes(window: SlidingWindow) -> list[Any]:
     return [te.reduce_axis((0, size), name=f"k{n}") for n, size in enumerate(window.sizes)]
 
 
-def _covered(place: Sequence[ir.Expr], window: Window, axes: Sequence[Any], x: te.Tensor) -> _Place:
+def _covered(place: Sequence[ir.Expr], window: SlidingWindow, axes: Sequence[Any], x: te.Tensor) -> _Place:
     """The element of ``x`` that the window of a result covers at an element of it."""
     fields = zip(place[2:], axes, window.strides, window.dilations, window.before, strict=True)
     spatial = [at * step + k * gap - before for at, k, step, gap, before in fields]

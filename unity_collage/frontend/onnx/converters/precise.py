@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
-from ..node import Node
+from ..node import OnnxNode
 
 
 def is_narrow(dtype: str) -> bool:
@@ -17,12 +17,12 @@ def wide_type(dtype: str) -> str:
     return "float32" if is_narrow(dtype) else dtype
 
 
-def widened(node: Node, expr: relax.Expr) -> relax.Expr:
+def widened(node: OnnxNode, expr: relax.Expr) -> relax.Expr:
     """``expr`` in the type in which it is summed."""
     return node.cast(expr, wide_type(dtype_of(expr)))
 
 
-def narrowed(node: Node, expr: relax.Expr, dtype: str) -> relax.Expr:
+def narrowed(node: OnnxNode, expr: relax.Expr, dtype: str) -> relax.Expr:
     """``expr``, which need not be emitted yet, as a result of type ``dtype``."""
     var = node.emit(expr)
     return var if dtype_of(var) == dtype else relax.op.astype(var, dtype)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import dtype_of, is_narrow, narrowed, rank_of
 
 
-def _matmul(node: Node) -> Converted:
+def _matmul(node: OnnxNode) -> Converted:
     return narrowed(node, product(node[0], node[1]), node.dtype())
 
 
@@ -19,11 +19,11 @@ def product(a: relax.Expr, b: relax.Expr) -> relax.Call:
     return relax.op.matmul(a, b, "float32" if is_narrow(dtype_of(a)) else None)
 
 
-def _gemm(node: Node) -> Converted:
+def _gemm(node: OnnxNode) -> Converted:
     return narrowed(node, gemm(node), node.dtype())
 
 
-def gemm(node: Node) -> relax.Expr:
+def gemm(node: OnnxNode) -> relax.Expr:
     """alpha * A' B' + beta * C, with the factor behind the product; in float32 for 16-bit floats."""
     if node.rank(0) != 2 or node.rank(1) != 2:
         node.refuse(f"its operands have the ranks {node.rank(0)} and {node.rank(1)}, not 2")
@@ -36,7 +36,7 @@ def gemm(node: Node) -> relax.Expr:
     return relax.op.add(made, added)
 
 
-def _transposed(node: Node, x: relax.Expr, wanted: bool) -> relax.Expr:
+def _transposed(node: OnnxNode, x: relax.Expr, wanted: bool) -> relax.Expr:
     """``x``, or with its last two axes exchanged."""
     rank = rank_of(x)
     if not wanted or rank < 2:
@@ -44,7 +44,7 @@ def _transposed(node: Node, x: relax.Expr, wanted: bool) -> relax.Expr:
     return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-def _scaled(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
+def _scaled(node: OnnxNode, x: relax.Expr, factor: float) -> relax.Expr:
     if factor == 1:
         return x
     dtype = dtype_of(x)
@@ -53,14 +53,14 @@ def _scaled(node: Node, x: relax.Expr, factor: float) -> relax.Expr:
     return node.emit(relax.op.multiply(x, node.constant(factor, dtype)))
 
 
-def _fused_matmul(node: Node) -> Converted:
+def _fused_matmul(node: OnnxNode) -> Converted:
     """alpha * A' B', where the batch axes may also be behind the rows: transBatchA and transBatchB."""
     a, b = (_arranged(node, node[n], "AB"[n]) for n in (0, 1))
     made = _scaled(node, node.emit(product(a, b)), node.attribute("alpha", 1.0))
     return narrowed(node, made, node.dtype())
 
 
-def _arranged(node: Node, x: relax.Expr, which: str) -> relax.Expr:
+def _arranged(node: OnnxNode, x: relax.Expr, which: str) -> relax.Expr:
     rank = rank_of(x)
     if node.attribute(f"transBatch{which}", 0) and rank > 2:
         # (rows, batch, columns) -> (batch, rows, columns)
@@ -68,5 +68,5 @@ def _arranged(node: Node, x: relax.Expr, which: str) -> relax.Expr:
     return _transposed(node, x, bool(node.attribute(f"trans{which}", 0)))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Gemm": _gemm, "MatMul": _matmul}
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"FusedMatMul": _fused_matmul}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Gemm": _gemm, "MatMul": _matmul}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"FusedMatMul": _fused_matmul}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import dtype_of, narrowed, wide_type
 from .products import product
 
 
-def _matmul_n_bits(node: Node) -> Converted:
+def _matmul_n_bits(node: OnnxNode) -> Converted:
     """x (..., K) times weights (N, blocks, bytes) of uint8, each block with a scale and a zero point."""
     if node.has(4) and node.numbers(4) is not None and not _is_in_order(node):
         node.refuse("weights whose groups are reordered (g_idx) are not supported")
@@ -29,14 +29,14 @@ def _matmul_n_bits(node: Node) -> Converted:
     return narrowed(node, made, node.dtype())
 
 
-def _is_in_order(node: Node) -> bool:
+def _is_in_order(node: OnnxNode) -> bool:
     groups = node.needed(4, "g_idx")
     return np.array_equal(
         groups[: node.required("K")], np.arange(node.required("K")) // node.required("block_size")
     )
 
 
-def _weights(node: Node) -> np.ndarray:
+def _weights(node: OnnxNode) -> np.ndarray:
     """(K, N), in the type in which products are summed."""
     rows, columns = node.required("N"), node.required("K")
     bits, block = node.attribute("bits", 4), node.required("block_size")
@@ -53,7 +53,7 @@ def _weights(node: Node) -> np.ndarray:
     )
 
 
-def _zero_points(node: Node, rows: int, blocks: int, bits: int) -> np.ndarray | float:
+def _zero_points(node: OnnxNode, rows: int, blocks: int, bits: int) -> np.ndarray | float:
     if not node.has(3):
         return float(1 << (bits - 1))
     points = node.needed(3, "the zero points of the weights")
@@ -69,4 +69,4 @@ def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     return parts.reshape(*packed.shape[:-1], -1)
 
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"MatMulNBits": _matmul_n_bits}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"MatMulNBits": _matmul_n_bits}

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from ..arrays import DTYPES, dtype_of, numpy_dtype
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .pointwise import number, pointwise, select
 from .precise import is_narrow
 
@@ -17,7 +17,7 @@ _PACKED = ("int2", "uint2", "int4", "uint4")
 """Types of several elements a byte, which Relax does not have; known elements are unpacked."""
 
 
-def integers(node: Node, position: int) -> relax.Expr:
+def integers(node: OnnxNode, position: int) -> relax.Expr:
     """An operand of integers; known ones of 2 or 4 bits are unpacked to bytes."""
     known = node.numbers(position)
     if known is None or known.dtype.name not in _PACKED:
@@ -27,7 +27,7 @@ def integers(node: Node, position: int) -> relax.Expr:
 
 
 def quantized(
-    node: Node,
+    node: OnnxNode,
     x: relax.Expr,
     scale: relax.Expr,
     zero: relax.Expr | None,
@@ -63,7 +63,7 @@ def saturated(value: ir.Expr, shift: ir.Expr | None, dtype: str) -> ir.Expr:
 
 
 def dequantized(
-    node: Node,
+    node: OnnxNode,
     x: relax.Expr,
     scale: relax.Expr,
     zero: relax.Expr | None,
@@ -100,7 +100,7 @@ def _parameter(tensor: te.Tensor, place: Sequence[ir.Expr], axis: int, block: in
     return tensor(place[axis])
 
 
-def _granularity(node: Node) -> tuple[int, int]:
+def _granularity(node: OnnxNode) -> tuple[int, int]:
     """The axis and the size of blocks, which is 0 where there are none; checks the scale's shape."""
     scale, rank = node.shape(1), node.rank(0)
     if all(isinstance(size, int) and size == 1 for size in scale):
@@ -115,7 +115,7 @@ def _granularity(node: Node) -> tuple[int, int]:
     return axis, block
 
 
-def _quantize_linear(node: Node) -> Converted:
+def _quantize_linear(node: OnnxNode) -> Converted:
     given = dtype_of(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else "uint8"
     dtype = node.dtype(2) if node.has(2) else given
     if dtype not in DTYPES or np.dtype(numpy_dtype(dtype)).itemsize > 2:
@@ -124,7 +124,7 @@ def _quantize_linear(node: Node) -> Converted:
     return quantized(node, node[0], node[1], node.optional(2), dtype, *_granularity(node), precision)
 
 
-def _dequantize_linear(node: Node) -> Converted:
+def _dequantize_linear(node: OnnxNode) -> Converted:
     dtype = dtype_of(node.attribute("output_dtype")) if node.attribute("output_dtype", 0) else node.dtype(1)
     zero = integers(node, 2) if node.has(2) else None
     if "float" in node.dtype(0):
@@ -132,7 +132,7 @@ def _dequantize_linear(node: Node) -> Converted:
     return dequantized(node, integers(node, 0), node[1], zero, dtype, *_granularity(node))
 
 
-def dynamically_quantized(node: Node, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+def dynamically_quantized(node: OnnxNode, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     """A tensor of float32 as uint8, its scale and its zero point, so that the range of the elements and 0 are in it."""
     ends = [node.emit(make(x)) for make in (relax.op.max, relax.op.min)]
 
@@ -156,17 +156,17 @@ def _at_most_zero(x: ir.Expr) -> ir.Expr:
     return select(x < number(0, "float32"), x, number(0, "float32"))
 
 
-def _dynamic_quantize_linear(node: Node) -> Converted:
+def _dynamic_quantize_linear(node: OnnxNode) -> Converted:
     return dynamically_quantized(node, node[0])
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "DequantizeLinear": _dequantize_linear,
     "DynamicQuantizeLinear": _dynamic_quantize_linear,
     "QuantizeLinear": _quantize_linear,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "DequantizeLinear": _dequantize_linear,
     "QuantizeLinear": _quantize_linear,
 }

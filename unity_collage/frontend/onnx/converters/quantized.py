@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 from tvm import ir, relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Value
 from .convolution import convolution
 from .pointwise import pointwise
 from .quantization import dynamically_quantized, integers, saturated
 
 
-def shifted(node: Node, position: int, zero: int, shape: Sequence[int] | None = None) -> relax.Expr:
+def shifted(node: OnnxNode, position: int, zero: int, shape: Sequence[int] | None = None) -> relax.Expr:
     """An operand minus its zero point, as int32; ``shape`` is that of a zero point of several elements."""
     x = integers(node, position)
     known = node.numbers(zero) if node.has(zero) else np.zeros((), "int32")
@@ -26,7 +26,7 @@ def shifted(node: Node, position: int, zero: int, shape: Sequence[int] | None = 
 
 
 def parameter(
-    node: Node, position: int, shape: Sequence[int] | None = None, expr: relax.Expr | None = None
+    node: OnnxNode, position: int, shape: Sequence[int] | None = None, expr: relax.Expr | None = None
 ) -> relax.Expr:
     """A scale or zero point: of no dimensions if it has one element, else a vector in ``shape``, else as it is."""
     x, dims = node[position] if expr is None else expr, node.shape(position)
@@ -35,12 +35,12 @@ def parameter(
     return node.reshaped(x, list(shape)) if len(dims) == 1 and shape is not None else x
 
 
-def _rows(node: Node, position: int, of: int) -> list[int] | None:
+def _rows(node: OnnxNode, position: int, of: int) -> list[int] | None:
     """The shape in which a vector of parameters has one for each row of the operand ``of``."""
     return [-1, 1] if node.rank(of) > 1 and node.has(position) else None
 
 
-def factor(node: Node, scales: Sequence[relax.Expr], divisor: relax.Expr | None = None) -> relax.Expr:
+def factor(node: OnnxNode, scales: Sequence[relax.Expr], divisor: relax.Expr | None = None) -> relax.Expr:
     """The product of scales, divided by the scale of the result, in float32."""
     wide = [node.cast(scale, "float32") for scale in scales]
     found = wide[0]
@@ -50,7 +50,7 @@ def factor(node: Node, scales: Sequence[relax.Expr], divisor: relax.Expr | None 
 
 
 def requantized(
-    node: Node, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
+    node: OnnxNode, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
     """saturate(round(total * scale) + zero)."""
 
@@ -62,11 +62,11 @@ def requantized(
     return pointwise(node, "requantize", element, total, scale, *points)
 
 
-def _matmul_integer(node: Node) -> Converted:
+def _matmul_integer(node: OnnxNode) -> Converted:
     return relax.op.matmul(shifted(node, 0, 2, _rows(node, 2, 0)), shifted(node, 1, 3))
 
 
-def _qlinear_matmul(node: Node) -> Converted:
+def _qlinear_matmul(node: OnnxNode) -> Converted:
     """(a, its scale and zero point, b, its scale and zero point, the result's scale and zero point)."""
     rows = _rows(node, 2, 0)
     total = node.emit(relax.op.matmul(shifted(node, 0, 2, rows), shifted(node, 3, 5)))
@@ -74,11 +74,11 @@ def _qlinear_matmul(node: Node) -> Converted:
     return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
 
 
-def _conv_integer(node: Node) -> Converted:
+def _conv_integer(node: OnnxNode) -> Converted:
     return _convolved(node, [shifted(node, 0, 2), shifted(node, 1, 3, _first_axis(node, 1))])
 
 
-def _qlinear_conv(node: Node) -> Converted:
+def _qlinear_conv(node: OnnxNode) -> Converted:
     """(x, its scale and zero point, w, its scale and zero point, the result's scale and zero point, bias)."""
     operands = [shifted(node, 0, 2), shifted(node, 3, 5, _first_axis(node, 3))]
     total = node.emit(_convolved(node, [*operands, *([node[8]] if node.has(8) else [])]))
@@ -87,11 +87,11 @@ def _qlinear_conv(node: Node) -> Converted:
     return requantized(node, total, scale, parameter(node, 7), node.dtype(7))
 
 
-def _first_axis(node: Node, position: int) -> list[int]:
+def _first_axis(node: OnnxNode, position: int) -> list[int]:
     return [-1, *[1] * (node.rank(position) - 1)]
 
 
-def _convolved(node: Node, operands: Sequence[relax.Expr]) -> relax.Expr:
+def _convolved(node: OnnxNode, operands: Sequence[relax.Expr]) -> relax.Expr:
     """The convolution of int32 with the node's attributes; padding is the zero point, which is 0 by now."""
     return convolution(replace(node, inputs=[Value("int32", expr=operand) for operand in operands]))
 
@@ -99,7 +99,7 @@ def _convolved(node: Node, operands: Sequence[relax.Expr]) -> relax.Expr:
 # Operators of com.microsoft
 
 
-def _qgemm(node: Node) -> Converted:
+def _qgemm(node: OnnxNode) -> Converted:
     """alpha (A B + C) with the scales of A and B; float32 where no scale of the result is given."""
     a, b = shifted(node, 0, 2), shifted(node, 3, 5)
     if node.attribute("transA", 0):
@@ -121,7 +121,7 @@ def _qgemm(node: Node) -> Converted:
     return requantized(node, total, scale, zero, node.dtype(8) if node.has(8) else "uint8")
 
 
-def _matmul_integer_to_float(node: Node) -> Converted:
+def _matmul_integer_to_float(node: OnnxNode) -> Converted:
     """(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
     rows = _rows(node, 4, 0)
     total = node.emit(relax.op.matmul(shifted(node, 0, 4, rows), shifted(node, 1, 5)))
@@ -129,7 +129,7 @@ def _matmul_integer_to_float(node: Node) -> Converted:
     return _scaled(node, total, scale, node.optional(6), node.dtype(2))
 
 
-def _dynamic_quantize_matmul(node: Node) -> Converted:
+def _dynamic_quantize_matmul(node: OnnxNode) -> Converted:
     """(A, B, B's scale, B's zero point, bias): A is quantised to uint8 when the program runs."""
     quantised, scale, zero = dynamically_quantized(node, node[0])
     moved = pointwise(node, "shift", lambda a, b: a.astype("int32") - b.astype("int32"), quantised, zero)
@@ -138,7 +138,7 @@ def _dynamic_quantize_matmul(node: Node) -> Converted:
 
 
 def _scaled(
-    node: Node, total: relax.Expr, scale: relax.Expr, bias: relax.Expr | None, dtype: str
+    node: OnnxNode, total: relax.Expr, scale: relax.Expr, bias: relax.Expr | None, dtype: str
 ) -> relax.Expr:
     found = relax.op.multiply(node.cast(total, "float32"), scale)
     if bias is not None:
@@ -146,14 +146,14 @@ def _scaled(
     return found if dtype == "float32" else relax.op.astype(node.emit(found), dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "ConvInteger": _conv_integer,
     "MatMulInteger": _matmul_integer,
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
     "MatMulIntegerToFloat": _matmul_integer_to_float,
     "QGemm": _qgemm,

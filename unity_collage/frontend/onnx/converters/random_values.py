@@ -16,7 +16,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from ..arrays import dtype_of
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import widened
 from .runtime_shapes import computed, flat_index, scalar
@@ -25,7 +25,7 @@ Uniform = Callable[..., ir.Expr]
 """A function of a place and of the number of a draw, which gives float64 in [0, 1)."""
 
 
-def seed_of(node: Node) -> int:
+def seed_of(node: OnnxNode) -> int:
     """The bits of the attribute ``seed``, or a number made of the result's name and of the node's place."""
     seed = node.attribute("seed")
     if seed is None:
@@ -33,7 +33,7 @@ def seed_of(node: Node) -> int:
     return int(np.float32(seed).view(np.uint32))
 
 
-def _numbers(node: Node) -> relax.Expr:
+def _numbers(node: OnnxNode) -> relax.Expr:
     """What generators read: the start of the sequence and SplitMix64's increment and factors.
 
     They are a tensor, because TVM computes bounds of expressions with numbers in 63 bits, and wrongly simplifies these.
@@ -61,7 +61,7 @@ def _uint64(value: int) -> ir.Expr:
     return tirx.const(value, "uint64")
 
 
-def _drawn(node: Node, shape: Sequence[Dim], dtype: str, element: Callable[[Any], ir.Expr]) -> relax.Expr:
+def _drawn(node: OnnxNode, shape: Sequence[Dim], dtype: str, element: Callable[[Any], ir.Expr]) -> relax.Expr:
     """A tensor of ``element(draw)``, where ``draw(which)`` is uniform in [0, 1) for each place."""
 
     def kernel(numbers: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
@@ -91,22 +91,22 @@ def _number(value: float) -> ir.Expr:
     return tirx.const(value, "float64")
 
 
-def _distribution(node: Node) -> Callable[[Any], ir.Expr]:
+def _distribution(node: OnnxNode) -> Callable[[Any], ir.Expr]:
     if node.op.startswith("RandomNormal"):
         return _random_normal(node.attribute("mean", 0.0), node.attribute("scale", 1.0))
     return _random_uniform(node.attribute("low", 0.0), node.attribute("high", 1.0))
 
 
-def _random(node: Node) -> Converted:
+def _random(node: OnnxNode) -> Converted:
     return _drawn(node, node.required("shape"), dtype_of(node.attribute("dtype", 1)), _distribution(node))
 
 
-def _random_like(node: Node) -> Converted:
+def _random_like(node: OnnxNode) -> Converted:
     dtype = dtype_of(node.attribute("dtype")) if "dtype" in node.attributes else node.dtype()
     return _drawn(node, node.shape(), dtype, _distribution(node))
 
 
-def _multinomial(node: Node) -> Converted:
+def _multinomial(node: OnnxNode) -> Converted:
     """Classes drawn by the unnormalised logarithms of their probabilities: the inverse of the distribution."""
     dtype, samples = dtype_of(node.attribute("dtype", 6)), node.attribute("sample_size", 1)
     chances = node.emit(relax.op.nn.softmax(widened(node, node[0]), -1))
@@ -127,7 +127,7 @@ def _multinomial(node: Node) -> Converted:
     return computed(node, kernel, below, _numbers(node))
 
 
-def _bernoulli(node: Node) -> Converted:
+def _bernoulli(node: OnnxNode) -> Converted:
     """1 with the probability that is the element, else 0."""
     dtype = dtype_of(node.attribute("dtype")) if "dtype" in node.attributes else node.dtype()
 
@@ -142,7 +142,7 @@ def _bernoulli(node: Node) -> Converted:
     return computed(node, kernel, widened(node, node[0]), _numbers(node))
 
 
-def _dropout(node: Node) -> Converted:
+def _dropout(node: OnnxNode) -> Converted:
     """The operand itself, unless the node is in training mode; the mask is true where elements are kept."""
     training = node.numbers(2) if node.has(2) else np.array(False)
     if training is not None and not training.any():
@@ -150,12 +150,12 @@ def _dropout(node: Node) -> Converted:
     return _dropped(node, training is None)
 
 
-def _full_mask(node: Node) -> relax.Expr:
+def _full_mask(node: OnnxNode) -> relax.Expr:
     dtype = "bool" if node.version >= 10 else node.dtype()
     return relax.op.full(node.shape(), node.constant(1, dtype), dtype)
 
 
-def _dropped(node: Node, at_run_time: bool) -> Converted:
+def _dropped(node: OnnxNode, at_run_time: bool) -> Converted:
     """Each element is kept with the probability 1 - ratio and divided by it."""
     dtype = node.dtype()
     ratio = node[1] if node.has(1) else node.constant(0.5, "float32")
@@ -188,7 +188,7 @@ def _dropped(node: Node, at_run_time: bool) -> Converted:
     return [node.builder.call_te(drop, node[0], kept, ratio, *training), kept]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Bernoulli": _bernoulli,
     "Dropout": _dropout,
     "Multinomial": _multinomial,

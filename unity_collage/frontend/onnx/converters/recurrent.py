@@ -15,7 +15,7 @@ from tvm import relax
 from .... import operators
 from ....operators import any_recurrent
 from ....operators.recurrent import ACTIVATIONS
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .precise import dtype_of, narrowed, wide_type, widened
 
@@ -26,12 +26,12 @@ _WITH_ALPHA = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "Thres
 _WITH_BETA = ("Affine", "HardSigmoid", "ScaledTanh")
 
 
-def _recurrent(node: Node) -> Converted:
+def _recurrent(node: OnnxNode) -> Converted:
     layer = Layer.of(node, node[0], [_part_reader(node, n) for n in (1, 2)], _CELLS[node.op])
     return layer.results()
 
 
-def _part_reader(node: Node, position: int) -> Callable[[int], relax.Expr]:
+def _part_reader(node: OnnxNode, position: int) -> Callable[[int], relax.Expr]:
     """What gives the weights of a direction, (inputs, gates * hidden), in the type of the sums."""
 
     def part(direction: int) -> relax.Expr:
@@ -43,7 +43,7 @@ def _part_reader(node: Node, position: int) -> Callable[[int], relax.Expr]:
     return part
 
 
-def _dynamic_quantized(node: Node) -> Converted:
+def _dynamic_quantized(node: OnnxNode) -> Converted:
     """DynamicQuantizeLSTM of com.microsoft with known weights of 8 bits, which are widened while importing.
 
     ONNX Runtime also rounds the inputs and states to 8 bits, for speed; here they are not rounded.
@@ -54,7 +54,7 @@ def _dynamic_quantized(node: Node) -> Converted:
     return layer.results()
 
 
-def _dequantized_reader(node: Node, position: int, scale: int) -> Callable[[int], relax.Expr]:
+def _dequantized_reader(node: OnnxNode, position: int, scale: int) -> Callable[[int], relax.Expr]:
     """What gives the weights of a direction, (inputs, gates * hidden), from integers, scales and zero points."""
     integers = node.needed(position, "a matrix of weights").astype("float32")
     scales, points = (
@@ -67,7 +67,7 @@ def _dequantized_reader(node: Node, position: int, scale: int) -> Callable[[int]
     return part
 
 
-def _part(node: Node, value: relax.Expr, index: int, axis: int = 0) -> relax.Expr:
+def _part(node: OnnxNode, value: relax.Expr, index: int, axis: int = 0) -> relax.Expr:
     """``value[index]`` along an axis, which is dropped."""
     dims = node.dims(value)
     row = node.emit(relax.op.strided_slice(value, [axis], [index], [index + 1], [1], assume_inbound=True))
@@ -87,7 +87,7 @@ class _Direction:
 class Layer:
     """A recurrent layer of ``x`` (steps, batch, inputs)."""
 
-    node: Node
+    node: OnnxNode
     x: relax.Expr
     weights: Sequence[Callable[[int], relax.Expr]]
     """The weights of inputs and of the state for a direction, both with the gates last."""
@@ -101,7 +101,7 @@ class Layer:
 
     @classmethod
     def of(
-        cls, node: Node, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str
+        cls, node: OnnxNode, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str
     ) -> Layer:
         """The layer of a node whose first operand is ``x``."""
         x = widened(node, x)
@@ -248,7 +248,9 @@ class Layer:
         return _Direction(*(node.emit(relax.TupleGetItem(made, n)) for n in range(3)))
 
 
-def _activations(node: Node, cell: str, direction: int, directions: int) -> list[tuple[str, float, float]]:
+def _activations(
+    node: OnnxNode, cell: str, direction: int, directions: int
+) -> list[tuple[str, float, float]]:
     """The activations of a direction with alpha and beta, which the attributes have for those that take them."""
     default = list(operators.CELLS[cell].activations)
     names = list(node.attribute("activations", None) or default * directions)
@@ -267,5 +269,5 @@ def _activations(node: Node, cell: str, direction: int, directions: int) -> list
     return found[direction * len(default) : (direction + 1) * len(default)]
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = dict.fromkeys(_CELLS, _recurrent)
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"DynamicQuantizeLSTM": _dynamic_quantized}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = dict.fromkeys(_CELLS, _recurrent)
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"DynamicQuantizeLSTM": _dynamic_quantized}

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping
 
 from tvm import relax, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .axes import Axes, axes_of, is_empty_along, reduced, squeezed
 from .pointwise import pointwise
 from .precise import dtype_of, narrowed, widened
 
 
-def _reduction(function: Callable[[Node, relax.Expr, Axes], relax.Expr]) -> Callable[[Node], Converted]:
+def _reduction(
+    function: Callable[[OnnxNode, relax.Expr, Axes], relax.Expr],
+) -> Callable[[OnnxNode], Converted]:
     """A reduction that ``function`` computes with kept axes; 16-bit floats are computed in float32."""
 
-    def convert(node: Node) -> Converted:
+    def convert(node: OnnxNode) -> Converted:
         axes = axes_of(node)
         found = function(node, widened(node, node[0]), axes)
         if not node.attribute("keepdims", 1):
@@ -25,16 +27,16 @@ def _reduction(function: Callable[[Node, relax.Expr, Axes], relax.Expr]) -> Call
     return convert
 
 
-def _sum(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _sum(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return reduced(node, x, axes, "sum")
 
 
-def _prod(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _prod(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return reduced(node, x, axes, "prod")
 
 
-def _extremum(kind: str) -> Callable[[Node, relax.Expr, Axes], relax.Expr]:
-    def function(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _extremum(kind: str) -> Callable[[OnnxNode, relax.Expr, Axes], relax.Expr]:
+    def function(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
         if dtype_of(x) != "bool":
             return reduced(node, x, axes, kind)
         return relax.op.astype(reduced(node, node.cast(x, "uint8"), axes, kind), "bool")
@@ -42,7 +44,7 @@ def _extremum(kind: str) -> Callable[[Node, relax.Expr, Axes], relax.Expr]:
     return function
 
 
-def _mean(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _mean(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     """The sum divided by the number of elements; integers are divided towards zero."""
     dtype = dtype_of(x)
     if axes.known is not None and "float" in dtype and not is_empty_along(node, x, axes):
@@ -56,23 +58,23 @@ def _mean(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
     )
 
 
-def _l1(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _l1(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return reduced(node, node.emit(relax.op.abs(x)), axes, "sum")
 
 
-def _l2(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _l2(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return _as_float(node, _sum_square(node, x, axes), relax.op.sqrt)
 
 
-def _sum_square(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _sum_square(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return reduced(node, node.emit(relax.op.multiply(x, x)), axes, "sum")
 
 
-def _log_sum(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _log_sum(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     return _as_float(node, _sum(node, x, axes), relax.op.log)
 
 
-def _as_float(node: Node, x: relax.Expr, function: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
+def _as_float(node: OnnxNode, x: relax.Expr, function: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """A function of floating point numbers; of integers it is computed in float64 and rounded towards zero."""
     dtype = dtype_of(x)
     if "float" in dtype:
@@ -80,7 +82,7 @@ def _as_float(node: Node, x: relax.Expr, function: Callable[[relax.Expr], relax.
     return relax.op.astype(node.emit(function(node.cast(x, "float64"))), dtype)
 
 
-def _log_sum_exp(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
+def _log_sum_exp(node: OnnxNode, x: relax.Expr, axes: Axes) -> relax.Expr:
     """m + log(sum(exp(x - m))), where m is the largest element if it is finite, else 0."""
     dtype = dtype_of(x)
     if "float" not in dtype:
@@ -94,7 +96,7 @@ def _log_sum_exp(node: Node, x: relax.Expr, axes: Axes) -> relax.Expr:
     return found if kind == dtype else relax.op.astype(node.emit(found), dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "ReduceL1": _reduction(_l1),
     "ReduceL2": _reduction(_l2),
     "ReduceLogSum": _reduction(_log_sum),

@@ -7,14 +7,14 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import increment, kernel, loop, store, when
 from .runtime_shapes import as_int64, empty, from_the_end, intrinsics, is_empty, results, sizes_of
 from .sorting import sort
 
 
-def _non_max_suppression(node: Node) -> Converted:
+def _non_max_suppression(node: OnnxNode) -> Converted:
     """The boxes of each class by falling score, without those that overlap a better one."""
     (batch, classes, count), centred = node.shape(1), bool(node.attribute("center_point_box", 0))
     most = node.numbers(2) if node.has(2) else None
@@ -37,7 +37,7 @@ def _non_max_suppression(node: Node) -> Converted:
     return node.builder.call_te(begin, found[0], number)
 
 
-def _is_given(node: Node, position: int) -> bool:
+def _is_given(node: OnnxNode, position: int) -> bool:
     return node.has(position) and not is_empty(node.shape(position))
 
 
@@ -115,7 +115,7 @@ def _corners(boxes: Any, box: Any, centred: bool) -> tuple[list[Any], list[Any]]
     return [low for low, _ in pairs], [high for _, high in pairs]
 
 
-def _roi_align(node: Node) -> Converted:
+def _roi_align(node: OnnxNode) -> Converted:
     mode = node.attribute("mode", "avg").lower()
     default = "half_pixel" if node.version >= 16 else "output_half_pixel"
     transform = node.attribute("coordinate_transformation_mode", default).lower()
@@ -213,7 +213,7 @@ def _neighbours(x: Any, size: Any, dtype: str) -> list[tuple[Any, Any]]:
     return [(low, 1.0 - rest), (tirx.min(low + 1, last), rest)]
 
 
-def _max_roi_pool(node: Node) -> Converted:
+def _max_roi_pool(node: OnnxNode) -> Converted:
     rows, columns = node.required("pooled_shape")
     scale = float(node.attribute("spatial_scale", 1.0))
     sizes: list[Dim] = [node.shape(1)[0], node.shape()[1], rows, columns]
@@ -265,7 +265,7 @@ def _bin(begin: Any, end: Any, place: Any, count: Any, size: Any) -> tuple[Any, 
     return first, after
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "MaxRoiPool": _max_roi_pool,
     "NonMaxSuppression": _non_max_suppression,
     "RoiAlign": _roi_align,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim
-from .resize_tables import TE, Method, Table, computed_table, known_table, taps
+from .resize_tables import TE, Interpolation, Table, computed_table, known_table, taps
 from .runtime_shapes import (
     as_int64,
     computed,
@@ -48,7 +48,7 @@ class _Axis:
     given: bool = False
     """Whether the scale is an operand, not the ratio of sizes."""
 
-    def dtype(self, method: Method) -> str:
+    def dtype(self, method: Interpolation) -> str:
         """The element type of coordinates.
 
         Nearest rounds them, and a scale such as 1.6 is not a number of float32. In float32 8 / 1.6 is 5, as meant.
@@ -56,7 +56,7 @@ class _Axis:
         return "float32" if self.given and method.mode == "nearest" else "float64"
 
 
-def _resize(node: Node) -> Converted:
+def _resize(node: OnnxNode) -> Converted:
     method = _method(node)
     chosen = node.attribute("axes")
     axes = list(range(node.rank())) if chosen is None else [node.axis(axis) for axis in chosen]
@@ -69,14 +69,16 @@ def _resize(node: Node) -> Converted:
     return _resized(node, method, changed)
 
 
-def _is_given(node: Node, position: int) -> bool:
+def _is_given(node: OnnxNode, position: int) -> bool:
     """Whether an operand is given and not an empty tensor, which means the same as none."""
     return node.has(position) and not is_empty(node.shape(position))
 
 
-def _upsample(node: Node) -> Converted:
+def _upsample(node: OnnxNode) -> Converted:
     mode = node.attribute("mode", "nearest")
-    method = Method("linear" if mode == "bilinear" else mode, "asymmetric", "floor", -0.75, False, False)
+    method = Interpolation(
+        "linear" if mode == "bilinear" else mode, "asymmetric", "floor", -0.75, False, False
+    )
     if method.mode not in ("nearest", "linear"):
         node.refuse(f"its mode {mode!r} is not nearest or linear")
     axes = list(range(node.rank()))
@@ -91,7 +93,7 @@ def _upsample(node: Node) -> Converted:
     return _resized(node, method, [part for part in changed if not _stays(part)])
 
 
-def _method(node: Node) -> Method:
+def _method(node: OnnxNode) -> Interpolation:
     mode, nearest = node.attribute("mode", "nearest"), node.attribute("nearest_mode", "round_prefer_floor")
     transform = node.attribute("coordinate_transformation_mode", "half_pixel")
     if mode not in ("nearest", "linear", "cubic"):
@@ -106,7 +108,7 @@ def _method(node: Node) -> Method:
         transform, nearest = "asymmetric", "simple"
     antialias = bool(node.attribute("antialias", 0)) and mode != "nearest"
     coefficient = float(node.attribute("cubic_coeff_a", -0.75))
-    return Method(
+    return Interpolation(
         mode, transform, nearest, coefficient, bool(node.attribute("exclude_outside", 0)), antialias
     )
 
@@ -114,7 +116,7 @@ def _method(node: Node) -> Method:
 # Sizes and scales
 
 
-def _scaled(node: Node, size: Dim, scale: float) -> Dim:
+def _scaled(node: OnnxNode, size: Dim, scale: float) -> Dim:
     """floor(size * scale) in float32, in which 10 * 1.4 is 14: so ONNX Runtime and PyTorch compute it."""
     if isinstance(size, int):
         return int(np.floor(np.float32(size) * np.float32(scale)))
@@ -125,7 +127,7 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
     )[0]
 
 
-def _by_scales(node: Node, axes: Sequence[int], position: int) -> list[_Axis]:
+def _by_scales(node: OnnxNode, axes: Sequence[int], position: int) -> list[_Axis]:
     shape, known = node.shape(), node.numbers(position)
     if known is not None:
         scales = [float(scale) for scale in known.reshape(-1)]
@@ -151,7 +153,7 @@ def _one(items: te.Tensor, at: int) -> te.Tensor:
     return te.compute((1,), lambda _: items(int(at)), name="item")
 
 
-def _by_sizes(node: Node, axes: Sequence[int]) -> list[_Axis]:
+def _by_sizes(node: OnnxNode, axes: Sequence[int]) -> list[_Axis]:
     shape, sizes = node.shape(), node.sizes(3)
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if len(sizes) != len(axes):
@@ -187,7 +189,7 @@ def _common_scale(sizes: list[Any], dims: list[Any], smallest: bool) -> te.Tenso
     return te.compute((1,), lambda _: found, name="scale")
 
 
-def _with_regions(node: Node, axes: Sequence[int], changed: Sequence[_Axis]) -> list[_Axis]:
+def _with_regions(node: OnnxNode, axes: Sequence[int], changed: Sequence[_Axis]) -> list[_Axis]:
     if not _is_given(node, 1):
         node.refuse("tf_crop_and_resize has no roi")
     known, count = node.numbers(1), len(axes)
@@ -215,7 +217,7 @@ def _stays(part: _Axis) -> bool:
 # The kernels
 
 
-def _resized(node: Node, method: Method, changed: Sequence[_Axis]) -> Converted:
+def _resized(node: OnnxNode, method: Interpolation, changed: Sequence[_Axis]) -> Converted:
     sizes = node.shape()
     for part in changed:
         sizes[part.axis] = part.made
@@ -253,7 +255,7 @@ def _wide(dtype: str) -> str:
     return "float64" if dtype in ("float64", "int32", "uint32", "int64", "uint64") else "float32"
 
 
-def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
+def _narrowed(node: OnnxNode, data: relax.Expr, dtype: str) -> relax.Expr:
     """The nearest values of ``dtype``, ties to even, limited to its range."""
     if "int" not in dtype:
         return relax.op.astype(data, dtype)
@@ -271,7 +273,7 @@ def _narrowed(node: Node, data: relax.Expr, dtype: str) -> relax.Expr:
     return node.builder.call_te(narrowed, data)
 
 
-def _table(node: Node, method: Method, part: _Axis) -> Table:
+def _table(node: OnnxNode, method: Interpolation, part: _Axis) -> Table:
     region, dtype = part.region, part.dtype(method)
     scale_known = part.scale is None or isinstance(part.scale, float)
     if (
@@ -305,7 +307,7 @@ def _number(scale: Any) -> float | None:
     return None if scale is None else float(scale)
 
 
-def _tensors(node: Node, table: Table) -> Table:
+def _tensors(node: OnnxNode, table: Table) -> Table:
     """The table with constants in place of arrays."""
     if not isinstance(table.indexes, np.ndarray):
         return table
@@ -391,7 +393,7 @@ def _reduced(data: te.Tensor, axis: int, table: Sequence[Any], sizes: list[Any],
 
 
 def _as_image(
-    node: Node, method: Method, changed: Sequence[_Axis], tables: Sequence[Table]
+    node: OnnxNode, method: Interpolation, changed: Sequence[_Axis], tables: Sequence[Table]
 ) -> relax.Expr | None:
     """resize2d, where it computes the same; None otherwise."""
     spatial = [part.axis for part in changed]
@@ -442,4 +444,4 @@ def _is_of_sizes(part: _Axis) -> bool:
     return math.isclose(part.scale * part.size, part.made, rel_tol=1e-7)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Resize": _resize, "Upsample": _upsample}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Resize": _resize, "Upsample": _upsample}

@@ -40,7 +40,7 @@ TE = Maths(
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class Interpolation:
     """The attributes of a Resize."""
 
     mode: str
@@ -75,7 +75,7 @@ class Extent:
     """The region of interest, relative to the operand."""
 
 
-def coordinate(maths: Maths, method: Method, place: Any, extent: Extent) -> Any:
+def coordinate(maths: Maths, method: Interpolation, place: Any, extent: Extent) -> Any:
     """The coordinate in the operand for a ``place`` in the result."""
     width = extent.scale * extent.size  # the size of the result before it was cut to a whole number
     half = (place + 0.5) / extent.scale - 0.5
@@ -99,7 +99,7 @@ def coordinate(maths: Maths, method: Method, place: Any, extent: Extent) -> Any:
     return inside + extent.begin * last
 
 
-def rounded(maths: Maths, method: Method, x: Any, scale: Any) -> Any:
+def rounded(maths: Maths, method: Interpolation, x: Any, scale: Any) -> Any:
     """The nearest whole coordinate; "simple" is what version 10 does."""
     if method.nearest == "simple":
         return maths.choose(scale < 1.0, maths.ceil(x), maths.floor(x))
@@ -110,21 +110,21 @@ def rounded(maths: Maths, method: Method, x: Any, scale: Any) -> Any:
     return maths.ceil(x - 0.5) if method.nearest == "round_prefer_floor" else maths.floor(x + 0.5)
 
 
-def taps(maths: Maths, method: Method, scale: Any) -> Any:
+def taps(maths: Maths, method: Interpolation, scale: Any) -> Any:
     """How many elements are read for each of the result; antialiasing reads more where the result is smaller."""
     if method.mode == "nearest":
         return 1
     return 2 * (maths.ceil(method.half_width / _shrinking(maths, method, scale)))
 
 
-def _shrinking(maths: Maths, method: Method, scale: Any) -> Any:
+def _shrinking(maths: Maths, method: Interpolation, scale: Any) -> Any:
     """The scale by which the filter is stretched, at most 1."""
     if not method.antialias:
         return 1.0
     return maths.choose(scale < 1.0, scale, scale * 0.0 + 1.0)
 
 
-def tap(maths: Maths, method: Method, x: Any, number: Any, scale: Any) -> tuple[Any, Any]:
+def tap(maths: Maths, method: Interpolation, x: Any, number: Any, scale: Any) -> tuple[Any, Any]:
     """The coordinate and the weight, not yet normalised, of the ``number``-th element that is read for ``x``."""
     if method.mode == "nearest":
         return rounded(maths, method, x, scale), 1.0
@@ -134,7 +134,7 @@ def tap(maths: Maths, method: Method, x: Any, number: Any, scale: Any) -> tuple[
     return place, _weight(maths, method, maths.absolute(place - x) * shrinking)
 
 
-def _weight(maths: Maths, method: Method, distance: Any) -> Any:
+def _weight(maths: Maths, method: Interpolation, distance: Any) -> Any:
     if method.mode == "linear":
         return maths.choose(distance < 1.0, 1.0 - distance, distance * 0.0)
     a = method.coefficient  # Keys, "Cubic convolution interpolation for digital image processing", 1981
@@ -156,7 +156,7 @@ class Table:
 
 
 def known_table(
-    method: Method, size: int, made: int, scale: float | None, region: tuple[float, float], dtype: str
+    method: Interpolation, size: int, made: int, scale: float | None, region: tuple[float, float], dtype: str
 ) -> Table:
     """The table of an axis of known sizes; without a scale it is that of the sizes. Coordinates are ``dtype``."""
     number = np.dtype(dtype).type
@@ -181,7 +181,7 @@ def known_table(
 
 
 def computed_table(
-    method: Method, size: Any, made: Any, count: Any, scale: te.Tensor, region: te.Tensor, dtype: str
+    method: Interpolation, size: Any, made: Any, count: Any, scale: te.Tensor, region: te.Tensor, dtype: str
 ) -> list[te.Tensor]:
     """The tables of an axis whose sizes are integer expressions; ``scale`` has one element, and ``region`` two."""
     factor = scale(0).astype(dtype)

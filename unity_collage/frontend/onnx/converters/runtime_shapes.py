@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import ir, relax, sym, te, tirx
 
-from ..node import Node
+from ..node import OnnxNode
 from ..values import Dim
 
 _OPAQUE = 8
@@ -32,7 +32,7 @@ def dtype_of_expr(expr: Any) -> str:
     return str(expr.ty.dtype)
 
 
-def computed(node: Node, function: Callable[..., Any], *args: Any) -> relax.Var:
+def computed(node: OnnxNode, function: Callable[..., Any], *args: Any) -> relax.Var:
     """The result of a TE function of tensors, sizes and lists of sizes, bound to a variable.
 
     TVM's FuseTIR fails on kernels that take symbolic sizes, so these are not fused.
@@ -50,13 +50,13 @@ def _has_sizes(arg: Any) -> bool:
     return not all(isinstance(size.ty, relax.TensorType) for size in sizes)
 
 
-def results(node: Node, function: Callable[..., Any], count: int, *args: Any) -> list[relax.Expr]:
+def results(node: OnnxNode, function: Callable[..., Any], count: int, *args: Any) -> list[relax.Expr]:
     """The ``count`` results, two or more, of a TE function, each bound to a variable."""
     found = computed(node, function, *args)
     return [node.emit(relax.TupleGetItem(found, n)) for n in range(count)]
 
 
-def sizes_of(node: Node, vector: relax.Expr) -> list[Dim]:
+def sizes_of(node: OnnxNode, vector: relax.Expr) -> list[Dim]:
     """The elements of a vector of int64, whose length is known, as symbolic sizes."""
     fresh = [node.importer.fresh_size() for _ in range(fixed(node.dims(vector)[0]))]
     if fresh:
@@ -65,7 +65,7 @@ def sizes_of(node: Node, vector: relax.Expr) -> list[Dim]:
     return fresh
 
 
-def run_time_sizes(node: Node, elements: Callable[..., Sequence[Any]], *args: Any) -> list[Dim]:
+def run_time_sizes(node: OnnxNode, elements: Callable[..., Sequence[Any]], *args: Any) -> list[Dim]:
     """Symbolic sizes for the scalars ``elements(*args)``, which a kernel computes."""
     return sizes_of(node, computed(node, lambda *given: vector(elements(*given)), *args))
 
@@ -123,7 +123,7 @@ def is_empty(sizes: Sequence[Dim]) -> bool:
     return any(isinstance(size, int) and size == 0 for size in sizes)
 
 
-def empty(node: Node, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
+def empty(node: OnnxNode, sizes: Sequence[Dim], dtype: str) -> relax.Expr:
     """A tensor without elements."""
     return relax.op.zeros(relax.ShapeExpr(list(sizes)), dtype)
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .precise import dtype_of, narrowed, widened
 from .runtime_shapes import computed, is_empty, scalar
 
 
-def _cumulative(kind: str) -> Callable[[Node], Converted]:
+def _cumulative(kind: str) -> Callable[[OnnxNode], Converted]:
     """Along an axis; ``exclusive`` leaves out the element itself, ``reverse`` begins at the end."""
 
-    def convert(node: Node) -> Converted:
+    def convert(node: OnnxNode) -> Converted:
         x, axis = widened(node, node[0]), node.numbers(1)
         if node.rank() == 0:
             node.refuse("its operand has no axis")
@@ -27,7 +27,7 @@ def _cumulative(kind: str) -> Callable[[Node], Converted]:
     return convert
 
 
-def _along(node: Node, x: relax.Expr, axis: int, kind: str) -> relax.Expr:
+def _along(node: OnnxNode, x: relax.Expr, axis: int, kind: str) -> relax.Expr:
     scan = relax.op.cumsum if kind == "sum" else relax.op.cumprod
     reverse, exclusive = bool(node.attribute("reverse", 0)), bool(node.attribute("exclusive", 0))
     if reverse:
@@ -36,7 +36,7 @@ def _along(node: Node, x: relax.Expr, axis: int, kind: str) -> relax.Expr:
     return relax.op.flip(node.emit(found), axis) if reverse else found
 
 
-def _along_run_time_axis(node: Node, x: relax.Expr, kind: str) -> relax.Expr:
+def _along_run_time_axis(node: OnnxNode, x: relax.Expr, kind: str) -> relax.Expr:
     """Each element reduces what is before it, so this is slow along long axes."""
     reverse, exclusive = bool(node.attribute("reverse", 0)), bool(node.attribute("exclusive", 0))
     rank, dtype = node.rank(), dtype_of(x)
@@ -75,7 +75,7 @@ def _int(value: int) -> ir.Expr:
     return tirx.const(value, "int64")
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "CumProd": _cumulative("prod"),
     "CumSum": _cumulative("sum"),
 }

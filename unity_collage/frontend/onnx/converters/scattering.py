@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import kernel, loop, store, when
 from .runtime_shapes import as_int64, flat_index, from_the_end, is_empty, place_of, product
@@ -37,7 +37,7 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 """How an update changes an element; NaN is larger and smaller than all numbers."""
 
 
-def _reduction(node: Node) -> Callable[[Any, Any], Any]:
+def _reduction(node: OnnxNode) -> Callable[[Any, Any], Any]:
     name = node.attribute("reduction", "none")
     if name not in _REDUCTIONS:
         node.refuse(f"its reduction {name!r} is not one of {', '.join(_REDUCTIONS)}")
@@ -51,7 +51,7 @@ def _copied(data: Any, out: Any, count: Any) -> None:
         store(out, i, data[i])
 
 
-def _scatter_elements(node: Node) -> Converted:
+def _scatter_elements(node: OnnxNode) -> Converted:
     axis, reduce = node.axis(node.attribute("axis", 0)), _reduction(node)
     if is_empty(node.shape()) or is_empty(node.shape(1)):
         return node.value(0)
@@ -70,7 +70,7 @@ def _scatter_elements(node: Node) -> Converted:
     return node.builder.call_te(scattered, node[0], node[1], node[2])
 
 
-def _scatter_nd(node: Node) -> Converted:
+def _scatter_nd(node: OnnxNode) -> Converted:
     reduce, shape = _reduction(node), node.shape()
     *leading, count = node.shape(1)
     if not isinstance(count, int):
@@ -96,7 +96,7 @@ def _scatter_nd(node: Node) -> Converted:
     return node.builder.call_te(scattered, node[0], node[1], node[2])
 
 
-def _tensor_scatter(node: Node) -> Converted:
+def _tensor_scatter(node: OnnxNode) -> Converted:
     axis, mode = node.axis(node.attribute("axis", -2)), node.attribute("mode", "linear")
     if axis == 0 or mode not in ("linear", "circular"):
         node.refuse(f"it writes along axis {axis} in the mode {mode!r}")
@@ -116,7 +116,7 @@ def _tensor_scatter(node: Node) -> Converted:
     return node.builder.call_te(written, node[0], node[1], *starts)
 
 
-def _max_unpool(node: Node) -> Converted:
+def _max_unpool(node: OnnxNode) -> Converted:
     """Each element at the place that its index names in the result, which is zero elsewhere."""
     shape, spatial = node.shape(), node.rank() - 2
     kernel_shape = node.required("kernel_shape")
@@ -133,7 +133,7 @@ def _max_unpool(node: Node) -> Converted:
     return _unpooled(node, sizes, wanted)
 
 
-def _unpooled(node: Node, sizes: Sequence[Dim], wanted: Sequence[Dim]) -> relax.Expr:
+def _unpooled(node: OnnxNode, sizes: Sequence[Dim], wanted: Sequence[Dim]) -> relax.Expr:
     """Indexes count in a tensor of the shape ``sizes``, and the result has the shape ``wanted``."""
 
     def unpooled(data: te.Tensor, indices: te.Tensor, inner: list[Any], outer: list[Any]) -> te.Tensor:
@@ -153,7 +153,7 @@ def _unpooled(node: Node, sizes: Sequence[Dim], wanted: Sequence[Dim]) -> relax.
     return node.builder.call_te(unpooled, node[0], node[1], list(sizes), list(wanted))
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "MaxUnpool": _max_unpool,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,

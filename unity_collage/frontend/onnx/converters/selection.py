@@ -7,13 +7,13 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import increment, kernel, loop, store, when
 from .runtime_shapes import as_int64, computed, empty, is_empty, place_of, product, results, sizes_of
 
 
-def _selected(node: Node, flags: relax.Expr) -> tuple[relax.Expr, Dim]:
+def _selected(node: OnnxNode, flags: relax.Expr) -> tuple[relax.Expr, Dim]:
     """The indexes at which a vector of bool is true, followed by others, and how many they are."""
     places, total = results(node, _places, 2, node.cast(flags, "int8"))
     (number,) = sizes_of(node, total)
@@ -32,7 +32,7 @@ def _places(flags: te.Tensor) -> list[te.Tensor]:
     return kernel("places", [flags], [(flags.shape, "int64"), ((1,), "int64")], steps)
 
 
-def _compress(node: Node) -> Converted:
+def _compress(node: OnnxNode) -> Converted:
     shape, axis = node.shape(), node.attribute("axis")
     data = node[0] if axis is not None else node.reshaped(node[0], [product(shape)])
     shape = shape if axis is not None else [product(shape)]
@@ -53,7 +53,7 @@ def _compress(node: Node) -> Converted:
     return node.builder.call_te(taken, data, places, sizes)
 
 
-def _non_zero(node: Node) -> Converted:
+def _non_zero(node: OnnxNode) -> Converted:
     shape, rank = node.shape(), node.rank()
     if is_empty(shape):
         return empty(node, [rank, 0], "int64")
@@ -85,4 +85,4 @@ def _is_not_zero(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, element, name="not_zero")
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Compress": _compress, "NonZero": _non_zero}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Compress": _compress, "NonZero": _non_zero}

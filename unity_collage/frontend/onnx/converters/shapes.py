@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim, Value
 from .runtime_shapes import as_int64 as _int64
 from .runtime_shapes import dtype_of_expr, empty, is_empty, product, run_time_sizes
 
 
-def reshaped(node: Node, expr: relax.Expr, sizes: Sequence[Dim]) -> relax.Expr:
+def reshaped(node: OnnxNode, expr: relax.Expr, sizes: Sequence[Dim]) -> relax.Expr:
     """``expr`` with another shape. Relax reads a size of 0 as "as before", which is another thing."""
     if is_empty(sizes):
         return empty(node, sizes, dtype_of_expr(expr))
     return relax.op.reshape(expr, relax.ShapeExpr(list(sizes)))
 
 
-def _shape(node: Node) -> Value:
+def _shape(node: OnnxNode) -> Value:
     rank = node.rank()
     begin, end = (
         _bound(node.attribute(name, default), rank) for name, default in (("start", 0), ("end", rank))
@@ -40,13 +40,13 @@ def _sizes(sizes: Sequence[Dim]) -> Value:
     return Value.of(known)
 
 
-def _size(node: Node) -> Value:
+def _size(node: OnnxNode) -> Value:
     known = np.empty((), object)
     known[()] = product(node.shape())
     return Value.of(known)
 
 
-def _constant(node: Node) -> Value:
+def _constant(node: OnnxNode) -> Value:
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -60,11 +60,11 @@ def _constant(node: Node) -> Value:
     return Value.of(node.attribute("value"))
 
 
-def _identity(node: Node) -> Value:
+def _identity(node: OnnxNode) -> Value:
     return node.value(0)
 
 
-def _reshape(node: Node) -> Converted:
+def _reshape(node: OnnxNode) -> Converted:
     keeps_zero = bool(node.attribute("allowzero", 0))
     if node.value(1).known is None:
         return reshaped(node, node[0], _run_time_shape(node, keeps_zero))
@@ -82,7 +82,7 @@ def _is(size: Dim, number: int) -> bool:
     return isinstance(size, int) and size == number
 
 
-def _with_inferred(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> list[Dim]:
+def _with_inferred(node: OnnxNode, shape: Sequence[Dim], sizes: Sequence[Dim]) -> list[Dim]:
     """``sizes`` with the size that the number of elements decides in place of -1."""
     open_axes = [n for n, size in enumerate(sizes) if _is(size, -1)]
     given, total = product([size for size in sizes if not _is(size, -1)]), product(shape)
@@ -116,7 +116,7 @@ def _without(sizes: Sequence[Dim], removed: Dim) -> list[Dim]:
     return [size for n, size in enumerate(sizes) if n != at]
 
 
-def _run_time_shape(node: Node, keeps_zero: bool) -> list[Dim]:
+def _run_time_shape(node: OnnxNode, keeps_zero: bool) -> list[Dim]:
     """The sizes by an operand that the program computes; -1 and 0 are resolved by a kernel."""
     rank = _length(node, 1)
     if rank == 0:
@@ -138,7 +138,7 @@ def _run_time_shape(node: Node, keeps_zero: bool) -> list[Dim]:
     return run_time_sizes(node, elements, _int64_operand(node, 1), node.shape())
 
 
-def _length(node: Node, position: int) -> int:
+def _length(node: OnnxNode, position: int) -> int:
     """The number of elements of a vector operand."""
     length = node.shape(position)[0] if node.rank(position) else 1
     if not isinstance(length, int):
@@ -146,11 +146,11 @@ def _length(node: Node, position: int) -> int:
     return length
 
 
-def _int64_operand(node: Node, position: int) -> relax.Expr:
+def _int64_operand(node: OnnxNode, position: int) -> relax.Expr:
     return node.cast(node[position], "int64")
 
 
-def _flatten(node: Node) -> Converted:
+def _flatten(node: OnnxNode) -> Converted:
     axis, shape = node.attribute("axis", 1), node.shape()
     if not -len(shape) <= axis <= len(shape):
         node.refuse(f"the axis {axis} is outside of a tensor of rank {len(shape)}")
@@ -158,7 +158,7 @@ def _flatten(node: Node) -> Converted:
     return reshaped(node, node[0], [product(shape[:axis]), product(shape[axis:])])
 
 
-def _squeeze(node: Node) -> Converted:
+def _squeeze(node: OnnxNode) -> Converted:
     shape = node.shape()
     if node.has(1) and node.numbers(1) is None and "axes" not in node.attributes:
         return reshaped(node, node[0], _squeezed_at_run_time(node, shape))
@@ -176,7 +176,7 @@ def _squeeze(node: Node) -> Converted:
     return reshaped(node, node[0], [dim for axis, dim in enumerate(shape) if axis not in axes])
 
 
-def _unsqueeze(node: Node) -> Converted:
+def _unsqueeze(node: OnnxNode) -> Converted:
     shape = node.shape()
     if "axes" not in node.attributes and node.numbers(1) is None:
         return reshaped(node, node[0], _unsqueezed_at_run_time(node, shape))
@@ -197,7 +197,7 @@ def _is_among(axis: int, axes: te.Tensor, count: int, rank: int) -> Any:
     return found
 
 
-def _squeezed_at_run_time(node: Node, shape: list[Dim]) -> list[Dim]:
+def _squeezed_at_run_time(node: OnnxNode, shape: list[Dim]) -> list[Dim]:
     count, rank = _length(node, 1), len(shape)
     if count == rank:
         return []
@@ -218,7 +218,7 @@ def _nth(kept: Sequence[Any], dims: Sequence[Any], place: Any) -> Any:
     return found
 
 
-def _unsqueezed_at_run_time(node: Node, shape: list[Dim]) -> list[Dim]:
+def _unsqueezed_at_run_time(node: OnnxNode, shape: list[Dim]) -> list[Dim]:
     count = _length(node, 1)
     rank = len(shape) + count
     if rank == 0:
@@ -235,7 +235,7 @@ def _unsqueezed_at_run_time(node: Node, shape: list[Dim]) -> list[Dim]:
     return run_time_sizes(node, elements, _int64_operand(node, 1), shape)
 
 
-def _expand(node: Node) -> Converted:
+def _expand(node: OnnxNode) -> Converted:
     data, shape, wanted = node[0], node.shape(), node.sizes(1)
     rank = max(len(shape), len(wanted))
     shape, wanted = [1] * (rank - len(shape)) + shape, [1] * (rank - len(wanted)) + wanted
@@ -253,7 +253,7 @@ def _expand(node: Node) -> Converted:
     return node.builder.call_te(_expanded, data, shape, made)
 
 
-def _broadcast_size(node: Node, size: Dim, wanted: Dim) -> Dim | None:
+def _broadcast_size(node: OnnxNode, size: Dim, wanted: Dim) -> Dim | None:
     """What two sizes are broadcast to; None where that is not known now."""
     if _is(size, 1):
         return wanted
@@ -280,7 +280,7 @@ def _expanded(x: te.Tensor, shape: list[Any], target: list[Any]) -> te.Tensor:
     return te.compute(target, element, name="expand")
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Constant": _constant,
     "Expand": _expand,
     "Flatten": _flatten,

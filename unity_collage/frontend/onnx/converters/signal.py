@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ..arrays import dtype_of
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import (
     as_int64,
@@ -63,7 +63,7 @@ class _Transform:
         return 1 if self.is_real_inverse else 2
 
 
-def _dft(node: Node) -> Converted:
+def _dft(node: OnnxNode) -> Converted:
     parts = node.shape()[-1]
     if parts not in (1, 2):
         node.refuse(f"its last size is {parts}, not 1 (real) or 2 (complex)")
@@ -94,11 +94,11 @@ def _dft(node: Node) -> Converted:
     return relax.op.reshape(back, relax.ShapeExpr([*sizes, transform.parts]))
 
 
-def _int64(node: Node, position: int) -> relax.Expr:
+def _int64(node: OnnxNode, position: int) -> relax.Expr:
     return node.cast(node[position], "int64")
 
 
-def _split_at_run_time(node: Node) -> list[Dim]:
+def _split_at_run_time(node: OnnxNode) -> list[Dim]:
     """The sizes before an axis that an operand gives, of the axis, and after it, without the last."""
 
     def elements(axis: te.Tensor, shape: list[Any]) -> list[Any]:
@@ -123,7 +123,7 @@ def _with_size(axis: te.Tensor, shape: list[Any], made: Any) -> list[Any]:
     return [tirx.Select(at == n, as_int64(made), as_int64(size)) for n, size in enumerate(shape)]
 
 
-def _transformed(node: Node, signal: relax.Expr, transform: _Transform, wide: str) -> relax.Expr:
+def _transformed(node: OnnxNode, signal: relax.Expr, transform: _Transform, wide: str) -> relax.Expr:
     """The transform of a variable of shape (batch, read, parts): a variable of shape (batch, made, parts).
 
     It is computed in the element type ``wide``.
@@ -193,7 +193,7 @@ def _summed(
     return te.compute(sizes, lambda *place: total(*place) / period.astype(dtype), name="inverse_dft")
 
 
-def _stft(node: Node) -> Converted:
+def _stft(node: OnnxNode) -> Converted:
     batch, size, parts = node.shape() if node.rank() == 3 else [*node.shape(), 1]
     if parts not in (1, 2):
         node.refuse(f"its last size is {parts}, not 1 (real) or 2 (complex)")
@@ -224,7 +224,7 @@ def _stft(node: Node) -> Converted:
     return relax.op.reshape(found, relax.ShapeExpr([batch, frames, transform.made, 2]))
 
 
-def _mel_weight_matrix(node: Node) -> Converted:
+def _mel_weight_matrix(node: OnnxNode) -> Converted:
     """Triangles between bins that are equally far from each other on the mel scale, (spectrum bins, mel bins)."""
     bands, length = node.size(0), node.size(1)
     dtype = dtype_of(node.attribute("output_datatype", 1))
@@ -262,7 +262,7 @@ def _mel_weight_matrix(node: Node) -> Converted:
     return node.builder.call_te(weights, bands, length, node[2], node[3], node[4])
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "DFT": _dft,
     "MelWeightMatrix": _mel_weight_matrix,
     "STFT": _stft,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..symbolic import are_equal, is_nonnegative
 from ..values import Dim
 from .runtime_shapes import as_int64, computed, empty, fixed, is_empty, simple, sizes_of
@@ -28,7 +28,7 @@ class _Cut:
     size: Dim
 
 
-def _slice(node: Node) -> Converted:
+def _slice(node: OnnxNode) -> Converted:
     if any(_is_computed(node, position) for position in (1, 2, 3, 4)):
         return _at_run_time(node)
     begins, ends, axes, steps = _bounds(node)
@@ -51,12 +51,12 @@ def _slice(node: Node) -> Converted:
     )
 
 
-def _is_computed(node: Node, position: int) -> bool:
+def _is_computed(node: OnnxNode, position: int) -> bool:
     """Whether an operand is computed when the program runs."""
     return node.has(position) and node.value(position).known is None
 
 
-def _bounds(node: Node) -> tuple[list[Dim], list[Dim], list[int], list[int]]:
+def _bounds(node: OnnxNode) -> tuple[list[Dim], list[Dim], list[int], list[int]]:
     """Begins, ends, axes and steps, one for each axis that is cut."""
     if node.version < 10:
         begins, ends = list(node.required("starts")), list(node.required("ends"))
@@ -124,7 +124,7 @@ def _sizes(shape: Sequence[Dim], cuts: Sequence[_Cut]) -> list[Dim]:
     return sizes
 
 
-def _static(node: Node, cuts: Sequence[_Cut]) -> relax.Expr:
+def _static(node: OnnxNode, cuts: Sequence[_Cut]) -> relax.Expr:
     shape = node.static_shape() if all(isinstance(d, int) for d in node.shape()) else node.shape()
     begins, ends = [], []
     for cut in cuts:
@@ -156,7 +156,7 @@ def _sliced(
     return te.compute(sizes, element, name="slice")
 
 
-def _at_run_time(node: Node) -> Converted:
+def _at_run_time(node: OnnxNode) -> Converted:
     shape, rank = node.shape(), node.rank()
     count = node.shape(1)[0]
     if not isinstance(count, int):
@@ -219,4 +219,4 @@ def _run_time_counts(bounds: te.Tensor, rank: int) -> te.Tensor:
     return te.compute((rank,), lambda axis: bounds(axis, 2), name="sizes")
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"Slice": _slice}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"Slice": _slice}

@@ -8,16 +8,16 @@ from math import prod
 import numpy as np
 from tvm import relax
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .argmax import place_of_extremum
 from .precise import dtype_of, narrowed, rank_of, widened
 
 
-def _along_axis(make: Callable[[Node, relax.Expr, int], relax.Expr]) -> Callable[[Node], Converted]:
+def _along_axis(make: Callable[[OnnxNode, relax.Expr, int], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     """Along one axis from version 13 on; before, along all axes from ``axis`` on at once."""
 
-    def convert(node: Node) -> Converted:
+    def convert(node: OnnxNode) -> Converted:
         rank, dtype, x = node.rank(), node.dtype(), widened(node, node[0])
         axis = node.axis(node.attribute("axis", -1 if node.version >= 13 else 1), max(rank, 1))
         if rank == 0:
@@ -35,11 +35,11 @@ def _size(shape: list[Dim]) -> Dim:
     return prod(shape) if shape else 1
 
 
-def _softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
+def _softmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
     return relax.op.nn.softmax(x, axis)
 
 
-def _log_softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
+def _log_softmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
     """Relax's takes the last axis only."""
     rank = rank_of(x)
     if axis == rank - 1:
@@ -51,7 +51,7 @@ def _log_softmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
     )
 
 
-def _hardmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
+def _hardmax(node: OnnxNode, x: relax.Expr, axis: int) -> relax.Expr:
     """1 at the first of the largest elements along an axis, else 0."""
     dtype, size = dtype_of(x), node.dims(x)[axis]
     best = node.emit(place_of_extremum(node, x, axis))
@@ -60,7 +60,7 @@ def _hardmax(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
     return relax.op.astype(node.emit(relax.op.equal(best, places)), dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     "Hardmax": _along_axis(_hardmax),
     "LogSoftmax": _along_axis(_log_softmax),
     "Softmax": _along_axis(_softmax),

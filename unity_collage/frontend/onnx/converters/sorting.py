@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from ..values import Dim
 from .kernels import choose, increment, kernel, loop, store, when, while_
 from .runtime_shapes import as_int64, dtype_of_expr, empty, fixed, is_empty, product, results, sizes_of
@@ -64,13 +64,13 @@ def _move(order: Any, scratch: Any, state: Any, to: Any, run: Any) -> None:
     increment(state, run)
 
 
-def _comparable(node: Node, expr: relax.Expr) -> relax.Expr:
+def _comparable(node: OnnxNode, expr: relax.Expr) -> relax.Expr:
     """``expr`` with an element type that every target compares."""
     dtype = dtype_of_expr(expr)
     return node.cast(expr, {"bool": "uint8", "bfloat16": "float32", "float16": "float32"}.get(dtype, dtype))
 
 
-def _top_k(node: Node) -> Converted:
+def _top_k(node: OnnxNode) -> Converted:
     axis, shape = node.axis(node.attribute("axis", -1), max(node.rank(), 1)), node.shape()
     largest = bool(node.attribute("largest", 1))
     count: Dim = node.required("k") if node.version < 10 else node.size(1)
@@ -123,7 +123,7 @@ def _picked(data: te.Tensor, order: te.Tensor, axis: int, sizes: list[Any], inde
     return te.compute(sizes, element, name="top_k")
 
 
-def _unique(node: Node) -> Converted:
+def _unique(node: OnnxNode) -> Converted:
     shape, given = node.shape(), node.attribute("axis")
     axis = 0 if given is None else node.axis(given)
     if given is None:
@@ -220,6 +220,6 @@ def _by_first_row(order: Any, first: Any, group: Any, state: Any, count: Any) ->
         store(group, n, order[group[n]])
 
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {"TopK": _top_k, "Unique": _unique}
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {"TopK": _top_k, "Unique": _unique}
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {"Unique": _unique}
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {"Unique": _unique}

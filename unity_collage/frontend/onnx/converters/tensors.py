@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from . import (
     col2im,
     filling,
@@ -22,7 +22,7 @@ from . import (
     sorting,
 )
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **col2im.CONVERTERS,
     **filling.CONVERTERS,
     **grid_sample.CONVERTERS,
@@ -39,7 +39,7 @@ CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
     **sorting.CONVERTERS,
 }
 
-MICROSOFT: Mapping[str, Callable[[Node], Converted]] = {
+MICROSOFT: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **grid_sample.MICROSOFT,
     **indexing.MICROSOFT,
     **padding.MICROSOFT,

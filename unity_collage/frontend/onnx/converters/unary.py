@@ -7,20 +7,20 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from ..node import Converted, Node
+from ..node import Converted, OnnxNode
 from .pointwise import Element, dtype_of, number, pointwise, select, widened
 from .precise import dtype_of as type_of
 from .precise import is_narrow
 
 
-def _plain(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+def _plain(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     return lambda node: make(node[0])
 
 
-def _in_float32(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[Node], Converted]:
+def _in_float32(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[OnnxNode], Converted]:
     """Functions that TVM's code generator does not have for 16-bit floats."""
 
-    def convert(node: Node) -> Converted:
+    def convert(node: OnnxNode) -> Converted:
         if not is_narrow(node.dtype()):
             return make(node[0])
         return relax.op.astype(node.emit(make(node.cast(node[0], "float32"))), node.dtype())
@@ -28,7 +28,7 @@ def _in_float32(make: Callable[[relax.Expr], relax.Expr]) -> Callable[[Node], Co
     return convert
 
 
-def _kernel(name: str, function: Callable[[Element], Element]) -> Callable[[Node], Converted]:
+def _kernel(name: str, function: Callable[[Element], Element]) -> Callable[[OnnxNode], Converted]:
     return lambda node: pointwise(node, name, widened(function), node[0])
 
 
@@ -45,19 +45,19 @@ def _sign(x: Element) -> Element:
     return select(x > zero, 1, below)
 
 
-def _negative(node: Node) -> Converted:
+def _negative(node: OnnxNode) -> Converted:
     return relax.op.negative(node[0])
 
 
-def _reciprocal(node: Node) -> Converted:
+def _reciprocal(node: OnnxNode) -> Converted:
     return relax.op.divide(node.constant(1, node.dtype()), node[0])
 
 
-def _is_nan(node: Node) -> Converted:
+def _is_nan(node: OnnxNode) -> Converted:
     return relax.op.isnan(_finite_type(node))
 
 
-def _is_inf(node: Node) -> Converted:
+def _is_inf(node: OnnxNode) -> Converted:
     """Infinities of the signs that are asked for."""
     x = _finite_type(node)
     if node.attribute("detect_negative", 1) and node.attribute("detect_positive", 1):
@@ -70,7 +70,7 @@ def _is_inf(node: Node) -> Converted:
     return pointwise(node, "never", lambda _: number(False, "bool"), x)
 
 
-def _finite_type(node: Node) -> relax.Expr:
+def _finite_type(node: OnnxNode) -> relax.Expr:
     """The operand in a type for which Relax has tests of NaN and infinity."""
     return node.cast(node[0], "float32") if node.dtype() == "bfloat16" else node[0]
 
@@ -103,7 +103,7 @@ _NOT_OF_HALVES: Mapping[str, Any] = {
     "Sinh": relax.op.sinh,
 }
 
-CONVERTERS: Mapping[str, Callable[[Node], Converted]] = {
+CONVERTERS: Mapping[str, Callable[[OnnxNode], Converted]] = {
     **{op: _plain(make) for op, make in _PLAIN.items()},
     **{op: _in_float32(make) for op, make in _NOT_OF_HALVES.items()},
     "Atanh": _kernel("atanh", _atanh),

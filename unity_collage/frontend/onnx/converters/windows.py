@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from tvm import ir, relax, te, tirx
 
-from ..node import Node
+from ..node import OnnxNode
 from ..values import Dim
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SlidingWindow:
     """A window; each field has an item for each spatial axis."""
 
     sizes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Window:
         """The padding as Relax operators take it, which must be static."""
         return [width for width in (*self.before, *self.after) if isinstance(width, int)]
 
-    def unpadded(self) -> Window:
+    def unpadded(self) -> SlidingWindow:
         """The same window without padding."""
         none = (0,) * len(self.sizes)
         return replace(self, before=none, after=none)
@@ -49,7 +49,7 @@ class Window:
         return [at_least(size + b + a - extent, -step) // step + 1 for size, b, a, extent, step in found]
 
 
-def window_of(node: Node, sizes: Sequence[int], image: Sequence[Dim]) -> Window:
+def window_of(node: OnnxNode, sizes: Sequence[int], image: Sequence[Dim]) -> SlidingWindow:
     """The window of a convolution or pool of ``image``, whose spatial sizes these are."""
     axes = len(sizes)
     strides = tuple(node.attribute("strides", [1] * axes))
@@ -61,7 +61,7 @@ def window_of(node: Node, sizes: Sequence[int], image: Sequence[Dim]) -> Window:
         )
     if min((*sizes, *strides, *dilations), default=1) < 1:
         node.refuse("the sizes, strides and dilations of its window must be positive")
-    window = Window(tuple(sizes), strides, dilations, tuple(pads[:axes]), tuple(pads[axes:]))
+    window = SlidingWindow(tuple(sizes), strides, dilations, tuple(pads[:axes]), tuple(pads[axes:]))
     mode = node.attribute("auto_pad", "NOTSET")
     if mode == "NOTSET":
         return window
@@ -85,7 +85,7 @@ def at_least(size: Dim, least: int) -> Dim:
 
 
 def padded(
-    node: Node, image: relax.Expr, before: Sequence[Dim], after: Sequence[Dim], value: float = 0
+    node: OnnxNode, image: relax.Expr, before: Sequence[Dim], after: Sequence[Dim], value: float = 0
 ) -> relax.Expr:
     """``image`` with more elements at the ends of its last axes, or fewer where the padding is negative."""
     if not any(isinstance(width, ir.Expr) or width for width in (*before, *after)):

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value, dtype_of
+from ..context import CallRefused, Context, Converter, Converters, Value, dtype_of
 
 Expr = relax.Expr
 
@@ -107,7 +107,7 @@ def _power(cx: Context, base: Value, exponent: Value) -> Expr:
 def _integer_power(cx: Context, base: Value, exponent: Value) -> Expr:
     """By repeated multiplication, since powers of floats lose digits."""
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
-        raise Refused("it is a power of integers whose exponent is not a small number")
+        raise CallRefused("it is a power of integers whose exponent is not a small number")
     total = cx.filled(cx.shape, 1)
     for _ in range(exponent):
         total = op.multiply(total, cx.cast(base))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value
+from ..context import CallRefused, Context, Converter, Converters, Value
 
 Expr = relax.Expr
 
@@ -25,7 +25,7 @@ def _scalar(cx: Context, value: Value, *_: Value) -> Expr:
 
 def _arange(cx: Context, start: Value, end: Value, step: Value = 1, *_: Value) -> Expr:
     if cx.dtype not in ("int32", "int64"):
-        raise Refused("it counts in floats to an end that is not known")
+        raise CallRefused("it counts in floats to an end that is not known")
     return op.arange(start, end, step, cx.dtype)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value, dtype_of, rank_of, shape_of
+from ..context import CallRefused, Context, Converter, Converters, Value, dtype_of, rank_of, shape_of
 
 Expr = relax.Expr
 
@@ -163,7 +163,7 @@ def _degrees(factor: float) -> Converter:
 
 def _refusal(what: str) -> Converter:
     def convert(*_: Value) -> Expr:
-        raise Refused(what)
+        raise CallRefused(what)
 
     return convert
 

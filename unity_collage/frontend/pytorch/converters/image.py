@@ -13,7 +13,17 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value, known_size, rank_of, shape_of, swapped
+from ..context import (
+    CallRefused,
+    Context,
+    Converter,
+    Converters,
+    Value,
+    known_size,
+    rank_of,
+    shape_of,
+    swapped,
+)
 from .shape import picked
 
 Expr = relax.Expr
@@ -183,7 +193,7 @@ _BORDERS = ("zeros", "border", "reflection")
 def _grid_sample(cx: Context, x: Expr, grid: Expr, mode: int, border: int, align_corners: bool) -> Expr:
     """``x`` (N, C, H, W) at the places of ``grid`` (N, H', W', 2), which go from -1 to 1."""
     if rank_of(x) != 4:
-        raise Refused("it samples volumes")
+        raise CallRefused("it samples volumes")
     placed = swapped(cx, grid, [0, 3, 1, 2])
     return op.image.grid_sample(x, placed, _SAMPLING[mode], "NCHW", _BORDERS[border], align_corners)
 

@@ -12,9 +12,9 @@ from tvm import ir, relax
 from tvm.relax import op
 
 from ..context import (
+    CallRefused,
     Context,
     Converters,
-    Refused,
     Value,
     dtype_of,
     known_size,
@@ -66,7 +66,7 @@ def places_of(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Places:
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if any(dtype_of(index) in ("bool", "uint8") for index in given):
-        raise Refused("it is indexed by a mask, so the result's shape depends on values")
+        raise CallRefused("it is indexed by a mask, so the result's shape depends on values")
     rank = rank_of(x)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     others = [axis for axis in range(rank) if axis not in axes]
@@ -126,14 +126,14 @@ def _searchsorted(
     sorter: Expr | None = None,
 ) -> Expr:  # fmt: skip
     if sorter is not None:
-        raise Refused("it has a sorter")
+        raise CallRefused("it has a sorter")
     if rank_of(boundaries) != 1:
         boundaries = cx.emit(op.expand_dims(boundaries, rank_of(boundaries) - 1))
     return _bucketize(cx, x, boundaries, out_int32, right or side == "right")
 
 
 def _unknown_shape(*_: Value) -> Expr:
-    raise Refused("its result's shape depends on values")
+    raise CallRefused("its result's shape depends on values")
 
 
 CONVERTERS: Converters = {

@@ -10,9 +10,9 @@ from tvm import ir, relax
 from tvm.relax import op
 
 from ..context import (
+    CallRefused,
     Context,
     Converters,
-    Refused,
     Value,
     dtype_of,
     known_size,
@@ -72,7 +72,7 @@ def _attention(
 ) -> Expr:
     """softmax(query key^T scale + mask) value; a row whose keys are all masked is zero, as in torch."""
     if dropout:
-        raise Refused("its dropout is random")
+        raise CallRefused("its dropout is random")
     if enable_gqa:
         key, value = (_repeated_heads(cx, each, shape_of(query)[-3]) for each in (key, value))
     rank = rank_of(key)
@@ -129,7 +129,7 @@ def _cdist(cx: Context, a: Expr, b: Expr, order: float, *_: Value) -> Expr:
     if order == 2:
         return op.sqrt(op.sum(op.multiply(size, size), [-1]))
     if order == 0:
-        raise Refused("it counts the elements that differ")
+        raise CallRefused("it counts the elements that differ")
     return op.power(op.sum(op.power(size, cx.cast(order)), [-1]), cx.cast(1 / order))
 
 

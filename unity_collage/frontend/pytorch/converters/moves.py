@@ -11,9 +11,9 @@ from tvm import relax
 from tvm.relax import op
 
 from ..context import (
+    CallRefused,
     Context,
     Converters,
-    Refused,
     Value,
     are_equal,
     known_size,
@@ -78,7 +78,7 @@ def _constant_part(cx: Context, x: Expr, axis: int, width: int, value: float) ->
 
 def _by_axis(x: Expr, pads: Sequence[int]) -> tuple[list[int], list[int]]:
     if not all(isinstance(width, int) for width in pads):
-        raise Refused("the widths of a pad are not known")
+        raise CallRefused("the widths of a pad are not known")
     left = rank_of(x) - len(pads) // 2
     pairs = [(0, 0)] * left + [(pads[n], pads[n + 1]) for n in range(len(pads) - 2, -1, -2)]
     return [before for before, _ in pairs], [after for _, after in pairs]
@@ -159,7 +159,7 @@ def _as_strided(
     """Elements by their places in the memory of ``x``, which is known if that is contiguous."""
     known = cx.known(0)
     if not known.is_contiguous() or known.untyped_storage().nbytes() != known.nbytes:
-        raise Refused("it reads the memory of a tensor that is not contiguous")
+        raise CallRefused("it reads the memory of a tensor that is not contiguous")
     offset = known.storage_offset() if storage_offset is None else storage_offset
     order = sorted(range(len(size)), key=lambda axis: -stride[axis])
     ordered = [size[axis] for axis in order]

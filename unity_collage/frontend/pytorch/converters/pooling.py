@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from ..context import Context, Converter, Converters, Refused, Value, known_size, rank_of, shape_of
+from ..context import CallRefused, Context, Converter, Converters, Value, known_size, rank_of, shape_of
 from .shape import sliced
 
 Expr = relax.Expr
@@ -153,7 +153,7 @@ def _adaptive(cx: Context, axes: int, x: Expr, reduce: Any, pool: Any) -> Any:
 
 
 def _unpooling(*_: Value) -> Expr:
-    raise Refused("it reads places of an earlier pooling")
+    raise CallRefused("it reads places of an earlier pooling")
 
 
 CONVERTERS: Converters = {

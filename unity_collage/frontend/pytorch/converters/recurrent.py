@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax import op
 
 from .... import operators
-from ..context import Context, Converter, Converters, Refused, Value, known_size, shape_of, swapped
+from ..context import CallRefused, Context, Converter, Converters, Value, known_size, shape_of, swapped
 from .shape import parts_of, selected, sliced
 
 Expr = relax.Expr
@@ -72,7 +72,7 @@ class _Direction:
 
 def _given(value: Expr | None) -> Expr:
     if value is None:
-        raise Refused("it has no initial memory")
+        raise CallRefused("it has no initial memory")
     return value
 
 
@@ -100,11 +100,11 @@ def _recurrent(cell: str, *activations: str) -> Converter:
         batch_first: bool,
     ) -> list[Any]:
         if is_training and dropout:
-            raise Refused("its dropout is random")
+            raise CallRefused("its dropout is random")
         directions = 2 if bidirectional else 1
         each = 4 if has_biases else 2
         if len(params) != layers * directions * each:
-            raise Refused("its states are projected (proj_size)")
+            raise CallRefused("its states are projected (proj_size)")
         made = [
             _Direction(cell, activations, n % directions == 1, params[each * n : each * n + each])
             for n in range(layers * directions)
@@ -128,7 +128,7 @@ def _run(
     steps = known_size(shape_of(x)[0], "the number of its steps")
     known_size(shape_of(x)[1], "the size of its batch")
     if steps == 0:
-        raise Refused("its sequences are empty")
+        raise CallRefused("its sequences are empty")
     for first in range(0, len(made), directions):
         outputs = []
         for n, direction in enumerate(made[first : first + directions], first):

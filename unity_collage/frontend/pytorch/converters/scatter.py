@@ -11,10 +11,10 @@ from tvm import ir, relax
 from tvm.relax import op
 
 from ..context import (
+    CallRefused,
     Context,
     Converter,
     Converters,
-    Refused,
     Size,
     Value,
     are_equal,
@@ -73,7 +73,7 @@ def _put_under_mask(
     """``x[mask] = value``, where the value is the same at all places."""
     mask = indices[0]
     if mask is None or len(indices) > 1 or rank_of(values) > rank_of(x) - rank_of(mask):
-        raise Refused("values that differ from place to place are written under a mask")
+        raise CallRefused("values that differ from place to place are written under a mask")
     wide = reshaped(cx, mask, [*shape_of(mask), *[1] * (rank_of(x) - rank_of(mask))])
     new = cx.cast(values)
     return op.where(wide, op.add(x, new) if accumulate else new, x)
@@ -124,13 +124,13 @@ def _scatter_reduce(
     """Without ``include_self`` the old element does not count where something is written."""
     if not include_self:
         if "float" not in cx.dtype and reduce in ("amax", "amin"):
-            raise Refused("an extremum of integers is scattered without the old elements")
+            raise CallRefused("an extremum of integers is scattered without the old elements")
         x = _scattered(cx, x, dim, index, _NEUTRAL[reduce], "update")
     total = _scattered(cx, x, dim, index, source, _REDUCTIONS[reduce])
     if reduce != "mean":
         return total
     if "float" not in cx.dtype:
-        raise Refused("a mean of integers is scattered")
+        raise CallRefused("a mean of integers is scattered")
     ones = cx.emit(cx.filled(shape_of(x), 1.0))
     start = ones if include_self else _scattered(cx, ones, dim, index, 0.0, "update")
     return op.divide(total, _scattered(cx, start, dim, index, 1.0, "add"))
