@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
-from unity_collage.frontend.onnx_names import meanings
+from unity_collage.frontend.onnx.names import meanings
 from unity_collage.plan.encoding import decode, encode
 from unity_collage.plan.explanation import Explanation
 

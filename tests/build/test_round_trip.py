@@ -70,7 +70,7 @@ STAGES = (
     passes.StackProducts(),
     passes.ChannelsLast(),
     passes.AnnotateCandidates(("onednn", "tvm")),
-    passes.EstimateCosts(FixedCost({"onednn": 1.0, "tvm": 1.2}, launch=0.1)),
+    passes.EstimateCosts(FixedCost({"onednn": 1.0, "tvm": 3.0}, launch=0.1)),
     passes.SearchPartition(),
     passes.OffloadBYOC(),
     passes.FuseRemaining(),
