@@ -39,27 +39,34 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     Compiled VM functions look up external functions among the imports of the generated code. ``relax.build`` links
     ``external_mods`` next to it, so here they are imported by it. Modules of generated code (C source, objects) are
     merged into an exported library. Compiled functions would not find them, so the program is bytecode then.
-
-    TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
-    in the other one, and crashes. So memory is not planned for such programs.
     """
     external = lowered.attrs.get(EXTERNAL_MODS, []) if lowered.attrs else []
-    plans_memory = not has_branches(lowered)
-    steps = [
-        step
-        for step in cpu_pipeline.finalize_passes(target)
-        if plans_memory or step.info.name != "StaticPlanBlockMemory"
-    ]
-    finish = tvm.transform.Sequential(steps)
+    steps = finish(lowered, target)
     if any(module.is_compilation_exportable() for module in external):
-        return relax.build(lowered, target, relax_pipeline=finish, exec_mode="bytecode")
+        return relax.build(lowered, target, relax_pipeline=steps, exec_mode="bytecode")
     executable = relax.build(
-        lowered.without_attr(EXTERNAL_MODS), target, relax_pipeline=finish, exec_mode="compiled"
+        lowered.without_attr(EXTERNAL_MODS), target, relax_pipeline=steps, exec_mode="compiled"
     )
     (generated,) = executable.mod.imports
     for module in external:
         generated.import_module(module)
     return executable
+
+
+def finish(lowered: IRModule, target: Target) -> tvm.transform.Sequential:
+    """The second half of TVM's pipeline for CPUs: memory is planned, and the VM's calls are written.
+
+    TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
+    in the other one, and crashes. So memory is not planned for such programs.
+    """
+    plans_memory = not has_branches(lowered)
+    return tvm.transform.Sequential(
+        [
+            step
+            for step in cpu_pipeline.finalize_passes(target)
+            if plans_memory or step.info.name != "StaticPlanBlockMemory"
+        ]
+    )
 
 
 def has_branches(mod: IRModule) -> bool:

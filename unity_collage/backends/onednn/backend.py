@@ -22,12 +22,16 @@ from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
 
 
+# Made once, so that the rules of two calls are equal.
+_STEP, _FUSED = keeping_nan(step), keeping_nan(fused)
+
+
 def _rule(_target: Target) -> Rule:
     chains = PrimitiveChain(
         "primitive",
         anchors=frozenset(ANCHORS),
-        step=keeping_nan(step),
-        fused=keeping_nan(fused),
+        step=_STEP,
+        fused=_FUSED,
         absorbed_input=absorbed_input,
         absorbed_output=absorbed_output,
         why_partial=why_partial,
