@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tvm import relax
 
@@ -11,7 +11,11 @@ from .bindings import substituted
 
 def with_own_names(func: relax.Function) -> relax.Function:
     """``func`` with the names that its script shows: a number behind those that an earlier variable has already."""
-    fresh = dict(_renamed(func))
+    return renamed(func, dict(_numbered(func)))
+
+
+def renamed(func: relax.Function, fresh: Mapping[relax.Var, relax.Var]) -> relax.Function:
+    """``func`` with other variables for those that its blocks bind; those that are bound in branches stay."""
     if not fresh:
         return func
     reading = substituted(func, fresh)
@@ -21,7 +25,7 @@ def with_own_names(func: relax.Function) -> relax.Function:
     return relax.BlockBuilder().normalize(new)
 
 
-def _renamed(func: relax.Function) -> Iterator[tuple[relax.Var, relax.Var]]:
+def _numbered(func: relax.Function) -> Iterator[tuple[relax.Var, relax.Var]]:
     taken = {param.name for param in func.params}
     last: dict[str, int] = {}
     for block in func.body.blocks:
@@ -37,7 +41,7 @@ def _renamed(func: relax.Function) -> Iterator[tuple[relax.Var, relax.Var]]:
                 yield var, type(var)(name, var.ty)
 
 
-def _rebound(binding: relax.Binding, fresh: dict[relax.Var, relax.Var]) -> relax.Binding:
+def _rebound(binding: relax.Binding, fresh: Mapping[relax.Var, relax.Var]) -> relax.Binding:
     var = fresh.get(binding.var, binding.var)
     if isinstance(binding, relax.MatchCast):
         return relax.MatchCast(var, binding.value, binding.ty)

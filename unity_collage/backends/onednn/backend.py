@@ -21,7 +21,6 @@ from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, st
 from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
 
-
 # Made once, so that the rules of two calls are equal.
 _STEP, _FUSED = keeping_nan(step), keeping_nan(fused)
 

@@ -42,6 +42,8 @@ class SharedState:
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
     converted: int = 0
+    names: dict[relax.Expr, str] = field(default_factory=dict)
+    """The names of the model's values by the variables that have them."""
     numbers: count[int] = field(default_factory=count)
 
 
@@ -157,6 +159,8 @@ class GraphImporter:
                 if value is None:
                     raise ModelError(f"{node.title}: its result {name!r} is not supported")
                 scope.values[name] = value
+                if isinstance(value.expr, relax.Var):
+                    self.model.names.setdefault(value.expr, safe(name))
 
     def _results(self, node: OnnxNode, domain: str, scope: GraphScope) -> list[Value | None]:
         function = self.model.functions.get((domain, node.op, node.proto.overload))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
 from tvm import relax
@@ -16,6 +16,7 @@ from ..sizes import Shapes
 from . import table
 from .graph import GraphImporter, GraphScope, SharedState
 from .inputs import parameters
+from .names import safe, with_names
 from .values import Value
 
 _OLDEST = 7
@@ -38,8 +39,10 @@ def imported(
         raise ModelError("the model has no results")
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
+    outputs = tuple(output.name for output in model.graph.output)
     builder = relax.BlockBuilder()
-    importer = GraphImporter(SharedState(folder, functions), builder)
+    state = SharedState(folder, functions)
+    importer = GraphImporter(state, builder)
     values = {name: Value(dtype_of(param), expr=param) for name, param in params.items()}
     scope = GraphScope(ChainMap(values), opsets)
     try:
@@ -57,7 +60,19 @@ def imported(
     mod = with_called(builder.get())
     if _has_control_flow(model):
         mod = relax.transform.ConvertToDataflow(min_size=1)(mod)
-    return mod, tuple(params), tuple(output.name for output in model.graph.output)
+    else:  # a function with an If that is normalised again forgets sizes of its results
+        mod = _named(mod, state.names, outputs)
+    return mod, tuple(params), outputs
+
+
+def _named(mod: IRModule, names: Mapping[relax.Expr, str], outputs: Sequence[str]) -> IRModule:
+    """``mod`` whose variables of ``main`` have the names of the model's values."""
+    main = mod["main"]
+    called = dict(names)
+    if len(outputs) == 1 and isinstance(main.body.body, relax.Var):
+        called[main.body.body] = safe(outputs[0])
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): with_names(main, called)}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _result(importer: GraphImporter, graph: onnx.GraphProto, scope: GraphScope) -> relax.Expr:

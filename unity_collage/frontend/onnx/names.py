@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
+from tvm import relax
+
+from ...rewrites.own_names import renamed
 
 _TAKEN = frozenset({"R", "T", "I", "cls"})
 """Names that TVMScript itself uses."""
@@ -32,3 +35,10 @@ def meanings(model: onnx.ModelProto, name: str) -> Iterator[str]:
         if any(source in known for source in node.input):
             known.update(dict.fromkeys(node.output))
             yield from map(safe, node.output)
+
+
+def with_names(func: relax.Function, names: Mapping[relax.Expr, str]) -> relax.Function:
+    """``func`` whose variables, those that are bound outside of branches, have the given names."""
+    bound = [binding.var for block in func.body.blocks for binding in block.bindings]
+    fresh = {var: type(var)(names[var], var.ty) for var in bound if names.get(var, var.name) != var.name}
+    return renamed(func, fresh)

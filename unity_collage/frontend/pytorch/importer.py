@@ -7,6 +7,7 @@ Everything else has a converter, whose result is compared with the shape and dty
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,8 @@ def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple
     Raises ModelError with the reason in one line.
     """
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning)  # of torch about its own parts
             decomposed = program.run_decompositions(dict(table()))
     except Exception as error:  # torch raises whatever its decompositions raise
         raise ModelError(
