@@ -36,14 +36,14 @@ class Model:
         with R.dataflow():
             a = R.matmul(x, W)
             b = R.nn.relu(a)
-            c = R.exp(b)
+            c = R.tanh(b)
             d = R.nn.softmax(c)
             R.output(d)
         return d
 
 
 def expected() -> np.ndarray:
-    e = np.exp(np.exp(np.maximum(X @ WEIGHTS, 0)))
+    e = np.exp(np.tanh(np.maximum(X @ WEIGHTS, 0)))
     return e / e.sum(axis=-1, keepdims=True)
 
 
@@ -196,7 +196,8 @@ machine = tvm.relax.VirtualMachine(tvm.runtime.load_module({str(tmp_path / "mode
 result = machine["main"](tvm.runtime.tensor(np.load({str(tmp_path / "x.npy")!r}))).numpy()
 np.save({str(tmp_path / "y.npy")!r}, result)
 ours = sorted(name for name in sys.modules if name.startswith("unity_collage"))
-assert all(name == "unity_collage" or name.startswith("unity_collage.runtime") for name in ours), ours
+run_only = ("unity_collage", "unity_collage.tvm_plugin")  # TVM loads the second, which names a pipeline
+assert all(name in run_only or name.startswith("unity_collage.runtime") for name in ours), ours
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(), rtol=1e-4)

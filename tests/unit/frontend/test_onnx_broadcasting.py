@@ -56,6 +56,23 @@ def test_three_operands() -> None:
     np.testing.assert_array_equal(got, np.maximum(np.maximum(x, y), z))
 
 
+def test_operator_sets_before_7_name_the_axis() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["y"], broadcast=1, axis=1)],
+        "g",
+        [
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, [2, 3, 4]),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, [3]),
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    mod = import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)])).mod
+    machine = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+    x, y = numbers(2, 3, 4), numbers(3)
+    got = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y)).numpy()
+    np.testing.assert_array_equal(got, x + y[:, None])
+
+
 def test_sizes_that_do_not_fit_end_the_program_with_an_error() -> None:
     machine = _shared("Add", ("n",), ("m",))
     with pytest.raises(Exception, match=r"match_cast|mismatch"):

@@ -135,7 +135,7 @@ def test_functions_that_stand_for_too_many_nodes_are_refused(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("opset", "reason"),
-    [(99, "the model uses operator set 99; the installed onnx"), (6, "those from 7 on are supported")],
+    [(99, "the model uses operator set 99; the installed onnx"), (5, "those from 6 on are supported")],
 )
 def test_operator_sets_that_are_not_known_are_refused(opset: int, reason: str) -> None:
     assert reason in refusal(model([RELU], opset=opset))

@@ -50,6 +50,8 @@ OPERATORS = frozenset(
 
 def aligned(node: OnnxNode) -> Sequence[Value | None]:
     """The operands of a node, expanded to one shape if their sizes cannot be compared now."""
+    if node.version < 7 and (node.attribute("broadcast", 0) or node.op == "PRelu"):
+        return [node.value(0), _at_axis(node)]
     values = [value for value in node.inputs if value is not None]
     if len(values) < len(node.inputs) or len(values) < 2:
         return node.inputs
@@ -60,6 +62,17 @@ def aligned(node: OnnxNode) -> Sequence[Value | None]:
         return node.inputs
     common = _common(node, columns)
     return [_expanded(node, value, shape, common) for value, shape in zip(values, padded, strict=True)]
+
+
+def _at_axis(node: OnnxNode) -> Value:
+    """The second operand of operator sets before 7, whose first dimension meets the dimension ``axis`` of the first."""
+    second, rank = node.value(1), node.rank(0)
+    # Slopes of PRelu are those of channels. They have no attribute.
+    axis = 1 if node.op == "PRelu" and second.rank == 1 else node.attribute("axis", rank - second.rank)
+    behind = rank - axis % max(rank, 1) - second.rank
+    if second.rank == 0 or behind <= 0 or second.shape == [1]:
+        return second
+    return Value(second.dtype, expr=node.reshaped(node[1], [*second.shape, *[1] * behind]))
 
 
 def _distinct(sizes: Sequence[Dim]) -> list[Dim]:

@@ -47,6 +47,8 @@ def folded(node: OnnxNode) -> list[Value] | None:
     given = [value for value in node.inputs if value is not None]
     if not given or any(value.known is None for value in given) or node.op in _NEVER:
         return None
+    if node.attribute("broadcast", 0):  # of operator sets before 7, which the reference does not read
+        return None
     numbers = [value.numbers for value in given]
     if any(array is None for array in numbers):
         return continued(node)

@@ -19,8 +19,8 @@ from .inputs import parameters
 from .names import safe, with_names
 from .values import Value
 
-_OLDEST = 7
-"""The oldest operator set: before, operators broadcast by attributes."""
+_OLDEST = 6
+"""The oldest operator set. Those before say how operators broadcast in other ways, and shapes by attributes."""
 
 
 def imported(

@@ -1,6 +1,6 @@
 """Which converter serves which operator: all of them, in one place.
 
-A converter serves an operator in every version of the operator set that the installed onnx knows, from 7 on, and reads
+A converter serves an operator in every version of the operator set that the installed onnx knows, from 6 on, and reads
 ``node.version`` where versions differ. An operator that is in no table here is refused by name. Domains count: an
 operator of somebody's own domain is never taken for the standard's.
 """

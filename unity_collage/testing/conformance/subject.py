@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl  # noqa: F401 - its libraries belong to the standard library: not the backend has loaded them
 import sys
 import sysconfig
 from collections.abc import Iterator
