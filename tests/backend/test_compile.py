@@ -120,7 +120,16 @@ np.save(sys.argv[3], program(**{"gpu_0/data_0": np.load(sys.argv[2])}).numpy())
 print(*sorted(name for name in sys.modules if name.startswith("unity_collage")))
 """
 
-_RUNTIME_PART = {"", "calling", "errors", "lowering", "lowering.library_file", "lowering.seal", "program"}
+_RUNTIME_PART = {
+    "",
+    "calling",
+    "errors",
+    "lowering",
+    "lowering.library_file",
+    "lowering.seal",
+    "program",
+    "tvm_plugin",
+}
 
 
 @pytest.mark.parametrize("backends", [["onednn"], ["openblas"], ["tvm"], ["onednn", "tvm"]], ids="+".join)
