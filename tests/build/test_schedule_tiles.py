@@ -249,3 +249,20 @@ def test_a_product_that_starts_from_a_bias():
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.compile(after, TARGET)["main"](*tensors)
     np.testing.assert_allclose(tensors[3].numpy(), arrays[0] @ arrays[1] + arrays[2], rtol=1e-4, atol=1e-4)
+
+
+def test_a_copy_of_a_padded_image_reads_inside_of_it():
+    """The copy has the condition of the padding; it read before the image's first element when it had none."""
+
+    def build(x, w):
+        made = relu(op.nn.conv2d(x, w, padding=[1, 1, 1, 1], **NHWC))
+        return op.permute_dims(made, [0, 3, 1, 2])
+
+    text = scheduled(build, (1, 32, 32, 3), (3, 3, 3, 8), one_kernel=True)
+    reads = [line for line in text.splitlines() if "= " in line and "x0[" in line]
+    assert reads and all("packed[" in line and "T.if_then_else(" in line for line in reads)
+
+    def reference(x, w):
+        return np.maximum(np.einsum("nyxcrs,rsco->noyx", windows(padded(x, 1, (1, 2)), 3, 1, (1, 2)), w), 0)
+
+    check(build, reference, floats(1, 32, 32, 3), floats(3, 3, 3, 8), one_kernel=True)

@@ -31,9 +31,9 @@ def simplified(stage: Stage) -> Stage:
     return replace(stage, body=tvm_ffi.structural_map(stage.body, (TensorLoad, load)))
 
 
-def with_load(stage: Stage, old: TensorLoad, new: Expr) -> Stage:
-    """``stage`` with ``new`` in place of the load ``old``."""
-    body = tvm_ffi.structural_map(stage.body, (TensorLoad, lambda node: new if node.same_as(old) else node))
+def with_value(stage: Stage, old: Expr, new: Expr) -> Stage:
+    """``stage`` with ``new`` in place of the load or choice ``old``."""
+    body = tvm_ffi.structural_map(stage.body, (type(old), lambda node: new if node.same_as(old) else node))
     return replace(stage, body=body)
 
 

@@ -19,7 +19,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from . import build, injective, tile
-from .axes import axis, with_load
+from .axes import axis, with_value
 from .cpu import CpuTraits
 from .stage import Buffer, Expr, Iter, Stage, static, substitute
 
@@ -79,7 +79,7 @@ def _of_band(
     store = first.store
     assert store is not None
     first = replace(first, body=tirx.BufferStore(buffer, store.value, rows.moved(store.indices, made)))
-    stage = with_load(pair[0], rows.load, tirx.BufferLoad(buffer, rows.moved(rows.load.indices, read)))
+    stage = with_value(pair[0], rows.load, tirx.BufferLoad(buffer, rows.moved(rows.load.indices, read)))
     stage, result = (_with(each, rows.read, start + read.var, read) for each in (stage, pair[1]))
     return first, (stage, result)
 

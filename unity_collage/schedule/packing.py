@@ -15,9 +15,9 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx.stmt import Stmt
 
 from . import build, injective
-from .axes import axis, with_load
+from .axes import axis, with_value
 from .cpu import CpuTraits
-from .stage import Buffer, Expr, Iter, Stage, Var, nodes, static, stride
+from .stage import Buffer, Expr, Iter, Stage, Var, choices, nodes, static, stride
 from .tiling import SMALL_STEP, operands, result_lane
 
 _LEAST_REUSE = 4
@@ -40,17 +40,20 @@ def turned(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Packed
     copies: list[Stmt] = []
     buffers: list[Buffer] = []
     for load in operands(stage):
+        if not any(load.same_as(left) for left in stage.loads):
+            continue  # a copy of another operand under the same condition has it
         step = static(stride(load, lane.var, analyzer))
         reason = None if step in (0, 1) else _why_not_turn(stage, load, lane)
         if step in (0, 1) or (reason is not None and step is not None and 0 < step <= SMALL_STEP):
             continue
         if reason is not None:
             return f"{load.source.name} is not contiguous along the lanes, and {reason}"
-        order = [*(it for it in _used(stage.iters, load) if it is not lane), lane]
-        copy, buffer = copied(load, order, {}, cpu, threads)
+        value = _with_condition(stage, load)
+        order = [*(it for it in _used(stage.iters, value) if it is not lane), lane]
+        copy, buffer = copied(value, load.source, order, {}, cpu, threads)
         copies.append(copy)
         buffers.append(buffer)
-        stage = with_load(stage, load, tirx.BufferLoad(buffer, [it.var for it in order]))
+        stage = with_value(stage, value, tirx.BufferLoad(buffer, [it.var for it in order]))
     return stage, copies, buffers
 
 
@@ -58,23 +61,24 @@ def columns(
     stage: Stage, load: TensorLoad, lane: Iter, left: Expr, width: int, cpu: CpuTraits
 ) -> tuple[Stmt, Buffer, Stage]:
     """A copy of ``width`` columns of the operand ``load`` from ``left`` on, its buffer, and the stage that reads it."""
-    used = _used(stage.reduction, load)
+    value = _with_condition(stage, load)
+    used = _used(stage.reduction, value)
     part = axis(lane.var, width)
-    copy, buffer = copied(load, [*used, part], {lane.var: left + part.var}, cpu, False)
-    return (
-        copy,
-        buffer,
-        with_load(stage, load, tirx.BufferLoad(buffer, [*(it.var for it in used), lane.var - left])),
-    )
+    copy, buffer = copied(value, load.source, [*used, part], {lane.var: left + part.var}, cpu, False)
+    narrow = tirx.BufferLoad(buffer, [*(it.var for it in used), lane.var - left])
+    return copy, buffer, with_value(stage, value, narrow)
 
 
 def copied(
-    load: TensorLoad, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
+    value: Expr, like: Buffer, order: Sequence[Iter], values: dict[Var, Expr], cpu: CpuTraits, threads: bool
 ) -> tuple[Stmt, Buffer]:
-    """Loops that fill a new buffer, whose dimensions are the iterators in ``order``, with ``load``; and the buffer."""
-    buffer = build.buffer([it.extent for it in order], load.source, "packed")
+    """Loops that fill a new buffer, whose dimensions are the iterators in ``order``, with ``value``; and the buffer.
+
+    The buffer has the element type of ``like``.
+    """
+    buffer = build.buffer([it.extent for it in order], like, "packed")
     fresh = [axis(it.var, it.extent) for it in order]
-    store = tirx.BufferStore(buffer, load, [it.var for it in order])
+    store = tirx.BufferStore(buffer, value, [it.var for it in order])
     renamed: dict[Var, Expr] = {old.var: new.var for old, new in zip(order, fresh, strict=True)}
     whole = Stage("pack", (), None, store, temporary=True).substituted(values, order)
     return injective.emit(whole.substituted(renamed, fresh), cpu, threads), buffer
@@ -93,6 +97,12 @@ def _why_not_turn(stage: Stage, load: TensorLoad, lane: Iter) -> str | None:
     return None
 
 
-def _used(iters: Sequence[Iter], load: TensorLoad) -> list[Iter]:
-    found = nodes(list(load.indices), tirx.Var)
+def _with_condition(stage: Stage, load: TensorLoad) -> Expr:
+    """The outermost choice around ``load``, or ``load``: without its condition it may read outside of its tensor."""
+    around = [choice for choice in choices(stage.body) if any(load.same_as(n) for n in nodes(choice, TensorLoad))]
+    return around[-1] if around else load
+
+
+def _used(iters: Sequence[Iter], value: Expr) -> list[Iter]:
+    found = nodes(value, tirx.Var)
     return [it for it in iters if any(it.var.same_as(var) for var in found)]

@@ -18,7 +18,7 @@ from tvm import sym, tirx
 from tvm.ir import Range
 from tvm.ir.expr import TensorLoad
 
-from .axes import axis, simplified, with_load
+from .axes import axis, simplified, with_value
 from .stage import Expr, Iter, Stage, buffer_of, static
 from .tiling import must_not_overlap
 
@@ -83,7 +83,7 @@ def split(stage: Stage, result: Stage) -> tuple[Stage, Stage]:
             if width is None or it.size is None or (it.size % width and must_not_overlap(stage, result)):
                 continue
             panel, lane = axis(it.var, -(-it.size // width)), axis(it.var, width)
-            stage = with_load(stage, load, _of_panel(load, it, width, panel, lane))
+            stage = with_value(stage, load, _of_panel(load, it, width, panel, lane))
             return _over(stage, it, panel, lane), _over(result, it, panel, lane)
     return stage, result
 

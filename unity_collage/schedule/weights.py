@@ -11,7 +11,7 @@ from tvm.ir import Range
 from tvm.ir.expr import TensorLoad, TensorRegion
 
 from . import build, families, tile, tiling
-from .axes import with_load
+from .axes import with_value
 from .cpu import CpuTraits
 from .inline import inlined, inlined_stages
 from .panels import Panels
@@ -54,7 +54,7 @@ def panels_of(load: TensorLoad, stage: Stage, result: Stage, cpu: CpuTraits) -> 
     turned = [*outside, *inside, cut]
     rows = build.buffer([load.source.shape[i] for i in turned], load.source, "rows")
     read = tirx.BufferLoad(rows, [load.indices[i] for i in turned])
-    stage, result = tile.in_common_axes(with_load(stage, load, read), result)
+    stage, result = tile.in_common_axes(with_value(stage, load, read), result)
     chosen = tiling.choose(stage, result, cpu)
     if isinstance(chosen, str):
         return chosen
