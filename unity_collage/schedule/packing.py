@@ -99,7 +99,9 @@ def _why_not_turn(stage: Stage, load: TensorLoad, lane: Iter) -> str | None:
 
 def _with_condition(stage: Stage, load: TensorLoad) -> Expr:
     """The outermost choice around ``load``, or ``load``: without its condition it may read outside of its tensor."""
-    around = [choice for choice in choices(stage.body) if any(load.same_as(n) for n in nodes(choice, TensorLoad))]
+    around = [
+        one for one in choices(stage.body) if any(load.same_as(node) for node in nodes(one, TensorLoad))
+    ]
     return around[-1] if around else load
 
 
