@@ -1,0 +1,49 @@
+"""Known values are computed by the node's own version of its operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_case import one_node, run
+from tvm import relax
+
+from unity_collage.frontend.onnx.importer import imported
+
+RNG = np.random.default_rng(0)
+CUBE = RNG.standard_normal((2, 3, 4)).astype("float32")
+
+
+def flattened_softmax(x: np.ndarray) -> np.ndarray:
+    rows = np.exp(x.reshape(x.shape[0], -1).astype("float64"))
+    return (rows / rows.sum(1, keepdims=True)).reshape(x.shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "operand", "attributes", "expected", "is_folded"),
+    [
+        ("Unsqueeze", 11, np.array(94, "int64"), {"axes": [0]}, np.array([94]), True),
+        ("Squeeze", 11, np.array([[5, 7]], "int64"), {"axes": [0]}, np.array([5, 7]), True),
+        ("ReduceSum", 11, CUBE, {"axes": [1], "keepdims": 0}, CUBE.sum(1), True),
+        ("ReduceProd", 11, np.array([2, 3], "int64"), {"axes": [0]}, np.array([6]), True),
+        ("Softmax", 11, CUBE, {}, flattened_softmax(CUBE), False),
+        ("Softmax", 13, CUBE, {"axis": 1}, np.exp(CUBE) / np.exp(CUBE).sum(1, keepdims=True), True),
+    ],
+)
+def test_a_constant_operand(
+    op: str, opset: int, operand: np.ndarray, attributes: dict[str, Any], expected: np.ndarray, is_folded: bool
+) -> None:
+    model = one_node(op, {"x": operand}, opset=opset, constant=["x"], **attributes)
+    (found,) = run(model, {})
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    mod, _, _ = imported(model)
+    assert _has_no_calls(mod["main"]) == is_folded
+
+
+def _has_no_calls(function: relax.Function) -> bool:
+    calls: list[relax.Call] = []
+    relax.analysis.post_order_visit(
+        function, lambda node: calls.append(node) if isinstance(node, relax.Call) else None
+    )
+    return not calls
