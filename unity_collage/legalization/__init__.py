@@ -1,4 +1,5 @@
-"""How operators become TVM's kernels where TVM's own legalization is wrong: negative indexes, NaN and infinity.
+"""How operators become TVM's kernels where TVM's own legalization is wrong: negative indexes, NaN and infinity, norms
+over all axes.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these. Nothing is registered: other users of TVM in the process
 keep TVM's own.
@@ -9,9 +10,9 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from . import extrema, indexing
+from . import extrema, indexing, norms
 
-LEGALIZATIONS = {**indexing.LEGALIZATIONS, **extrema.LEGALIZATIONS}
+LEGALIZATIONS = {**indexing.LEGALIZATIONS, **extrema.LEGALIZATIONS, **norms.LEGALIZATIONS}
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 
 

@@ -32,7 +32,12 @@ def flattened_softmax(x: np.ndarray) -> np.ndarray:
     ],
 )
 def test_a_constant_operand(
-    op: str, opset: int, operand: np.ndarray, attributes: dict[str, Any], expected: np.ndarray, is_folded: bool
+    op: str,
+    opset: int,
+    operand: np.ndarray,
+    attributes: dict[str, Any],
+    expected: np.ndarray,
+    is_folded: bool,
 ) -> None:
     model = one_node(op, {"x": operand}, opset=opset, constant=["x"], **attributes)
     (found,) = run(model, {})

@@ -1,0 +1,24 @@
+"""Normalisation over all axes, which TVM's own legalization cannot index."""
+
+from __future__ import annotations
+
+from tvm import relax, te, topi
+
+from .stock import Legalization, legalized_by_tvm
+
+
+def _rms_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """As TVM's, which reads the mean square of each row, and has none to index where all axes are in one row."""
+    axes, rank = [int(axis) for axis in call.attrs.axes], int(call.args[0].ty.ndim)
+    if len(axes) < rank:
+        return legalized_by_tvm(builder, call)
+
+    def one_row(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        row = topi.expand_dims(data, 0)
+        made = topi.nn.rms_norm(row, weight, [axis % rank + 1 for axis in axes], call.attrs.epsilon)
+        return topi.squeeze(made, [0])
+
+    return builder.call_te(one_row, *call.args)
+
+
+LEGALIZATIONS: dict[str, Legalization] = {"relax.nn.rms_norm": _rms_norm}
