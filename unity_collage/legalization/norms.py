@@ -9,7 +9,9 @@ from .stock import Legalization, legalized_by_tvm
 
 def _rms_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """As TVM's, which reads the mean square of each row, and has none to index where all axes are in one row."""
-    axes, rank = [int(axis) for axis in call.attrs.axes], int(call.args[0].ty.ndim)
+    kind, axes = call.args[0].ty, [int(axis) for axis in call.attrs.axes]
+    assert isinstance(kind, relax.TensorType)
+    rank = kind.ndim
     if len(axes) < rank:
         return legalized_by_tvm(builder, call)
 

@@ -2,8 +2,11 @@ from typing import Any
 
 from ..ir import Expr
 from ..te import Tensor
+from . import nn as nn
 from . import tag as tag
 
+def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor: ...
+def squeeze(a: Tensor, axis: list[int] | None = None) -> Tensor: ...
 def take(
     a: Tensor, indices: Tensor | Expr, axis: Any = None, batch_dims: int = 0, mode: str = "fast"
 ) -> Tensor: ...

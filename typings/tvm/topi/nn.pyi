@@ -1,0 +1,3 @@
+from ..te import Tensor
+
+def rms_norm(data: Tensor, weight: Tensor, axis: list[int], epsilon: float = 1e-5) -> Tensor: ...
