@@ -5,7 +5,9 @@ They are registered with the FFI, so an error that is raised inside a pass keeps
 
 from __future__ import annotations
 
-from tvm_ffi import register_error
+from .ffi import tvm_ffi
+
+register_error = tvm_ffi.register_error
 
 # Without this, Ctrl-C during a pass becomes a RuntimeError.
 register_error("KeyboardInterrupt", KeyboardInterrupt)

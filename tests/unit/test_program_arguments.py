@@ -231,16 +231,22 @@ def test_tensors_of_pytorch_that_cannot_be_read_say_why(kind: str) -> None:
     assert reason in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_torch_is_not_imported_for_arrays() -> None:
-    code = (
-        "from unity_collage.processes.launcher import import_tvm_without_torch as alone; alone()\n"
-        "import sys, numpy as np\n"
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import unity_collage.runtime",
+        "from unity_collage import load",
+        "from unity_collage import CollageError",
+        "from unity_collage import load\n"
         "from unity_collage.calling.inputs import taking\n"
         "from unity_collage.calling.signature import TensorSpec\n"
-        "taking(TensorSpec('x', 'float32', (2,)))(np.ones(2, 'float32'), {})\n"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+        "taking(TensorSpec('x', 'float32', (2,)))(np.ones(2, 'float32'), {})",
+    ],
+    ids=["runtime", "load", "errors", "arrays"],
+)
+def test_torch_is_not_imported_where_a_program_runs(code: str) -> None:
+    after = "assert 'torch' not in sys.modules\nimport torch\nassert torch.ones(1).item() == 1"
+    subprocess.run([sys.executable, "-c", f"import sys, numpy as np\n{code}\n{after}"], check=True)
 
 
 def test_names_that_python_cannot_write_have_an_identifier() -> None:

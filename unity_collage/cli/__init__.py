@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..ffi import import_without_torch
+
 
 def command() -> int:
-    """The entry point of ``unity-collage``. It takes no PyTorch models, so TVM is imported without PyTorch."""
-    from ..processes.launcher import import_tvm_without_torch
-
-    import_tvm_without_torch()
+    """The entry point of ``unity-collage``. Few models need PyTorch, so TVM is imported without it."""
+    import_without_torch("tvm.relax")
     from .main import main
 
     return main()

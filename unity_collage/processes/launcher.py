@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-from importlib import import_module
 
-
-def import_tvm_without_torch() -> None:
-    """Import TVM as if PyTorch were not installed."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # Python's mark for a module that cannot be imported
-    import_module("tvm.relax")
-    del sys.modules["torch"]
-
+from ..ffi import import_without_torch
 
 if __name__ == "__main__":
-    import_tvm_without_torch()
+    import_without_torch("tvm.relax")
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

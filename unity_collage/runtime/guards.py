@@ -1,8 +1,8 @@
 """Tensors between guard pages, which detect a kernel that accesses memory outside of them."""
 
-import tvm_ffi
-
 from unity_collage.runtime.libraries import load_base
+
+from ..ffi import tvm_ffi
 
 
 def guarded_tensor(shape: tuple[int, ...], dtype: str, at_end: bool) -> tvm_ffi.Tensor:

@@ -8,10 +8,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import tvm_ffi
-
 from unity_collage import runtime
 from unity_collage.runtime.vendors import VENDORS
+
+from ..ffi import tvm_ffi
 
 
 def why_unavailable(name: str) -> str | None:

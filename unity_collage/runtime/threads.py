@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import tvm_ffi
-
 from unity_collage.runtime.libraries import claim_parallel_loops, load_base
+
+from ..ffi import tvm_ffi
 
 
 def num_threads() -> int:

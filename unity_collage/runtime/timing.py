@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import tvm_ffi
-
 from unity_collage.runtime.libraries import load_base
+
+from ..ffi import tvm_ffi
 
 
 class Runner(NamedTuple):
