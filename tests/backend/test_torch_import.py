@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,23 @@ def test_torch_compile_runs_our_programs(caplog: pytest.LogCaptureFixture) -> No
         for given in (x, torch.cat([x, x])):
             torch.testing.assert_close(compiled(given), module(given), rtol=1e-4, atol=1e-5)
     assert not [record for record in caplog.records if record.name.startswith("unity_collage")]
+
+
+@pytest.mark.skipif(
+    not entry_points(group="tvm.backends", name="unity_collage"), reason="the package is not installed"
+)
+def test_tvms_own_backend_of_torch_takes_our_pipeline_by_name() -> None:
+    """The pipeline finds its target without a scope, and TVM's default pipeline runs behind it."""
+    from tvm.relax.frontend.torch import relax_dynamo
+
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4)
+    ).eval()
+    x = draw(1, 3, 8, 8)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found, wanted = torch.compile(module, backend=relax_dynamo("collage"))(x), module(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
