@@ -292,6 +292,15 @@ def test_nothing_of_ours_needs_torch_unasked() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_the_pool_of_torch_is_told() -> None:
+    code = (
+        "import torch; from unity_collage import runtime; torch.set_num_threads(2); runtime.set_num_threads(2)\n"
+        "assert 'torch.set_num_threads(1)' in runtime.why_pools_conflict()\n"
+        "torch.set_num_threads(1); assert runtime.why_pools_conflict() is None"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_torch_compile_runs_our_programs(caplog: pytest.LogCaptureFixture) -> None:
     module, x = convolutions().eval(), draw(2, 3, 8, 8)
     options = {"fallback": False, "estimator": LIBRARIES_FIRST}
