@@ -108,7 +108,7 @@ class _Closed(torch.nn.Module):
         self, graph: torch.nn.Module, known: Mapping[str, Any], inputs: tuple[str, ...], order: list[str]
     ) -> None:
         super().__init__()
-        self._graph, self._names, self._order = graph, inputs, order
+        self._traced, self._names, self._order = graph, inputs, order
         self._numbers = {name: value for name, value in known.items() if not isinstance(value, torch.Tensor)}
         for name, value in known.items():
             if isinstance(value, torch.Tensor):
@@ -116,7 +116,7 @@ class _Closed(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         given = dict(zip(self._names, inputs, strict=True)) | self._numbers
-        return self._graph(
+        return self._traced(
             **{name: given[name] if name in given else getattr(self, f"w_{name}") for name in self._order}
         )
 

@@ -27,7 +27,7 @@ from .feedback.comparison import STOCK
 from .feedback.recheck import in_time
 from .feedback.refine import refined
 from .feedback.settings import Refinement, Tell
-from .frontend.models import Imported, Model, import_model
+from .frontend.models import Imported, Model, import_model, is_of_torch
 from .frontend.sizes import Shapes
 from .lowering.build import build
 from .measure.inputs import random_inputs
@@ -109,7 +109,7 @@ def compile(
         explain=explain,
     )
     source = import_model(model, example_inputs, shapes, dims)
-    imported, scope = source.mod, _checked(target or costs.target())
+    imported, scope = source.mod, _checked(target or costs.target(), is_of_torch(model))
     if refine is not None:
         return _refined(pipeline, source, scope, refine, tell)
     checked = in_time(
@@ -212,13 +212,13 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
     return _program(build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope))
 
 
-def _checked(target: Target | str | None) -> Target:
+def _checked(target: Target | str | None, runs_beside_torch: bool = False) -> Target:
     """The target; raises CollageError where no program can be made for it."""
     scope = host_target() if target is None else target_of(target)
     if scope.kind.name != "llvm":
         raise CollageError(f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) only")
     claim_parallel_loops()  # an import of TVM since the runtime was loaded has taken them
-    conflict = runtime.why_pools_conflict()
+    conflict = runtime.why_pools_conflict() or (runtime.why_torch_competes() if runs_beside_torch else None)
     if conflict is not None:
         warnings.warn(conflict, stacklevel=3)
     return scope

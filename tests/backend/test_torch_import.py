@@ -116,6 +116,22 @@ def test_a_recurrent_layer_is_not_unrolled(name: str) -> None:
     assert text.count("R.collage.") == {"LSTM": 4, "GRU both ways": 4, "RNN": 2}[name]
 
 
+@pytest.mark.parametrize("name", ["graph", "_code", "meta"])
+def test_a_part_may_be_called_as_something_that_torch_uses_itself(name: str) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module(name, nn.Linear(3, 2))
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return torch.where(image.sum() > 0, torch.tensor(1.0), getattr(self, name)(image))
+
+    module, x = Named(), draw(2, 3)
+    program = uc.compile(module, (x,), estimator=LIBRARIES_FIRST)
+    assert program.input_names == ("image",)
+    torch.testing.assert_close(torch.from_dlpack(program(x)), module(x).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_inputs_have_the_names_of_arguments() -> None:
     assert import_model(Decoder(), (draw(1, 1, 16), PAST)).inputs == ("x", "past_key", "past_value")
 
@@ -295,8 +311,8 @@ def test_nothing_of_ours_needs_torch_unasked() -> None:
 def test_the_pool_of_torch_is_told() -> None:
     code = (
         "import torch; from unity_collage import runtime; torch.set_num_threads(2); runtime.set_num_threads(2)\n"
-        "assert 'torch.set_num_threads(1)' in runtime.why_pools_conflict()\n"
-        "torch.set_num_threads(1); assert runtime.why_pools_conflict() is None"
+        "assert 'torch.set_num_threads(1)' in runtime.why_torch_competes()\n"
+        "torch.set_num_threads(1); assert runtime.why_torch_competes() is None"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

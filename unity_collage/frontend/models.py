@@ -53,7 +53,7 @@ def import_model(
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
         return Imported(with_fixed_sizes(model, shapes or {}, dims or {}), names)
-    if _is_of_torch(model):
+    if is_of_torch(model):
         from .pytorch import imported as imported_torch  # needs PyTorch, which who brings such a model has
 
         mod, inputs, outputs = imported_torch(model, example_inputs)
@@ -78,6 +78,6 @@ def _check_main(mod: IRModule) -> None:
         raise ModelError("the module has no function named main")
 
 
-def _is_of_torch(model: Any) -> bool:
+def is_of_torch(model: Any) -> bool:
     """Whether ``model`` is an object of PyTorch, or of a class derived from one of its classes; does not import it."""
     return any(base.__module__.partition(".")[0] == "torch" for base in type(model).__mro__)

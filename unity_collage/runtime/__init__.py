@@ -11,6 +11,7 @@ from unity_collage.runtime.threads import (
     openmp_runtimes,
     set_num_threads,
     why_pools_conflict,
+    why_torch_competes,
 )
 from unity_collage.runtime.timing import Runner, interval, measure, time_in_turns
 
@@ -27,5 +28,6 @@ __all__ = [
     "set_num_threads",
     "time_in_turns",
     "why_pools_conflict",
+    "why_torch_competes",
     "why_unavailable",
 ]

@@ -39,7 +39,22 @@ def openmp_runtimes() -> list[str]:
 
 def why_pools_conflict() -> str | None:
     """Why thread pools compete for the cores in this process, or None when there is one pool."""
-    return why_runtimes_conflict(openmp_runtimes()) or _why_tvm_keeps_its_pool() or _why_torch_competes()
+    return why_runtimes_conflict(openmp_runtimes()) or _why_tvm_keeps_its_pool()
+
+
+def why_torch_competes() -> str | None:
+    """Why programs that run in turns with PyTorch's operators in this process are slow, or None.
+
+    PyTorch's pool starts with its first parallel operator; a process that only imports it loses nothing.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or num_threads() == 1 or torch.get_num_threads() == 1:
+        return None
+    return (
+        f"PyTorch has a pool of {torch.get_num_threads()} threads of its own in this process, which spin against ours "
+        "for a while after each of its operators: programs that run in turns with them take several times as long; "
+        "call torch.set_num_threads(1), or run them in a process of their own"
+    )
 
 
 def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
@@ -51,17 +66,6 @@ def why_runtimes_conflict(paths: Sequence[str]) -> str | None:
         f"{len(distinct)} OpenMP runtimes are in this process ({', '.join(distinct)}): the threads of one that runs "
         "regions spin against the pool's and kernels become many times slower; let the library that brings it run on "
         "the pool (unity_collage.runtime.adopt_openmp), or in a process of its own"
-    )
-
-
-def _why_torch_competes() -> str | None:
-    torch = sys.modules.get("torch")
-    if torch is None or num_threads() == 1 or torch.get_num_threads() == 1:
-        return None
-    return (
-        f"PyTorch has a pool of {torch.get_num_threads()} threads of its own in this process, which spin against ours "
-        "for a while after each of its operators: programs that run in turns with them take several times as long; "
-        "call torch.set_num_threads(1), or run them in a process of their own"
     )
 
 

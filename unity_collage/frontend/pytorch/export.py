@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -28,13 +29,32 @@ def exported(module: nn.Module, example_inputs: Any) -> ExportedProgram:
         warnings.filterwarnings("ignore", message="The tensor attributes? ")
         warnings.filterwarnings("ignore", category=FutureWarning)
         try:
-            return torch.export.export(module, args, kwargs)
+            return torch.export.export(_with_safe_names(module), args, kwargs)
         except Exception as error:  # torch raises whatever the module's code raises
             if _register_results(module, args, kwargs):
                 return exported(module, example_inputs)
             raise ModelError(
                 f"torch.export cannot take this module: {type(error).__name__}: {first_line(error)}"
             ) from error
+
+
+class _Inner(nn.Module):
+    """A module under another name, with its arguments."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.forward = functools.wraps(inner.forward)(lambda *args, **kwargs: inner(*args, **kwargs))
+
+
+def _with_safe_names(module: nn.Module) -> nn.Module:
+    """``module``, or one around it where a part of it is called as something that a graph module of torch has itself.
+
+    Torch cannot take its own exported program apart then: a part called ``graph`` hides the graph.
+    """
+    names = {name.partition(".")[0] for name, _ in module.named_modules()}
+    taken = set(dir(fx.GraphModule(nn.Module(), fx.Graph()))) - set(dir(nn.Module()))
+    return _Inner(module).eval() if names & taken else module
 
 
 def read(path: Path) -> ExportedProgram:
