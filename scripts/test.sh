@@ -4,4 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv --clear .venv-test
 .venv-test/bin/pip install --quiet ".[${EXTRAS:-test}]"
-exec .venv-test/bin/pytest "$@"
+if [ $# -gt 0 ]; then
+  exec .venv-test/bin/pytest "$@"
+fi
+# These measure nothing, so they may run side by side; the others need the machine for themselves.
+failed=0
+.venv-test/bin/pytest --numprocesses auto --dist worksteal tests/unit tests/build || failed=1
+.venv-test/bin/pytest tests/backend tests/browser || failed=1
+exit $failed

@@ -1,5 +1,5 @@
 """How operators become TVM's kernels where TVM's own legalization falls short: negative indexes, NaN and infinity,
-norms over all axes, numbers in ``where``.
+norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these. Nothing is registered: other users of TVM in the process
 keep TVM's own.
@@ -10,13 +10,14 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from . import extrema, indexing, norms, selection
+from . import booleans, extrema, indexing, norms, numbers
 
 LEGALIZATIONS = {
     **indexing.LEGALIZATIONS,
     **extrema.LEGALIZATIONS,
     **norms.LEGALIZATIONS,
-    **selection.LEGALIZATIONS,
+    **numbers.LEGALIZATIONS,
+    **booleans.LEGALIZATIONS,
 }
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 

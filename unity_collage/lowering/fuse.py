@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tvm
 from tvm import relax
@@ -16,6 +16,7 @@ from ..schedule import scheduled_module
 from ..schedule.tuned import with_tuned_schedules
 from .own_sizes import with_own_sizes
 from .pack_weights import packed
+from .small_constants import with_filled_constants
 from .sorts_and_scans import dispatched
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -48,17 +49,22 @@ def _legalized(mod: IRModule) -> IRModule:
         relax.transform.RewriteDataflowReshape(),
         relax.transform.DeadCodeElimination(),
     ]
-    legal = with_own_sizes(_flat(tvm.transform.Sequential(passes)(dispatched(mod))))
+    kernels = _each_function(mod, lambda func: with_filled_constants(func) if _is_kernel(func) else func)
+    legal = _each_function(tvm.transform.Sequential(passes)(dispatched(kernels)), with_flat_casts)
+    legal = with_own_sizes(legal)  # of casts that read variables only: TVM's passes nest calls in them
     return _limited(legal, limits)
 
 
-def _flat(mod: IRModule) -> IRModule:
-    """``mod`` whose casts read variables only: TVM's passes nest calls in them."""
+def _each_function(mod: IRModule, change: Callable[[relax.Function], relax.Function]) -> IRModule:
     functions = {
-        gvar: with_flat_casts(func) if isinstance(func, relax.Function) else func
+        gvar: change(func) if isinstance(func, relax.Function) else func
         for gvar, func in mod.functions_items()
     }
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _is_kernel(func: relax.Function) -> bool:
+    return bool((func.attrs or {}).get("Primitive", 0))
 
 
 def _limited(mod: IRModule, limits: Mapping[str, int | None]) -> IRModule:

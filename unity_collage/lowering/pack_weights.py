@@ -11,6 +11,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..graph.calls import op_name
+from ..rewrites.constants import constant as as_constant
 from ..rewrites.tir_store import operands_of
 from ..schedule import faults, weights
 from ..schedule.cpu import CpuTraits
@@ -127,7 +128,7 @@ class _Constants:
         assert isinstance(constant, ir.GenericConst)
         key = (constant, panels)
         if key not in self._packed:
-            self._packed[key] = relax.const(panels.pack(constant.value.numpy()))
+            self._packed[key] = as_constant(panels.pack(constant.value.numpy()))
         return self._packed[key]
 
 

@@ -16,6 +16,7 @@ from ..annotations import LIFTED, SCHEDULES
 from ..backends.base import Backend
 from ..lowering.fuse import fused
 from ..lowering.outlined import external_function
+from ..rewrites.constants import constant
 from .guard import output_types
 
 SYMBOL = "candidate"
@@ -105,7 +106,7 @@ def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend:
 def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax.Var, relax.Expr]:
     """Constants for the lifted parameters."""
     first = len(func.params) - int(func.attrs[LIFTED])
-    return {var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])}
+    return {var: constant(arrays[first + i]) for i, var in enumerate(func.params[first:])}
 
 
 def _tvm_kernel(func: relax.Function, arrays: Sequence[np.ndarray], target: Target) -> Kernel:

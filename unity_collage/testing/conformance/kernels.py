@@ -30,6 +30,7 @@ from ...measure.judge import Trial, outputs_or_refusal, outvoted, trials
 from ...measure.kernels import build_kernel, output_tensors
 from ...measure.refusal import Refusal, Refused, refusal_of
 from ...measure.tolerance import tolerances
+from ...rewrites.constants import constant
 
 Stage = Callable[[str], None]
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
@@ -128,7 +129,7 @@ def _bound(func: relax.Function, arrays: Sequence[np.ndarray]) -> relax.Function
     """``func`` with its lifted constants bound, as in a program."""
     first = _activations(func)
     values: Mapping[Any, Any] = {
-        var: relax.const(arrays[first + i]) for i, var in enumerate(func.params[first:])
+        var: constant(arrays[first + i]) for i, var in enumerate(func.params[first:])
     }
     bare = func.without_attr(LIFTED)
     return bare.bind_params(values) if values else bare
@@ -168,7 +169,7 @@ def _program(funcs: Sequence[relax.Function], backend: Backend) -> IRModule:
         constants: list[relax.Expr] = []
         if backend.codegen is None:
             kernel = func.without_attr(LIFTED).with_attr("Primitive", 1)
-            constants = [relax.const(array) for array in arrays[count:]]
+            constants = [constant(array) for array in arrays[count:]]
         else:
             kernel = external_function(_bound(func, arrays), backend.name, "candidate", symbol)
         callee = global_var(symbol, kernel)

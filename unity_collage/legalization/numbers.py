@@ -1,15 +1,19 @@
-"""``where`` with numbers: TVM's own legalization makes tensors of them, which its fusion cannot take into a kernel."""
+"""Numbers in ``where`` and ``full``.
+
+TVM's own legalization of ``where`` makes tensors of them, which its fusion cannot take into a kernel, and that of
+``full`` fails on infinities.
+"""
 
 from __future__ import annotations
 
 from tvm import ir, relax, te, tirx, topi
 
-from .stock import Legalization
+from .stock import Legalization, legalized_by_tvm
 
 
 def _where(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     condition, *sides = call.args
-    numbers = [_number(side) for side in sides]
+    numbers = [number_in(side) for side in sides]
     tensors = [side for side, number in zip(sides, numbers, strict=True) if number is None]
     if len(tensors) == 2:
         return builder.call_te(topi.where, *call.args)
@@ -28,7 +32,16 @@ def _where(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(where, condition, *tensors)
 
 
-def _number(value: relax.Expr) -> ir.Expr | None:
+def _full(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    shape, number = call.args[0], number_in(call.args[1])
+    kind = call.ty
+    if number is None or not isinstance(shape, relax.ShapeExpr) or not isinstance(kind, relax.TensorType):
+        return legalized_by_tvm(builder, call)
+    dtype = str(kind.dtype)
+    return builder.call_te(lambda: topi.full(shape.values, dtype, tirx.Cast(dtype, number)))
+
+
+def number_in(value: relax.Expr) -> ir.Expr | None:
     """The number that a constant without axes holds."""
     if not isinstance(value, ir.GenericConst) or value.value.shape:
         return None
@@ -36,4 +49,4 @@ def _number(value: relax.Expr) -> ir.Expr | None:
     return tirx.const(array.item(), str(array.dtype))
 
 
-LEGALIZATIONS: dict[str, Legalization] = {"relax.where": _where}
+LEGALIZATIONS: dict[str, Legalization] = {"relax.full": _full, "relax.where": _where}

@@ -1,0 +1,61 @@
+"""Comparisons and arithmetic of booleans, for which TVM's code generator has no instructions on CPUs.
+
+As in numpy and PyTorch: ``add`` and ``maximum`` are "or", ``multiply`` and ``minimum`` are "and", and false is less than
+true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import ir, relax, te, tirx, topi
+
+from .numbers import number_in
+from .stock import Legalization, legalized_by_tvm
+
+_OPERATORS: dict[str, Callable[[Any, Any], te.Tensor]] = {
+    "add": topi.maximum,
+    "equal": topi.equal,
+    "greater": topi.greater,
+    "greater_equal": topi.greater_equal,
+    "less": topi.less,
+    "less_equal": topi.less_equal,
+    "maximum": topi.maximum,
+    "minimum": topi.minimum,
+    "multiply": topi.minimum,
+    "not_equal": topi.not_equal,
+}
+"""On bytes that are 0 or 1."""
+
+
+def _by_bytes(operator: Callable[[Any, Any], te.Tensor]) -> Legalization:
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if not any(_is_boolean(arg) for arg in call.args):
+            return legalized_by_tvm(builder, call)
+        numbers = [number_in(arg) for arg in call.args]
+        if all(number is not None for number in numbers):
+            return legalized_by_tvm(builder, call)
+
+        def compute(*tensors: te.Tensor) -> te.Tensor:
+            left = iter(tensors)
+            operands = [next(left) if number is None else number for number in numbers]
+            return topi.cast(operator(*(_byte(operand) for operand in operands)), "bool")
+
+        given = [arg for arg, number in zip(call.args, numbers, strict=True) if number is None]
+        return builder.call_te(compute, *given)
+
+    return legalize
+
+
+def _is_boolean(value: relax.Expr) -> bool:
+    return isinstance(value.ty, relax.TensorType) and str(value.ty.dtype) == "bool"
+
+
+def _byte(operand: te.Tensor | ir.Expr) -> te.Tensor | ir.Expr:
+    return topi.cast(operand, "int8") if isinstance(operand, te.Tensor) else tirx.Cast("int8", operand)
+
+
+LEGALIZATIONS: dict[str, Legalization] = {
+    f"relax.{name}": _by_bytes(operator) for name, operator in _OPERATORS.items()
+}
