@@ -1,7 +1,7 @@
 """Comparisons and arithmetic of booleans, for which TVM's code generator has no instructions on CPUs.
 
-As in numpy and PyTorch: ``add`` and ``maximum`` are "or", ``multiply`` and ``minimum`` are "and", and false is less than
-true.
+As in numpy and PyTorch: ``add`` and ``maximum`` are "or", ``multiply`` and ``minimum`` are "and", and false is less
+than true.
 """
 
 from __future__ import annotations
