@@ -135,7 +135,7 @@ class Program:
         return self._machine.module["prepared_main"]
 
     def save(self, path: str | Path) -> None:
-        """Write a shared library for :func:`load`; needs a C++ compiler.
+        """Write a file for :func:`load`: a shared library, or object code where there is no C++ compiler to link it.
 
         A program that has run is built again, from the same final module, and that build is written. A loaded program
         is a copy of its file.

@@ -1,4 +1,4 @@
-"""Writes programs as shared libraries, and reads them back."""
+"""Writes programs as files, shared libraries or object files, and reads them back."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from uuid import uuid4
 import tvm_ffi
 
 from ..errors import CollageError, first_line
+from . import object_file
 from .seal import Facts, seal, why_not_sealed
 
 
-def export(executable: Any, path: str | Path, facts: Facts | None = None) -> None:
+def export(executable: Any, path: str | Path, facts: Facts | None = None, *, is_linked: bool = True) -> None:
     """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
 
-    Raises CollageError with the reason in one line.
+    It becomes a shared library if ``is_linked`` and there is a C++ compiler, else a file of object code. Raises
+    CollageError with the reason in one line.
     """
     path = _writable(path)
     draft = path.with_name(f".{uuid4().hex}.so")
     try:
-        executable.export_library(str(draft))
+        (object_file.write_linked if is_linked else object_file.write)(executable, draft)
         seal(draft, facts or {})
         draft.replace(path)
-    except (RuntimeError, OSError) as error:  # the C++ compiler failed, or is missing; the disk is full
+    except (RuntimeError, OSError) as error:  # the C++ compiler failed; the disk is full
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
     finally:
         draft.unlink(missing_ok=True)
@@ -72,11 +74,13 @@ def reopened(file: BinaryIO) -> BinaryIO:
 
 
 def read(path: str | Path) -> Any:
-    """The module in a shared library, even if this process has read another library from ``path`` before.
+    """The module in a file, even if this process has read another one from ``path`` before.
 
     The dynamic loader knows files by name, so the file gets a new name while it is loaded. TVM's own ``load_module``
     would resolve that name.
     """
+    if not object_file.is_linked(Path(path)):
+        return object_file.read(Path(path))
     with TemporaryDirectory() as folder:
         alias = Path(folder) / "program.so"
         alias.symlink_to(Path(path).resolve())

@@ -12,7 +12,7 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
-from ..lowering import library_file
+from ..lowering import library_file, object_file
 from ..runtime.vendors import VENDORS
 from .kernels import Kernel
 
@@ -27,12 +27,12 @@ def _nothing(a: T.Buffer((1,), "float32")) -> None:  # pyright: ignore
 
 
 def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> None:
-    """Write the shared library and, as numpy's ``npz``, the constants."""
+    """Write the object code and, as numpy's ``npz``, the constants."""
     module = kernel.module
     if module.kind not in ("llvm", "c"):  # only generated code can be linked; it imports the module
         module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
         module.import_module(kernel.module)
-    module.export_library(str(library))
+    object_file.write(module, library)
     with constants.open("wb") as file:
         np.savez(file, *[constant.numpy() for constant in kernel.constants])
 

@@ -36,7 +36,7 @@ class ProgramWorker:
     def add(self, name: str, executable: relax.VMExecutable) -> str | None:
         """Load a program; the result is the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
-        library_file.export(executable, path)
+        library_file.export(executable, path, is_linked=False)
         return self._load(name, path)
 
     def remove(self, name: str) -> None:
