@@ -54,12 +54,16 @@ def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
     """What ``export_library`` calls in place of the linker."""
     if any(Path(name).suffix != ".o" for name in files):
         if cc.get_cc() is None:
-            raise RuntimeError("a part of it is C source, which needs a C++ compiler: install one, such as g++")
+            raise RuntimeError(
+                "a part of it is C source, which needs a C++ compiler: install one, such as g++"
+            )
         cc.create_shared(path, list(files))
         return
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for number, name in enumerate(files):
             content = Path(name).read_bytes()
-            member = tarfile.TarInfo(f"{number}.o")  # without times and owners: equal programs are equal files
+            member = tarfile.TarInfo(
+                f"{number}.o"
+            )  # without times and owners: equal programs are equal files
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
