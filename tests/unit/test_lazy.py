@@ -176,6 +176,20 @@ def test_bounds_are_lowered_after_one_has_failed() -> None:
     assert found.solution.seconds == 0.9
 
 
+def test_what_may_gain_most_is_measured_first() -> None:
+    """The rival of a slow kernel, whose bound is the lowest of all, does not wait for rivals that can win little."""
+    count, slow = 40, 39
+    singles = tuple((1 << number, f"a{number}") for number in range(count))
+    rivals = tuple((1 << number, f"b{number}") for number in range(count))
+    truth = {f"a{number}": 10.0 for number in range(count)} | {f"b{number}": 9.5 for number in range(count)}
+    bounds = {f"a{number}": 9.0 for number in range(count)} | {f"b{number}": 9.1 for number in range(count)}
+    truth |= {f"a{slow}": 90.0, f"b{slow}": 2.0}
+    bounds |= {f"a{slow}": 0.5, f"b{slow}": 1.0}
+    _, asked = search(Case(((),) * count, 0, singles + rivals, truth, bounds))
+    rivals_asked = [key for key in asked if key[0] == "b"]
+    assert rivals_asked.index(f"b{slow}") <= len(rivals_asked) / 2
+
+
 def test_equal_workloads_are_one_measurement() -> None:
     case = Case(((), (0,), (1,)), 0, ((1, "a"), (2, "a"), (4, "a")), {"a": 2.0}, {"a": 0.0})
     found, asked = search(case)

@@ -5,8 +5,9 @@ under these costs contains only known costs, no plan is cheaper under the true c
 some unknown costs of the plan are measured, and the search is repeated. This is the scheme of lazy shortest paths
 (Dellin and Srinivasa, LazySP, 2016), with kernels as edges.
 
-In each round only the most expensive unknown kernels of a plan are measured. Usually these alone show that the plan is
-not the cheapest, and the small ones need not be measured at all.
+In each round only a part of a plan's unknown kernels is measured, first those that may gain most on the best plan of
+known kernels, or make a node that no known kernel makes, since the time may be over before the end. Usually these alone
+show that the plan is not the cheapest, and the others need not be measured at all.
 
 Option ids name candidates. *Keys* name workloads; equal candidates share a key. A key is measured at most once.
 
@@ -18,10 +19,12 @@ without it, so the gap of the solution shows how much it may have cost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from ..index_set import is_subset
+from ..index_set import EMPTY, first_n, is_subset
 from .exact import cheapest_cover
 from .problem import NoCover, Option, Problem, Solution
 
@@ -80,6 +83,7 @@ class LazySearch:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
         while True:
             problem = self.make({**self._open(), **self._answers})
+            gains: Mapping[str, float] = {}
             try:
                 solution = self._solved(self._considered(problem))
             except NoCover as error:
@@ -88,7 +92,8 @@ class LazySearch:
                 wanted = self._unknown(solution.chosen)
                 if not wanted:
                     return self._finished(problem, solution)
-            self._learn(wanted)
+                gains = self._gains(problem, solution)
+            self._learn(wanted, gains)
 
     def _solved(self, problem: Problem) -> Solution:
         self._rounds += 1
@@ -132,10 +137,31 @@ class LazySearch:
             raise error
         return wanted
 
-    def _learn(self, wanted: Sequence[str]) -> None:
-        """Measure the most expensive of ``wanted``, by their bounds."""
+    def _gains(self, problem: Problem, solution: Solution) -> dict[str, float]:
+        """What each unknown key of a solution may gain: the known kernels that it would replace, less its own bound.
+
+        Infinite where it makes a node that no known kernel makes; 0 where the known kernels are no plan of the rest.
+        """
+        known = tuple(option for option in problem.options if self.keys[option.id] in self._answers)
+        made = reduce(int.__or__, (option.inside for option in known), EMPTY)
+        missing = first_n(len(problem)) & ~made
+        try:
+            best = self._solved(replace(problem, options=known, free=problem.free | missing)).chosen
+        except NoCover:
+            best = ()
+        gains: dict[str, float] = {}
+        for option in solution.chosen:
+            key = self.keys[option.id]
+            if key not in self._answers:
+                replaced = sum(other.seconds for other in best if other.inside & option.inside)
+                gain = math.inf if option.inside & missing else replaced - self.bounds[key]
+                gains[key] = max(gains.get(key, 0.0), gain)
+        return gains
+
+    def _learn(self, wanted: Sequence[str], gains: Mapping[str, float]) -> None:
+        """Measure the part of ``wanted`` that may gain most, or else the most expensive by their bounds."""
         count = max(_LEAST, len(wanted) // _PART)
-        expensive = sorted(wanted, key=lambda key: -self.bounds[key])[:count]
+        expensive = sorted(wanted, key=lambda key: (-gains.get(key, 0.0), -self.bounds[key]))[:count]
         found = self.measure(expensive)
         for key, answer in found.items():
             self._answers[key] = answer
