@@ -186,9 +186,10 @@ def test_inputs_of_all_steps_meet_their_weights_in_one_product():
     [
         ({"activations": ["Sine", "Tanh", "Tanh"]}, "its activation 'Sine' is not one of Affine, Elu"),
         ({"activations": ["Tanh"]}, "it has 1 activations, and 1 directions take 3 each"),
+        ({"dims": [4, "batch"]}, "its input has 2 dimensions, not 3"),
     ],
 )
-def test_unknown_activations_are_refused(options: dict[str, Any], reason: str):
+def test_what_is_no_layer_is_refused(options: dict[str, Any], reason: str):
     with pytest.raises(ModelError, match=f"^LSTM 'node': {reason}"):
         imported(cell("LSTM", **options)[0])
 

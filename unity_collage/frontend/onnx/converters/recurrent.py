@@ -104,6 +104,8 @@ class Layer:
         cls, node: OnnxNode, x: relax.Expr, weights: Sequence[Callable[[int], relax.Expr]], cell: str
     ) -> Layer:
         """The layer of a node whose first operand is ``x``."""
+        if len(node.dims(x)) != 3:
+            node.refuse(f"its input has {len(node.dims(x))} dimensions, not 3 (steps, batch, inputs)")
         x = widened(node, x)
         if node.attribute("layout", 0):
             x = node.emit(relax.op.permute_dims(x, [1, 0, 2]))
