@@ -23,6 +23,7 @@ from unity_collage.measure.client import WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
+from unity_collage.plan.costs import Cost
 
 Made = Callable[[str, float], WorkerClient]
 
@@ -158,7 +159,6 @@ say(stage="running", key="kernel")
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", FailureKind.CRASH, "it crashed the process: SIGSEGV"),
         ("os.abort()", FailureKind.CRASH, "it crashed the process: SIGABRT"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", FailureKind.OUT_OF_MEMORY, "MiB in use"),
         ("sys.exit(3)", FailureKind.EXITED, "it ended the process with exit code 3"),
         ("os._exit(0)", FailureKind.EXITED, "it ended the process with exit code 0"),
     ],
@@ -167,6 +167,30 @@ def test_the_end_of_the_worker_is_a_reason(client: Made, code: str, kind: Failur
     refusal = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
     assert isinstance(refusal, Refusal)
     assert refusal.kind == kind and reason in refusal.reason and refusal.lasting
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_worker_that_is_ended_from_outside_accuses_nobody(client: Made, name: str) -> None:
+    code = f"signal.signal(signal.SIGINT, signal.SIG_DFL); os.kill(os.getpid(), signal.{name})"
+    refusal = client(_PRELUDE + code, 300.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
+    assert isinstance(refusal, Refusal) and refusal.kind is None and not refusal.lasting
+    assert f"ended from outside: {name}" in refusal.reason
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "os.kill(os.getpid(), signal.SIGKILL)", "time.sleep(3600)"])
+def test_what_happens_once_is_no_refusal(client: Made, tmp_path: Path, end: str) -> None:
+    before = tmp_path / "before"
+    code = f"""
+from pathlib import Path
+if not Path({str(before)!r}).exists():
+    Path({str(before)!r}).touch()
+    {end}
+say(key="kernel", seconds=1.0, low=1.0, high=1.0, runs=1)
+say(done=True)
+time.sleep(3600)
+"""
+    answer = client(_PRELUDE + code, 5.0).compare({"ask": "cost"}, {"kernel": {}})["kernel"]
+    assert answer == Cost(1.0, 1.0, 1.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The parent's end of the worker: asks for costs, and decides what a missing answer means for each kernel.
 
-The kernel that ends the worker, or keeps it busy for too long, is refused. The others are asked for again.
+The kernel that ends the worker, or keeps it busy for too long, is asked for again, alone, and refused if it does the
+same then: the first end may have had another cause. The other kernels are asked for again, too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import TracebackType
@@ -19,6 +21,8 @@ from .refusal import Refusal, ended
 
 Answer = Cost | Refusal
 
+_ATTEMPTS = 2
+"""How often a kernel must end the worker to be refused for it."""
 _OF_ALL = ("comparing", "timing")
 """Stages in which the worker is busy with all kernels of a question at once."""
 
@@ -51,15 +55,21 @@ class WorkerClient:
         """A cost or a refusal for each of ``candidates``, which are built, checked and timed together."""
         answers: dict[str, Answer] = {}
         pending = [dict(candidates)]
+        suspected: Counter[str] = Counter()
         while pending:
             group = pending.pop(0)
             problem = self._asked(request, group, answers)
             left = {key: asked for key, asked in group.items() if key not in answers}
             if not left:
                 continue
-            if self._child.suspect in left:
-                answers[self._child.suspect] = problem
-                del left[self._child.suspect]
+            suspect = self._child.suspect
+            if suspect in left:
+                asked = left.pop(suspect)
+                suspected[suspect] += 1
+                if problem.misbehaved and suspected[suspect] < _ATTEMPTS:
+                    pending.append({suspect: asked})
+                else:
+                    answers[suspect] = problem
                 pending += [left] if left else []
             elif len(left) == 1 or self._child.stage not in _OF_ALL:
                 answers.update(dict.fromkeys(left, problem))

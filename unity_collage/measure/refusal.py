@@ -11,6 +11,8 @@ from ..processes.process import Ending
 
 _NEARLY = 0.8
 """A process that ended with more than this part of its memory in use has run out of it."""
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that people, supervisors and a system that is short of memory send, and kernels do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,13 @@ class Refusal:
     """None: the kernel did not misbehave. It cannot be built, or its numbers cannot be checked."""
     lasting: bool = True
     """Whether the answer holds for the next run too."""
+    is_from_outside: bool = False
+    """Whether somebody else ended the process that was busy with the kernel."""
+
+    @property
+    def misbehaved(self) -> bool:
+        """Whether a process ended or hung, by the kernel's fault or by that of others."""
+        return self.kind is not None or self.is_from_outside
 
     @property
     def text(self) -> str:
@@ -50,9 +59,16 @@ def ended(ending: Ending, memory_bytes: int) -> Refusal:
 
     ``memory_bytes``: how much memory the process was allowed to use.
     """
-    if ending.code == -signal.SIGKILL or ending.peak_bytes > _NEARLY * memory_bytes:
+    if ending.peak_bytes > _NEARLY * memory_bytes:
         return Refusal(
             f"the process ended with {ending.peak_bytes >> 20} MiB in use", FailureKind.OUT_OF_MEMORY
+        )
+    if -ending.code in _FROM_OUTSIDE:
+        used = f"{ending.peak_bytes >> 20} MiB in use"
+        return Refusal(
+            f"the process was ended from outside: {ending.signal_name}, with {used}",
+            lasting=False,
+            is_from_outside=True,
         )
     if ending.code < 0:
         return Refusal(f"it crashed the process: {ending.signal_name}", FailureKind.CRASH)
