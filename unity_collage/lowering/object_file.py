@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import tvm
 from tvm.support import cc
+
+from .imports_object import packed_imports
 
 _ELF = b"\x7fELF"
 
@@ -23,7 +26,7 @@ def write(module: Any, path: Path) -> None:
 
     Parts that are C source need a compiler all the same, and make a shared library.
     """
-    module.export_library(str(path), fcompile=_archive)
+    _exported(module, path, _archive)
 
 
 def write_linked(module: Any, path: Path) -> None:
@@ -31,7 +34,7 @@ def write_linked(module: Any, path: Path) -> None:
     if cc.get_cc() is None:
         write(module, path)
     else:
-        module.export_library(str(path))
+        _exported(module, path, cc.create_shared)
 
 
 def is_linked(path: Path) -> bool:
@@ -48,6 +51,11 @@ def read(path: Path) -> Any:
         files = [archive.extractfile(member) for member in archive]
         objects = [file.read() for file in files if file is not None]
     return tvm_ffi_orcjit.default_session().load_module(objects)
+
+
+def _exported(executable: Any, path: Path, link: Callable[..., None]) -> None:
+    module = executable.mod if isinstance(executable, tvm.runtime.Executable) else executable
+    module.export_library(str(path), fcompile=link, fpack_imports=packed_imports)
 
 
 def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
