@@ -117,10 +117,9 @@ def _transposed(step: NativeStep) -> str | None:
 def _matrices(step: NativeStep) -> str | None:
     for name in ("src", "weights"):
         view = _view(step, name)
-        if all(
-            extent != 1 and stride != 1
-            for extent, stride in zip(view.dims[-2:], view.strides[-2:], strict=True)
-        ):
+        # One row is contiguous by itself only: the stride between rows says nothing then.
+        has_columns = view.dims[-2] != 1 and view.strides[-2] == 1
+        if not (_innermost(view, -1) or has_columns):
             return f"neither rows nor columns of {name} are contiguous"
     return None if _innermost(step.result, -1) else "the rows of the result are not contiguous"
 
