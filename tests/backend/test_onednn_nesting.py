@@ -42,6 +42,10 @@ CASES = {
         lambda x: op.reshape(bound(op.matmul(bound(op.reshape(x, (1, 64))), constant(64, 32))), (4, 8)),
         [(8, 8)],
     ),
+    "product_of_one_column_into_pixels": (
+        lambda x: op.permute_dims(bound(op.matmul(x, constant(2, 2, 1, 24, 1))), (4, 2, 0, 3, 1)),
+        [(1, 1, 20, 20, 24)],
+    ),
     "softmax": (lambda x: nn.softmax(bound(op.reshape(x, (1, 8, 32)))), [(8, 32)]),
     "sum": (lambda x, y: op.add(bound(op.reshape(x, (1, 32, 8))), y), [(32, 8), (1, 32, 8)]),
 }

@@ -47,5 +47,5 @@ ONEDNN = Backend(
     codegen=native_codegen("onednn", lower),
     limits_threads=True,
     merges=True,
-    version=2,
+    version=3,
 )

@@ -31,7 +31,8 @@ def with_nested_strides(step: NativeStep) -> NativeStep:
         if shared is not None and _fits(view, shared):
             return _nested(view, shared)
         own = _orders(len(view.dims))
-        return _nested(view, next((order for order in own if _fits(view, order)), _by_strides(view)))
+        odd = _by_strides(view, columns_last=step.primitive == "matmul")
+        return _nested(view, next((order for order in own if _fits(view, order)), odd))
 
     def nest_operand(post: PostOp) -> PostOp:
         return post if post.arg is None else replace(post, arg=nest(post.arg))
@@ -62,9 +63,19 @@ def _fits(view: View, order: Sequence[int]) -> bool:
     return True
 
 
-def _by_strides(view: View) -> list[int]:
-    """Axes by descending stride; those with one element come first, as the outermost."""
-    return sorted(range(len(view.dims)), key=lambda axis: (view.dims[axis] != 1, -view.strides[axis], axis))
+def _by_strides(view: View, columns_last: bool) -> list[int]:
+    """Axes by descending stride; those with one element come first, as the outermost.
+
+    With ``columns_last`` a last axis of one element comes last: a matrix of one column has rows of one element, and
+    oneDNN has no kernel for rows that are apart otherwise.
+    """
+    last = len(view.dims) - 1
+
+    def place(axis: int) -> tuple[bool, bool, int, int]:
+        is_column = columns_last and axis == last and view.dims[axis] == 1
+        return is_column, view.dims[axis] != 1, -view.strides[axis], axis
+
+    return sorted(range(len(view.dims)), key=place)
 
 
 def _nested(view: View, order: Sequence[int]) -> View:
