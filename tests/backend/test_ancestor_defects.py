@@ -20,6 +20,7 @@ from unity_collage.cost import fingerprint
 from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase, FailureKind
+from unity_collage.database.rows import with_target, without_target
 from unity_collage.machine.fingerprint import fields_of
 from unity_collage.measure.inputs import edge_inputs, random_inputs
 from unity_collage.measure.measured import MeasuredCost
@@ -114,10 +115,14 @@ def test_defect_9_a_failure_is_kept_for_its_version_only_and_a_timeout_not_at_al
     with MeasuredCost(database, method=QUICK) as model:
         costed(graphs.chain(), model, "fake_raises")
     (entry,) = database.quarantine_entries()
-    assert (entry.kind, entry.version) == (FailureKind.RUN_ERROR, fingerprint.backend_version("fake_raises"))
+    assert entry.kind is FailureKind.RUN_ERROR
+    assert without_target(entry.version) == fingerprint.backend_version("fake_raises")
     assert entry.key in database.quarantined([entry.key], entry.version)
+    assert not database.quarantined([entry.key], with_target(without_target(entry.version), "another target"))
     monkeypatch.setattr(fingerprint, "get", lambda name: _renamed(registry.get(name)))
-    assert not database.quarantined([entry.key], fingerprint.backend_version("fake_raises"))
+    with MeasuredCost(database, method=QUICK) as model:
+        costed(graphs.chain(), model, "fake_raises")
+    assert len(database.quarantine_entries()) == 2
 
 
 def test_defect_10_noise_that_does_not_settle_is_told_as_a_wide_interval() -> None:

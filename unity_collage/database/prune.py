@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Table, and_, delete, or_, select, union
 from . import schema
 from .costs import CostDatabase
 from .location import lock_rows
+from .rows import without_target
 
 Row = dict[str, Any]
 
@@ -45,8 +46,12 @@ def doomed(database: CostDatabase, prune: Prune) -> Doomed:
         return _is_old(row, prune) or row["fingerprint"] in prune.fingerprints
 
     def is_free(row: Row) -> bool:
-        current = prune.versions.get(row["backend"], row["version"])
-        return _is_old(row, prune) or row["kind"] in prune.kinds or current != row["version"]
+        version = without_target(row["version"])
+        return (
+            _is_old(row, prune)
+            or row["kind"] in prune.kinds
+            or prune.versions.get(row["backend"], version) != version
+        )
 
     return Doomed(
         tuple(filter(goes, database.rows(schema.COSTS))),

@@ -69,3 +69,16 @@ class Quarantined:
 def digest(text: str) -> str:
     """A short digest of a text; equal texts share one row."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_FOR_TARGET = " for target "
+
+
+def with_target(version: str, target: str) -> str:
+    """What a quarantine entry holds for: a version of a backend, and a target."""
+    return f"{version}{_FOR_TARGET}{digest(target)}"
+
+
+def without_target(version: str) -> str:
+    """The version of the backend in what :func:`with_target` made."""
+    return version.partition(_FOR_TARGET)[0]

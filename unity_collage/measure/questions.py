@@ -14,6 +14,7 @@ from tvm.target import Target
 from ..cost.fingerprint import of_several
 from ..cost.model import Workload
 from ..database.costs import CostDatabase, FailureKind, Quarantined
+from ..database.rows import with_target
 from ..plan.costs import Cost
 from .client import Answer
 from .refusal import Refusal
@@ -43,7 +44,14 @@ class Fingerprints:
     cost: Callable[[str], str]
     """Returns the fingerprint of a cost, by backend."""
     version: Callable[[str], str]
-    """Returns the version of a backend by name; a quarantine entry holds for one version."""
+    """Returns the version of a backend by name."""
+
+    def quarantine(self, backend: str) -> str:
+        """What a quarantine entry holds for: one version of the backend, and one target.
+
+        A kernel for another processor crashes here, and is a good one there.
+        """
+        return with_target(self.version(backend), str(self.target))
 
     def of_several(self, backends: Iterable[str]) -> str:
         """The fingerprint of what is measured of kernels of TVM and these backends together."""
@@ -65,7 +73,7 @@ def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fin
     for backend in dict.fromkeys(workload.backend for workload in workloads):
         keys = [workload.key for workload in workloads if workload.backend == backend]
         known |= database.get(keys, here.cost(backend))
-        for key, entry in database.quarantined(keys, here.version(backend)).items():
+        for key, entry in database.quarantined(keys, here.quarantine(backend)).items():
             if key in known and entry.kind is FailureKind.HANG:
                 continue  # it hung with another fingerprint or under load; here it has a cost
             text = Refusal(entry.reason, entry.kind).text
@@ -94,7 +102,7 @@ def measured_costs(
         if isinstance(answer, Refusal):
             LOGGER.info("%s %s has no cost: %s", workload.backend, workload.label, answer.text)
         if isinstance(answer, Refusal) and answer.kind is not None:
-            database.quarantine(_entry(workload, answer, here.version(workload.backend)))
+            database.quarantine(_entry(workload, answer, here.quarantine(workload.backend)))
         elif isinstance(answer, Cost) or answer.lasting:
             database.put(
                 workload.key, here.cost(workload.backend), workload.label, costs[workload.key],
