@@ -120,7 +120,17 @@ def compile(
     )
     program = _program(checked.executable, source, checked.mod, scope, partial(build, checked.mod, scope))
     program.add_to_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
+    _tell_of_what_is_not_kept(costs)
     return program
+
+
+def _tell_of_what_is_not_kept(costs: CostModel) -> None:
+    database, _ = costs.database_and_lock()
+    if database is not None and database.not_kept:
+        warnings.warn(
+            f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}",
+            stacklevel=3,
+        )
 
 
 def _refined(
@@ -169,6 +179,7 @@ def _refined(
     program.add_to_plan("main", comparison=best.report)
     if searched is not None:
         program.explanation = EXPLANATION.by_function(searched)
+    _tell_of_what_is_not_kept(costs)
     return program
 
 
@@ -259,6 +270,10 @@ def cost_model(
     budget_seconds: float | None = None,
 ) -> CostModel:
     """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured."""
-    opened = database if isinstance(database, CostDatabase) else CostDatabase(database, read_only=locked)
+    opened = (
+        database
+        if isinstance(database, CostDatabase)
+        else CostDatabase(database, read_only=locked, goes_on=True)
+    )
     model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds)
     return model if progress is None else replace(model, progress=progress)

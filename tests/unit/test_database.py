@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from unity_collage.database import schema
+from unity_collage.database import location, schema
 from unity_collage.database.costs import CostDatabase, FailureKind, Quarantined, default_path
 from unity_collage.errors import DatabaseError
 from unity_collage.plan.costs import Cost
@@ -236,3 +236,56 @@ def in_a_process_without_rights(holds: Callable[[], bool]) -> bool:
         finally:
             os._exit(2)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def fill_up(database: CostDatabase) -> None:
+    """Let the disk be full for this database, as SQLite sees it."""
+    with database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+
+
+def test_what_cannot_be_stored_is_kept_in_memory(tmp_path: Path) -> None:
+    database = CostDatabase(tmp_path / "costs.sqlite", goes_on=True)
+    database.put("before", HERE, "conv2d", COST)
+    fill_up(database)
+    database.put("key", HERE, "conv2d", COST, workload="x" * 100_000)
+    database.quarantine(entry())
+    database.keep_fact("peaks", HERE, {"flops": 1.0})
+    assert sorted(database.get(["before", "key"], HERE)) == ["before", "key"]
+    assert database.quarantined(["onednn:abc:L2"], "oneDNN 3.2")
+    assert database.fact("peaks", HERE) == {"flops": 1.0}
+    assert database.not_kept == 3
+    assert "costs.sqlite: database or disk is full" in str(database.why_not_kept)
+    assert sorted(CostDatabase(tmp_path / "costs.sqlite").get(["before", "key"], HERE)) == ["before"]
+
+
+def test_a_database_that_breaks_while_it_is_used_is_replaced_by_memory(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    database = CostDatabase(path, goes_on=True)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE collage_costs")
+    assert database.get(["key"], HERE) == {}
+    database.put("key", HERE, "conv2d", COST)
+    assert "key" in database.get(["key"], HERE) and "no such table" in str(database.why_not_kept)
+
+
+def test_a_database_that_can_only_be_read_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "costs.sqlite"
+    CostDatabase(path).put("key", HERE, "conv2d", COST)
+    monkeypatch.setattr(location, "_prepare", _refused)
+    with pytest.raises(DatabaseError, match="attempt to write a readonly database"):
+        CostDatabase(path)
+    database = CostDatabase(path, goes_on=True)
+    assert "key" in database.get(["key"], HERE) and database.not_kept == 0
+    database.put("other", HERE, "conv2d", COST)
+    assert "other" in database.get(["other"], HERE) and database.not_kept == 1
+
+
+def _refused(*_: object) -> None:
+    raise sqlite3.OperationalError("attempt to write a readonly database")
+
+
+def test_without_a_database_to_read_the_error_stays(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="it is a folder"):
+        CostDatabase(tmp_path, goes_on=True)

@@ -130,7 +130,7 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> CostModel:
     if options.rpc is None:
         return cost_model(options.database, report, options.locked, options.budget)
     return RemoteCost(
-        CostDatabase(options.database, read_only=options.locked),
+        CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,
         locked=options.locked,
         budget_seconds=options.budget,

@@ -11,14 +11,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ..errors import DatabaseError, first_line
 from . import schema
-from .location import WRITES, file_engine, is_url, lock_tables, server_engine, shown
+from .location import WRITES, file_engine, is_url, lock_tables, memory_engine, server_engine, shown
 
 
 class Connections:
     """A pool of connections to one database, whose tables exist."""
 
-    def __init__(self, where: str | Path, read_only: bool, create: bool):
-        self.name = shown(where)
+    def __init__(self, where: str | Path | None, read_only: bool, create: bool):
+        """``where`` is None for a database in the memory of this process."""
+        self.name = "memory" if where is None else shown(where)
         self._verb = "read from" if read_only else "kept in"
         with self._explained():
             self._engine = _engine(where, read_only, create and not read_only)
@@ -67,7 +68,9 @@ class Connections:
             raise DatabaseError(f"costs cannot be {self._verb} {self.name}: {_reason(error)}") from error
 
 
-def _engine(where: str | Path, read_only: bool, create: bool) -> Engine:
+def _engine(where: str | Path | None, read_only: bool, create: bool) -> Engine:
+    if where is None:
+        return memory_engine()
     if is_url(where):
         return server_engine(str(where), read_only)
     return file_engine(Path(where), read_only, create)

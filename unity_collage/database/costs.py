@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from ..errors import DatabaseError
 from ..plan.costs import Cost
 from . import schema
 from .connections import Connections
@@ -26,6 +27,8 @@ from .upsert import put_row
 
 __all__ = ["CostDatabase", "CostRow", "FailureKind", "Quarantined", "default_path"]
 
+_PAUSES = (0.1, 0.5, 2.0)
+"""Seconds between attempts to write to a server."""
 _AT_ONCE = 500
 """How many keys go into one query; SQLite's limit is 32,766."""
 
@@ -36,15 +39,38 @@ class CostDatabase:
     ``where`` is a path (SQLite; None: a file in the user's cache directory) or a ``postgresql://`` URL. A file that
     does not exist is created unless ``create`` is false; with ``read_only`` nothing is written. Errors are
     DatabaseError, one line each. Several processes and threads may use one database at once.
+
+    With ``goes_on`` what has been measured is not lost to an error while it is stored: it is kept in memory, and so is
+    all that comes after. ``why_not_kept`` has the reason then, and ``not_kept`` says how much it is. A database that
+    can only be read is opened like that from the start.
     """
 
-    def __init__(self, where: str | Path | None = None, *, read_only: bool = False, create: bool = True):
+    def __init__(
+        self,
+        where: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        create: bool = True,
+        goes_on: bool = False,
+    ):
         where = default_path() if where is None else where
         self.path = None if is_url(where) else Path(where)
         """The file; None for a server."""
         self.read_only = read_only
         """Whether nothing is written to the database."""
-        self._connections = Connections(where, read_only, create)
+        self.why_not_kept: str | None = None
+        """Why costs are in memory only; None as long as all of them are stored."""
+        self.not_kept = 0
+        """How many rows are in memory only."""
+        self._goes_on = goes_on and not read_only
+        self._memory: Connections | None = None
+        try:
+            self._connections = Connections(where, read_only, create)
+        except DatabaseError as error:
+            if not self._goes_on:
+                raise
+            self._connections = _only_read(where, error)
+            self._fall_back(error)
 
     @property
     def name(self) -> str:
@@ -86,10 +112,8 @@ class CostDatabase:
             workload=digest(workload) if workload else "",
             created=time.time(),
         )
-        with self.writing() as connection:
-            put_row(connection, schema.COSTS, asdict(row))
-            _keep_text(connection, schema.FINGERPRINTS, fingerprint)
-            _keep_text(connection, schema.WORKLOADS, workload)
+        texts = ((schema.FINGERPRINTS, fingerprint), (schema.WORKLOADS, workload))
+        self._keep(schema.COSTS, asdict(row), texts)
 
     def quarantined(self, keys: Iterable[str], version: str) -> dict[str, Quarantined]:
         """The quarantine entries of ``keys`` for this ``version`` of their backend."""
@@ -99,20 +123,18 @@ class CostDatabase:
     def quarantine(self, entry: Quarantined) -> None:
         """Store how a kernel misbehaved; it replaces an earlier entry with the same key and version."""
         row = {**asdict(entry), "kind": FailureKind(entry.kind).value, "created": time.time()}
-        with self.writing() as connection:
-            put_row(connection, schema.QUARANTINE, row)
+        self._keep(schema.QUARANTINE, row)
 
     def fact(self, name: str, fingerprint: str) -> Any | None:
         """The fact of this name about the machine, as plain data; None: not known yet."""
         found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
-        return json.loads(found[0]["value"]) if found else None
+        return json.loads(found[-1]["value"]) if found else None
 
     def keep_fact(self, name: str, fingerprint: str, value: Any) -> None:
         """Store a fact that is measured once per machine, such as launches, transitions or peaks, as JSON data."""
         row = {"name": name, "fingerprint": digest(fingerprint), "value": json.dumps(value, allow_nan=False)}
-        with self.writing() as connection:
-            put_row(connection, schema.FACTS, {**row, "created": time.time()})
-            _keep_text(connection, schema.FINGERPRINTS, fingerprint)
+        texts = ((schema.FINGERPRINTS, fingerprint),)
+        self._keep(schema.FACTS, {**row, "created": time.time()}, texts)
 
     def costs(self) -> list[CostRow]:
         """All costs and refusals, by key."""
@@ -164,14 +186,79 @@ class CostDatabase:
     def _found(
         self, table: Table, column: str, values: Iterable[str], matching: dict[str, str]
     ) -> Iterator[dict[str, Any]]:
-        """Rows whose ``column`` is among ``values`` and whose other columns are as in ``matching``."""
+        """Rows whose ``column`` is among ``values`` and whose other columns are as in ``matching``.
+
+        Those that are in memory only come last.
+        """
         conditions = [table.c[name] == value for name, value in matching.items()]
         wanted = list(dict.fromkeys(values))
-        with self.reading() as connection:
-            for start in range(0, len(wanted), _AT_ONCE):
-                among = table.c[column].in_(wanted[start : start + _AT_ONCE])
-                query = select(table).where(among, *conditions)
-                yield from map(dict, connection.execute(query).mappings())
+        yield from self._stored(table, column, wanted, conditions)
+        if self._memory is not None:
+            with self._memory.reading() as connection:
+                yield from _rows(connection, table, column, wanted, conditions)
+
+    def _stored(
+        self, table: Table, column: str, wanted: Sequence[str], conditions: Sequence[ColumnElement[bool]]
+    ) -> list[dict[str, Any]]:
+        try:
+            with self.reading() as connection:
+                return list(_rows(connection, table, column, wanted, conditions))
+        except DatabaseError as error:
+            if not self._goes_on:
+                raise
+            self._fall_back(error)
+            return []
+
+    def _keep(self, table: Table, row: dict[str, Any], texts: Sequence[tuple[Table, str]] = ()) -> None:
+        """Store a row and the texts that it refers to."""
+        pauses = iter(_PAUSES if self.path is None else ())
+        while self._memory is None:
+            try:
+                with self.writing() as connection:
+                    _put(connection, table, row, texts)
+                return
+            except DatabaseError as error:
+                if not self._goes_on:
+                    raise
+                if (pause := next(pauses, None)) is None:
+                    self._fall_back(error)
+                else:
+                    time.sleep(pause)  # a server may be back by then
+        with self._memory.writing() as connection:
+            _put(connection, table, row, texts)
+        self.not_kept += 1
+
+    def _fall_back(self, error: DatabaseError) -> None:
+        if self._memory is None:
+            self.why_not_kept, self._memory = str(error), Connections(None, False, True)
+
+
+def _only_read(where: str | Path, error: DatabaseError) -> Connections:
+    """Connections that write nothing, to a database that cannot be written; raises ``error`` where there is none."""
+    try:
+        return Connections(where, True, False)
+    except DatabaseError:
+        raise error from None
+
+
+def _rows(
+    connection: Connection,
+    table: Table,
+    column: str,
+    wanted: Sequence[str],
+    conditions: Sequence[ColumnElement[bool]],
+) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(wanted), _AT_ONCE):
+        among = table.c[column].in_(wanted[start : start + _AT_ONCE])
+        yield from map(dict, connection.execute(select(table).where(among, *conditions)).mappings())
+
+
+def _put(
+    connection: Connection, table: Table, row: dict[str, Any], texts: Sequence[tuple[Table, str]]
+) -> None:
+    put_row(connection, table, row)
+    for where, text in texts:
+        _keep_text(connection, where, text)
 
 
 def _keep_text(connection: Connection, table: Table, text: str) -> None:

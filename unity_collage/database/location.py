@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_path
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError
 
 from ..errors import DatabaseError
@@ -64,6 +64,11 @@ def file_engine(path: Path, read_only: bool, create: bool) -> Engine:
     if not read_only:
         event.listen(engine, "connect", _prepare)
     return engine
+
+
+def memory_engine() -> Engine:
+    """SQLite in the memory of this process, for all its threads."""
+    return create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
 
 
 def server_engine(where: str, read_only: bool) -> Engine:
