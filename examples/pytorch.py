@@ -31,6 +31,7 @@ class Tagger(nn.Module):
 
 def main() -> None:
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # one pool in a process: that of the programs
     module, sentence = Tagger().eval(), torch.randint(0, 100, (1, 12))
 
     program = uc.compile(module, (sentence,))  # exported by torch, weights become constants
