@@ -7,6 +7,7 @@ and a fingerprint of machine, library versions, threads and measuring method. Th
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ from .upsert import put_row
 
 __all__ = ["CostDatabase", "CostRow", "FailureKind", "Quarantined", "default_path"]
 
+_LOG = logging.getLogger(__name__)
 _PAUSES = (0.1, 0.5, 2.0)
 """Seconds between attempts to write to a server."""
 _AT_ONCE = 500
@@ -230,6 +232,7 @@ class CostDatabase:
 
     def _fall_back(self, error: DatabaseError) -> None:
         if self._memory is None:
+            _LOG.warning("costs are in memory only from now on: %s", error)
             self.why_not_kept, self._memory = str(error), Connections(None, False, True)
 
 
