@@ -18,16 +18,18 @@ _NARROWER = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT)
 def is_nearer(case: Case, inputs: Sequence[Any], results: Sequence[Any], expected: Sequence[Any]) -> bool:
     """Whether results are at least as near to those in double precision as the expected ones are.
 
-    By the largest difference of each result. False if the reference cannot compute the case in double precision.
+    By the largest difference of each result; both must have its shape, NaN and infinities. False if the reference
+    cannot compute the case in double precision.
     """
     try:
         exact = _evaluated(case.model(), inputs)
     except Exception:  # any failure of the reference: then the expected numbers stand
         return False
-    return all(
-        _distance(got, true) <= _distance(want, true)
+    pairs = [
+        (_distance(got, true), _distance(want, true))
         for got, want, true in zip(results, expected, exact, strict=True)
-    )
+    ]
+    return all(ours <= theirs < float("inf") for ours, theirs in pairs)
 
 
 def _evaluated(model: onnx.ModelProto, inputs: Sequence[Any]) -> list[Any]:

@@ -66,6 +66,7 @@ class CostDatabase:
         """How many rows are in memory only."""
         self._goes_on = goes_on and not read_only
         self._memory: Connections | None = None
+        self._is_lost = False
         try:
             self._connections = Connections(where, read_only, create)
         except DatabaseError as error:
@@ -202,12 +203,15 @@ class CostDatabase:
     def _stored(
         self, table: Table, column: str, wanted: Sequence[str], conditions: Sequence[ColumnElement[bool]]
     ) -> list[dict[str, Any]]:
+        if self._is_lost:
+            return []
         try:
             with self.reading() as connection:
                 return list(_rows(connection, table, column, wanted, conditions))
         except DatabaseError as error:
             if not self._goes_on:
                 raise
+            self._is_lost = True  # each further question would wait for its timeout again
             self._fall_back(error)
             return []
 

@@ -1,8 +1,8 @@
 """What a program imports, its constants and library programs, as an object file.
 
-TVM makes a constant of LLVM's of these bytes and compiles it, which takes four copies of the weights in memory and
-seconds for each gigabyte. Here they are written behind the headers of an object file as they are (System V ABI, chapter
-4: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.intro.html).
+TVM makes a constant of LLVM's of these bytes and compiles it, which copies all weights several times. Here they are
+written behind the headers of an object file as they are (System V ABI, chapter 4:
+https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.intro.html).
 """
 
 from __future__ import annotations

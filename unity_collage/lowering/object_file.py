@@ -1,8 +1,8 @@
 """Programs as files without a linker: the object files that LLVM writes, in a tar archive, linked when they are loaded.
 
 LLVM's JIT linker (the package ``apache-tvm-ffi-orcjit``) does what the C++ compiler's linker and the dynamic loader do
-for a shared library. It takes a third of a millisecond for a program, after ten for the first, so what is written and
-read by the same compile is such a file as well.
+for a shared library, and takes less time than a linker takes to start. So what is written and read by the same compile
+is such a file as well.
 """
 
 from __future__ import annotations
