@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from tvm import ir, relax
 
+from ..rewrites.bindings import with_blocks
 from ..rewrites.constants import constant
 
 _TAKES_NUMBERS = frozenset(
@@ -41,10 +42,7 @@ def with_filled_constants(func: relax.Function) -> relax.Function:
     """``func`` with ``full`` in place of each constant of one element that legalization would leave a tensor."""
     if not any(_tensors(binding) for block in func.body.blocks for binding in block.bindings):
         return func
-    blocks = [type(block)(list(_filled(block))) for block in func.body.blocks]
-    body = relax.SeqExpr(blocks, func.body.body)
-    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
-    return relax.BlockBuilder().normalize(new)
+    return with_blocks(func, _filled)
 
 
 def _tensors(binding: relax.Binding) -> list[ir.GenericConst]:

@@ -77,3 +77,13 @@ def substituted(func: relax.Function, renamed: Mapping[relax.Var, Expr]) -> rela
     bound = of_those.bind_params(dict(renamed)).body
     body = relax.SeqExpr(bound.blocks, bound.body)
     return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+
+
+def with_blocks(
+    func: relax.Function, bindings_of: Callable[[relax.BindingBlock], Iterator[relax.Binding]]
+) -> relax.Function:
+    """``func`` whose blocks have the bindings that ``bindings_of`` gives for each, normalised again."""
+    blocks = [type(block)(list(bindings_of(block))) for block in func.body.blocks]
+    body = relax.SeqExpr(blocks, func.body.body)
+    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    return relax.BlockBuilder().normalize(new)

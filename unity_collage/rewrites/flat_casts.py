@@ -9,15 +9,14 @@ from collections.abc import Iterator
 
 from tvm import ir, relax
 
+from .bindings import with_blocks
+
 
 def with_flat_casts(func: relax.Function) -> relax.Function:
     """``y = match_cast(f(x), T)`` -> ``z = f(x); y = match_cast(z, T)``, in the blocks of a function."""
     if not any(_is_nested(binding) for block in func.body.blocks for binding in block.bindings):
         return func
-    blocks = [type(block)(list(_flat(block))) for block in func.body.blocks]
-    body = relax.SeqExpr(blocks, func.body.body)
-    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
-    return relax.BlockBuilder().normalize(new)
+    return with_blocks(func, _flat)
 
 
 def _is_nested(binding: relax.Binding) -> bool:
