@@ -30,6 +30,7 @@ from .feedback.settings import Refinement, Tell
 from .frontend.models import Imported, Model, import_model, is_of_torch
 from .frontend.sizes import Shapes
 from .lowering.build import build
+from .machine.environment import use_threads
 from .measure.inputs import random_inputs
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
@@ -68,6 +69,7 @@ def compile(
     tell: Tell = lambda _: None,
     precision: str = FLOAT32,
     estimator: CostModel | None = None,
+    threads: int | None = None,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -95,7 +97,10 @@ def compile(
       Inputs, outputs and all other arithmetic stay float32.
     * ``estimator``: the source of costs, such as :class:`unity_collage.measure.remote.RemoteCost`. It has its own
       database, progress and budget; those given here are not used.
+    * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after
+      :func:`unity_collage.set_num_threads`.
     """
+    use_threads(threads)
     costs = estimator or cost_model(database, progress, locked, budget_seconds)
     pipeline = Pipeline(
         backends=_names(backends),

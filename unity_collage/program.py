@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -67,10 +68,12 @@ class Program:
         signature: Signature | None = None,
         target: Target | None = None,
         saved: BinaryIO | None = None,
+        threads: int | None = None,
     ) -> None:
         """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
 
         ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
+        ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this process's.
         """
         self._executable = executable
         self._relink = relink
@@ -82,6 +85,10 @@ class Program:
             weakref.finalize(self, saved.close)
         self.signature = signature
         """The names, types and shapes of the inputs and results; None if they are not known."""
+        self.threads = threads
+        """How many threads it was measured and compiled for; None if a loaded program does not say so."""
+        if threads is None and saved is None:
+            self.threads = _cores(target) or runtime.num_threads()
         self.mod = mod
         """The final IRModule; None for a loaded program."""
         self.plan = plan
@@ -214,6 +221,7 @@ class Program:
         return {
             "inputs": None if self._names is None else list(self._names),
             "signature": None if self.signature is None else self.signature.to_json(),
+            "threads": self.threads,
             "instruction_sets": [] if self._target is None else instruction_sets(self._target),
         }
 
@@ -230,7 +238,8 @@ class Program:
 def load(path: str | Path) -> Program:
     """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
 
-    The file is verified first: a library that was cut or changed would end the process.
+    The file is verified first: a library that was cut or changed would end the process. It is a warning if the program
+    was measured for another number of threads than this process uses.
     """
     if not Path(path).is_file():
         raise CollageError(f"{path} is not a file")
@@ -255,13 +264,33 @@ def _loaded(file: BinaryIO, path: str | Path) -> Program:
     signature = None if known is None else Signature.from_json(known)
     try:
         module = library_file.read(path)
-        program = Program(module, facts.get("inputs"), signature=signature, saved=file)
+        threads = facts.get("threads")
+        program = Program(module, facts.get("inputs"), signature=signature, saved=file, threads=threads)
         if program._main is None:  # starts the VM, which fails here if the program cannot run
             raise AttributeError("it has no function main")
-        return program
     except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
         why = "; ".join([first_line(error), *missing.values()])
         raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
+    if reason := _why_slower_here(threads):
+        warnings.warn(f"{path} {reason}", stacklevel=3)
+    return program
+
+
+def _why_slower_here(threads: int | None) -> str | None:
+    """Why a program that was measured for so many threads may not be the fastest in this process, or None."""
+    here = runtime.num_threads()
+    if threads is None or threads == here:
+        return None
+    return (
+        f"was measured for {threads} threads, and this process uses {here}: call "
+        f"unity_collage.set_num_threads({threads}) before, or compile the model with threads={here}"
+    )
+
+
+def _cores(target: Target | None) -> int | None:
+    """The number of threads that a target is for, if it says so."""
+    cores = None if target is None else target.attrs.get("num-cores")
+    return None if cores is None else int(cores)
 
 
 def _from_library(library: bytes) -> Program:

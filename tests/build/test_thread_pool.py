@@ -352,14 +352,19 @@ def python(script: str, *args: str, **environment: str) -> str:
     ).stdout.strip()
 
 
-def test_omp_num_threads_is_the_first_number_of_threads():
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [({"OMP_NUM_THREADS": "3,2"}, "3"), ({"TVM_NUM_THREADS": "4", "OMP_NUM_THREADS": "3"}, "4")],
+)
+def test_the_environment_gives_the_first_number_of_threads(environment: dict[str, str], threads: str):
     ask = "from unity_collage import runtime; print(runtime.num_threads())"
-    assert python(ask, OMP_NUM_THREADS="3") == "3"
+    assert python(ask, **environment) == threads
 
 
 ONE_CORE = """
 import os
-os.environ.pop("OMP_NUM_THREADS", None)
+for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.pop(name, None)
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from unity_collage import runtime
 print(runtime.num_threads())

@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from .. import __version__, runtime
 from ..errors import CollageError, first_line
 from . import backends, bench, check, compile, db, explain
-from .options import positive
+from .options import add_threads
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -82,12 +82,7 @@ def _discard_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="unity-collage", description=__doc__)
     parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
-    parser.add_argument(
-        "--threads",
-        type=positive,
-        metavar="N",
-        help="the number of threads of every kernel (default: the usable cores)",
-    )
+    add_threads(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (compile, bench, backends, explain, check, db):
         command.add_command(commands)

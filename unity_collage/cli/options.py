@@ -23,6 +23,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "model", metavar="MODEL", help="the model, an .onnx or .pt2 file; write it before --backends"
     )
+    add_threads(command, argparse.SUPPRESS)  # the number may also stand before the command
     _add_sizes(command)
     _add_freedom(command)
     _add_effort(command)
@@ -37,6 +38,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="measure nothing: a cost that is not in the database is an error",
     )
     _add_remote(command)
+
+
+def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
+    """Add the number of threads to the options of ``parser``."""
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        default=default,
+        help="the number of threads that kernels are measured and compiled for (default: a thread for each core that "
+        "the process may use, within the quota of its control group)",
+    )
 
 
 def _add_sizes(command: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import runtime
+from ..errors import CollageError
 
 _SETTINGS = ("DNNL_", "GOMP_", "KMP_", "MALLOC_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_")
 """Prefixes of environment variables that change how fast kernels run."""
@@ -25,6 +26,18 @@ def environment() -> dict[str, str]:
     Otherwise two thread pools would spin against each other.
     """
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def use_threads(count: int | None) -> None:
+    """Let kernels of this process use ``count`` threads from their next call on; None changes nothing.
+
+    Raises CollageError where it is not a number of at least one.
+    """
+    if count is None:
+        return
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise CollageError(f"threads is {count!r}, which is not a number of at least 1")
+    runtime.set_num_threads(count)
 
 
 def usable_cores() -> list[int]:

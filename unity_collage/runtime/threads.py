@@ -10,7 +10,10 @@ from ..ffi import tvm_ffi
 
 
 def num_threads() -> int:
-    """The number of threads that kernels use; by default ``OMP_NUM_THREADS``, else the cores this process may use."""
+    """The number of threads that kernels use.
+
+    By default it is ``TVM_NUM_THREADS``, else ``OMP_NUM_THREADS``, else :func:`threads_for_cores`.
+    """
     load_base()
     return int(tvm_ffi.get_global_func("collage.runtime.num_threads")())
 
@@ -19,6 +22,25 @@ def set_num_threads(count: int) -> None:
     """Let kernels use ``count`` threads from their next call on; raises ValueError if it is below one."""
     claim_parallel_loops()
     tvm_ffi.get_global_func("collage.runtime.set_num_threads")(count)
+
+
+def threads_for_cores(root: str | Path = "") -> int:
+    """A thread for each core that this process may use, but not more than its :func:`cpu_quota` pays for.
+
+    Hardware threads that share a core count as one. ``root``: the folder to read the machine's files below.
+    """
+    load_base()
+    return int(tvm_ffi.get_global_func("collage.runtime.threads_for_cores")(str(root)))
+
+
+def cpu_quota(root: str | Path = "") -> float | None:
+    """How many processors' worth of time control groups allow this process, or None where they set no limit.
+
+    It is the least limit of its group and of those around it, as far as they can be seen from a container.
+    """
+    load_base()
+    found = tvm_ffi.get_global_func("collage.runtime.cpu_quota")(str(root))
+    return None if found is None else float(found)
 
 
 def adopt_openmp(library: str | Path) -> None:

@@ -1,26 +1,23 @@
 #include "base/pool.h"
 
-#include <sched.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <thread>
+
+#include "base/cores.h"
 
 namespace collage {
 namespace {
 
-int UsableCores() {
-  cpu_set_t usable;
-  if (sched_getaffinity(0, sizeof(usable), &usable) == 0) return std::max(CPU_COUNT(&usable), 1);
-  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
-}
-
 int FirstNumThreads() {
-  const char* wanted = std::getenv("OMP_NUM_THREADS");  // a list, one number for each level of nesting
-  const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
-  return threads >= 1 ? threads : UsableCores();
+  for (const char* name : {"TVM_NUM_THREADS", "OMP_NUM_THREADS"}) {  // in the order of TVM's own pool
+    const char* wanted = std::getenv(name);  // OpenMP's is a list, one number for each level of nesting
+    const int threads = wanted == nullptr ? 0 : std::atoi(wanted);
+    if (threads >= 1) return threads;
+  }
+  return ThreadsForCores("");
 }
 
 std::atomic<int>& Wanted() {
@@ -50,7 +47,7 @@ void SetNumThreads(int n) {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  Wanted();  // reads the environment and the affinity while the library is loaded, before they may change
+  Wanted();  // reads the environment and the machine while the library is loaded, before they may change
   tvm::ffi::reflection::GlobalDef()
       .def("collage.runtime.num_threads", NumThreads)
       .def("collage.runtime.set_num_threads", SetNumThreads);

@@ -6,8 +6,8 @@
 
 namespace collage {
 
-// Threads that a parallel region may use. The first value is OMP_NUM_THREADS, or the number of cores that
-// this process may use. The calling thread's innermost ThreadLimit lowers it.
+// Threads that a parallel region may use. The first value is TVM_NUM_THREADS, else OMP_NUM_THREADS, else that of
+// base/cores.h. The calling thread's innermost ThreadLimit lowers it.
 int NumThreads();
 
 // While this object lives, regions that the calling thread begins use at most so many threads; 0 is no limit.
