@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from pathlib import Path
 
 import exchange
@@ -28,6 +27,7 @@ from unity_collage.pipeline import collage
 from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS
+from unity_collage.scratch import Scratch
 
 SECONDS = 0.2
 """Of each program in each round."""
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--database", metavar="FILE", help="where costs are kept (default: nowhere)")
     options = parser.parse_args()
     table = Table("network", "ms, split", "ms, side by side", "ratio", "kernels in stages", "exchange, GB/s")
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("branches") as folder:
         database = CostDatabase(options.database or Path(folder) / "costs.db")
         for name in options.models:
             table.add_row(*row(name, database, options.rounds, Path(folder)))

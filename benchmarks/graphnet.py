@@ -30,7 +30,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from math import exp, log
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,7 @@ from unity_collage.errors import first_line
 from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
+from unity_collage.scratch import Scratch
 
 FOLDER = Path(__file__).resolve().parent
 TORCHS_FAULT = ("load", "export")
@@ -55,7 +55,7 @@ def main() -> None:
     for name in names_of(options):
         if name in found:
             continue
-        with TemporaryDirectory(prefix="collage-graphnet-") as folder:
+        with Scratch("graphnet") as folder:
             result = checked(options, name, Path(folder))
             if options.time and result["class"] == "ok":
                 result |= timed(options, name, Path(folder))

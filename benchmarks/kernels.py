@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +37,7 @@ from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import estimate_costs
 from unity_collage.passes.annotate_candidates import AnnotateCandidates
 from unity_collage.report import duration
+from unity_collage.scratch import Scratch
 from unity_collage.testing.fixed_cost import FixedCost
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
@@ -167,7 +167,7 @@ def costed(asked: dict[str, Workload], rounds: int, here: Caches) -> dict[str, f
     """The best seconds of each candidate, or why it has no cost."""
     best: dict[str, float | str] = {}
     for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as folder:
+        with Scratch("kernels") as folder:
             database = CostDatabase(Path(folder) / "costs.db")
             last_level.store(database, here.l3_bytes)
             costs = MeasuredCost(database).costs(list(asked.values()))

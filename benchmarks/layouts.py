@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ import unity_collage as uc
 from unity_collage.database.costs import CostDatabase
 from unity_collage.frontend.models import import_model
 from unity_collage.measure.inputs import random_inputs
+from unity_collage.scratch import Scratch
 
 EDGE, LAYERS = 256, 4
 SECONDS = 0.1
@@ -112,7 +112,7 @@ def main() -> None:
         "first",
         "proved",
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("layouts") as folder:
         database = CostDatabase(Path(folder) / "costs.db")
         for name, mod in subjects(options.models):
             table.add_row(*row(name, mod, database, options.rounds))

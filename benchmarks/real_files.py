@@ -25,7 +25,6 @@ import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
 from unity_collage.report import duration
+from unity_collage.scratch import Scratch
 
 TABLE = Path(__file__).with_name("real_files.json")
 CACHE = Path.home() / ".cache" / "unity_collage" / "real_files"
@@ -200,7 +200,7 @@ def _error(found: np.ndarray, expected: np.ndarray) -> float:
 
 def timed(source: Path, program: uc.Program, feeds: Feeds, rounds: int) -> dict[str, Any]:
     """The median seconds of a run of both, and the median of the ratios within a round."""
-    with TemporaryDirectory(prefix="collage-real-") as folder, ExitStack() as stack:
+    with Scratch("real") as folder, ExitStack() as stack:
         ours = Path(folder) / "model.so"
         program.save(ours)
         entries = {OURS: ours, ONNX_RUNTIME: source}

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import zoo_models
@@ -36,6 +35,7 @@ from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase
 from unity_collage.database.rows import digest
 from unity_collage.machine.fingerprint import fields_of
+from unity_collage.scratch import Scratch
 
 _TOGETHER = "together "
 """How the names of costs begin that were measured in turns."""
@@ -60,7 +60,7 @@ def main() -> int:
     for path in (options.database, options.plans):
         if not path.is_file():
             sys.exit(f"there is no file {path}: record it first")
-    with TemporaryDirectory(prefix="collage-same-plans-") as folder:
+    with Scratch("same-plans") as folder:
         copy = Path(folder) / "costs.db"
         _copied(options.database, copy)
         return _check(options, copy)

@@ -8,7 +8,6 @@ the better of the two.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import unity_collage as uc
 from unity_collage import runtime
 from unity_collage.passes.schedule_cpu import ScheduleCPU
 from unity_collage.schedule import injective
+from unity_collage.scratch import Scratch
 
 NHWC: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 CHOSEN, NEVER, ALWAYS = injective.PARALLEL_WORK, 1 << 60, 1
@@ -87,7 +87,7 @@ def built(kernel: Kernel, threshold: int, path: Path) -> tuple[runtime.Runner, b
 def main() -> None:
     runtime.set_num_threads(runtime.num_threads())  # loads the pool before any kernel is
     table = Table("kernel", "one thread", "all threads", "chosen", "loss", box=None)
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("threshold") as folder:
         for number, kernel in enumerate(kernels()):
             made = [
                 built(kernel, threshold, Path(folder) / f"{number}_{threshold}.so")

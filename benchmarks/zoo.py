@@ -24,7 +24,6 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import exchange
@@ -48,6 +47,7 @@ from unity_collage.profile.peers.bench import interleaved
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS, PEERS
 from unity_collage.report import duration
+from unity_collage.scratch import Scratch
 
 REFERENCE = "onnxruntime"
 """Whose outputs ours are compared with; float32 in any league."""
@@ -103,7 +103,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     kernels = [kernel.backend for plan in plans for kernel in plan.kernels]
     row["kernels"] = {backend: kernels.count(backend) for backend in dict.fromkeys(kernels)}
     row |= {"flops": roofline.flops_of(model), "bytes": roofline.bytes_of(model)}
-    with TemporaryDirectory(prefix="collage-zoo-") as folder, ExitStack() as stack:
+    with Scratch("zoo") as folder, ExitStack() as stack:
         source, ours = Path(folder) / "model.onnx", Path(folder) / "model.so"
         onnx.save(model, source)
         program.save(ours)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -29,6 +28,7 @@ from .errors import CollageError, first_line
 from .lowering import library_file
 from .lowering.seal import facts_in
 from .runtime.vendors import VENDORS
+from .scratch import Scratch
 
 if TYPE_CHECKING:
     from .plan.explanation import Explanation
@@ -229,7 +229,7 @@ class Program:
         if self._saved is not None:
             with library_file.reopened(self._saved) as file:
                 return file.read()
-        with TemporaryDirectory(prefix="collage-program-") as folder:
+        with Scratch("program") as folder:
             path = Path(folder) / "program.so"
             self.save(path)
             return path.read_bytes()
@@ -295,7 +295,7 @@ def _cores(target: Target | None) -> int | None:
 
 def _from_library(library: bytes) -> Program:
     """The program in the bytes of a saved file, for pickle."""
-    with TemporaryDirectory(prefix="collage-program-") as folder:
+    with Scratch("program") as folder:
         path = Path(folder) / "program.so"
         path.write_bytes(library)
         return load(path)

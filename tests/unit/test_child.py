@@ -41,6 +41,7 @@ class _Interrupted:
 
     def __init__(self) -> None:
         self.closed = False
+        self.is_silent = True
 
     def send(self, message: object) -> None: ...
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 from uuid import uuid4
 
 import tvm_ffi
 
 from ..errors import CollageError, first_line
+from ..scratch import Scratch
 from . import object_file
 from .seal import Facts, seal, why_not_sealed
 
@@ -81,7 +81,7 @@ def read(path: str | Path) -> Any:
     """
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
-    with TemporaryDirectory() as folder:
+    with Scratch("library") as folder:
         alias = Path(folder) / "program.so"
         alias.symlink_to(Path(path).resolve())
         return tvm_ffi.load_module(str(alias))

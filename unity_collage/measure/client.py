@@ -123,9 +123,11 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
         if error.stage != STARTING:
             return refusal
         return Refusal(f"{refusal.reason}: {error.ending.last_words}".rstrip(": "), lasting=False)
+    reason = f"{error} while {error.stage}"
+    if not error.is_silent:
+        return Refusal(reason, FailureKind.RUN_ERROR)
     # A compiler may be slow because the machine is busy. A kernel that has not returned by now never will.
     kind = FailureKind.HANG if error.stage in ("running", "timing") else None
-    reason = f"{error} while {error.stage}"
     return Refusal(reason, kind, lasting=kind is not None)
 
 

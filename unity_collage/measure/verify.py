@@ -6,7 +6,6 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import tvm
 
@@ -14,6 +13,7 @@ from ..cost.model import Progress, Workload
 from ..database.costs import CostDatabase
 from ..database.rows import CostRow, digest
 from ..plan.costs import Cost
+from ..scratch import Scratch
 from .measured import MeasuredCost
 
 
@@ -46,7 +46,7 @@ def verify(
     chosen = random.Random(seed).sample(costs, min(sample, len(costs)))
     texts = database.workloads(cost.workload for cost in chosen)
     with (
-        TemporaryDirectory() as folder,
+        Scratch("verify") as folder,
         CostDatabase(Path(folder) / "again.sqlite") as scratch,
         MeasuredCost(scratch, progress=progress) as model,
     ):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from .log import logged_again
-from .process import STARTING_SECONDS, Ending, Gone, Message, Process
+from .process import ENDING_SECONDS, STARTING_SECONDS, Ending, Garbled, Gone, Message, Process
 
 LOGGER = logging.getLogger(__name__)
 
@@ -26,12 +26,14 @@ STARTING, ASKED = "starting", "reading the question"
 
 
 class NoAnswer(Exception):
-    """A child has ended, or was ended because it was silent for too long."""
+    """A child has ended, or was ended because it was silent for too long or sent what is not a message."""
 
-    def __init__(self, ending: Ending | None, stage: str, seconds: float):
-        super().__init__(f"no answer within {seconds:g} s" if ending is None else str(ending))
+    def __init__(self, reason: str, stage: str, ending: Ending | None = None, is_silent: bool = False):
+        super().__init__(reason)
         self.ending = ending
-        """None: the child was silent."""
+        """How the child has ended; None: it was ended."""
+        self.is_silent = is_silent
+        """Whether it was silent for too long."""
         self.stage = stage
         """What the child was busy with."""
 
@@ -73,30 +75,50 @@ class Child:
         self.stage, self.suspect = STARTING, None
         seconds = STARTING_SECONDS
         try:
-            self.start()
-            assert self._process is not None
+            process = self._started()
             if not self._is_ready:
-                self._process.receive(seconds)
+                process.receive(seconds)
                 self._is_ready = True
             self.stage, seconds = ASKED, self._timeout_seconds
-            self._process.send(request)
+            process.send(request)
             while True:
-                message = self._process.receive(seconds)
+                message = process.receive(seconds)
                 if "stage" in message:
                     self.stage, self.suspect = message["stage"], message.get("key")
                 elif not logged_again(message):
                     yield message
         except TimeoutError:
-            failure = NoAnswer(None, self.stage, seconds)
+            failure = self._silent(seconds)
         except Gone:
-            assert self._process is not None
-            failure = NoAnswer(self._process.ending(), self.stage, seconds)
+            failure = self._gone()
+        except Garbled:
+            failure = NoAnswer("something wrote to the connection of the process", self.stage)
         except KeyboardInterrupt:  # the rest of this answer must not be read as that to the next question
             self.close()
             raise
         self.close()
         LOGGER.info("%s, while %s: %s", self._module, self.stage, failure)
         raise failure
+
+    def _started(self) -> Process:
+        """The process. One that has ended since its last answer, or has sent something since, is replaced."""
+        if self._process is not None and self._is_ready and not self._process.is_silent:
+            LOGGER.info("%s has ended or sent something unasked, and is started again", self._module)
+            self.close()
+        self.start()
+        assert self._process is not None
+        return self._process
+
+    def _gone(self) -> NoAnswer:
+        assert self._process is not None
+        try:
+            ending = self._process.ending()
+        except TimeoutError:  # it has closed its connection, and still runs
+            return self._silent(ENDING_SECONDS)
+        return NoAnswer(str(ending), self.stage, ending)
+
+    def _silent(self, seconds: float) -> NoAnswer:
+        return NoAnswer(f"no answer within {seconds:g} s", self.stage, is_silent=True)
 
     @property
     def is_running(self) -> bool:

@@ -11,7 +11,13 @@ import sys
 
 from ..ffi import import_without_torch
 
-if __name__ == "__main__":
+
+def run(command: list[str]) -> None:
+    """Run a module, the first of ``command``, as the program, with the rest as its arguments."""
     import_without_torch("tvm.relax")
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    sys.argv[:] = command
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

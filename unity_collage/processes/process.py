@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,15 +16,26 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..machine.environment import environment, on_usable_cores
+from ..scratch import Scratch
 
 Message = dict[str, Any]
 
 STARTING_SECONDS = 300.0
 """The limit until a process is ready: importing TVM takes seconds, and far longer on a busy machine."""
 
+ENDING_SECONDS = 10.0
+"""The limit for the end of a process that has closed its connection, and of everything that it has started."""
+
+_MOST_BYTES = 1 << 26
+"""The limit for one message of a process."""
+
 
 class Gone(Exception):
-    """The process has ended."""
+    """The process has ended, or has closed its connection."""
+
+
+class Garbled(Exception):
+    """Something came over the connection that is not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,7 @@ class Ending:
     peak_bytes: int
     """The most memory that the process used."""
     last_words: str
-    """The last line that the process wrote to standard error."""
+    """The last line that the process printed."""
 
     @property
     def signal_name(self) -> str:
@@ -48,18 +60,25 @@ class Ending:
 
 
 class Process:
-    """A Python process that runs ``module``. It starts at once, and ``hello`` is its first message."""
+    """A Python process that runs ``module``. It starts at once, and ``hello`` is its first message.
+
+    A :mod:`.supervisor` between it and this process ends everything that it has started. Its folder for temporary files
+    is its own, and is removed.
+    """
 
     def __init__(self, module: str, hello: Mapping[str, Any]):
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
+        self._scratch = Scratch("worker")
+        self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
+        command = ["unity_collage.processes.supervisor", str(os.getpid()), str(theirs.fileno()), module]
         with theirs, on_usable_cores():
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "unity_collage.processes.launcher", module, str(theirs.fileno())],
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", *command],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stderr=self._said,
-                env=environment(),
+                stdout=self._report,
+                stderr=self._report,
+                env={**environment(), "TMPDIR": self._scratch.name},
                 # Python looks for packages in the working directory first: a checkout there has no native part.
                 cwd="/",
                 # Ctrl-C in a terminal reaches every process there; this one is ended by its parent.
@@ -78,7 +97,7 @@ class Process:
             raise Gone from error
 
     def receive(self, timeout_seconds: float) -> Message:
-        """The next message; raises TimeoutError after ``timeout_seconds`` of silence, Gone at its end."""
+        """The next message; raises TimeoutError after ``timeout_seconds`` of silence, Gone at its end, or Garbled."""
         self._socket.settimeout(timeout_seconds)
         while b"\n" not in self._received:
             try:
@@ -88,21 +107,44 @@ class Process:
             if not chunk:
                 raise Gone
             self._received += chunk
+            if len(self._received) > _MOST_BYTES:
+                raise Garbled
         line, self._received = self._received.split(b"\n", 1)
-        return cast(Message, json.loads(line))
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise Garbled from error
+        if not isinstance(message, dict):
+            raise Garbled
+        return cast(Message, message)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the process runs, as far as is known, and nothing that it has sent is left to receive."""
+        return not self._received and not select.select([self._socket], (), (), 0)[0]
 
     def ending(self) -> Ending:
-        """How the process has ended. It waits for the end, so call it once, after Gone."""
-        _, status, usage = os.wait4(self._process.pid, 0)
-        code = self._process.returncode = os.waitstatus_to_exitcode(status)
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return Ending(code, usage.ru_maxrss * 1024, lines[-1] if lines else "")
+        """How the process has ended, after Gone; raises TimeoutError where it has not."""
+        try:
+            code = self._supervisor.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError from error
+        self._report.seek(0)
+        lines = self._report.read().decode(errors="replace").strip().splitlines()
+        try:
+            return Ending(**json.loads(lines[-1]))
+        except (IndexError, ValueError, TypeError):  # the supervisor itself was ended, or could not start
+            return Ending(code, 0, lines[-1] if lines else "")
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and everything that it has started."""
         self._socket.close()
-        self._said.close()
-        if self._process.returncode is None:
-            self._process.kill()
-            self._process.wait()
+        self._supervisor.terminate()
+        try:
+            self._supervisor.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:  # something has stopped it
+            os.killpg(self._supervisor.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(ENDING_SECONDS)
+        self._report.close()
+        self._scratch.cleanup()

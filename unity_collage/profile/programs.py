@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tvm import relax
 
 from ..lowering import library_file
 from ..processes.child import Child, Reply
+from ..scratch import Scratch
 
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
@@ -25,7 +25,7 @@ class ProgramWorker:
     """
 
     def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
-        self._folder = TemporaryDirectory(prefix="collage-programs-")
+        self._folder = Scratch("programs")
         stored = Path(self._folder.name) / "inputs.npz"
         np.savez(stored, *inputs)
         hello = {"threads": threads, "inputs": str(stored)}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from ...cost.method import Method
 from ...database.rows import FailureKind
 from ...errors import CollageError
+from ...scratch import Scratch
 from ..client import Answer
 from ..refusal import Refusal
 from .builder_pool import BuilderPool
@@ -61,7 +61,7 @@ class RemoteClient:
     ) -> dict[str, Answer]:
         """A cost or a refusal for each of ``candidates``, timed together on one server; raises Lost with it."""
         answers: dict[str, Answer] = {}
-        with TemporaryDirectory() as folder:
+        with Scratch("remote") as folder:
             files: dict[str, Path] = {}
             asked: dict[str, dict[str, str]] = {}
             for number, (key, candidate) in enumerate(candidates.items()):

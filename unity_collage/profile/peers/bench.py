@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from tvm import relax
@@ -13,6 +12,7 @@ from tvm import relax
 from ... import runtime
 from ...graph.shapes import tensor_type
 from ...program import Program
+from ...scratch import Scratch
 from ..rounds import Timed, in_turns
 from .runtime_process import RuntimeProcess
 from .runtimes import OURS
@@ -35,7 +35,7 @@ def timed_in_turns(
     """
     assert program.mod is not None
     feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
-    with TemporaryDirectory(prefix="collage-bench-") as folder, ExitStack() as stack:
+    with Scratch("bench") as folder, ExitStack() as stack:
         ours = Path(folder) / "model.so"
         program.save(ours)
         threads = runtime.num_threads()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from ...errors import CollageError
 from ...processes.child import Child, Reply
+from ...scratch import Scratch
 from .runtimes import RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
@@ -39,7 +39,7 @@ class RuntimeProcess:
         ``runner`` is the function that runs it, as ``module:function``; modules are also searched in ``folders``.
         """
         self.name = name
-        self._folder = TemporaryDirectory(prefix="collage-bench-")
+        self._folder = Scratch("bench")
         values = Path(self._folder.name) / "inputs.npz"
         np.savez(values, *inputs.values())
         hello = {

@@ -76,7 +76,7 @@ class Subject:
         except NoAnswer as error:
             self.ended += 1
             refusal = why_no_answer(error, self._memory_bytes)
-            if error.ending is None:
+            if error.is_silent:
                 refusal = Refusal(refusal.reason, FailureKind.HANG)
             raise Failure(refusal, error.stage, ended=True) from error
         if "reply" in message:

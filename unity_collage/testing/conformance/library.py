@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ...database.rows import FailureKind
+from ...scratch import Scratch
 from .asking import Answer, Failure, Subject
 from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, counted
@@ -171,7 +171,7 @@ class LibraryExamination:
     def _exported(self, sample: Sequence[Proposed], fresh: Subject) -> None:
         self._tell("a library of several kernels")
         functions = [kernel.function for kernel in sample]
-        with TemporaryDirectory() as folder:
+        with Scratch("conformance") as folder:
             path = str(Path(folder) / "kernels.so")
             try:
                 self._subject.ask("export", functions=functions, path=path)
