@@ -11,7 +11,10 @@ from unity_collage.profile.peers.runtimes import OURS
 
 STOCK = "stock-tvm"
 
-PEERS = {"f32": ("onnxruntime", "openvino", STOCK, "torch-compile"), "bf16": ("openvino-default",)}
+PEERS = {
+    "f32": ("onnxruntime", "openvino", STOCK, "torch-compile", "mnn", "ncnn"),
+    "bf16": ("openvino-default",),
+}
 """By precision, what ours has to be faster than: runtimes of others."""
 
 _TITLES = {
@@ -19,6 +22,7 @@ _TITLES = {
     "openvino": "OpenVINO",
     "openvino-default": "OpenVINO, bfloat16",
     "torch-compile": "torch.compile",
+    "mnn": "MNN",
 }
 
 

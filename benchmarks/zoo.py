@@ -23,6 +23,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,8 @@ import unity_collage as uc
 from unity_collage.feedback import Refinement
 from unity_collage.machine import last_level
 from unity_collage.machine import peaks as machine
-from unity_collage.profile.peers.bench import interleaved
-from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
+from unity_collage.profile.peers.bench import interleaved, started
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS, PEERS
 from unity_collage.report import duration
 from unity_collage.scratch import Scratch
@@ -97,7 +98,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     begin = time.perf_counter()
     refine = Refinement() if options.refine else None
     program = uc.compile(model, database=database, refine=refine, precision=options.precision)
-    row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin, "missing": {}}
+    row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin}
     plans = list((program.plan or {}).values())
     row["predicted_seconds"] = sum(plan.seconds for plan in plans)
     kernels = [kernel.backend for plan in plans for kernel in plan.kernels]
@@ -113,12 +114,8 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
             entries[f"{backend} forced"] = (OURS, Path(folder) / f"{backend}.so")
             forced = uc.compile(model, backends=[backend], database=database, precision=options.precision)
             forced.save(entries[f"{backend} forced"][1])
-        processes: dict[str, RuntimeProcess] = {}
-        for entry, (runner, path) in entries.items():
-            try:
-                processes[entry] = stack.enter_context(_process(runner, path, feeds))
-            except RuntimeMissing as error:
-                row["missing"][entry] = str(error)
+        makers = {entry: partial(_process, *found, feeds) for entry, found in entries.items()}
+        processes, row["missing"] = started(makers, source, feeds, stack)
         print(f"{name}: timing", file=sys.stderr, flush=True)
         exchanged: list[float | None] = []
         row["seconds"] = interleaved(

@@ -44,9 +44,12 @@ def _bench(options: argparse.Namespace) -> None:
     if unknown:
         raise CollageError(f"--against {unknown[0]}: there is no such runtime; there are {', '.join(PEERS)}")
     program, console = compiled(options), Console()
-    medians = timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
+    found = timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
+    medians = found.medians
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
+    for reason in found.missing.values():
+        console.print(f"not timed: {reason}", soft_wrap=True, markup=False, highlight=False)
     plan = (program.plan or {}).get("main")
     remark = None if plan is None else cost_remark(plan, statistics.median(medians[OURS]))
     if remark is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,21 @@ from ...graph.shapes import tensor_type
 from ...program import Program
 from ...scratch import Scratch
 from ..rounds import Timed, in_turns
-from .runtime_process import RuntimeProcess
-from .runtimes import OURS
+from .runtime_process import RuntimeMissing, RuntimeProcess
+from .runtimes import CONVERTING, ONNX_RUNTIME, OURS, Inputs
 
 PAUSE_SECONDS = 0.05
 """The pause between two runtimes, until the threads of the first stop spinning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runtimes on one model."""
+
+    medians: dict[str, list[float]]
+    """The median seconds of a run of each runtime, by round; ours first."""
+    missing: dict[str, str]
+    """Why the others were not timed, by name."""
 
 
 def timed_in_turns(
@@ -27,11 +39,11 @@ def timed_in_turns(
     against: Iterable[str] = (),
     rounds: int = 5,
     round_seconds: float = 0.5,
-) -> dict[str, list[float]]:
-    """The median seconds of a run of each runtime, by round, ours first; all have the same random inputs and threads.
+) -> Comparison:
+    """Time ours and the runtimes named in ``against``; all have the same random inputs and threads.
 
-    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` for a
-    runtime that cannot run the model here.
+    ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` where
+    ours does not run.
     """
     assert program.mod is not None
     feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
@@ -40,9 +52,46 @@ def timed_in_turns(
         program.save(ours)
         threads = runtime.num_threads()
         runtimes = {OURS: stack.enter_context(RuntimeProcess(OURS, ours, feeds, threads))}
-        for name in against:
-            runtimes[name] = stack.enter_context(RuntimeProcess(name, source, feeds, threads))
-        return interleaved(runtimes, rounds, round_seconds)
+        makers = {name: partial(RuntimeProcess, name, source, feeds, threads) for name in against}
+        found, missing = started(makers, source, feeds, stack)
+        return Comparison(interleaved(runtimes | found, rounds, round_seconds), missing)
+
+
+def started(
+    makers: Mapping[str, Callable[[], RuntimeProcess]], source: Path, feeds: Inputs, stack: ExitStack
+) -> tuple[dict[str, RuntimeProcess], dict[str, str]]:
+    """The processes of runtimes that can run a model, closed by ``stack``, and why the others cannot, by name.
+
+    A runtime of :data:`.runtimes.CONVERTING` must compute what ONNX Runtime computes of ``source``.
+    """
+
+    @cache
+    def expected() -> list[np.ndarray]:
+        with RuntimeProcess(ONNX_RUNTIME, source, feeds, runtime.num_threads()) as reference:
+            return reference.outputs()
+
+    running: dict[str, RuntimeProcess] = {}
+    missing: dict[str, str] = {}
+    for name, make in makers.items():
+        try:
+            running[name] = _checked(name, make, expected) if name in CONVERTING else make()
+            stack.enter_context(running[name])
+        except RuntimeMissing as error:
+            missing[name] = str(error)
+    return running, missing
+
+
+def _checked(
+    name: str, make: Callable[[], RuntimeProcess], expected: Callable[[], Sequence[np.ndarray]]
+) -> RuntimeProcess:
+    """A process whose results are those expected; raises RuntimeMissing where they are not, or are not known."""
+    try:
+        right = expected()
+    except RuntimeMissing as error:
+        raise RuntimeMissing(f"{name}: not checked: {error}") from error
+    process = make()
+    process.check(right)
+    return process
 
 
 def interleaved(

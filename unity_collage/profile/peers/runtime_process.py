@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from ...errors import CollageError
+from ...measure.compare import why_wrong
 from ...processes.child import Child, Reply
 from ...scratch import Scratch
 from .runtimes import RUNTIMES, Inputs
 
 TIMEOUT_SECONDS = 600.0
 """The limit for one answer; the first one includes the runtime's own compilation of the model."""
+
+TOLERANCE = 1e-3
+"""How far the numbers of a runtime may be from the right ones, over the range of a result."""
 
 
 class RuntimeMissing(CollageError):
@@ -67,6 +71,13 @@ class RuntimeProcess:
         with np.load(Path(self._folder.name) / "outputs.npz") as stored:
             return [stored[name] for name in stored.files]
 
+    def check(self, expected: Sequence[np.ndarray]) -> None:
+        """End it and raise RuntimeMissing where its outputs are not ``expected``; types and shapes may differ."""
+        reason = _why_other(self.outputs(), expected)
+        if reason is not None:
+            self.close()
+            raise RuntimeMissing(f"{self.name}: {reason}")
+
     def close(self) -> None:
         """End the process."""
         self._child.close()
@@ -84,3 +95,12 @@ class RuntimeProcess:
             self.close()
             raise RuntimeMissing(f"{self.name}: {reply['reason']}")
         return reply
+
+
+def _why_other(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> str | None:
+    sizes, right = [[value.size for value in values] for values in (found, expected)]
+    if sizes != right:
+        return f"its results have {sizes} elements in place of {right}"
+    shaped = [value.reshape(other.shape) for value, other in zip(found, expected, strict=True)]
+    refusal = why_wrong(shaped, expected, [TOLERANCE] * len(expected))
+    return None if refusal is None else refusal.reason

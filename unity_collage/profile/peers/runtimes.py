@@ -173,8 +173,13 @@ PEERS = {
     "openvino": f"{__name__}:openvino_f32",
     "openvino-default": f"{__name__}:openvino_default",
     "stock-tvm": f"{__name__}:stock_tvm",
+    "mnn": f"{__package__}.mnn:mnn",
+    "ncnn": f"{__package__}.ncnn:ncnn",
 }
 """The runtimes to compare with: the function that runs each, by the name for ``--against``."""
+
+CONVERTING = ("mnn", "ncnn")
+"""Those that run another file than the ONNX model, converted from it, which may compute something else."""
 
 RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage", EAGER: f"{__name__}:torch_eager"}
 """All runtimes that a process can run by name."""
