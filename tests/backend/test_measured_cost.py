@@ -128,8 +128,11 @@ def test_a_worker_answers_again_after_a_broken_question(worker: WorkerClient) ->
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
-    """A client whose worker runs some code in place of ours."""
+    """A client whose worker runs some code in place of ours, without TVM, which takes long to import."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "tvm").mkdir()
+    for name in ("__init__", "relax"):
+        (tmp_path / "tvm" / f"{name}.py").touch()
     made: list[WorkerClient] = []
 
     def of(code: str, timeout_seconds: float) -> WorkerClient:
@@ -161,6 +164,17 @@ say(stage="running", key="kernel")
         ("os.abort()", FailureKind.CRASH, "it crashed the process: SIGABRT"),
         ("sys.exit(3)", FailureKind.EXITED, "it ended the process with exit code 3"),
         ("os._exit(0)", FailureKind.EXITED, "it ended the process with exit code 0"),
+        ("os.closerange(3, 1000); say(done=True)", FailureKind.EXITED, "with exit code 1"),
+        (
+            "c.sendall(os.urandom(999) + b'\\n'); time.sleep(3600)",
+            FailureKind.RUN_ERROR,
+            "something wrote to",
+        ),
+        (
+            "say(fault='it is spoilt', kind='run error'); time.sleep(3600)",
+            FailureKind.RUN_ERROR,
+            "it is spoilt",
+        ),
     ],
 )
 def test_the_end_of_the_worker_is_a_reason(client: Made, code: str, kind: FailureKind, reason: str) -> None:

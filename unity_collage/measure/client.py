@@ -6,6 +6,7 @@ same then: the first end may have had another cause. The other kernels are asked
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,6 +19,8 @@ from ..machine.environment import half_of_memory
 from ..plan.costs import Cost
 from ..processes.child import STARTING, Child, NoAnswer
 from .refusal import Refusal, ended
+
+LOGGER = logging.getLogger(__name__)
 
 Answer = Cost | Refusal
 
@@ -45,9 +48,10 @@ class WorkerClient:
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``."""
         try:
-            return next(self._child.messages(request))
+            reply = next(self._child.messages(request))
         except NoAnswer as error:
             return {"reason": why_no_answer(error, self._memory_bytes).reason}
+        return {"reason": self._ended_for(reply).reason} if "fault" in reply else reply
 
     def compare(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
@@ -98,13 +102,18 @@ class WorkerClient:
                 if "key" in reply:
                     answers[reply["key"]] = _answer(reply)
                 elif "fault" in reply:
-                    self.close()
-                    return Refusal(reply["fault"], FailureKind(reply["kind"]))
+                    return self._ended_for(reply)
                 else:
                     return self._at_end(reply, answers)
         except NoAnswer as error:
             return why_no_answer(error, self._memory_bytes)
         raise AssertionError("messages end by NoAnswer only")
+
+    def _ended_for(self, reply: Mapping[str, Any]) -> Refusal:
+        """End the worker, which has sent a fault of a kernel and can measure no other one."""
+        LOGGER.info("the worker is ended: %s", reply["fault"])
+        self.close()
+        return Refusal(reply["fault"], FailureKind(reply["kind"]))
 
     def _at_end(self, reply: Mapping[str, Any], answers: Mapping[str, Answer]) -> Refusal:
         """The refusal of what is missing after the last reply. A process that ran out of memory is ended."""

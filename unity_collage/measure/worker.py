@@ -15,10 +15,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import tvm
@@ -27,41 +25,26 @@ from tvm import relax
 from tvm.target import Target
 
 from .. import runtime
-from ..annotations import LIFTED
-from ..backends.registry import get
 from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
-from ..graph.shapes import nbytes_of
 from ..machine import environment
 from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner
-from . import kernel_library
+from .built_kernel import BuiltKernel, built_kernel, held_bytes, runners_of
 from .guard import watch
 from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
-from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
 from .launch import overheads
-from .refusal import Refusal, Refused, refusal_of
+from .process_state import ProcessState, Spoilt
+from .refusal import Refusal, Refused
 
 _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, divided by this."""
 
-_CONSTANTS_HELD = 3
-"""How many copies of its constants a kernel holds: as they were given, packed by the library, and the caller's."""
-
 _ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 6, 24, 10.0
 """For kernels that are timed together: rounds in one go, the most rounds, and the seconds after which no more start."""
-
-
-@dataclass
-class _BuiltKernel:
-    """A built kernel, and its outputs for each trial."""
-
-    kernel: Any
-    constants: list[tvm.runtime.Tensor]
-    outputs: list[Any] = field(default_factory=list)
 
 
 class Worker:
@@ -74,6 +57,7 @@ class Worker:
         self._cache: LRUCache[str, tuple[Runner, int]] = LRUCache(
             memory_bytes // _CACHE_SHARE, getsizeof=lambda held: held[1]
         )
+        self._state = ProcessState()
         self._digest = ""
         self._trials: list[Trial] = []
 
@@ -81,13 +65,17 @@ class Worker:
         """Send all messages that answer one request."""
         try:
             if request["ask"] == "launch":
-                self._say(overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"])))
+                found = overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"]))
+                self._state.after_building()
+                self._say(found)
             elif request["ask"] == "environment":
                 self._say(environment.described())
             elif request["ask"] == "together":
                 self._time_together(request)
             else:
                 self._measure(request)
+        except Spoilt as spoilt:
+            self._say({"fault": str(spoilt), "kind": FailureKind.RUN_ERROR.value})
         except Exception as error:  # not the fault of a candidate: the reference or the request is wrong
             self._say({"reason": f"{type(error).__name__}: {first_line(error)}", "done": True})
 
@@ -98,7 +86,7 @@ class Worker:
         if request["digest"] != self._digest:
             self._say({"stage": "computing the reference", "key": None})
             self._trials, self._digest = trials(first), request["digest"]
-        built: dict[str, _BuiltKernel] = {}
+        built: dict[str, BuiltKernel] = {}
         for key, func in funcs.items():
             try:
                 built[key] = self._checked(key, func, request["candidates"][key], target)
@@ -110,24 +98,36 @@ class Worker:
         self._time(first, built, request["evict_bytes"])
         self._say({"done": True})
 
-    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> _BuiltKernel:
+    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> BuiltKernel:
         """The kernel of one candidate; raises Refused with the reason where there is none."""
         self._say({"stage": "building", "key": key})
-        made = _built(func, self._trials[0].inputs, asked, target)
+        made = self._built(func, self._trials[0].inputs, asked, target)
         self._say({"stage": "running", "key": key})
-        made.outputs = outputs_or_refusal(func, self._trials, made.kernel, made.constants)
+        made.outputs = self._state.settled(
+            lambda: outputs_or_refusal(func, self._trials, made.kernel, made.constants)
+        )
         return made
 
-    def _outvoted(self, func: relax.Function, built: dict[str, _BuiltKernel]) -> dict[str, Refusal]:
+    def _built(
+        self, func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
+    ) -> BuiltKernel:
+        try:
+            return built_kernel(func, inputs, asked, target)
+        finally:
+            self._state.after_building()
+
+    def _outvoted(self, func: relax.Function, built: dict[str, BuiltKernel]) -> dict[str, Refusal]:
         self._say({"stage": "comparing", "key": None})
         return outvoted(func, self._trials, {key: made.outputs for key, made in built.items()})
 
-    def _time(self, func: relax.Function, built: dict[str, _BuiltKernel], evict_bytes: int) -> None:
+    def _time(self, func: relax.Function, built: dict[str, BuiltKernel], evict_bytes: int) -> None:
         if not built:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
-        runners = _runners(func, self._trials[0].inputs, built)
-        for key, seconds in zip(built, self._in_turns([*runners.values()], evict_bytes), strict=True):
+        runners = runners_of(func, self._trials[0].inputs, built)
+        timed = self._in_turns([*runners.values()], evict_bytes)
+        self._state.check_timed()
+        for key, seconds in zip(built, timed, strict=True):
             self._say_cost(key, seconds)
         for key, runner in runners.items():
             self._keep(key, runner, func)
@@ -151,6 +151,7 @@ class Worker:
             )
             for known, more in zip(seconds, rounds, strict=True):
                 known += more
+        self._state.check_timed()
         for key, runs in zip(runners, seconds, strict=True):
             self._say_cost(key, runs)
         self._say({"done": True})
@@ -162,14 +163,14 @@ class Worker:
         self._say({"stage": "building", "key": key})
         func = tvm.ir.load_json(asked["function"])
         inputs = random_inputs(func)
-        runner = _runners(func, inputs, {key: _built(func, inputs, asked, target)})[key]
+        runner = runners_of(func, inputs, {key: self._built(func, inputs, asked, target)})[key]
         self._keep(key, runner, func)
         return runner
 
     def _keep(self, key: str, runner: Runner, func: relax.Function) -> None:
         """Put a runner into the cache, unless it is larger than the cache."""
         with suppress(ValueError):
-            self._cache[key] = runner, _held_bytes(func)
+            self._cache[key] = runner, held_bytes(func)
 
     def _say_cost(self, key: str, seconds: list[float]) -> None:
         found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
@@ -195,49 +196,14 @@ class Worker:
         self._say({"key": key, "reason": refusal.reason, "kind": kind})
 
 
-def _runners(
-    func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, _BuiltKernel]
-) -> dict[str, Runner]:
-    """The kernels with their arguments, by key. Kernels for one computation share all arguments but constants."""
-    activations, outputs = activation_tensors(func, inputs), output_tensors(func)
-    warm = [*activations, *outputs]
-    return {
-        key: Runner(made.kernel, [*activations, *made.constants, *outputs], warm)
-        for key, made in built.items()
-    }
-
-
-def _held_bytes(func: relax.Function) -> int:
-    """About how many bytes a runner of a kernel for ``func`` holds."""
-    lifted = len(func.params) - int(func.attrs[LIFTED])
-    constants = sum(nbytes_of(param) for param in func.params[lifted:])
-    return _CONSTANTS_HELD * constants + sum(nbytes_of(param) for param in func.params[:lifted])
-
-
-def _built(
-    func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
-) -> _BuiltKernel:
-    """The kernel, built here or read from the ``library`` that another machine sent."""
-    try:
-        if "library" in asked:
-            made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
-        else:
-            made = make_kernel(func, inputs, get(asked["backend"]), target)
-        return _BuiltKernel(made.function, made.constants)
-    except NoKernel as error:
-        raise Refused(Refusal(str(error))) from error
-    except Exception as error:  # a foreign compiler failed: its error becomes the reason
-        raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
-
-
 def _watched_line(reason: str) -> str:
     """The message about a touch of a guard page."""
     return json.dumps({"fault": reason, "kind": FailureKind.WROTE_OUTSIDE.value}) + "\n"
 
 
 def _ready(hello: Message, connection: int, say: Say) -> Callable[[Message], None]:
-    worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
     watch(connection, _watched_line)
+    worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
     environment.limit_memory(hello["memory_bytes"])
     return worker.answer
 

@@ -53,6 +53,18 @@ def adopt_openmp(library: str | Path) -> None:
     tvm_ffi.get_global_func("collage.runtime.adopt_openmp")(str(library))
 
 
+def float_mode() -> int:
+    """How the calling thread computes: its rounding, and whether denormals count as zero."""
+    load_base()
+    return int(tvm_ffi.get_global_func("collage.runtime.float_mode")())
+
+
+def restore_float_mode(mode: int) -> bool:
+    """Give the calling thread and the others of the pool this :func:`float_mode`; whether any of them had another."""
+    load_base()
+    return bool(tvm_ffi.get_global_func("collage.runtime.restore_float_mode")(mode))
+
+
 def openmp_runtimes() -> list[str]:
     """The paths of the OpenMP runtimes that are mapped into this process; there should be one."""
     load_base()

@@ -57,15 +57,15 @@ FAKES = SimpleNamespace(
 
 
 @contextmanager
-def installed(folder: Path, *misbehaviours: str) -> Iterator[None]:
-    """Inside the ``with`` block, a package in the empty ``folder`` is installed whose entry points are ``FAKES``.
+def installed(folder: Path, *misbehaviours: str, values: str = f"{__name__}:FAKES") -> Iterator[None]:
+    """Inside the ``with`` block, a package in the empty ``folder`` is installed whose entry points are ``values``.
 
     They are backends of this process and of the workers that it starts, as those of any third party.
     """
     info = folder / "fake_backends-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake_backends\nVersion: 1.0\n")
-    lines = [f"fake_{name} = {__name__}:FAKES.{name}\n" for name in misbehaviours]
+    lines = [f"fake_{name} = {values}.{name}\n" for name in misbehaviours]
     (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\n{''.join(lines)}")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
