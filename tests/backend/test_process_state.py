@@ -45,7 +45,7 @@ def test_kernels_that_change_the_process_are_refused_and_spoil_no_other(
     costs = {key.split(":")[0]: cost for key, cost in found.items() if key.startswith("fake")}
     for name in spoilers:
         reason = costs.pop(f"fake_{name}").reason
-        assert reason.startswith("run error: ") and reason.endswith(SPOILERS[name][1]), (name, reason)
+        assert reason.startswith("run error: ") and SPOILERS[name][1] in reason, (name, reason)
     assert {name: cost.reason for name, cost in costs.items() if cost.seconds is None} == {}
     assert all(cost.seconds is not None for key, cost in found.items() if key.startswith("tvm"))
     assert {entry.kind for entry in entries} == {FailureKind.RUN_ERROR} and len(entries) == len(spoilers)

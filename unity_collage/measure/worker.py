@@ -4,7 +4,7 @@
 
 * ``{"stage": ..., "key": ...}`` before each step, so that the parent knows which kernel a crash or silence belongs to,
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
-* ``{"done": true}``.
+* ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
 
 The kernels of a request for costs compute the same, and are checked and timed in turns. The kernels of a request that
 asks ``together`` have costs already, and may compute different things.
