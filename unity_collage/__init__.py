@@ -61,8 +61,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "Program"):  # a process that runs a program needs no PyTorch
-        import_module(f"{__name__}.ffi").import_without_torch("tvm.relax")
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     if name in ("backends", "passes"):

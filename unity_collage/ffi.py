@@ -1,13 +1,22 @@
-"""TVM's FFI, loaded without PyTorch.
+"""TVM's FFI, loaded without what a process that runs a program does not need.
 
 TVM and its FFI import PyTorch wherever it is installed. That takes seconds and loads another thread pool, and a process
 that runs a program, measures kernels or compiles a file needs neither. Where PyTorch is imported already it stays.
+
+The FFI also imports a compiler driver, what exchanges tensors with PyTorch, and Python's package metadata to find its
+own library, which stands beside it. They take longer than a small model takes to load, and are imported when they are
+first used.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 
 def import_without_torch(module: str) -> None:
@@ -22,5 +31,60 @@ def import_without_torch(module: str) -> None:
         del sys.modules["torch"]
 
 
-import_without_torch("tvm_ffi")
-import tvm_ffi as tvm_ffi  # noqa: E402 - after the import that leaves PyTorch out
+class _Later(ModuleType):
+    """Stands for a module in those that import it, and imports it when something in it is first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def _later(name: str, **meanwhile: Any) -> Iterator[None]:
+    """Let imports inside give a stand-in for a module, which has what ``meanwhile`` names until the end."""
+    if name in sys.modules:
+        yield
+        return
+    stand_in = sys.modules[name] = _Later(name)
+    vars(stand_in).update(meanwhile)
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        for key in meanwhile:
+            delattr(stand_in, key)
+
+
+def _no_package(name: str) -> Any:
+    raise LookupError(name)
+
+
+_NO_PACKAGES = {"distribution": _no_package, "PackageNotFoundError": LookupError}
+"""The part of ``importlib.metadata`` with which the FFI looks for its library beside itself."""
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Imports make little garbage, and looking for it takes a tenth of their time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def _lightly() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(_later("tvm_ffi.cpp"))
+        stack.enter_context(_later("importlib.metadata", **_NO_PACKAGES))
+        if "torch" not in sys.modules:
+            stack.enter_context(_later("tvm_ffi._optional_torch_c_dlpack"))
+        stack.enter_context(_without_collector())
+        yield
+
+
+with _lightly():
+    import_without_torch("tvm_ffi")
+import tvm_ffi as tvm_ffi  # noqa: E402 - after the import that leaves all that out

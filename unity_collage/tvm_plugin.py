@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,10 @@ NAME = "collage"
 
 
 def register() -> None:
-    """Add the pipeline to those of TVM."""
+    """Add the pipeline to those of TVM. Programs that were loaded before return TVM's tensors from now on."""
     register_pipeline(NAME)(pipeline)
+    if (results := sys.modules.get("unity_collage.calling.results")) is not None:
+        results.let_numpy_read_tensors()
 
 
 def pipeline(**options: Any) -> tvm.transform.Pass:

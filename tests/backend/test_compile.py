@@ -118,6 +118,8 @@ import unity_collage as uc
 program = uc.load(sys.argv[1])
 np.save(sys.argv[3], program(**{"gpu_0/data_0": np.load(sys.argv[2])}).numpy())
 print(*sorted(name for name in sys.modules if name.startswith("unity_collage")))
+assert "tvm" not in sys.modules
+assert "libtvm_compiler" not in open("/proc/self/maps").read()
 """
 
 _RUNTIME_PART = {
@@ -126,11 +128,12 @@ _RUNTIME_PART = {
     "errors",
     "ffi",
     "lowering",
-    "lowering.imports_object",
     "lowering.library_file",
     "lowering.object_file",
     "lowering.seal",
     "program",
+    "program.compiled",
+    "program.loading",
     "tvm_plugin",
 }
 

@@ -14,7 +14,7 @@ from compiled import LIBRARIES_FIRST
 from onnx import TensorProto, helper, numpy_helper
 
 import unity_collage as uc
-from unity_collage.lowering import object_file
+from unity_collage.lowering import object_file, writing
 
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 8), dtype=np.float32)
 X = np.random.default_rng(1).standard_normal((4, 16), dtype=np.float32)
@@ -87,7 +87,7 @@ def test_a_cut_file_is_refused(without_compiler: None, tmp_path: Path) -> None:
 def test_parts_of_c_source_need_a_compiler(without_compiler: None, tmp_path: Path) -> None:
     (tmp_path / "part.c").write_text("int one(void) { return 1; }")
     with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler: install one"):
-        object_file._archive(str(tmp_path / "a.so"), [str(tmp_path / "part.c")])
+        writing._archive(str(tmp_path / "a.so"), [str(tmp_path / "part.c")])
 
 
 def test_with_a_compiler_it_is_a_shared_library(tmp_path: Path) -> None:

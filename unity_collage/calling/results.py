@@ -8,22 +8,45 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm_ffi import Tensor
 
 from ..errors import CollageError
 from .signature import Dim, Signature, TensorSpec, shown, tensor_text
-from .tensors import copied_tensor, copy_bytes, is_of_torch, what
+from .tensors import array_of_tensor, copied_tensor, copy_bytes, is_of_torch, what
 
 
 def let_numpy_read_tensors() -> None:
     """Give TVM's tensors ``__array__``: without it numpy makes an array of one object of them.
 
-    TVM does not let its FFI return instances of a subclass.
+    The FFI returns tensors of one class: TVM's where TVM is imported, and :class:`HostTensor` elsewhere.
     """
-    if not hasattr(tvm.runtime.Tensor, "__array__"):
-        tvm.runtime.Tensor.__array__ = _array  # pyright: ignore[reportAttributeAccessIssue]
+    tvm = sys.modules.get("tvm")
+    if tvm is None:
+        _use_host_tensors()
+    elif not hasattr(tvm.runtime.Tensor, "__array__"):
+        tvm.runtime.Tensor.__array__ = _array
+
+
+class HostTensor(Tensor):
+    """A tensor of a process without TVM's packages for Python, which has what programs promise of a result."""
+
+    __slots__ = ()
+
+    def numpy(self) -> np.ndarray:
+        """A copy as an array of numpy."""
+        return array_of_tensor(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return _array(self, dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<Tensor shape={self.shape}, {self.device}>\n{self.numpy()!r}"
+
+
+@cache
+def _use_host_tensors() -> None:
+    tvm_ffi.core._set_class_tensor(tvm_ffi.register_object("ffi.Tensor")(HostTensor))  # as TVM sets its own
 
 
 def with_own_memory(found: Any, shared: Sequence[int]) -> Any:

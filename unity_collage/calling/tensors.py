@@ -13,11 +13,12 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm_ffi import Tensor
 
 from ..errors import CollageError, first_line
+from ..ffi import import_without_torch
+from ..runtime import load_tvm_runtime
 
 ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
@@ -31,7 +32,8 @@ _EXCHANGED_KINDS = frozenset("fiub")
 _CPU = (1, 0)
 """The CPU as DLPack numbers devices."""
 
-_DEVICE = tvm.cpu()
+_DEVICE = tvm_ffi.device("cpu")
+load_tvm_runtime()
 _allocate = tvm_ffi.get_global_func("runtime.TVMTensorAllocWithScope")
 _shape = lru_cache(maxsize=1024)(tvm_ffi.Shape)  # a new one takes 2 us
 _type = cache(lambda dtype: tvm_ffi.dtype(np.dtype(dtype).name))  # of a type of numpy or its name; takes 1 us
@@ -44,7 +46,7 @@ class NotTaken(CollageError):
 def tensor_of_array(array: np.ndarray) -> Tensor:
     """``array``, whose byte order is the machine's, as a tensor; its memory is shared where possible."""
     if array.dtype.kind not in _EXCHANGED_KINDS:
-        return tvm.runtime.tensor(array)
+        return copied_array(array)
     if array.nbytes > _COPIED_BYTES and array.flags.c_contiguous and array.flags.writeable:
         tensor = tvm_ffi.from_dlpack(array)
         if tensor.data_ptr() % ALIGNMENT == 0:
@@ -57,10 +59,15 @@ def copied_array(array: np.ndarray) -> Tensor:
 
     ``tvm.runtime.tensor`` takes 12 us for the smallest array, longer than a run of a small model.
     """
-    if array.dtype.kind not in _EXCHANGED_KINDS:
-        return tvm.runtime.tensor(array)
     tensor = empty(array.shape, array.dtype)
-    np.from_dlpack(tensor)[...] = array
+    if array.dtype.kind in _EXCHANGED_KINDS:
+        np.from_dlpack(tensor)[...] = array
+        return tensor
+    if tensor.dtype.bits != 8 * array.itemsize:  # TVM packs the elements of types of less than a byte
+        import_without_torch("tvm.relax")
+        return sys.modules["tvm"].runtime.tensor(array)
+    source = np.ascontiguousarray(array)  # which must outlive its address
+    ctypes.memmove(tensor.data_ptr(), source.ctypes.data, source.nbytes)
     return tensor
 
 
@@ -102,6 +109,14 @@ def copied_tensor(tensor: Tensor) -> Tensor:
     except (RuntimeError, BufferError) as error:  # a type that numpy does not exchange
         raise NotTaken(f"a {tensor.dtype} tensor that is not contiguous was given") from error
     return copy
+
+
+def array_of_tensor(tensor: Tensor) -> np.ndarray:
+    """A new array with the values of a tensor on the CPU."""
+    array = np.empty(tensor.shape, np.dtype(str(tensor.dtype)))
+    source = tensor if tensor.is_contiguous() else copied_tensor(tensor)
+    ctypes.memmove(array.ctypes.data, source.data_ptr(), array.nbytes)
+    return array
 
 
 def is_of_torch(value: Any) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import tvm_ffi
 
@@ -22,10 +22,12 @@ def export(executable: Any, path: str | Path, facts: Facts | None = None, *, is_
     It becomes a shared library if ``is_linked`` and there is a C++ compiler, else a file of object code. Raises
     CollageError with the reason in one line.
     """
+    from . import writing  # of a process that compiles: it needs TVM
+
     path = _writable(path)
-    draft = path.with_name(f".{uuid4().hex}.so")
+    draft = path.with_name(f".{secrets.token_hex(16)}.so")
     try:
-        (object_file.write_linked if is_linked else object_file.write)(executable, draft)
+        (writing.write_linked if is_linked else writing.write)(executable, draft)
         seal(draft, facts or {})
         draft.replace(path)
     except (RuntimeError, OSError) as error:  # the C++ compiler failed; the disk is full
@@ -37,7 +39,7 @@ def export(executable: Any, path: str | Path, facts: Facts | None = None, *, is_
 def copy(file: BinaryIO, path: str | Path) -> None:
     """Write the program in ``file`` to ``path`` in one step; raises CollageError with the reason in one line."""
     path = _writable(path)
-    draft = path.with_name(f".{uuid4().hex}.so")
+    draft = path.with_name(f".{secrets.token_hex(16)}.so")
     try:
         with draft.open("wb") as target:
             shutil.copyfileobj(file, target)

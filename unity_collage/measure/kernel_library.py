@@ -12,7 +12,7 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from .. import runtime
-from ..lowering import library_file, object_file
+from ..lowering import library_file, writing
 from ..runtime.vendors import VENDORS
 from .kernels import Kernel
 
@@ -32,7 +32,7 @@ def write(kernel: Kernel, target: Target, library: Path, constants: Path) -> Non
     if module.kind not in ("llvm", "c"):  # only generated code can be linked; it imports the module
         module = tvm.compile(IRModule({"nothing": _nothing}), target=target).mod
         module.import_module(kernel.module)
-    object_file.write(module, library)
+    writing.write(module, library)
     with constants.open("wb") as file:
         np.savez(file, *[constant.numpy() for constant in kernel.constants])
 

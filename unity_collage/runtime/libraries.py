@@ -2,10 +2,12 @@
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 from unity_collage import runtime
@@ -22,7 +24,7 @@ def why_unavailable(name: str) -> str | None:
     if vendor is not None and vendor.path() is None:
         return f"{vendor.file} is missing: pip install {vendor.distribution}"
     for part in ("runtime", name):
-        if _own_library(part) is None:
+        if own_library(part) is None:
             return f"libcollage_{part}.so is missing: the package was installed without its native part"
     return None
 
@@ -75,12 +77,27 @@ def _ask(name: str, question: str) -> str:
 @cache
 def load_base() -> None:
     """Load the thread pool and the timing loop."""
-    path = _own_library("runtime")
+    path = own_library("runtime")
     if path is None:
         raise RuntimeError(
             "libcollage_runtime.so is missing: the package was installed without its native part"
         )
     ctypes.CDLL(str(path))
+
+
+@cache
+def load_tvm_runtime() -> None:
+    """Load TVM's runtime, which has the virtual machine, without TVM's compiler; an import of TVM has loaded it.
+
+    Raises RuntimeError when TVM is not installed.
+    """
+    if "tvm" in sys.modules:
+        return
+    path = tvm_runtime()
+    if path is None:
+        raise RuntimeError("libtvm_runtime.so is missing: pip install apache-tvm")
+    ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)  # as TVM loads it: its other libraries find its symbols
+    claim_parallel_loops()  # it claims them for its own pool
 
 
 def claim_parallel_loops() -> None:
@@ -99,20 +116,49 @@ def _load_backend(name: str) -> None:
     if vendor is not None:
         with _environment(vendor.environment):
             ctypes.CDLL(str(vendor.path()))
-    ctypes.CDLL(str(_own_library(name)))
+    ctypes.CDLL(str(own_library(name)))
 
 
-def _own_library(part: str) -> Path | None:
+def tvm_runtime() -> Path | None:
+    """The library of TVM's runtime, or None when TVM is not installed."""
+    found = find_spec("tvm")
+    folders = [Path(folder) / "lib" for folder in (found and found.submodule_search_locations) or ()]
+    if chosen := os.environ.get("TVM_LIBRARY_PATH"):  # as TVM itself reads it
+        folders.insert(0, Path(chosen))
+    return next((path for folder in folders if (path := folder / "libtvm_runtime.so").exists()), None)
+
+
+def needed_by(backends: Sequence[str]) -> list[Path]:
+    """The libraries that a program with kernels of these backends needs, in the order in which they are loaded.
+
+    It is for loaders in other languages: :func:`load` does this for Python. Raises RuntimeError where one is missing.
+    """
+    for name in backends:
+        if reason := why_unavailable(name):
+            raise RuntimeError(f"cannot load {name}: {reason}")
+    vendors = [vendor.path() for name in backends if (vendor := VENDORS[name]) is not None]
+    found = [tvm_runtime(), own_library("runtime"), *vendors, *map(own_library, backends)]
+    return [path for path in found if path is not None]
+
+
+@cache
+def own_library(part: str) -> Path | None:
     """A library of this package, or None.
 
     It is next to these sources after an editable install. It is in the installed package when a checkout of the sources
     comes earlier on the path.
     """
-    folders = [Path(folder) for folder in runtime.__path__]
-    with suppress(PackageNotFoundError):
-        folders.append(Path(str(distribution("unity_collage").locate_file("unity_collage/runtime"))))
+    folders = map(Path, chain(runtime.__path__, _installed()))
     candidates = (folder / "lib" / f"libcollage_{part}.so" for folder in folders)
     return next((path for path in candidates if path.exists()), None)
+
+
+def _installed() -> Iterator[str]:
+    """The folder of this package as it was installed; a generator, since it takes time to find."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    with suppress(PackageNotFoundError):
+        yield str(distribution("unity_collage").locate_file("unity_collage/runtime"))
 
 
 @contextmanager

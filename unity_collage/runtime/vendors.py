@@ -1,8 +1,9 @@
 """The native backends and the vendor libraries that they use: the wheels, and the libraries in them."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, distribution
+from functools import cache
 from pathlib import Path
 
 
@@ -21,22 +22,45 @@ class Vendor:
 
     def path(self) -> Path | None:
         """The path of the library in the running environment, or None when it is not installed."""
-        try:
-            files = distribution(self.distribution).files or []
-        except PackageNotFoundError:
-            return None
-        for file in files:
-            if file.as_posix().endswith(self.file):
-                path = Path(str(file.locate())).resolve()
-                return path if path.exists() else None
-        return None
+        return _path(self.distribution, self.file)
 
     def version(self) -> str | None:
         """The version of the wheel, or None when it is not installed."""
+        from importlib.metadata import PackageNotFoundError, distribution
+
         try:
             return distribution(self.distribution).version
         except PackageNotFoundError:
             return None
+
+
+@cache
+def _path(wheel: str, end: str) -> Path | None:
+    """The file of an installed wheel whose path ends so, or None; wheels list thousands of files.
+
+    Lists of files are read here first: ``importlib.metadata`` takes longer to import than a small program to load.
+    """
+    for folder in map(Path, sys.path):
+        for record in folder.glob(f"{wheel.replace('-', '_')}-*.dist-info/RECORD"):
+            listed = (line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines())
+            path = next(((folder / file).resolve() for file in listed if file.endswith(end)), None)
+            if path is not None and path.exists():
+                return path
+    return _path_by_metadata(wheel, end)
+
+
+def _path_by_metadata(wheel: str, end: str) -> Path | None:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        files = distribution(wheel).files or []
+    except PackageNotFoundError:
+        return None
+    for file in files:
+        if file.as_posix().endswith(end):
+            path = Path(str(file.locate())).resolve()
+            return path if path.exists() else None
+    return None
 
 
 VENDORS: dict[str, Vendor | None] = {

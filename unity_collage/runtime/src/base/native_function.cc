@@ -8,7 +8,7 @@
 namespace collage {
 
 NativeFunction::NativeFunction(const Backend* backend, Program program,
-                               std::shared_ptr<const AlignedBuffer> constants)
+                               std::shared_ptr<const std::byte> constants)
     : backend_(backend), program_(std::move(program)), constants_(std::move(constants)) {
   if (program_.arguments.size() > kMaxArguments) {
     TVM_FFI_THROW(ValueError) << program_.name << ": a program takes at most " << kMaxArguments
@@ -45,7 +45,7 @@ const NativeFunction::Compiled* NativeFunction::CompileFor(int threads) {
   }
   if (found == nullptr) {
     compiled_.push_back(
-        std::make_unique<const Compiled>(Compiled{threads, backend_->compile(program_, constants_->data())}));
+        std::make_unique<const Compiled>(Compiled{threads, backend_->compile(program_, constants_.get())}));
     found = compiled_.back().get();
   }
   last_used_.store(found, std::memory_order_release);

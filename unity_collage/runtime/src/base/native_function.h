@@ -18,7 +18,7 @@ namespace collage {
 class NativeFunction {
  public:
   // Compiles at once, so that a program that the library refuses fails here, with the reason.
-  NativeFunction(const Backend* backend, Program program, std::shared_ptr<const AlignedBuffer> constants);
+  NativeFunction(const Backend* backend, Program program, std::shared_ptr<const std::byte> constants);
 
   void Call(tvm::ffi::PackedArgs args);
   std::string Implementations();
@@ -36,7 +36,7 @@ class NativeFunction {
 
   const Backend* backend_;
   const Program program_;
-  const std::shared_ptr<const AlignedBuffer> constants_;
+  const std::shared_ptr<const std::byte> constants_;
   std::atomic<const Compiled*> last_used_{nullptr};
   std::mutex mutex_;
   std::vector<std::unique_ptr<const Compiled>> compiled_;

@@ -1,5 +1,6 @@
 // The module type of all native backends: named programs that share one blob of constants.
-#include <tvm/ffi/extra/module.h>
+#include "base/native_module.h"
+
 #include <tvm/ffi/reflection/registry.h>
 
 #include <cstring>
@@ -16,14 +17,24 @@ using tvm::ffi::Function;
 using tvm::ffi::Module;
 using tvm::ffi::String;
 
+// The constants of a module, unchanged, for SaveToBytes and for programs that need them as they are.
+struct Blob {
+  std::shared_ptr<const std::byte> data;
+  size_t nbytes;
+};
+
+Blob Copied(const char* data, size_t nbytes) {
+  const auto buffer = std::make_shared<AlignedBuffer>(nbytes);
+  if (nbytes != 0) std::memcpy(buffer->data(), data, nbytes);
+  return {{buffer, buffer->data()}, nbytes};
+}
+
 class NativeModule final : public tvm::ffi::ModuleObj {
  public:
-  NativeModule(const Backend* backend, std::string json, const char* blob, size_t blob_nbytes)
-      : backend_(backend), json_(std::move(json)), blob_(std::make_shared<AlignedBuffer>(blob_nbytes)) {
-    // The blob is kept unchanged, for SaveToBytes and for constants that need no packing.
-    if (blob_nbytes != 0) std::memcpy(blob_->data(), blob, blob_nbytes);
-    for (Program& program : ParsePrograms(json_, static_cast<int64_t>(blob_nbytes))) {
-      auto function = std::make_shared<NativeFunction>(backend_, std::move(program), blob_);
+  NativeModule(const Backend* backend, std::string json, Blob blob)
+      : backend_(backend), json_(std::move(json)), blob_(std::move(blob)) {
+    for (Program& program : ParsePrograms(json_, static_cast<int64_t>(blob_.nbytes))) {
+      auto function = std::make_shared<NativeFunction>(backend_, std::move(program), blob_.data);
       if (!functions_.emplace(function->name(), function).second) {
         TVM_FFI_THROW(ValueError) << "two programs are named '" << function->name() << "'";
       }
@@ -43,11 +54,14 @@ class NativeModule final : public tvm::ffi::ModuleObj {
         });
   }
 
-  // The length of the JSON text as eight bytes, the text, the blob.
+  // The length of the JSON text as eight bytes, the text, the blob. Spaces behind the text align the blob.
   Bytes SaveToBytes() const final {
-    const uint64_t length = json_.size();
-    std::string saved(reinterpret_cast<const char*>(&length), sizeof(length));
-    saved.append(json_).append(reinterpret_cast<const char*>(blob_->data()), blob_->nbytes());
+    const uint64_t length = RoundUp(sizeof(uint64_t) + json_.size()) - sizeof(uint64_t);
+    std::string saved;
+    saved.reserve(sizeof(length) + length + blob_.nbytes);
+    saved.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(json_);
+    saved.append(length - json_.size(), ' ');
+    saved.append(reinterpret_cast<const char*>(blob_.data.get()), blob_.nbytes);
     return Bytes(std::move(saved));
   }
 
@@ -62,35 +76,56 @@ class NativeModule final : public tvm::ffi::ModuleObj {
  private:
   const Backend* backend_;
   const std::string json_;
-  const std::shared_ptr<AlignedBuffer> blob_;
+  const Blob blob_;
   std::map<std::string, std::shared_ptr<NativeFunction>> functions_;
 };
 
-Module Create(const Backend* backend, std::string json, const char* blob, size_t blob_nbytes) {
+Module Create(const Backend* backend, std::string json, Blob blob) {
   ClaimParallelLoops();
-  return Module(tvm::ffi::make_object<NativeModule>(backend, std::move(json), blob, blob_nbytes));
+  return Module(tvm::ffi::make_object<NativeModule>(backend, std::move(json), std::move(blob)));
+}
+
+std::string JsonIn(const Backend* backend, const char* saved, size_t nbytes) {
+  uint64_t length = 0;
+  if (nbytes >= sizeof(length)) std::memcpy(&length, saved, sizeof(length));
+  if (nbytes < sizeof(length) || length > nbytes - sizeof(length)) {
+    TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
+  }
+  return std::string(saved + sizeof(length), length);
 }
 
 Module Load(const Backend* backend, const Bytes& saved) {
-  uint64_t length = 0;
-  if (saved.size() < sizeof(length))
-    TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
-  std::memcpy(&length, saved.data(), sizeof(length));
-  if (length > saved.size() - sizeof(length)) {
-    TVM_FFI_THROW(ValueError) << "the saved " << backend->kind << " module is cut";
-  }
-  const char* json = saved.data() + sizeof(length);
-  return Create(backend, std::string(json, length), json + length, saved.size() - sizeof(length) - length);
+  std::string json = JsonIn(backend, saved.data(), saved.size());
+  const size_t begin = sizeof(uint64_t) + json.size();
+  return Create(backend, std::move(json), Copied(saved.data() + begin, saved.size() - begin));
+}
+
+// The backends by the kind of their modules.
+std::map<std::string, const Backend*>& Backends() {
+  static std::map<std::string, const Backend*> backends;
+  return backends;
 }
 
 }  // namespace
 
+tvm::ffi::Optional<Module> LoadNativeModule(const std::string& kind, const LibrarySection& section) {
+  const auto found = Backends().find(kind);
+  if (found == Backends().end()) return std::nullopt;
+  const Backend* backend = found->second;
+  std::string json = JsonIn(backend, reinterpret_cast<const char*>(section.data()), section.nbytes());
+  const size_t begin = sizeof(uint64_t) + json.size();
+  Module made = Create(backend, std::move(json), {section.From(begin), section.nbytes() - begin});
+  section.Forget(0, section.nbytes());  // most constants are packed by now, and not read again
+  return made;
+}
+
 void RegisterBackend(const Backend& backend) {
   const Backend* kept = &backend;
+  Backends()[backend.kind] = kept;
   tvm::ffi::reflection::GlobalDef()
       .def((backend.kind + ".create").c_str(),
            [kept](const String& json, const Bytes& blob) {
-             return Create(kept, json, blob.data(), blob.size());
+             return Create(kept, json, Copied(blob.data(), blob.size()));
            })
       .def(("ffi.Module.load_from_bytes." + backend.kind).c_str(),
            [kept](const Bytes& saved) { return Load(kept, saved); });

@@ -1,5 +1,7 @@
 #include "kernels/winograd_weights.h"
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/pool.h"
@@ -40,19 +42,27 @@ Matrix MatrixOf(const WinogradKernels& kernels) {
   return kernels.taps == 2 ? TwoTapMatrix(kernels.tile) : ThreeTapMatrix(kernels.tile);
 }
 
-// Transforms the filter with elements at(i, j), and calls write(index, value) for each result.
-template <typename At, typename Write>
-void TransformFilter(const Matrix& g, const At& at, const Write& write) {
+// Some filters side by side, so that their transforms are loops of vectors.
+constexpr int kLanes = 8;
+using Lanes = std::array<double, kLanes>;
+
+void AddProduct(double factor, const Lanes& values, Lanes* sum) {
+  for (int lane = 0; lane < kLanes; ++lane) (*sum)[lane] += factor * values[lane];
+}
+
+// Transforms filters with elements filters[i * taps + j], and calls write(index, values) for each result.
+template <typename Write>
+void TransformFilters(const Matrix& g, const Lanes* filters, const Write& write) {
   const int rows = static_cast<int>(g.size()), taps = static_cast<int>(g.front().size());
   for (int i = 0; i < rows; ++i) {
-    double row[3] = {};
+    Lanes row[3] = {};
     for (int k = 0; k < taps; ++k) {
-      for (int j = 0; j < taps; ++j) row[j] += g[i][k] * at(k, j);
+      for (int j = 0; j < taps; ++j) AddProduct(g[i][k], filters[k * taps + j], &row[j]);
     }
     for (int j = 0; j < rows; ++j) {
-      double value = 0;
-      for (int k = 0; k < taps; ++k) value += row[k] * g[j][k];
-      write(i * rows + j, static_cast<float>(value));
+      Lanes values = {};
+      for (int k = 0; k < taps; ++k) AddProduct(g[j][k], row[k], &values);
+      write(i * rows + j, values);
     }
   }
 }
@@ -71,16 +81,22 @@ void PackPanel(const float* weights, const View& view, const WinogradKernels& ke
   const int64_t outputs = view.dims[0], channels = ChannelsOf(view), panels = Ceil(outputs, width);
   const size_t rank = view.dims.size();
   const int64_t down = view.strides[rank - 2], right = view.strides[rank - 1];
+  const int taps = static_cast<int>(matrix.front().size());
   for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t k = 0; k < width; ++k) {
-      const int64_t out = panel * width + k;
-      const float* filter = weights + out * view.strides[0] + ChannelOffset(view, c);
-      TransformFilter(
-          matrix, [&](int i, int j) { return out < outputs ? filter[i * down + j * right] : 0.0F; },
-          [&](int64_t index, float value) {
-            const int64_t block = by_panels ? panel * kernels.filters() + index : index * panels + panel;
-            packed[(block * channels + c) * width + k] = value;
-          });
+    for (int64_t first = 0; first < width; first += kLanes) {
+      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, width - first));
+      Lanes filters[9] = {};
+      for (int lane = 0; lane < lanes && panel * width + first + lane < outputs; ++lane) {
+        const float* filter =
+            weights + (panel * width + first + lane) * view.strides[0] + ChannelOffset(view, c);
+        for (int tap = 0; tap < taps * taps; ++tap)
+          filters[tap][lane] = filter[tap / taps * down + tap % taps * right];
+      }
+      TransformFilters(matrix, filters, [&](int64_t index, const Lanes& values) {
+        const int64_t block = by_panels ? panel * kernels.filters() + index : index * panels + panel;
+        float* to = packed + (block * channels + c) * width + first;
+        for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<float>(values[lane]);
+      });
     }
   }
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,34 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import tvm
-from tvm import relax
-from tvm.ir import IRModule
-from tvm.target import Target
 
-from . import runtime
-from .calling.inputs import Sizes, Take, taking, unchecked
-from .calling.names import InputNames
-from .calling.processor import instruction_sets, why_not_here
-from .calling.results import Buffers, let_numpy_read_tensors, with_own_memory
-from .calling.signature import Signature
-from .errors import CollageError, first_line
-from .lowering import library_file
-from .lowering.seal import facts_in
-from .runtime.vendors import VENDORS
-from .scratch import Scratch
+from .. import runtime
+from ..calling.inputs import Sizes, Take, taking, unchecked
+from ..calling.names import InputNames
+from ..calling.processor import instruction_sets, why_not_here
+from ..calling.results import Buffers, let_numpy_read_tensors, with_own_memory
+from ..calling.signature import Signature
+from ..errors import CollageError, first_line
+from ..ffi import tvm_ffi
+from ..lowering import library_file
+from ..runtime.virtual_machine import Machines, runtimes_in, with_functions_of_tvm
+from ..scratch import Scratch
 
 if TYPE_CHECKING:
-    from .plan.explanation import Explanation
-    from .plan.plan import Plan
+    from tvm.ir import IRModule
+    from tvm.target import Target
 
-Value = np.ndarray | tvm.runtime.Tensor | Sequence["Value"] | Any
+    from ..plan.explanation import Explanation
+    from ..plan.plan import Plan
+
+Value = np.ndarray | tvm_ffi.Tensor | Sequence["Value"] | Any
 """An input: an array or tensor of any library, or a tuple of them if the model takes a tuple."""
 
-RUNTIMES = tuple(VENDORS)
-"""The native libraries that a saved program may need."""
-
 _OUT = "out"
+_PREPARED = "prepared_main"
 
 
 class Program:
@@ -113,7 +108,7 @@ class Program:
 
     def add_to_plan(self, function: str, **fields: Any) -> None:
         """Set ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
-        from .plan.plan import WITHOUT_CANDIDATES  # a process that runs a saved program has no plans
+        from ..plan.plan import WITHOUT_CANDIDATES  # a process that runs a saved program has no plans
 
         found = dict(self.plan or {})
         plan = found.get(function, WITHOUT_CANDIDATES)
@@ -128,6 +123,8 @@ class Program:
 
     def benchmark(self, /, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
         """The seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, and runs."""
+        import statistics  # with what it needs it takes as long to import as a small program to load
+
         run = self.prepared(*args, **named)
         timed = runtime.measure(run, [], warmup_seconds=seconds / 5, min_runs=20, min_seconds=seconds)
         low, *_, high = statistics.quantiles(timed, n=20)
@@ -136,10 +133,13 @@ class Program:
     def prepared(self, /, *args: Value, **named: Value) -> Any:
         """A function of no arguments that runs the model on these inputs, for native timing loops.
 
-        It reads inputs that were not copied where they are.
+        It reads inputs that were not copied where they are. It is called once here.
         """
-        self._machine.save_function("main", "prepared_main", *self._arguments(args, named))
-        return self._machine.module["prepared_main"]
+        machine = self._machines.started()
+        machine["save_function"]("main", _PREPARED, True, *self._arguments(args, named))
+        run = machine[_PREPARED]
+        with_functions_of_tvm(run)
+        return run
 
     def save(self, path: str | Path) -> None:
         """Write a file for :func:`load`: a shared library, or object code where there is no C++ compiler to link it.
@@ -154,7 +154,7 @@ class Program:
                 library_file.copy(file, path)
             return
         executable = self._executable
-        if "_machine" in self.__dict__ and self._relink is not None:
+        if "_machines" in self.__dict__ and self._relink is not None:
             # A VM marks the executable that it runs. TVM prints a line for each constant of such an executable when
             # it is written or read.
             executable = self._relink()
@@ -162,21 +162,23 @@ class Program:
 
     def __reduce__(self) -> Any:
         """A program is pickled as its library, without its plan: what is unpickled is a loaded program."""
-        return _from_library, (self._library(),)
+        from .loading import from_library
+
+        return from_library, (self._library(),)
 
     @cached_property
-    def _machine(self) -> Any:
+    def _machines(self) -> Machines:
         reason = None if self._target is None else why_not_here(instruction_sets(self._target))
         if reason is not None:
             raise CollageError(f"the program cannot run here: {reason}")
-        with self._starting:  # threads that call a new program at once start one VM
-            if "_machine" not in self.__dict__:
-                self.__dict__["_machine"] = relax.VirtualMachine(self._executable, tvm.cpu())
-            return self.__dict__["_machine"]
+        with self._starting:  # threads that call a new program at once start one machine
+            if "_machines" not in self.__dict__:
+                self.__dict__["_machines"] = with_functions_of_tvm(lambda: Machines(self._executable))
+            return self.__dict__["_machines"]
 
     @cached_property
     def _main(self) -> Any:
-        return self._machine["main"]
+        return self._machines.main()
 
     @cached_property
     def _inputs(self) -> InputNames:
@@ -196,7 +198,7 @@ class Program:
 
     def _run(self, arguments: Sequence[Any]) -> Any:
         try:
-            found = self._main(*arguments)
+            found = with_functions_of_tvm(lambda: self._main(*arguments))
         except CollageError:
             raise
         except (
@@ -212,9 +214,9 @@ class Program:
         return buffers.filled(self._run(self._arguments(args, named)))
 
     def _parameters(self) -> list[str]:
-        module = self._machine.module
-        arity = int(module["get_function_arity"]("main"))
-        return [str(module["get_function_param_name"]("main", i)) for i in range(arity)]
+        machine = self._machines.first
+        arity = int(machine["get_function_arity"]("main"))
+        return [str(machine["get_function_param_name"]("main", i)) for i in range(arity)]
 
     def _facts(self) -> dict[str, Any]:
         """What a saved program says about itself."""
@@ -222,6 +224,7 @@ class Program:
             "inputs": None if self._names is None else list(self._names),
             "signature": None if self.signature is None else self.signature.to_json(),
             "threads": self.threads,
+            "runtimes": runtimes_in(self._executable),
             "instruction_sets": [] if self._target is None else instruction_sets(self._target),
         }
 
@@ -235,67 +238,7 @@ class Program:
             return path.read_bytes()
 
 
-def load(path: str | Path) -> Program:
-    """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
-
-    The file is verified first: a library that was cut or changed would end the process. It is a warning if the program
-    was measured for another number of threads than this process uses.
-    """
-    if not Path(path).is_file():
-        raise CollageError(f"{path} is not a file")
-    file = library_file.opened(path)
-    try:
-        return _loaded(file, path)
-    except Exception:
-        file.close()
-        raise
-
-
-def _loaded(file: BinaryIO, path: str | Path) -> Program:
-    """The program in an open file that is verified; ``path`` names it for the dynamic loader."""
-    facts = facts_in(file)
-    if reason := why_not_here(facts.get("instruction_sets", ())):
-        raise CollageError(f"{path} cannot be loaded as a program: {reason}")
-    missing = {name: reason for name in RUNTIMES if (reason := runtime.why_unavailable(name))}
-    for name in RUNTIMES:
-        if name not in missing:
-            runtime.load(name)
-    known = facts.get("signature")
-    signature = None if known is None else Signature.from_json(known)
-    try:
-        module = library_file.read(path)
-        threads = facts.get("threads")
-        program = Program(module, facts.get("inputs"), signature=signature, saved=file, threads=threads)
-        if program._main is None:  # starts the VM, which fails here if the program cannot run
-            raise AttributeError("it has no function main")
-    except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
-        why = "; ".join([first_line(error), *missing.values()])
-        raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
-    if reason := _why_slower_here(threads):
-        warnings.warn(f"{path} {reason}", stacklevel=3)
-    return program
-
-
-def _why_slower_here(threads: int | None) -> str | None:
-    """Why a program that was measured for so many threads may not be the fastest in this process, or None."""
-    here = runtime.num_threads()
-    if threads is None or threads == here:
-        return None
-    return (
-        f"was measured for {threads} threads, and this process uses {here}: call "
-        f"unity_collage.set_num_threads({threads}) before, or compile the model with threads={here}"
-    )
-
-
 def _cores(target: Target | None) -> int | None:
     """The number of threads that a target is for, if it says so."""
     cores = None if target is None else target.attrs.get("num-cores")
     return None if cores is None else int(cores)
-
-
-def _from_library(library: bytes) -> Program:
-    """The program in the bytes of a saved file, for pickle."""
-    with Scratch("program") as folder:
-        path = Path(folder) / "program.so"
-        path.write_bytes(library)
-        return load(path)

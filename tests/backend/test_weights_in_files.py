@@ -1,0 +1,158 @@
+"""Weights of saved programs stay in their file, and a process that runs one loads nothing of TVM's compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tvm_ffi.libinfo
+from compiled import compiled, random
+from onnx import TensorProto, helper, numpy_helper
+
+import unity_collage as uc
+from unity_collage.runtime import libraries
+from unity_collage.runtime.virtual_machine import runtimes_in
+
+X = np.ones((4, 192), np.float32)
+SECTION = b"__collage__modules_"
+
+
+def model(seed: int, size: int = 192) -> onnx.ModelProto:
+    """A product with a matrix that is large enough for pages of its own."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])],
+        "large",
+        [value("x", TensorProto.FLOAT, (4, size))],
+        [value("y", TensorProto.FLOAT, (4, size))],
+        [numpy_helper.from_array(weights(seed, size), "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def weights(seed: int, size: int = 192) -> np.ndarray:
+    return random(size, size, seed=seed)
+
+
+def expected(seed: int) -> np.ndarray:
+    return np.maximum(X @ weights(seed), 0)
+
+
+BACKENDS = ["onednn", "openblas", "tvm"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_large_weights_are_read_from_the_file_of_their_program(backend: str, tmp_path: Path) -> None:
+    loaded = []
+    for seed in (1, 2):  # two programs of one process, each with weights of its own
+        path = tmp_path / f"{seed}.so"
+        compiled(model(seed), [backend]).save(path)
+        assert SECTION in path.read_bytes()
+        loaded += [uc.load(path), uc.load(path)]
+        path.unlink()  # what is mapped stays
+    for number, program in enumerate(loaded):
+        np.testing.assert_allclose(program(X).numpy(), expected(1 + number // 2), rtol=1e-4, atol=1e-4)
+
+
+def test_small_weights_and_object_files_have_no_pages_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled(model(1, 16), ["openblas"]).save(tmp_path / "small.so")
+    monkeypatch.setattr("tvm.support.cc.get_cc", lambda: None)
+    compiled(model(1), ["openblas"]).save(tmp_path / "objects.so")
+    for name in ("small.so", "objects.so"):
+        assert SECTION not in (tmp_path / name).read_bytes()
+    np.testing.assert_allclose(uc.load(tmp_path / "objects.so")(X).numpy(), expected(1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_program_names_the_runtimes_that_it_needs(tmp_path: Path) -> None:
+    for backend in BACKENDS:
+        program = compiled(model(1), [backend])
+        assert runtimes_in(program._executable) == ([] if backend == "tvm" else [backend])
+
+
+ALONE = """
+import sys
+import numpy as np
+import unity_collage as uc
+result = uc.load(sys.argv[1])(np.ones((4, 192), "float32"))
+mapped = open("/proc/self/maps").read()
+assert "libtvm_compiler" not in mapped
+assert not {"tvm", "torch", "importlib.metadata", "tvm_ffi.cpp.extension", "tarfile"} & set(sys.modules)
+assert [name for name in ("dnnl", "openblas32", "libscipy_openblas.so") if name in mapped] == sys.argv[3:], mapped
+array = np.asarray(result)
+assert np.array_equal(array, result.numpy()) and array.dtype == "float32" and "shape=(4, 192)" in repr(result)
+np.save(sys.argv[2], array)
+import tvm_ffi
+tvm_ffi.cpp.load_inline, tvm_ffi.libinfo.im.version("apache-tvm-ffi")  # what was left out is there when it is used
+import tvm
+assert type(uc.load(sys.argv[1])(array)) is tvm.runtime.Tensor
+assert np.array_equal(np.asarray(uc.load(sys.argv[1])(np.ones((4, 192), "float32"))), array)
+"""
+
+
+def test_a_process_loads_only_what_its_program_needs(tmp_path: Path) -> None:
+    compiled(model(3), ["onednn"]).save(tmp_path / "a.so")
+    arguments = [str(tmp_path / "a.so"), str(tmp_path / "y.npy"), "dnnl"]
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(3), rtol=1e-4, atol=1e-4)
+
+
+def test_functions_of_tvm_that_are_written_in_python_are_found(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["y"])],
+        "places",
+        [value("x", TensorProto.FLOAT, (6,))],
+        [value("y", TensorProto.INT64, (1, "n"))],
+    )
+    places = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    compiled(places).save(tmp_path / "places.so")
+    code = (
+        "import sys, numpy as np, unity_collage as uc; x = np.float32([0, 1, 0, 2, 0, 3]); "
+        "program = uc.load(sys.argv[1]); program.benchmark(x, seconds=0.01); print(program(x).numpy().tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "places.so")], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[[1, 3, 5]]", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_the_example_in_cpp_runs_a_program(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "examples" / "cpp" / "run.cc"
+    library = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
+    headers = [f"-isystem{path}" for path in tvm_ffi.libinfo.include_paths()]
+    link = [f"-L{library}", "-ltvm_ffi", "-ldl", f"-Wl,-rpath,{library}"]
+    program = tmp_path / "run"
+    build = [
+        "g++",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        str(source),
+        "-o",
+        str(program),
+        *headers,
+        *link,
+    ]
+    subprocess.run(build, check=True)
+    compiled(model(4), ["openblas"]).save(tmp_path / "a.so")
+    needed = [str(path) for path in libraries.needed_by(["openblas"])]
+    said = subprocess.run(
+        [program, "a.so", "4x192", *needed], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert said[0] == "first" and float(said[1]) == pytest.approx(
+        float(expected(4)[0, 0]), rel=1e-4, abs=1e-4
+    )
+    failed = subprocess.run([program, "b.so", "4x192", *needed], cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode == 1 and failed.stderr.startswith("run: ")

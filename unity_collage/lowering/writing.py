@@ -1,0 +1,54 @@
+"""Writes modules of TVM as shared libraries, or as the object files that :mod:`.object_file` describes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.support import cc
+
+from .imports_object import imports_apart, packed_imports
+
+
+def write(module: Any, path: Path) -> None:
+    """Write a module of TVM and what it imports as object files; raises RuntimeError or OSError.
+
+    Parts that are C source need a compiler all the same, and make a shared library.
+    """
+    _exported(module, path, _archive, packed_imports)
+
+
+def write_linked(module: Any, path: Path) -> None:
+    """Write a shared library where there is a C++ compiler, and object files where there is none."""
+    if cc.get_cc() is None:
+        write(module, path)
+    else:
+        _exported(module, path, cc.create_shared, imports_apart)
+
+
+def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Callable[..., str]) -> None:
+    module = executable.mod if isinstance(executable, tvm.runtime.Executable) else executable
+    module.export_library(str(path), fcompile=link, fpack_imports=pack)
+
+
+def _archive(path: str, files: Sequence[str], **_options: Any) -> None:
+    """What ``export_library`` calls in place of the linker."""
+    if any(Path(name).suffix != ".o" for name in files):
+        if cc.get_cc() is None:
+            raise RuntimeError(
+                "a part of it is C source, which needs a C++ compiler: install one, such as g++"
+            )
+        cc.create_shared(path, list(files))
+        return
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for number, name in enumerate(files):
+            content = Path(name).read_bytes()
+            member = tarfile.TarInfo(
+                f"{number}.o"
+            )  # without times and owners: equal programs are equal files
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))

@@ -1,0 +1,81 @@
+"""Reads programs that :meth:`Program.save` wrote."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import BinaryIO
+
+from .. import runtime
+from ..calling.processor import why_not_here
+from ..calling.signature import Signature
+from ..errors import CollageError, first_line
+from ..lowering import library_file
+from ..lowering.seal import facts_in
+from ..runtime.vendors import VENDORS
+from ..scratch import Scratch
+from .compiled import Program
+
+RUNTIMES = tuple(VENDORS)
+"""The native libraries that a saved program may need."""
+
+
+def load(path: str | Path) -> Program:
+    """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
+
+    The file is verified first: a library that was cut or changed would end the process. It is a warning if the program
+    was measured for another number of threads than this process uses.
+    """
+    if not Path(path).is_file():
+        raise CollageError(f"{path} is not a file")
+    file = library_file.opened(path)
+    try:
+        return _loaded(file, path)
+    except Exception:
+        file.close()
+        raise
+
+
+def from_library(library: bytes) -> Program:
+    """The program in the bytes of a saved file, for pickle."""
+    with Scratch("program") as folder:
+        path = Path(folder) / "program.so"
+        path.write_bytes(library)
+        return load(path)
+
+
+def _loaded(file: BinaryIO, path: str | Path) -> Program:
+    """The program in an open file that is verified; ``path`` names it for the dynamic loader."""
+    facts = facts_in(file)
+    if reason := why_not_here(facts.get("instruction_sets", ())):
+        raise CollageError(f"{path} cannot be loaded as a program: {reason}")
+    needed = facts.get("runtimes", RUNTIMES)
+    missing = {name: reason for name in needed if (reason := runtime.why_unavailable(name))}
+    runtime.load_tvm_runtime()
+    for name in needed:
+        if name not in missing:
+            runtime.load(name)
+    known, threads = facts.get("signature"), facts.get("threads")
+    signature = None if known is None else Signature.from_json(known)
+    try:
+        module = library_file.read(path)
+        program = Program(module, facts.get("inputs"), signature=signature, saved=file, threads=threads)
+        if program._main is None:  # starts the VM, which fails here if the program cannot run
+            raise AttributeError("it has no function main")
+    except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
+        why = "; ".join([first_line(error), *missing.values()])
+        raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
+    if reason := _why_slower_here(threads):
+        warnings.warn(f"{path} {reason}", stacklevel=3)
+    return program
+
+
+def _why_slower_here(threads: int | None) -> str | None:
+    """Why a program that was measured for so many threads may not be the fastest in this process, or None."""
+    here = runtime.num_threads()
+    if threads is None or threads == here:
+        return None
+    return (
+        f"was measured for {threads} threads, and this process uses {here}: call "
+        f"unity_collage.set_num_threads({threads}) before, or compile the model with threads={here}"
+    )
