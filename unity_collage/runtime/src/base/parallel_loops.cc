@@ -53,6 +53,9 @@ class LoopProfile {
 
   void NoteBarrier() { has_barrier_.store(true, std::memory_order_relaxed); }
 
+  // Whether one thread may run all tasks, one after the other: they are known not to wait for each other.
+  bool MayRunAlone() const { return IsTimed() && !has_barrier_.load(std::memory_order_relaxed); }
+
   // Into how many tasks the share of each thread is cut. Tasks that wait for each other need a thread each.
   int TasksPerThread() const {
     const bool is_long = IsTimed() && best_.load(std::memory_order_relaxed) >= kLongLoop;
@@ -174,6 +177,11 @@ int ParallelLaunch(ParallelLambda lambda, void* data, int tasks) {
   const int threads = InParallelRegion() ? 1 : tasks == 0 ? NumThreads() : std::min(tasks, NumThreads());
   LoopProfile& profile = ProfileOf(lambda);
   Launch launch(lambda, data, &profile);
+  const Alone alone(profile.MayRunAlone() ? threads : 1);
+  if (alone) {
+    launch.RunStrided(0, 1, tasks == 0 ? threads : tasks);
+    return launch.Finish();
+  }
   const int tasks_per_thread = tasks == 0 && threads > 1 ? profile.TasksPerThread() : 1;
   if (tasks_per_thread > 1) {
     launch.RunStealing(threads, tasks_per_thread);

@@ -6,8 +6,8 @@
 
 namespace collage {
 
-// Threads that a parallel region may use. The first value is TVM_NUM_THREADS, else OMP_NUM_THREADS, else that of
-// base/cores.h. The calling thread's innermost ThreadLimit lowers it.
+// Threads that a parallel region may use. The first value is TVM_NUM_THREADS, else OMP_NUM_THREADS, else that
+// of base/cores.h. The calling thread's innermost ThreadLimit lowers it.
 int NumThreads();
 
 // While this object lives, regions that the calling thread begins use at most so many threads; 0 is no limit.
@@ -44,6 +44,21 @@ using Region = void (*)(void* data);
 void BeginRegion(Region region, void* data, int threads);
 void EndRegion();
 
+// Whether a caller's loop runs on the calling thread alone, because as many callers as the loop has threads
+// keep the pool busy: each then has a core, and none waits for another. It is counted as a caller meanwhile.
+// Only loops whose parts do not wait for each other may do this.
+class Alone {
+ public:
+  explicit Alone(int threads);
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  ~Alone();
+  explicit operator bool() const { return is_alone_; }
+
+ private:
+  const bool is_alone_;
+};
+
 // Waits until all threads of the current region have called this.
 void WaitAtBarrier();
 
@@ -70,10 +85,13 @@ void OnTeam(int threads, const Body& body) {
   EndRegion();
 }
 
-// Calls body(i) for 0 <= i < n, a contiguous share on each of at most `threads` threads.
+// Calls body(i) for 0 <= i < n, a contiguous share on each of at most `threads` threads. Calls do not wait
+// for each other.
 template <typename Body>
 void ParallelFor(int64_t n, int threads, const Body& body) {
-  OnTeam(static_cast<int>(std::min<int64_t>(threads, n)), [&](TeamRank rank) {
+  threads = static_cast<int>(std::min<int64_t>(threads, n));
+  const Alone alone(threads);
+  OnTeam(alone ? 1 : threads, [&](TeamRank rank) {
     const int64_t share = n / rank.size, rest = n % rank.size;
     const int64_t begin = share * rank.index + std::min<int64_t>(rank.index, rest);
     const int64_t end = begin + share + (rank.index < rest ? 1 : 0);

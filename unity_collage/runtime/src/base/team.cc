@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/callers.h"
 #include "base/pool.h"
 
 #if defined(__x86_64__)
@@ -25,7 +26,6 @@ constexpr std::chrono::milliseconds kStoreDelay{1};  // a store is visible to al
 constexpr int kSpinsPerClockRead = 64;
 constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
-constexpr size_t kCacheLine = 64;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -164,6 +164,7 @@ class Barrier {
 class Team {
  public:
   void Begin(Region region, void* data, int size) {
+    callers_.Add(1);
     region_mutex_.lock();
     size_ = size;
     for (int index = static_cast<int>(workers_.size()) + 1; index < size; ++index)
@@ -174,11 +175,14 @@ class Team {
   void End() {
     for (int i = 0; i < size_ - 1; ++i) workers_[i].Finish();
     region_mutex_.unlock();
+    callers_.Add(-1);
   }
 
   Barrier& barrier() { return barrier_; }
+  Callers& callers() { return callers_; }
 
  private:
+  Callers callers_;
   std::mutex region_mutex_;
   int size_ = 1;
   std::deque<Worker> workers_;  // a deque, since the threads of the workers hold their addresses
@@ -217,6 +221,15 @@ void EndRegion() {
   const RegionState* outer = region_state.outer;
   region_state = outer == nullptr ? RegionState() : *outer;
   delete outer;
+}
+
+Alone::Alone(int threads)
+    : is_alone_(threads > 1 && !region_state.in_region && GlobalTeam().callers().AreMany(threads)) {
+  if (is_alone_) GlobalTeam().callers().Add(1);
+}
+
+Alone::~Alone() {
+  if (is_alone_) GlobalTeam().callers().Add(-1);
 }
 
 void WaitAtBarrier() {

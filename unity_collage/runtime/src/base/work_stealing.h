@@ -47,11 +47,12 @@ class alignas(64) TaskQueue {
 
 // Calls body(task, rank) for 0 <= task < tasks. Each thread begins with a contiguous share of the tasks, so
 // that its caches stay warm from call to call, and then steals from the others, its neighbour first. Serial
-// inside a parallel region.
+// inside a parallel region. Tasks do not wait for each other.
 template <typename Body>
 void ParallelTasks(int tasks, int threads, const Body& body) {
   threads = std::min(threads, tasks);
-  if (threads <= 1 || InParallelRegion()) {
+  const Alone alone(threads);
+  if (threads <= 1 || alone || InParallelRegion()) {
     for (int task = 0; task < tasks; ++task) body(task, TeamRank{});
     return;
   }
