@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernels_only import KernelsOnly
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
@@ -23,7 +24,6 @@ from unity_collage.database.costs import CostDatabase, FailureKind
 from unity_collage.database.rows import with_target, without_target
 from unity_collage.machine.fingerprint import fields_of
 from unity_collage.measure.inputs import edge_inputs, random_inputs
-from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.costs import Cost
 from unity_collage.testing import fake_backend, graphs
@@ -59,7 +59,7 @@ def chosen_backends(mod: IRModule) -> set[str]:
 def test_defect_8_a_candidate_that_fails_at_run_time_is_not_chosen_and_ends_nothing(
     installed: None, database: CostDatabase
 ) -> None:
-    with MeasuredCost(database, method=QUICK) as model:
+    with KernelsOnly(database, method=QUICK) as model:
         mod = costed(graphs.chain(), model, "fake_raises")
     reasons = [cost.reason for cost in COSTS.read(mod["main"]).by_key.values() if cost.seconds is None]
     assert len(reasons) == 1 and "this kernel raises" in reasons[0]
@@ -112,7 +112,7 @@ def _renamed(backend: Backend) -> Backend:
 def test_defect_9_a_failure_is_kept_for_its_version_only_and_a_timeout_not_at_all(
     installed: None, database: CostDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with MeasuredCost(database, method=QUICK) as model:
+    with KernelsOnly(database, method=QUICK) as model:
         costed(graphs.chain(), model, "fake_raises")
     (entry,) = database.quarantine_entries()
     assert entry.kind is FailureKind.RUN_ERROR
@@ -120,7 +120,7 @@ def test_defect_9_a_failure_is_kept_for_its_version_only_and_a_timeout_not_at_al
     assert entry.key in database.quarantined([entry.key], entry.version)
     assert not database.quarantined([entry.key], with_target(without_target(entry.version), "another target"))
     monkeypatch.setattr(fingerprint, "get", lambda name: _renamed(registry.get(name)))
-    with MeasuredCost(database, method=QUICK) as model:
+    with KernelsOnly(database, method=QUICK) as model:
         costed(graphs.chain(), model, "fake_raises")
     assert len(database.quarantine_entries()) == 2
 
@@ -134,7 +134,7 @@ def test_defect_10_noise_that_does_not_settle_is_told_as_a_wide_interval() -> No
 
 
 def test_defect_10_a_module_without_a_name_is_measured(database: CostDatabase) -> None:
-    with MeasuredCost(database, method=QUICK) as model:
+    with KernelsOnly(database, method=QUICK) as model:
         costs = COSTS.read(costed(graphs.diamond(), model)["main"]).by_key.values()
     assert all(isinstance(cost, Cost) and cost.low <= cost.seconds <= cost.high for cost in costs)
 
@@ -153,7 +153,7 @@ def test_defect_11_indexes_read_many_rows() -> None:
 
 
 def test_defect_12_a_fast_wrong_kernel_does_not_win(installed: None, database: CostDatabase) -> None:
-    with MeasuredCost(database, method=QUICK) as model:
+    with KernelsOnly(database, method=QUICK) as model:
         mod = costed(graphs.chain(), model, "fake_wrong_numbers")
     costs = COSTS.read(mod["main"]).by_key
     (reason,) = [cost.reason for key, cost in costs.items() if key.startswith("fake_wrong_numbers:")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -113,8 +114,22 @@ def patient(database: Path, locked: bool = False) -> MeasuredCost:
     return MeasuredCost(uc.CostDatabase(database), timeout_seconds=600.0, locked=locked)
 
 
-def test_a_second_compile_does_not_compare_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = tmp_path / "costs.sqlite"
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the costs of the module's kernels, and no comparison of programs."""
+    path = tmp_path_factory.mktemp("costs") / "costs.sqlite"
+    with uc.CostDatabase(path) as database:
+        uc.compile(_module(), estimator=MeasuredCost(database, timeout_seconds=600.0))
+    return path
+
+
+@pytest.fixture
+def database(measured: Path, tmp_path: Path) -> Path:
+    """A copy that the test may write to."""
+    return Path(shutil.copy(measured, tmp_path / "costs.sqlite"))
+
+
+def test_a_second_compile_does_not_compare_again(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = uc.compile(_module(), estimator=patient(database), refine=QUICK).plan["main"].comparison
     monkeypatch.setattr(refine, "ProgramWorker", lambda *_: pytest.fail("compared again"))
     program = uc.compile(_module(), estimator=patient(database, locked=True), refine=QUICK)
@@ -125,9 +140,7 @@ def test_a_second_compile_does_not_compare_again(tmp_path, monkeypatch: pytest.M
     )
 
 
-def test_another_comparison_of_a_locked_database_is_an_error(tmp_path) -> None:
-    database = tmp_path / "costs.sqlite"
-    uc.compile(_module(), estimator=patient(database))
+def test_another_comparison_of_a_locked_database_is_an_error(database: Path) -> None:
     with pytest.raises(
         MissingCost, match=r"no comparison of these programs is in .*costs.sqlite, and it is locked"
     ):
@@ -135,20 +148,20 @@ def test_another_comparison_of_a_locked_database_is_an_error(tmp_path) -> None:
 
 
 def test_stock_tvm_that_cannot_be_built_is_dropped_with_its_reason(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
+    database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProgramBuilder, "stock", _refuse)
-    report = uc.compile(_module(), database=tmp_path / "c.sqlite", refine=QUICK).plan["main"].comparison
+    report = uc.compile(_module(), database=database, refine=QUICK).plan["main"].comparison
     reasons = {entry.name: entry.reason for entry in report.programs}
     assert reasons[STOCK] == "it cannot be built: ValueError: no such instruction"
     assert report.winner != STOCK and reasons[report.winner] == ""
 
 
 def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProgramBuilder, "chosen", _refuse)
-    program = uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
+    program = uc.compile(_module(), database=database, refine=QUICK)
     report = program.plan["main"].comparison
     assert report.winner == STOCK
     assert "no such instruction" in report.programs[0].reason
@@ -160,20 +173,22 @@ def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
     assert cast(Any, program)._relink.func is built_by_tvm, "what won is what is saved"
 
 
-def test_when_no_program_runs_all_reasons_are_told(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_no_program_runs_all_reasons_are_told(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("chosen", "stock"):
         monkeypatch.setattr(ProgramBuilder, name, _refuse)
     with pytest.raises(
         CollageError, match=r"no program runs: collage: it cannot be built: .*stock tvm: it cannot"
     ):
-        uc.compile(_module(), database=tmp_path / "costs.sqlite", refine=QUICK)
+        uc.compile(_module(), database=database, refine=QUICK)
 
 
 def _refuse(*_: object) -> None:
     raise ValueError("line one\nno such instruction")
 
 
-def test_on_a_spent_budget_nothing_is_learned_but_the_programs_are_timed(tmp_path) -> None:
+def test_on_a_spent_budget_nothing_is_learned_but_the_programs_are_timed(
+    tmp_path: Path, fastest_machine: None
+) -> None:
     told: list[str] = []
     program = uc.compile(
         _module(), database=tmp_path / "c.sqlite", refine=QUICK, budget_seconds=1e-9, tell=told.append

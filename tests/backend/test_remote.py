@@ -40,7 +40,7 @@ without_rpc = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tracker() -> Iterator[str]:
     from tvm.rpc.tracker import Tracker
 
@@ -49,7 +49,7 @@ def tracker() -> Iterator[str]:
     running.terminate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_servers(tracker: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     command = [
         sys.executable,
@@ -106,6 +106,22 @@ def end_all(server: subprocess.Popen[bytes]) -> None:
 
 
 @without_rpc
+def test_costs_of_servers_are_kept_like_those_of_this_machine(
+    tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    database = uc.CostDatabase(tmp_path / "costs.sqlite")
+    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
+        assert {cost.origin for cost in costed(model).values()} == {"measured"}
+        assert {cost.origin for cost in costed(model).values()} == {"database"}
+        program = uc.compile(layer(), estimator=model)
+    x = np.random.default_rng(1).standard_normal((4, 32), dtype="float32")
+    weights = np.random.default_rng(0).standard_normal((32, 16), dtype="float32")
+    np.testing.assert_allclose(program(x).numpy(), np.maximum(x @ weights, 0), rtol=1e-4, atol=1e-4)
+    texts = "\n".join(database.fingerprints().values())
+    assert "cores" in texts and "threads: " in texts and "version: " in texts
+
+
+@without_rpc
 def test_both_servers_measure_and_when_one_dies_the_other_one_goes_on(
     tracker: str,
     two_servers: list[subprocess.Popen[bytes]],
@@ -147,22 +163,6 @@ def await_both(tracker: str) -> None:
     assert pool.free() == 2
 
 
-@without_rpc
-def test_costs_of_servers_are_kept_like_those_of_this_machine(
-    tracker: str, two_servers: list[subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
-    database = uc.CostDatabase(tmp_path / "costs.sqlite")
-    with RemoteCost(database, method=QUICK, tracker=tracker, key=KEY, wait_seconds=PATIENCE) as model:
-        assert {cost.origin for cost in costed(model).values()} == {"measured"}
-        assert {cost.origin for cost in costed(model).values()} == {"database"}
-        program = uc.compile(layer(), estimator=model)
-    x = np.random.default_rng(1).standard_normal((4, 32), dtype="float32")
-    weights = np.random.default_rng(0).standard_normal((32, 16), dtype="float32")
-    np.testing.assert_allclose(program(x).numpy(), np.maximum(x @ weights, 0), rtol=1e-4, atol=1e-4)
-    texts = "\n".join(database.fingerprints().values())
-    assert "cores" in texts and "threads: " in texts and "version: " in texts
-
-
 def test_no_server_is_one_clear_line() -> None:
     with pytest.raises(CollageError, match=r"no server for 'test' at the tracker 127.0.0.1:1 within 0.5 s: "):
         RemoteCost(tracker="127.0.0.1:1", key=KEY, wait_seconds=0.5).target()
@@ -171,7 +171,7 @@ def test_no_server_is_one_clear_line() -> None:
 @without_rpc
 def test_a_key_that_nobody_has_is_one_clear_line(tracker: str) -> None:
     with pytest.raises(CollageError, match=r"no server for 'other' .* none has announced itself"):
-        RemoteCost(tracker=tracker, key="other", wait_seconds=10.0).target()
+        RemoteCost(tracker=tracker, key="other", wait_seconds=1.0).target()
 
 
 class _Server:

@@ -156,7 +156,9 @@ def test_a_locked_database_without_a_trial_leaves_the_program(
     assert plan.remarks[-1] == "branches side by side were not tried: nothing may be measured"
 
 
-def test_with_a_budget_nothing_is_tried(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_budget_nothing_is_tried(
+    database: Path, fastest_machine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule_branches, "tried", _never)
 
     assert compiled(database, budget_seconds=60.0).plan["main"].branches is None
