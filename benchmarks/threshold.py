@@ -96,7 +96,7 @@ def main() -> None:
             times = runtime.time_in_turns(
                 [runner for runner, _ in made], tolerance=0.0, min_runs=300, max_runs=400
             )
-            one, every, chosen = (float(np.median(seconds)) * 1e6 for seconds in times)
+            one, every, chosen = (float(np.median(timed.seconds)) * 1e6 for timed in times)
             choice = f"{chosen:.2f} {'all' if made[-1][1] else 'one'}"
             table.add_row(kernel[0], f"{one:.2f}", f"{every:.2f}", choice, f"{chosen / min(one, every):.2f}")
     Console(width=100).print(table)

@@ -163,7 +163,7 @@ WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a folder that is a file": (_under_a_file, "is not a folder"),
     "the first schema": (
         lambda path: _tables(path, "costs"),
-        "it was written with schema 1, and this version of unity_collage has schema 2",
+        "it was written with schema 1, and this version of unity_collage has schema 3",
     ),
     "a later schema": (lambda path: _version(path, 9), "it was written with schema 9"),
     "something else": (lambda path: _tables(path, "bookmarks"), "it holds something else: bookmarks"),

@@ -29,7 +29,8 @@ def row(
     """A row of the costs."""
     reason = "" if seconds is not None else "wrong numbers"
     return {"key": key, "fingerprint": digest(HERE), "label": "relu", "backend": "onednn", "seconds": seconds,
-            "low": 0.0, "high": 0.0, "runs": 3, "reason": reason, "lasting": True, "workload": digest("text"),
+            "low": 0.0, "high": 0.0, "runs": 3, "reason": reason, "lasting": True,
+            "workload": digest("text"), "doubtful": False,
             "created": created, **others}  # fmt: skip
 
 
@@ -98,7 +99,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_line_is_named_by_its_number(what: str) -> None:
     broken, reason = BROKEN[what]
-    lines = ['{"unity_collage": "costs", "schema": 2}', line("costs"), broken]
+    lines = ['{"unity_collage": "costs", "schema": 3}', line("costs"), broken]
     with pytest.raises(DatabaseError) as caught:
         from_lines(lines, "costs.jsonl")
     assert str(caught.value).startswith(f"costs.jsonl, line 3: {reason}")
@@ -111,8 +112,8 @@ def test_a_broken_line_is_named_by_its_number(what: str) -> None:
         (["no JSON"], "costs.jsonl, line 1: this is not an export of a cost database"),
         (['{"schema": 2}'], "costs.jsonl, line 1: this is not an export of a cost database"),
         (
-            ['{"unity_collage": "costs", "schema": 3}'],
-            "costs.jsonl, line 1: it has schema 3, and this version of unity_collage has 2",
+            ['{"unity_collage": "costs", "schema": 4}'],
+            "costs.jsonl, line 1: it has schema 4, and this version of unity_collage has 3",
         ),
     ],
 )

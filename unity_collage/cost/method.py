@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 """Raised when the same kernel would be measured differently: inputs, caches, order, checks of the results."""
 
 

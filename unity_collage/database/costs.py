@@ -99,7 +99,7 @@ class CostDatabase:
         """Store ``cost``; it replaces an earlier one with the same key and ``fingerprint`` (its text).
 
         ``workload`` is the text of the function that was measured, so that it can be measured again. A refusal
-        that is not ``lasting``, such as a timeout, never replaces a cost.
+        that is not ``lasting``, such as a timeout, never replaces a cost, and a doubtful cost never a sure one.
         """
         row = CostRow(
             key=key,
@@ -113,6 +113,7 @@ class CostDatabase:
             reason=cost.reason,
             lasting=lasting or cost.seconds is not None,
             workload=digest(workload) if workload else "",
+            doubtful=cost.is_doubtful,
             created=time.time(),
         )
         texts = ((schema.FINGERPRINTS, fingerprint), (schema.WORKLOADS, workload))
@@ -128,14 +129,23 @@ class CostDatabase:
         row = {**asdict(entry), "kind": FailureKind(entry.kind).value, "created": time.time()}
         self._keep(schema.QUARANTINE, row)
 
-    def fact(self, name: str, fingerprint: str) -> Any | None:
-        """The fact of this name about the machine, as plain data; None: not known yet."""
-        found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
-        return json.loads(found[-1]["value"]) if found else None
+    def fact(self, name: str, fingerprint: str, sure: bool = False) -> Any | None:
+        """The fact of this name about the machine, as plain data; None: not known yet.
 
-    def keep_fact(self, name: str, fingerprint: str, value: Any) -> None:
-        """Store a fact that is measured once per machine, such as launches, transitions or peaks, as JSON data."""
-        row = {"name": name, "fingerprint": digest(fingerprint), "value": json.dumps(value, allow_nan=False)}
+        ``sure``: a doubtful fact is not known.
+        """
+        found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
+        if not found or (sure and found[-1]["doubtful"]):
+            return None
+        return json.loads(found[-1]["value"])
+
+    def keep_fact(self, name: str, fingerprint: str, value: Any, doubtful: bool = False) -> None:
+        """Store a fact that is measured once per machine, such as launches, transitions or peaks, as JSON data.
+
+        ``doubtful``: whether other work of the machine disturbed the measurement.
+        """
+        row = {"name": name, "fingerprint": digest(fingerprint), "value": json.dumps(value, allow_nan=False),
+               "doubtful": doubtful}  # fmt: skip
         texts = ((schema.FINGERPRINTS, fingerprint),)
         self._keep(schema.FACTS, {**row, "created": time.time()}, texts)
 

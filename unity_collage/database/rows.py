@@ -42,13 +42,15 @@ class CostRow:
     """Whether the answer holds for the next run too; a timeout may come from the load of the machine."""
     workload: str
     """Digest of the function that was measured, if its text is stored; else empty."""
+    doubtful: bool
+    """Whether other work of the machine disturbed the measurement."""
     created: float
     """Seconds since the epoch."""
 
     @property
     def cost(self) -> Cost:
         """The cost or refusal, with origin ``database``."""
-        return Cost(self.seconds, self.low, self.high, self.runs, "database", self.reason)
+        return Cost(self.seconds, self.low, self.high, self.runs, "database", self.reason, self.doubtful)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Part of the name of the user's default file, and the row of ``collage_schema``."""
 
 METADATA = MetaData()
@@ -34,6 +34,10 @@ def _text(name: str, primary_key: bool = False) -> Column[Any]:
 
 def _number(name: str, nullable: bool = False) -> Column[Any]:
     return Column(name, Double, nullable=nullable)
+
+
+def _flag(name: str) -> Column[Any]:
+    return Column(name, Boolean, nullable=False)
 
 
 SCHEMA = Table(
@@ -56,8 +60,9 @@ COSTS = Table(
     _number("high"),
     Column[Any]("runs", Integer, nullable=False),
     _text("reason"),
-    Column[Any]("lasting", Boolean, nullable=False),
+    _flag("lasting"),
     _text("workload"),
+    _flag("doubtful"),
     _number("created"),
 )
 
@@ -79,6 +84,7 @@ FACTS = Table(
     _text("name", True),
     _text("fingerprint", True),
     _text("value"),
+    _flag("doubtful"),
     _number("created"),
 )
 

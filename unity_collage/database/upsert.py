@@ -1,11 +1,11 @@
-"""Inserts a row or replaces an earlier one, in both dialects: the last writer wins, with one exception."""
+"""Inserts a row or replaces an earlier one, in both dialects: the last writer wins, unless it is less sure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, or_
+from sqlalchemy import ColumnElement, Connection, Insert, Table, and_, not_, or_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import schema
@@ -36,6 +36,8 @@ def _upsert(connection: Connection, table: Table, only_newer: bool) -> Insert:
     if table is schema.COSTS:
         # A refusal that the load of the machine may have caused never replaces a cost.
         conditions.append(or_(new.lasting, table.c.seconds.is_(None)))
+    if table in (schema.COSTS, schema.FACTS):
+        conditions.append(or_(not_(new.doubtful), table.c.doubtful))
     others = {column.name: new[column.name] for column in table.columns if not column.primary_key}
     return insert.on_conflict_do_update(
         index_elements=keys, set_=others, where=and_(*conditions) if conditions else None

@@ -143,4 +143,4 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
 def _answer(reply: Mapping[str, Any]) -> Answer:
     if "reason" in reply:
         return Refusal(reply["reason"], None if reply["kind"] is None else FailureKind(reply["kind"]))
-    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"])
+    return Cost(reply["seconds"], reply["low"], reply["high"], reply["runs"], is_doubtful=reply["doubtful"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
@@ -22,6 +24,12 @@ from .questions import Client, Fingerprints, grouped_by_computation, known_costs
 from .session import Session
 
 LOGGER = logging.getLogger(__name__)
+
+_FIRST_PART = 0.75
+"""The part of a budget for costs that are not known; the rest is for measuring those near the plan once more."""
+
+SECONDS_AGAIN = 5.0
+"""How many seconds a compile spends on doubtful costs."""
 
 
 def _no_progress(_done: int, _total: int, _label: str) -> None:
@@ -48,6 +56,8 @@ class KernelCosts(CostModel):
     """Whether nothing is measured: a cost that is not in the database is an error, so every build is the same."""
     budget_seconds: float | None = None
     """How many seconds after the first question to stop measuring; kernels without a cost by then have none."""
+    remeasure: bool = False
+    """Whether costs that are known are measured again, once; otherwise only those that are doubtful."""
     _session: Session = field(default_factory=Session, init=False, repr=False, compare=False)
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPARE})
@@ -61,30 +71,101 @@ class KernelCosts(CostModel):
         if missing and self.locked:
             raise MissingCost(missing_costs(database, missing, here.cost))
         LOGGER.info("%d costs are in %s, %d are to be measured", len(known), database.name, len(missing))
+        return known | self._measured(missing, known, here) | self._measured_again(distinct, known, here)
+
+    def _measured(
+        self, missing: Sequence[Workload], known: Mapping[str, Cost], here: Fingerprints
+    ) -> dict[str, Cost]:
+        """The costs of kernels that have none yet."""
         answered: list[Workload] = []
-        hits = len(known)
 
         def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
             what = f"{', '.join(w.backend for w in group)} {group[0].label}"
-            self.progress(len(answered), len(missing), f"{what} ({hits} known before)")
-            found = self._out_of_time(group) or measured_costs(client, database, group, here)
+            self.progress(len(answered), len(missing), f"measuring {what}{self._time_left()}")
+            found = self._out_of_time(group) or measured_costs(client, self._opened(), group, here)
             answered.extend(group)
             return found
 
-        for found in self._spread(grouped_by_computation(missing), work):
-            known |= found
+        found: dict[str, Cost] = {}
+        for costs in self._spread(grouped_by_computation(missing), work):
+            found |= costs
         self.progress(len(missing), len(missing), "")
-        return known
+        self._session.measured |= found.keys()
+        return found
+
+    def _measured_again(
+        self, asked: Mapping[str, Workload], known: Mapping[str, Cost], here: Fingerprints
+    ) -> dict[str, Cost]:
+        """New costs of those that are doubtful, in the order in which they are asked for, as long as time is left."""
+        again = [
+            workload for key, workload in asked.items() if key in known and self._is_worth(key, known[key])
+        ]
+        if not again:
+            return {}
+
+        def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
+            if not self._has_time_again():
+                return {}
+            begin = time.monotonic()
+            self.progress(0, 1, f"measuring {group[0].backend} {group[0].label} once more")
+            found = measured_costs(client, self._opened(), group, here)
+            self._session.seconds_again += time.monotonic() - begin
+            self._session.measured |= found.keys()
+            return found
+
+        found: dict[str, Cost] = {}
+        for costs in self._spread([[workload] for workload in again], work):
+            found |= costs
+        return found
+
+    def _is_worth(self, key: str, cost: Cost) -> bool:
+        """Whether a known cost is to be measured again."""
+        if self.locked or cost.seconds is None or key in self._session.measured:
+            return False
+        return self.remeasure or cost.is_doubtful
+
+    def _has_time_again(self) -> bool:
+        """Whether something may be measured that is known already."""
+        if self.locked or self.is_budget_spent():
+            return False
+        return self.remeasure or self._session.seconds_again < SECONDS_AGAIN
+
+    def _fact(self, name: str, fingerprint: str) -> Any | None:
+        """A fact of the database; None where it is not known, or is to be measured again."""
+        database, session = self._opened(), self._session
+        known = database.fact(name, fingerprint)
+        if known is None or name in session.measured or not self._has_time_again():
+            return known
+        if not self.remeasure and database.fact(name, fingerprint, sure=True) is not None:
+            return known
+        session.again[name] = time.monotonic()
+        return None
+
+    def _seconds_for(self, fact: str) -> float:
+        """How many seconds the measurement of a fact may take that :meth:`_fact` asks for."""
+        if self.remeasure or fact not in self._session.again:
+            return math.inf
+        return SECONDS_AGAIN - self._session.seconds_again
+
+    def _keep_fact(self, name: str, fingerprint: str, value: Any, is_doubtful: bool) -> None:
+        self._opened().keep_fact(name, fingerprint, value, is_doubtful)
+        self._session.measured.add(name)
+        if name in self._session.again:
+            self._session.seconds_again += time.monotonic() - self._session.again.pop(name)
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
         """Launches and transitions of these backends, measured once per machine."""
-        database, here = self._opened(), self._fingerprints()
+        self._session.seconds_since_start()  # this is the first question of a compile
+        here = self._fingerprints()
         names = sorted({*backends, "tvm"})
         fingerprint, fact = here.of_several(names), f"overheads {' '.join(names)}"
-        known = database.fact(fact, fingerprint)
+        known = self._fact(fact, fingerprint)
         if known is None and self.locked:
-            raise MissingCost(f"the overheads of kernel calls are not in {database.name}, and it is locked")
+            raise MissingCost(
+                f"the overheads of kernel calls are not in {self._opened().name}, and it is locked"
+            )
         if known is None:
+            self.progress(0, 1, "measuring this machine: calls and transitions")
             question = {"ask": "launch", "target": str(here.target)}
             known = self._client().ask({**question, "backends": names})
             if "seconds" not in known:  # a backend has ended the process: ask for TVM's launches alone
@@ -94,7 +175,7 @@ class KernelCosts(CostModel):
                     f"kernel calls could not be timed and count as free: {known['reason']}", stacklevel=2
                 )
                 return Overheads()
-            database.keep_fact(fact, fingerprint, known)
+            self._keep_fact(fact, fingerprint, known, known.pop("doubtful"))
         return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
@@ -113,11 +194,20 @@ class KernelCosts(CostModel):
 
     def is_budget_spent(self) -> bool:
         """Whether the budget is used up; nothing more is measured then."""
-        return self.budget_seconds is not None and self._session.seconds_since_start() >= self.budget_seconds
+        return self._is_spent(1.0)
 
-    @property
-    def has_budget(self) -> bool:
-        return self.budget_seconds is not None
+    def stop(self) -> None:
+        """Measure nothing more: the plan is the best one that is known so far."""
+        self._session.is_stopped = True
+
+    def _is_spent(self, part: float) -> bool:
+        """Whether this part of the budget is used up."""
+        if self._session.is_stopped:
+            return True
+        return (
+            self.budget_seconds is not None
+            and self._session.seconds_since_start() >= part * self.budget_seconds
+        )
 
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         return self.database, self.locked
@@ -150,11 +240,19 @@ class KernelCosts(CostModel):
 
     def _out_of_time(self, group: Sequence[Workload]) -> dict[str, Cost]:
         """Unknown costs for ``group`` once the budget is used up; empty before that."""
-        if not self.is_budget_spent():
+        if not self._is_spent(_FIRST_PART):
             return {}
-        reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
+        reason = "not measured: it was stopped"
+        if self.budget_seconds is not None and not self._session.is_stopped:
+            reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
         bounds = self._bounds_if_known(group)
         return {key: Cost(None, reason=reason, origin=UNKNOWN, bound=bounds[key]) for key in bounds}
+
+    def _time_left(self) -> str:
+        if self.budget_seconds is None:
+            return ""
+        left = _FIRST_PART * self.budget_seconds - self._session.seconds_since_start()
+        return f", for at most {max(left, 0.0):.0f} s more"
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds by key that need no measurement."""

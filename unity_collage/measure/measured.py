@@ -15,6 +15,7 @@ from ..database.rows import digest
 from ..errors import MissingCost
 from ..machine.caches import Caches, reported
 from ..machine.last_level import caches
+from ..machine.load import LoadWatch
 from ..machine.peaks import known_machine, machine
 from ..plan.costs import Cost
 from ..target import current_target
@@ -61,24 +62,27 @@ class MeasuredCost(KernelCosts):
         The kernels may compute different things, but are all of one network. The result is empty where the costs are
         not known and cannot be measured: the database is locked, or the budget is spent.
         """
-        database, here = self._opened(), self._fingerprints()
+        here = self._fingerprints()
         fact = "together " + digest("\n".join(sorted(workload.key for workload in workloads)))
         fingerprint = here.of_several(workload.backend for workload in workloads)
-        known = database.fact(fact, fingerprint)
+        known = self._fact(fact, fingerprint)
         if known is not None:
             return {key: Cost(**cost, origin="database") for key, cost in known.items()}
         if self.locked or self.is_budget_spent():
             return {}
-        self.progress(0, 1, f"{len(workloads)} kernels that may be in the plan, once more, in turns")
+        self.progress(0, 1, f"measuring {len(workloads)} kernels that may be in the plan once more, in turns")
         # Once all caches are evicted, more memory between two runs makes no difference. Caches are measured only for
         # networks that do not fit into the second level.
         behind = workloads[0].evict_bytes
         apart = behind == 0 or behind < self._caches().all_bytes
-        found = costs_in_turns(self._client(), workloads, here, apart)
+        found = costs_in_turns(self._client(), workloads, here, apart, self._seconds_for(fact))
         self.progress(1, 1, "")
-        numbers = ("seconds", "low", "high", "runs")
-        database.keep_fact(
-            fact, fingerprint, {key: {n: getattr(cost, n) for n in numbers} for key, cost in found.items()}
+        fields = ("seconds", "low", "high", "runs", "is_doubtful")
+        self._keep_fact(
+            fact,
+            fingerprint,
+            {key: {name: getattr(cost, name) for name in fields} for key, cost in found.items()},
+            2 * _seconds(cost for cost in found.values() if cost.is_doubtful) > _seconds(found.values()),
         )
         return found
 
@@ -88,16 +92,17 @@ class MeasuredCost(KernelCosts):
         """The fact ``name`` about kernels of ``backends``: from the database, else what ``measure`` returns, which is
         stored.
 
-        None where it is not known and may not be measured: the database is locked, or there is a budget, which
-        ``measure`` might exceed. ``what`` names it for progress.
+        None where it is not known and may not be measured: the database is locked, or the budget is spent. ``what``
+        names it for progress.
         """
-        database, fingerprint = self._opened(), self._fingerprints().of_several(backends)
-        known = database.fact(name, fingerprint)
-        if known is None and not self.locked and self.budget_seconds is None:
-            self.progress(0, 1, what)
+        fingerprint = self._fingerprints().of_several(backends)
+        known = self._fact(name, fingerprint)
+        if known is None and not self.locked and not self.is_budget_spent():
+            self.progress(0, 1, f"measuring {what}")
+            watch = LoadWatch()
             known = measure()
             self.progress(1, 1, "")
-            database.keep_fact(name, fingerprint, known)
+            self._keep_fact(name, fingerprint, known, watch.load().is_busy)
         return known
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
@@ -120,3 +125,7 @@ class MeasuredCost(KernelCosts):
 
     def _caches(self) -> Caches:
         return caches(self._opened(), locked=self.locked)
+
+
+def _seconds(costs: Iterable[Cost]) -> float:
+    return sum(cost.seconds or 0.0 for cost in costs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,6 +21,9 @@ from .client import Answer
 from .refusal import Refusal
 
 LOGGER = logging.getLogger(__name__)
+
+_SECONDS_TOGETHER = 10.0
+"""After so many seconds no more rounds of kernels start that are timed together."""
 
 
 class Client(Protocol):
@@ -112,11 +116,12 @@ def measured_costs(
 
 
 def costs_in_turns(
-    client: Client, group: Sequence[Workload], here: Fingerprints, apart: bool
+    client: Client, group: Sequence[Workload], here: Fingerprints, apart: bool, seconds: float = math.inf
 ) -> dict[str, Cost]:
     """The costs of kernels that have costs already, by key, all timed in turns; they may compute different things.
 
-    ``apart``: evict the caches before each run, so that kernels do not evict each other's weights.
+    ``apart``: evict the caches before each run, so that kernels do not evict each other's weights. After ``seconds`` of
+    timing no more rounds start.
     """
     answers = client.compare(
         {
@@ -124,6 +129,7 @@ def costs_in_turns(
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
             "apart": apart,
+            "seconds": min(seconds, _SECONDS_TOGETHER),
         },
         {w.key: {"backend": w.backend, "function": tvm.ir.save_json(w.func)} for w in group},
     )

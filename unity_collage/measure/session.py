@@ -16,6 +16,14 @@ class Session:
         self._client: WorkerClient | None = None
         self._settings: tuple[object, ...] = ()
         self._started: float | None = None
+        self.is_stopped = False
+        """Whether nothing more is to be measured."""
+        self.seconds_again = 0.0
+        """Seconds that went into measuring known costs again."""
+        self.measured: set[str] = set()
+        """The keys of the costs, and the names of the facts, that were measured in this session."""
+        self.again: dict[str, float] = {}
+        """When the measurement began of facts that are known already, by name."""
 
     def seconds_since_start(self) -> float:
         """Seconds since the first call of this method."""

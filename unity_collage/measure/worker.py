@@ -29,9 +29,10 @@ from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
 from ..machine import environment
+from ..machine.load import Load, LoadWatch
 from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
-from ..runtime.timing import Runner
+from ..runtime.timing import Runner, Timed
 from .built_kernel import BuiltKernel, built_kernel, held_bytes, runners_of
 from .guard import watch
 from .inputs import random_inputs
@@ -43,8 +44,11 @@ from .refusal import Refusal, Refused
 _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, divided by this."""
 
-_ROUNDS_AT_ONCE, _MOST_ROUNDS, _SECONDS_TOGETHER = 6, 24, 10.0
-"""For kernels that are timed together: rounds in one go, the most rounds, and the seconds after which no more start."""
+_ROUNDS_AT_ONCE, _MOST_TURNS = 6, 4
+"""For kernels that are timed together: rounds in one go, and how often at most."""
+
+_WIDE = 0.1
+"""From which part of a cost on half the width of its interval is notable."""
 
 
 class Worker:
@@ -65,9 +69,10 @@ class Worker:
         """Send all messages that answer one request."""
         try:
             if request["ask"] == "launch":
+                watch = LoadWatch()
                 found = overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"]))
                 self._state.after_building()
-                self._say(found)
+                self._say({**found, "doubtful": watch.load().is_busy})
             elif request["ask"] == "environment":
                 self._say(environment.described())
             elif request["ask"] == "together":
@@ -125,10 +130,12 @@ class Worker:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
         runners = runners_of(func, self._trials[0].inputs, built)
+        watch = LoadWatch()
         timed = self._in_turns([*runners.values()], evict_bytes)
         self._state.check_timed()
-        for key, seconds in zip(built, timed, strict=True):
-            self._say_cost(key, seconds)
+        load = watch.load()
+        for key, (seconds, is_doubtful) in zip(built, timed, strict=True):
+            self._say_cost(key, seconds, is_doubtful, load)
         for key, runner in runners.items():
             self._keep(key, runner, func)
 
@@ -136,9 +143,9 @@ class Worker:
         """Time kernels for different computations in turns: each once in every round."""
         target = Target(json.loads(request["target"]))
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
-        seconds: list[list[float]] = [[] for _ in runners]
-        begin = time.monotonic()
-        while len(seconds[0]) < _MOST_ROUNDS and time.monotonic() - begin < _SECONDS_TOGETHER:
+        turns: list[list[Timed]] = [[] for _ in runners]
+        begin, watch = time.monotonic(), LoadWatch()
+        while len(turns[0]) < _MOST_TURNS and time.monotonic() - begin < request["seconds"]:
             self._say({"stage": "timing", "key": None})
             rounds = runtime.time_in_turns(
                 [*runners.values()],
@@ -149,11 +156,14 @@ class Worker:
                 evict_bytes=request["evict_bytes"],
                 evict_each_run=request["apart"],
             )
-            for known, more in zip(seconds, rounds, strict=True):
-                known += more
+            for known, more in zip(turns, rounds, strict=True):
+                known.append(more)
         self._state.check_timed()
-        for key, runs in zip(runners, seconds, strict=True):
-            self._say_cost(key, runs)
+        load = watch.load()
+        for key, of_kernel in zip(runners, turns, strict=True):
+            seconds = [second for turn in of_kernel for second in turn.seconds]
+            disturbed = sum(turn.is_doubtful for turn in of_kernel)
+            self._say_cost(key, seconds, disturbed > len(of_kernel) / 2, load)
         self._say({"done": True})
 
     def _runner(self, key: str, asked: Message, target: Target) -> Runner:
@@ -172,12 +182,14 @@ class Worker:
         with suppress(ValueError):
             self._cache[key] = runner, held_bytes(func)
 
-    def _say_cost(self, key: str, seconds: list[float]) -> None:
+    def _say_cost(self, key: str, seconds: list[float], is_doubtful: bool, load: Load) -> None:
+        """Send a cost. It is also doubtful if the runs differ much while others use the machine."""
         found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
+        is_wide = found.high - found.low > 2 * _WIDE * found.estimate
         self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
-                   "runs": len(seconds)})  # fmt: skip
+                   "runs": len(seconds), "doubtful": is_doubtful or (is_wide and load.is_busy)})  # fmt: skip
 
-    def _in_turns(self, runners: list[Runner], evict: int) -> list[list[float]]:
+    def _in_turns(self, runners: list[Runner], evict: int) -> list[Timed]:
         method = self._method
         return runtime.time_in_turns(
             runners,

@@ -39,6 +39,10 @@ class ProgramComparison:
     measured: float | None = None
     origin: str = "measured"
     """``measured`` or ``database``."""
+    created: float = 0.0
+    """When the programs were timed, in seconds since the epoch."""
+    others: float = 0.0
+    """How many cores other processes kept busy meanwhile."""
 
     @property
     def additive_error(self) -> float | None:

@@ -24,8 +24,15 @@ class Cost:
     """``measured``, ``database``, ``formula``, ``UNKNOWN`` or ``IN_PROGRAM``."""
     reason: str = ""
     """Why there is no cost; empty where there is one."""
+    is_doubtful: bool = False
+    """Whether other work of the machine disturbed the measurement, so that it is worth another one."""
     bound: float | None = None
     """A lower bound in seconds of a kernel that was not measured: it cannot be in the plan, or time was used up."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be a cost, which was not measured: time was used up, or it was not needed."""
+        return self.seconds is None and (self.origin == UNKNOWN or self.bound is not None)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -47,8 +54,6 @@ class Costs:
     """The same overhead by backend."""
     transitions: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds for a value that one backend writes and another reads, by ``"writer>reader"``."""
-    lower_bound: float | None = None
-    """A lower bound of all plans that a lazy search proved, which has not measured all candidates."""
     skipped: tuple[str, ...] = ()
     """The steps that were left out because the cost model cannot do them, each with its reason."""
 

@@ -31,6 +31,7 @@ def plan_of(
     explanation: Explanation | None = None,
     certificate: Certificate | None = None,
     ties: Ties | None = None,
+    doubt: float = 0.0,
 ) -> Plan:
     """The plan of ``solution``; ``functions`` are the names of its kernels' functions, in their order.
 
@@ -62,6 +63,7 @@ def plan_of(
         certificate=certificate,
         tie_policy=_tie_claim(solution) if solution.swaps else None,
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
+        doubt=doubt,
     )
 
 

@@ -135,6 +135,8 @@ class Plan:
     """Seconds that the policy for ties added."""
     measured_seconds: float | None = None
     """Measured seconds of a run of the whole program."""
+    doubt: float = 0.0
+    """By what part of its cost another plan may be cheaper: some costs were measured while others used the machine."""
     branches: SideBySide | None = None
     comparison: ProgramComparison | None = None
     """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""

@@ -14,7 +14,7 @@ from ..graph.order import read_outside
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 from .candidate import Candidate
-from .costs import UNKNOWN, Cost, Costs
+from .costs import Cost, Costs
 
 _DRIFT = 0.025
 """By what part two costs may differ by chance if they were not timed in turns. On shared machines kernels differ by
@@ -63,7 +63,7 @@ def optimistic(
     options = list(problem.options)
     for candidate in candidates:
         cost = costs.of(candidate.id)
-        if cost.seconds is None and (cost.origin == UNKNOWN or cost.bound is not None):
+        if cost.is_open:
             sub = candidate.sub_graph(graph)
             least = cost.bound or 0.0
             options.append(Option(candidate.id, sub.inside, least, sub.hidden, candidate.backend))

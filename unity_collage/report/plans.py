@@ -14,6 +14,9 @@ from .cells import counted, duration, left, plus_minus, right
 ROWS = 15
 """How many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
 
+_NOTABLE_DOUBT = 0.01
+"""From which part of the plan's cost on the doubt about it is worth a line."""
+
 _FAR = 10.0
 """A larger ratio is shown as ``>10x``: a stray cost must not look like a precise one."""
 
@@ -75,6 +78,10 @@ def _remarks(plan: Plan) -> list[RenderableType]:
         )
     if plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
         lines.append(f"not proved: a plan up to {plan.gap:.1%} cheaper may exist")
+    if plan.doubt >= _NOTABLE_DOUBT:
+        lines.append(
+            f"measured on a busy machine: the plan may be up to {plan.doubt:.0%} off; run again to improve it"
+        )
     if plan.without_cost:
         first = plan.without_cost[0]
         example = f"{first.backend} {first.label}: {first.reason}"

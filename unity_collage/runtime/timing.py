@@ -17,6 +17,15 @@ class Runner(NamedTuple):
     """Tensors that all cores write before each run, as the kernel before it in a program does."""
 
 
+class Timed(NamedTuple):
+    """The runs of one function."""
+
+    seconds: list[float]
+    """Of each run that other work of the machine did not disturb; of all runs where these are fewer than three."""
+    is_doubtful: bool
+    """Whether other work left too few undisturbed runs."""
+
+
 class Interval(NamedTuple):
     """An estimate of a percentile, and its confidence interval."""
 
@@ -61,13 +70,17 @@ def time_in_turns(
     max_warmup_seconds: float = 0.05,
     evict_bytes: int = 0,
     evict_each_run: bool = False,
-) -> list[list[float]]:
-    """The seconds of each run of each runner, taken in rounds, so that drift of the machine affects all alike.
+) -> list[Timed]:
+    """The runs of each runner, taken in rounds, so that drift of the machine affects all alike.
 
     Each runner warms up until it gets no faster, for at most ``max_warmup_seconds``; then all run in turns. After
     ``min_runs`` rounds a runner stops when the interval of its ``percentile`` (with this ``confidence``) lies above
     that of the fastest. The others stop together, when each interval is within ``tolerance`` of its estimate. A runner
     that has used ``max_seconds`` or ``max_runs`` always stops, but not before its first run.
+
+    A run counts if every thread had a core before and after it, and none was kept from its core for a notable part of
+    it. Before a run the machine is given time to become calm. Waiting and the runs that do not count take at most three
+    times the budget of a runner.
 
     The caches are prepared as by :func:`measure`, with one eviction for each round. With ``evict_each_run`` there is an
     eviction before each run, and a turn is three runs after one that does not count. Use it for many runners with
@@ -77,9 +90,10 @@ def time_in_turns(
     timed = tvm_ffi.get_global_func("collage.runtime.time_in_turns")
     parts = zip(*((runner.func, list(runner.args), list(runner.warm)) for runner in runners), strict=True)
     limits = (percentile, confidence, tolerance, min_runs, max_runs, max_seconds, max_warmup_seconds)
+    found = timed(*map(list, parts), *limits, evict_bytes, evict_each_run)
     return [
-        [float(s) for s in seconds]
-        for seconds in timed(*map(list, parts), *limits, evict_bytes, evict_each_run)
+        Timed([float(s) for s in seconds], bool(doubtful))
+        for seconds, doubtful in zip(found[::2], found[1::2], strict=True)
     ]
 
 

@@ -7,6 +7,7 @@
 
 #include "base/cache_state.h"
 #include "base/call.h"
+#include "base/calm.h"
 #include "base/interval.h"
 #include "base/pool.h"
 
@@ -25,6 +26,9 @@ constexpr size_t kRunsPerTurn = 3;
 // So many runs may exceed the budget by so many times: one run says nothing about noise.
 constexpr size_t kMinRuns = 3;
 constexpr double kMinRunsFactor = 10;
+// Runs that other work of the machine disturbs do not count. Waiting for others may take so many times the budget.
+constexpr double kPatience = 3;
+constexpr double kMostWaiting = 0.05;  // seconds before one run
 
 struct Limits {
   double percentile, confidence, tolerance;
@@ -62,47 +66,74 @@ class Runner {
   void WarmUp(double max_seconds) { collage::WarmUp(&call_, max_seconds); }
 
   // One run. `preparation` is the time in seconds that was spent on the caches for it.
-  void Run(double preparation) {
+  void Run(double preparation, const Limits& limits) {
     const Clock::time_point begin = Clock::now();
+    bool calm = calm_.Await(std::min(kMostWaiting, kPatience * Allowed(limits) - waited_));
+    const Clock::time_point after = Clock::now();
     CacheState::WriteFromAllCores(warm_);
-    seconds_.push_back(call_.Seconds());
-    spent_ += SecondsSince(begin) + preparation;
+    const double seconds = call_.Seconds();
+    const double taken = SecondsSince(after) + preparation;
+    calm = calm_.Lasted(seconds) && calm;
+    waited_ += std::chrono::duration<double>(after - begin).count() + (calm ? 0 : taken);
+    spent_ += calm ? taken : 0;
+    (calm ? seconds_ : disturbed_).push_back(seconds);
   }
 
   // Several runs in a row, each after its own eviction. The first follows a run of another runner and does
   // not count.
   void TakeTurn(CacheState* caches, const Limits& limits) {
-    RunEvicted(caches);
-    seconds_.pop_back();
-    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !IsOverBudget(limits)); ++i) RunEvicted(caches);
+    const size_t calm = seconds_.size(), disturbed = disturbed_.size();
+    RunEvicted(caches, limits);
+    seconds_.resize(calm);
+    disturbed_.resize(disturbed);
+    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !IsOverBudget(limits)); ++i) RunEvicted(caches, limits);
   }
 
   void Estimate(const Limits& limits) {
-    interval_ = PercentileInterval(seconds_, limits.percentile, limits.confidence);
+    interval_ = PercentileInterval(Samples(), limits.percentile, limits.confidence);
   }
 
   bool IsOverBudget(const Limits& limits) const {
-    const double allowed = limits.max_seconds * (seconds_.size() < kMinRuns ? kMinRunsFactor : 1);
-    return seconds_.size() >= limits.max_runs || spent_ >= allowed;
+    return seconds_.size() + disturbed_.size() >= limits.max_runs || spent_ >= Allowed(limits) ||
+           waited_ >= kPatience * Allowed(limits);
+  }
+
+  // The runs that were not disturbed, or all of them where there are too few.
+  std::vector<double> Samples() const {
+    if (disturbed_.empty() || seconds_.size() >= kMinRuns) return seconds_;
+    std::vector<double> all = seconds_;
+    all.insert(all.end(), disturbed_.begin(), disturbed_.end());
+    return all;
+  }
+
+  // Whether other work of the machine has kept the runner from as many runs as it would have had.
+  bool IsDoubtful(const Limits& limits) const {
+    return !disturbed_.empty() && seconds_.size() < limits.min_runs && spent_ < Allowed(limits);
   }
 
   bool active = true;
 
-  size_t runs() const { return seconds_.size(); }
+  size_t calm_runs() const { return seconds_.size(); }
   const Interval& interval() const { return interval_; }
-  const std::vector<double>& seconds() const { return seconds_; }
 
  private:
-  void RunEvicted(CacheState* caches) {
+  void RunEvicted(CacheState* caches, const Limits& limits) {
     const Clock::time_point begin = Clock::now();
     caches->Evict();
-    Run(SecondsSince(begin));
+    Run(SecondsSince(begin), limits);
+  }
+
+  double Allowed(const Limits& limits) const {
+    return limits.max_seconds * (seconds_.size() + disturbed_.size() < kMinRuns ? kMinRunsFactor : 1);
   }
 
   Call call_;
+  Calm calm_;
   Array<Tensor> warm_;
   std::vector<double> seconds_;
-  double spent_ = 0;
+  std::vector<double> disturbed_;
+  double spent_ = 0;   // for runs that count
+  double waited_ = 0;  // for others, and for the machine
   Interval interval_{0, 0, 0};
 };
 
@@ -118,7 +149,7 @@ class Comparison {
     for (Runner& runner : runners_) runner.WarmUp(limits_.max_warmup_seconds);
     for (size_t round = 1; Active() > 0; ++round) {
       RunRound(round % 2 == 0);
-      Eliminate(round);
+      Eliminate();
     }
   }
 
@@ -141,19 +172,22 @@ class Comparison {
       if (evict_each_run_) {
         runner.TakeTurn(&caches_, limits_);
       } else {
-        runner.Run(share);
+        runner.Run(share, limits_);
       }
     }
   }
 
   // Stops runners whose budget is used or whose interval lies above the fastest one's, and all of them once
   // the others' intervals are narrow enough.
-  void Eliminate(size_t round) {
+  void Eliminate() {
     for (Runner& runner : runners_) {
       if (runner.active) runner.Estimate(limits_);
       if (runner.IsOverBudget(limits_)) runner.active = false;
     }
-    if (round * (evict_each_run_ ? kRunsPerTurn : 1) < limits_.min_runs) return;
+    const bool few = std::any_of(runners_.begin(), runners_.end(), [&](const Runner& runner) {
+      return runner.active && runner.calm_runs() < limits_.min_runs;
+    });
+    if (few) return;
     const double bound = BestUpperBound();
     bool decided = true;
     for (Runner& runner : runners_) {
@@ -178,8 +212,8 @@ class Comparison {
   bool evict_each_run_;
 };
 
-// The seconds of each run of each function. Every function runs at least once.
-Array<Array<double>> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
+// For each function the seconds of each run, and whether they are doubtful. Every function runs at least once.
+Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
                                  double percentile, double confidence, double tolerance, int64_t min_runs,
                                  int64_t max_runs, double max_seconds, double max_warmup_seconds,
                                  int64_t evict_bytes, bool evict_each_run) {
@@ -190,11 +224,13 @@ Array<Array<double>> TimeInTurns(Array<Function> functions, Array<Array<Any>> ar
   for (size_t i = 0; i < functions.size(); ++i) runners.emplace_back(functions[i], args[i], warm[i]);
   Comparison comparison(std::move(runners), limits, evict_bytes, evict_each_run);
   comparison.Run();
-  Array<Array<double>> seconds;
+  Array<Any> timed;
   for (const Runner& runner : comparison.runners()) {
-    seconds.push_back(Array<double>(runner.seconds().begin(), runner.seconds().end()));
+    const std::vector<double> samples = runner.Samples();
+    timed.push_back(Array<double>(samples.begin(), samples.end()));
+    timed.push_back(runner.IsDoubtful(limits));
   }
-  return seconds;
+  return timed;
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
