@@ -1,4 +1,4 @@
-"""``compile``: import, the passes of the pipeline, ``relax.build``, and a recheck of the program against its costs."""
+"""``compile``: import, the passes of the pipeline, ``relax.build``, and a comparison of whole programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
@@ -22,27 +21,29 @@ from .calling.describe import signature_of
 from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError
-from .feedback.builder import built_by_tvm
-from .feedback.comparison import STOCK
-from .feedback.recheck import in_time
-from .feedback.refine import refined
-from .feedback.settings import Refinement, Tell
+from .feedback.builder import ProgramBuilder, built_by_tvm
+from .feedback.candidates import OURS
+from .feedback.refine import CORRECTED, refined
+from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .frontend.models import Imported, Model, import_model, is_of_torch
 from .frontend.sizes import Shapes
 from .lowering.build import build
 from .machine.environment import use_threads
-from .measure.inputs import random_inputs
+from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
+from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
-from .passes.search_partition import SearchPartition
 from .pipeline import FLOAT32, Pipeline
 from .plan.explanation import Explanation
+from .profile.inputs import why_not_runnable
 from .program import Program
-from .rules.base import why_not_static
 from .runtime.libraries import claim_parallel_loops
 from .specs import PartitionSpec
 from .target import host_target, target_of
+
+BUDGET_SECONDS = 40.0
+"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
 
 _NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
@@ -59,7 +60,8 @@ def compile(
     dims: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     locked: bool = False,
-    budget_seconds: float | None = None,
+    budget_seconds: float | None = BUDGET_SECONDS,
+    remeasure: bool = False,
     explain: bool = False,
     specs: Sequence[PartitionSpec] = (),
     allow_winograd: bool = True,
@@ -83,16 +85,19 @@ def compile(
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is called with what is being measured, ``tell`` with what else is being done.
-    * ``budget_seconds``: the limit for measuring. What matters most is measured first, and the plan is the best one
-      that is known by then.
+    * ``budget_seconds``: the limit for measuring kernels; None: no limit. What matters most is measured first, and the
+      plan is the best one that is known by then.
+    * ``remeasure``: measure known costs again too.
     * ``explain``: fill ``program.explanation``, which says for every candidate why it was chosen or not.
     * ``specs``: partition rules of your own.
     * ``allow_winograd``: let convolutions use Winograd's algorithm, which rounds differently.
     * ``search_layouts``: let the search choose the layout of each image between two kernels, channels last or first.
       Twice as many kernels are measured. Channels last is the best layout for nearly all images.
     * ``tune_trials``: how many schedules MetaSchedule tries for each TVM kernel that could still be in the plan.
-    * ``refine``: compare candidate programs: ours, those of each backend alone, of a greedy partitioner, and of TVM
-      alone. The fastest is the result, and the plan of ``main`` has the ``comparison``.
+    * ``refine``: how candidate programs are compared. By default ours, that of a greedy partitioner, those of each
+      backend alone, and the fastest one of an earlier compile are timed in turns. With ``Refinement()`` costs that do
+      not hold in the running program are also corrected, and TVM alone takes part. The fastest is the result, and the
+      plan of ``main`` has the ``comparison``.
     * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
       Inputs, outputs and all other arithmetic stay float32.
     * ``estimator``: the source of costs, such as :class:`unity_collage.measure.remote.RemoteCost`. It has its own
@@ -101,7 +106,7 @@ def compile(
       :func:`unity_collage.set_num_threads`.
     """
     use_threads(threads)
-    costs = estimator or cost_model(database, progress, locked, budget_seconds)
+    costs = estimator or cost_model(database, progress, locked, budget_seconds, remeasure)
     pipeline = Pipeline(
         backends=_names(backends),
         model=costs,
@@ -110,23 +115,70 @@ def compile(
         precision=precision,
         layouts=search_layouts,
         tune_trials=tune_trials,
-        lazy=costs.has_budget and not tune_trials,
         explain=explain,
     )
+    tell("importing the model")
     source = import_model(model, example_inputs, shapes, dims)
-    imported, scope = source.mod, _checked(target or costs.target(), is_of_torch(model))
-    if refine is not None:
-        return _refined(pipeline, source, scope, refine, tell)
-    checked = in_time(
-        lambda **changes: tvm.transform.Sequential(replace(pipeline, **changes).passes(), name="collage"),
-        imported,
-        scope,
-        costs,
+    scope = _checked(target or costs.target(), is_of_torch(model))
+    tell("looking for kernels")
+    best = _best(pipeline, source.mod, scope, refine, tell)
+    relink = (
+        partial(built_by_tvm, source.mod, scope)
+        if best.mod is source.mod
+        else partial(build, best.mod, scope)
     )
-    program = _program(checked.executable, source, checked.mod, scope, partial(build, checked.mod, scope))
-    program.add_to_plan("main", measured_seconds=checked.seconds, remarks=checked.remarks)
+    program = _program(best.executable, source, best.mod, scope, relink)
+    measured = None if best.report is None else best.report.measured
+    program.add_to_plan("main", measured_seconds=measured, comparison=best.report, remarks=best.remarks)
     _tell_of_what_is_not_kept(costs)
     return program
+
+
+def _best(
+    pipeline: Pipeline, imported: IRModule, target: Target, refine: Refinement | None, tell: Tell
+) -> Refined:
+    """The fastest of several programs; our own where they cannot be compared, with the reason."""
+    costs, settings = pipeline.model, refine or BY_DEFAULT
+    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
+    if refine is not None and reason:
+        raise CollageError(f"candidate programs cannot be compared: {reason}")
+    if pipeline.precision != FLOAT32:
+        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
+    with target:
+        priority = tuple(backend.name for backend in select(pipeline.backends, target))
+        if reason is None:
+            pipeline = replace(pipeline, programs=priority)
+        costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
+        search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
+        builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))
+        if reason is not None:
+            return Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
+        return _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
+
+
+def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:
+    """A winner that is not the program of our search, with what that one has: branches side by side, an explanation."""
+    if EXPLANATION.by_function(best.mod) or not PLAN.by_function(best.mod):
+        return best
+    mod, executable = best.mod, best.executable
+    if best.report is not None and best.report.winner not in (OURS, CORRECTED):
+        mod = ScheduleBranches(pipeline.model)(mod)
+        executable = build(mod, builder.target) if _has_branches(mod) else executable
+    if pipeline.explain:
+        explained = EXPLANATION.by_function(pipeline.search()(builder.costed))
+        functions = dict(mod.functions_items())
+        for name, explanation in explained.items():
+            func = mod[name]
+            assert isinstance(func, relax.Function)
+            functions[mod.get_global_var(name)] = EXPLANATION.write(func, explanation)
+        mod = tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+    return replace(best, mod=mod, executable=executable)
+
+
+def _has_branches(mod: IRModule) -> bool:
+    """Whether ScheduleBranches has put branches side by side."""
+    found = PLAN.by_function(mod).get("main")
+    return found is not None and found.branches is not None
 
 
 def _tell_of_what_is_not_kept(costs: CostModel) -> None:
@@ -136,62 +188,6 @@ def _tell_of_what_is_not_kept(costs: CostModel) -> None:
             f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}",
             stacklevel=3,
         )
-
-
-def _refined(
-    pipeline: Pipeline,
-    source: Imported,
-    target: Target,
-    settings: Refinement,
-    tell: Tell,
-) -> Program:
-    """The fastest of several candidate programs."""
-    costs, imported = pipeline.model, source.mod
-    if reason := costs.why_not(Capability.RUN_PROGRAMS):
-        raise CollageError(f"candidate programs cannot be compared: {reason}")
-    if pipeline.precision != FLOAT32:
-        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
-    inputs = _refinement_inputs(imported["main"])  # fails before anything is measured
-    database, locked = costs.database_and_lock()
-    with target:
-        priority = tuple(backend.name for backend in select(pipeline.backends, target))
-        pipeline = replace(pipeline, programs=priority)
-        costed = tvm.transform.Sequential(pipeline.until_costs())(imported)
-        best = refined(
-            costed,
-            imported,
-            inputs,
-            priority,
-            target,
-            settings,
-            tell,
-            database,
-            locked,
-            costs.is_budget_spent,
-        )
-        final = ScheduleBranches(costs)(best.mod)
-        executable = build(final, target) if _has_branches(final) else best.executable
-        searched = SearchPartition(explain=True)(costed) if pipeline.explain else None
-    program = _program(
-        executable,
-        source,
-        final,
-        target,
-        partial(built_by_tvm, imported, target)
-        if best.report.winner == STOCK
-        else partial(build, final, target),
-    )
-    program.add_to_plan("main", comparison=best.report)
-    if searched is not None:
-        program.explanation = EXPLANATION.by_function(searched)
-    _tell_of_what_is_not_kept(costs)
-    return program
-
-
-def _has_branches(mod: IRModule) -> bool:
-    """Whether ScheduleBranches has put branches side by side."""
-    found = PLAN.by_function(mod).get("main")
-    return found is not None and found.branches is not None
 
 
 def _names(backends: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -259,26 +255,18 @@ def _program(
     )
 
 
-def _refinement_inputs(main: relax.Function) -> list[np.ndarray]:
-    """Random inputs for a whole model; raises CollageError where shapes are not known."""
-    for param in main.params:
-        reason = why_not_static(param)
-        if reason is not None:
-            raise CollageError(f"the program cannot be timed as a whole: {reason}")
-    return random_inputs(main)
-
-
 def cost_model(
     database: CostDatabase | str | Path | None,
     progress: Progress | None = None,
     locked: bool = False,
-    budget_seconds: float | None = None,
-) -> CostModel:
+    budget_seconds: float | None = BUDGET_SECONDS,
+    remeasure: bool = False,
+) -> KernelCosts:
     """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured."""
     opened = (
         database
         if isinstance(database, CostDatabase)
         else CostDatabase(database, read_only=locked, goes_on=True)
     )
-    model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds)
+    model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure)
     return model if progress is None else replace(model, progress=progress)

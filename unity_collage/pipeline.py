@@ -16,10 +16,11 @@ from .passes.choose_threads import ChooseThreads
 from .passes.confirm_costs import ConfirmCosts
 from .passes.correct_costs import CorrectCosts
 from .passes.estimate_costs import EstimateCosts
-from .passes.estimate_costs_of_programs import EstimateCostsOfPrograms
+from .passes.estimate_needed_costs import EstimateNeededCosts
 from .passes.expand_transposed import ExpandTransposed
 from .passes.fuse_remaining import FuseRemaining
 from .passes.offer_layouts import OfferLayouts
+from .passes.offer_merged import OfferMerged
 from .passes.offload_byoc import OffloadBYOC
 from .passes.prepare import Prepare
 from .passes.schedule_branches import ScheduleBranches
@@ -51,14 +52,14 @@ class Pipeline:
     """Whether images between kernels may have channels first; otherwise all have channels last."""
     tune_trials: int = 0
     """How many schedules MetaSchedule tries for each TVM kernel that could still be in the plan."""
-    lazy: bool = False
-    """Whether the search measures only what can still change the plan; for a budget."""
+    every: bool = False
+    """Whether to measure every candidate, not only what can still change the plan; always so when kernels are tuned."""
     correct: bool = False
-    """Whether to compare costs with the running program, and search again where they are wrong; not if ``lazy``."""
+    """Whether to compare costs with the running program, and search again where they are wrong."""
     explain: bool = False
     """Whether to write ``collage.explanation``, which says for every candidate why it was chosen or not."""
     programs: tuple[str, ...] = ()
-    """With ``lazy``: also measure for candidate programs, those of each of these backends alone among them."""
+    """Backends in preference order: also measure for the programs that these make alone, and for the greedy one."""
 
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
@@ -78,12 +79,12 @@ class Pipeline:
         ]
 
     def until_costs(self) -> list[tvm.transform.Pass]:
-        """The passes after which every candidate has a cost or a reason; with ``lazy`` the search measures costs."""
-        return [*self.until_candidates(), *(self._lazy_costs() if self.lazy else self._costs())]
+        """The passes after which every candidate has a cost, a lower bound that is high enough, or a reason."""
+        return [*self.until_candidates(), *self._costs()]
 
     def search(self) -> tvm.transform.Pass:
-        """The search for the cheapest plan; it also measures merged kernels."""
-        return SearchPartition(estimator=self.model, explain=self.explain)
+        """The search for the cheapest plan."""
+        return SearchPartition(explain=self.explain)
 
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
@@ -91,15 +92,16 @@ class Pipeline:
 
     def _costs(self) -> list[tvm.transform.Pass]:
         correcting = [CorrectCosts(self.model)] if self.correct else []
+        measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
+        if self.every or self.tune_trials:
+            return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
+        # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
-            EstimateCosts(self.model, self.tune_trials),
-            ConfirmCosts(self.model),
-            ChooseThreads(self.model),
-            *correcting,
+            EstimateNeededCosts(self.model, self.programs),
+            *measuring,
+            EstimateNeededCosts(self.model),
+            OfferMerged(self.model),
         ]
-
-    def _lazy_costs(self) -> list[tvm.transform.Pass]:
-        return [EstimateCostsOfPrograms(self.model, self.programs)] if self.programs else []
 
 
 def collage(
@@ -111,7 +113,7 @@ def collage(
     precision: str = FLOAT32,
     layouts: bool = False,
     tune_trials: int = 0,
-    lazy: bool = False,
+    every: bool = False,
     correct: bool = False,
     explain: bool = False,
 ) -> tvm.transform.Sequential:
@@ -124,7 +126,7 @@ def collage(
         precision=precision,
         layouts=layouts,
         tune_trials=tune_trials,
-        lazy=lazy,
+        every=every,
         correct=correct,
         explain=explain,
     )

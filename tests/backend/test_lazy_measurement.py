@@ -15,7 +15,7 @@ from tvm.target import Target
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS
 from unity_collage.cost.asking import workloads
-from unity_collage.cost.lazy import lazy_costs
+from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import MissingCost
 from unity_collage.graph import DataflowGraph
@@ -126,7 +126,7 @@ def test_lazy_costs_are_above_their_bounds_and_give_the_eager_plan(
     mod = annotated(target)
     func = mod["main"]
     with target:
-        lazy = lazy_costs(func, model, lambda costs: problem(func, costs))
+        lazy = lazy_costs(func, model, Search(lambda costs: problem(func, costs)))
         bounds = model.lower_bounds(list(workloads(func, model).values()))
         eager = COSTS.read(EstimateCosts(model)(mod)["main"])
     costed = {key: cost.seconds for key, cost in eager.by_key.items() if cost.seconds is not None}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import COSTS, PLAN
-from unity_collage.feedback import recheck
+from unity_collage.feedback.corrections import is_late
 from unity_collage.feedback.observed import far_from
-from unity_collage.feedback.recheck import in_time, is_late
-from unity_collage.measure.measured import MeasuredCost
 from unity_collage.passes import AnnotateCandidates, CorrectCosts, EstimateCosts
 from unity_collage.plan.costs import IN_PROGRAM, Cost
 from unity_collage.plan.plan import Plan
@@ -95,23 +91,3 @@ def test_a_program_is_late_by_a_part_and_by_what_calls_do_not_explain():
     assert not is_late(1.2e-3, planned[1e-3])
     assert not is_late(30e-6, planned[1e-6])
     assert not is_late(1.0, IRModule({"main": func})), "nothing was planned"
-
-
-@pytest.mark.parametrize(("taken", "kept"), [(0.5, "second"), (2.0, "first"), (None, "first")])
-def test_the_second_program_has_to_be_faster(
-    monkeypatch: pytest.MonkeyPatch, taken: float | None, kept: str
-) -> None:
-    planned = PLAN.write(graphs.chain(), Plan(seconds=1e-3))
-    first, second = (IRModule({"main": planned.with_attr("digest", name)}) for name in ("first", "second"))
-    seconds = {"first": 1.0, "second": taken}
-    monkeypatch.setattr(recheck, "build", lambda mod, _target: str(mod["main"].attrs["digest"]))
-    monkeypatch.setattr(recheck, "program_digest", lambda mod: str(mod["main"].attrs["digest"]))
-    monkeypatch.setattr(recheck, "seconds_of", lambda _mod, executable, _model: seconds[executable])
-
-    def passes(correct: bool = False) -> Callable[[IRModule], IRModule]:
-        return lambda _: second if correct else first
-
-    checked = in_time(cast(Any, passes), first, Target("llvm"), MeasuredCost())
-
-    assert checked.executable == kept and checked.seconds == seconds[kept]
-    assert checked.mod.same_as(second if kept == "second" else first)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pytest
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS
-from unity_collage.cost.lazy import lazy_costs
+from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
@@ -55,7 +54,7 @@ def problem(func: relax.Function, costs: Costs) -> Problem:
 
 
 def costs_of(func: relax.Function, model: FixedCost) -> Costs:
-    return lazy_costs(func, model, lambda costs: problem(func, costs))
+    return lazy_costs(func, model, Search(lambda costs: problem(func, costs)))
 
 
 def test_the_plan_of_lazy_costs_is_that_of_all_costs() -> None:
@@ -67,7 +66,6 @@ def test_the_plan_of_lazy_costs_is_that_of_all_costs() -> None:
     model.asked.clear()
     lazy = costs_of(func, model)
     assert cheapest_cover(problem(func, lazy)).seconds == cheapest_cover(problem(func, eager)).seconds == 3e-6
-    assert lazy.lower_bound == pytest.approx(3e-6)
     assert (lazy.keys, lazy.launch_seconds, lazy.by_key.keys()) == (eager.keys, 1e-6, eager.by_key.keys())
     assert not any(key.startswith("slow") for key in model.asked)
 
@@ -97,13 +95,16 @@ def test_a_model_without_bounds_is_asked_for_what_plans_contain() -> None:
     assert cheapest_cover(problem(func, lazy)).seconds == 3e-6
 
 
-def test_what_an_assumption_leaves_open_is_in_the_lower_bound() -> None:
-    """TVM's chain is expensive and its parts are cheap, but lie in it: they keep their bounds, and so does the plan."""
+def test_what_an_assumption_leaves_open_keeps_its_lower_bound() -> None:
+    """TVM's chain is expensive and its parts are cheap, but lie in it: a cheaper plan of them is possible."""
     func = annotated()
     model = Bounded({"slow": "broken", "tvm": 1e-6, "tvm:relu+exp+tanh": 9e-6}, least={"slow": 1e-6})
-    lazy = lazy_costs(func, model, lambda costs: problem(func, costs), assume_fusion_pays=True)
+    lazy = lazy_costs(func, model, Search(lambda costs: problem(func, costs), assume_fusion_pays=True))
     found = cheapest_cover(problem(func, lazy))
-    assert lazy.lower_bound is not None and lazy.lower_bound < found.seconds
+    left_out = [
+        cost.bound for cost in lazy.by_key.values() if cost.seconds is None and cost.bound is not None
+    ]
+    assert left_out and 3 * min(left_out) < found.seconds
 
 
 @dataclass(frozen=True)

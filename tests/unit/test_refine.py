@@ -28,7 +28,7 @@ from unity_collage.feedback.observed import Observation, with_all_observed
 from unity_collage.feedback.records import choice_of, described, fingerprint_of, records_of
 from unity_collage.feedback.refine import learn
 from unity_collage.passes import AnnotateCandidates
-from unity_collage.passes.estimate_costs_of_programs import EstimateCostsOfPrograms
+from unity_collage.passes.estimate_needed_costs import EstimateNeededCosts
 from unity_collage.plan.candidate import VIEW, Candidate
 from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.plan.plan import Plan, PlannedKernel
@@ -73,7 +73,7 @@ def _problem() -> Problem:
 
 
 def test_what_a_user_would_have_picked_competes() -> None:
-    found = dict(choices({"main": _problem()}, ("lib", "tvm")))
+    found = {name: choice for name, choice, _ in choices({"main": _problem()}, ("lib", "tvm"))}
     assert found == {OURS: {"main": (0, 3)}, GREEDY: {"main": (0, 1)}, "tvm": {"main": (4,)}}
 
 
@@ -295,7 +295,7 @@ SLOW = fake_backend("slow", "relax.nn.relu", "relax.exp", "relax.tanh")
 def _measured_on_a_budget(model: Bounded) -> list[Cost]:
     with only_backends(SLOW), Target("llvm"):
         annotated = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
-        costs = COSTS.read(EstimateCostsOfPrograms(model, ("slow", "tvm"))(annotated)["main"])
+        costs = COSTS.read(EstimateNeededCosts(model, ("slow", "tvm"))(annotated)["main"])
     return [cost for key, cost in costs.by_key.items() if key.startswith("slow")]
 
 

@@ -18,7 +18,14 @@ from unity_collage.annotations import CANDIDATES, COSTS, EXPLANATION, PLAN
 from unity_collage.cost.model import CostModel, Overheads, Workload
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
-from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition, why_not_plan
+from unity_collage.passes import (
+    AnnotateCandidates,
+    ApplyPlan,
+    EstimateCosts,
+    OfferMerged,
+    SearchPartition,
+    why_not_plan,
+)
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import UNKNOWN, Cost, Costs
 from unity_collage.report import plan_summary
@@ -32,34 +39,40 @@ SINGLES = {"toy": 1.0, "tvm": 9.0, "tvm:exp+tanh": 9.0, "tvm:relu+exp": 9.0, "tv
 SETTINGS = FixedCost({"toy:relu+exp": 1.5, "toy:exp+tanh": 1.8, **SINGLES})
 
 
-def planned(model: FixedCost, search: SearchPartition, func: relax.Function | None = None) -> dict:
+def planned(
+    model: FixedCost, search: SearchPartition, func: relax.Function | None = None, merge: bool = False
+) -> dict:
     module = IRModule({"main": func or graphs.chain()})
     with only_backends(MERGING), Target("llvm"):
-        passes = [AnnotateCandidates(), EstimateCosts(model), search]
+        passes = [
+            AnnotateCandidates(),
+            EstimateCosts(model),
+            *([OfferMerged(model)] if merge else []),
+            search,
+        ]
         return PLAN.read(tvm.transform.Sequential(passes)(module)["main"])
 
 
 def test_touching_kernels_are_merged_where_that_is_cheaper() -> None:
-    plan = planned(SETTINGS, SearchPartition(estimator=SETTINGS))
+    plan = planned(SETTINGS, SearchPartition(), merge=True)
     assert [kernel.label for kernel in plan.kernels] == ["relu+exp", "tanh"]
     assert plan.seconds == 2.5 and plan.proved
 
 
 def test_merged_kernels_that_are_more_expensive_stay_apart() -> None:
     dear = FixedCost({**SINGLES, "toy:relu+exp": 2.5, "toy:exp+tanh": 2.5})
-    plan = planned(dear, SearchPartition(estimator=dear))
+    plan = planned(dear, SearchPartition(), merge=True)
     assert [kernel.label for kernel in plan.kernels] == ["relu", "exp", "tanh"]
 
 
-@pytest.mark.parametrize("search", [SearchPartition(), SearchPartition(estimator=SETTINGS, merge=False)])
-def test_nothing_is_merged_unasked(search: SearchPartition) -> None:
-    assert len(planned(SETTINGS, search).kernels) == 3
+def test_nothing_is_merged_unasked() -> None:
+    assert len(planned(SETTINGS, SearchPartition()).kernels) == 3
 
 
 def test_a_merged_kernel_has_one_composite_for_each_part() -> None:
     module = IRModule({"main": graphs.chain()})
     with only_backends(MERGING), Target("llvm"):
-        passes = [AnnotateCandidates(), EstimateCosts(SETTINGS), SearchPartition(estimator=SETTINGS)]
+        passes = [AnnotateCandidates(), EstimateCosts(SETTINGS), OfferMerged(SETTINGS), SearchPartition()]
         result = tvm.transform.Sequential(passes)(module)
     func = result["fused_relu_exp_toy"]
     inner = [b.value for block in func.body.blocks for b in block.bindings]
@@ -87,7 +100,7 @@ def test_only_what_can_still_change_the_plan_is_measured() -> None:
     counting = Counting(SETTINGS, [])
     with only_backends(MERGING), Target("llvm"):
         module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
-        plan = PLAN.read(SearchPartition(estimator=counting, merge=False)(module)["main"])
+        plan = PLAN.read(SearchPartition(estimator=counting)(module)["main"])
     assert plan.seconds == 3.0 and plan.proved
     assert sorted(counting.asked) == ["toy:exp", "toy:relu", "toy:tanh"]
 
@@ -97,7 +110,7 @@ def test_a_plan_on_the_assumption_that_fusion_pays_is_not_called_proved() -> Non
     counting = Counting(FixedCost({"tvm:relu+exp+tanh": 8.5, "tvm": 9.0, "toy": 3.0}), [], 1.0)
     with only_backends(MERGING), Target("llvm"):
         module = AnnotateCandidates()(IRModule({"main": graphs.chain()}))
-        search = SearchPartition(estimator=counting, merge=False, assume_fusion_pays=True)
+        search = SearchPartition(estimator=counting, assume_fusion_pays=True)
         plan = PLAN.read(search(module)["main"])
     assert plan.seconds == 8.5 and plan.lower_bound < plan.seconds and not plan.proved
     assert "tvm:relu+exp" not in counting.asked

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 from ..ffi import import_without_torch
+
+STARTED = time.monotonic()
+"""When the command began, in seconds of the monotonic clock."""
+
+_LONG = ("bench", "check", "compile", "explain")
+"""Commands that say what they are doing, from the first moment on: TVM takes seconds to load."""
 
 
 def command() -> int:
     """The entry point of ``unity-collage``. Few models need PyTorch, so TVM is imported without it."""
+    if any(name in sys.argv[1:4] for name in _LONG) and not {"-h", "--help"} & {*sys.argv}:
+        print("[  0 s] loading TVM", file=sys.stderr, flush=True)
     import_without_torch("tvm.relax")
     from .main import main
 

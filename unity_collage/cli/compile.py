@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ from rich.console import Console
 from ..compiler import compile as compile_model
 from ..errors import CollageError
 from ..lowering.library_file import why_no_library
+from ..measure.kernel_costs import KernelCosts
 from ..pipeline import FLOAT32
 from ..profile.accuracy import deviations
 from ..program import Program
@@ -58,12 +63,12 @@ def _compile(options: argparse.Namespace) -> None:
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     """The program of the model that the options name."""
     refine = refinement_of(options)
-    with progress_bar() as report:
+    with progress_bar() as report, _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
         return compile_model(
             options.model,
             **sizes_of(options),
             backends=options.backends,
-            estimator=cost_model_of(options, report),
+            estimator=costs,
             explain=explain,
             allow_winograd=not options.no_winograd,
             search_layouts=options.search_layouts,
@@ -72,6 +77,25 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
             precision=options.precision,
             tell=lambda what: report(0, 0, what),
         )
+
+
+@contextmanager
+def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
+    """The first Ctrl-C ends the measuring: the result is the best program so far. The second one ends the command."""
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        costs.stop()
+        print(
+            "unity-collage: nothing more is measured, the best program so far follows; Ctrl-C again ends the command",
+            file=sys.stderr,
+        )
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield costs
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:

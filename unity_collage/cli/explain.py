@@ -44,7 +44,6 @@ def _explain(options: argparse.Namespace) -> None:
             precision=options.precision,
             layouts=options.search_layouts,
             tune_trials=options.tune or 0,
-            lazy=costs.has_budget and not options.tune,
         )
         found = explain(model, pipeline, **sizes_of(options))
     if options.node is None:

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ..compiler import cost_model
-from ..cost.model import CostModel, Progress
+from ..compiler import BUDGET_SECONDS, cost_model
+from ..cost.model import Progress
 from ..database.costs import CostDatabase
 from ..errors import CollageError
 from ..feedback.breeding import Breeding
 from ..feedback.settings import Refinement
+from ..measure.kernel_costs import KernelCosts
 from ..measure.remote import RemoteCost
 from ..measure.remote.messages import address
 from ..passes.annotate_candidates import WINOGRAD
@@ -100,9 +101,16 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
 def _add_effort(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--budget",
-        type=duration,
+        type=budget,
         metavar="TIME",
-        help="the limit for measuring, such as 30s or 5m; the result is the best plan that is known by then",
+        default=BUDGET_SECONDS,
+        help=f"the limit for measuring, such as 30s or 5m, or none (default: {BUDGET_SECONDS:g}s); the result is the "
+        "best plan that is known by then",
+    )
+    command.add_argument(
+        "--remeasure",
+        action="store_true",
+        help="measure known costs again too; by default only those that other work of the machine disturbed",
     )
     command.add_argument(
         "--tune",
@@ -138,15 +146,16 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
     )
 
 
-def cost_model_of(options: argparse.Namespace, report: Progress) -> CostModel:
+def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
     """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
     if options.rpc is None:
-        return cost_model(options.database, report, options.locked, options.budget)
+        return cost_model(options.database, report, options.locked, options.budget, options.remeasure)
     return RemoteCost(
         CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,
         locked=options.locked,
         budget_seconds=options.budget,
+        remeasure=options.remeasure,
         tracker=options.rpc,
         key=options.rpc_key,
     )
@@ -202,6 +211,11 @@ def _dim(text: str) -> tuple[str, int]:
     if not name or not size.strip().isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not the size of a dimension: write NAME=1")
     return name, int(size)
+
+
+def budget(text: str) -> float | None:
+    """A duration, or ``none`` for no limit."""
+    return None if text == "none" else duration(text)
 
 
 def duration(text: str) -> float:

@@ -6,8 +6,9 @@ searches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tvm import relax
 
@@ -22,50 +23,69 @@ from .model import CostModel, Workload
 Throughs = Callable[[Problem, float], Mapping[int, Through]]
 
 
-def lazy_costs(
-    func: relax.Function,
-    model: CostModel,
-    make: Callable[[Costs], Problem],
-    solve: Callable[[Problem], Solution] = cheapest_cover,
-    throughs: Throughs | None = best_throughs,
-    assume_fusion_pays: bool = False,
-) -> Costs:
+@dataclass(frozen=True)
+class Search:
+    """How to search for a plan while costs are measured."""
+
+    make: Callable[[Costs], Problem]
+    """Returns the search problem for given costs."""
+    solve: Callable[[Problem], Solution] = cheapest_cover
+    """Finds its cheapest plan."""
+    throughs: Throughs | None = best_throughs
+    """Finds the least cost of a plan with each candidate, for the reasons of those that were not measured."""
+    known: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
+    """Costs that are not asked for, by key."""
+    enough: float = math.inf
+    """Seconds: nothing more is measured once it is certain that the cheapest plan costs so much."""
+    assume_fusion_pays: bool = False
+    """See :class:`LazySearch`."""
+
+
+def lazy_costs(func: relax.Function, model: CostModel, search: Search) -> Costs:
     """Costs whose cheapest plan is a cheapest plan of all candidates.
 
-    ``make`` returns the search problem for given costs, and ``solve`` finds its cheapest plan. A candidate that need
-    not be measured has a cost without seconds: it has a lower bound, and its reason gives the least cost of a plan with
-    the candidate if ``throughs`` finds it. Without lower bounds of the cost model they are 0.
+    A candidate that need not be measured has a cost without seconds: it has a lower bound, and its reason gives the
+    least cost of a plan with the candidate. Without lower bounds of the cost model they are 0.
 
-    ``lower_bound`` of the costs holds for plans of all candidates. It may be below the cost of the plan if ``solve`` is
-    not exact, or if ``assume_fusion_pays`` leaves out measurements (:class:`LazySearch`). Raises NoCover.
+    Raises NoCover.
     """
     asked = workloads(func, model)
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
-    measurer = _Measurer(model, {workload.key: workload for workload in asked.values()})
+    by_key = {workload.key: workload for workload in asked.values()}
+    known = {key: cost for key, cost in search.known.items() if key in by_key}
+    measurer = _Measurer(model, by_key, known)
 
     def problem(answers: Mapping[str, Answer]) -> Problem:
         assumed = {key: _assumed(answer) for key, answer in answers.items()}
-        return make(costs_of(func, assumed, keys, overheads))
+        return search.make(costs_of(func, assumed, keys, overheads))
 
-    search = LazySearch(keys, measurer.bounds, problem, measurer.measure, solve, assume_fusion_pays)
-    found = search.run()
+    found = LazySearch(
+        keys,
+        measurer.bounds,
+        problem,
+        measurer.measure,
+        search.solve,
+        search.assume_fusion_pays,
+        {key: _answer(cost) for key, cost in known.items()},
+        search.enough,
+    ).run()
     through: Mapping[int, Through] = {}
-    if throughs and found.bounds:
-        through = throughs(found.problem, found.solution.seconds)
+    if search.throughs and found.bounds:
+        through = search.throughs(found.problem, found.solution.seconds)
     costs = measurer.all_costs({key: _not_measured(key, keys, found, through) for key in found.bounds})
     if found.failed:  # then no bound is sure
         costs = {key: replace(c, bound=0.0) if c.origin == UNKNOWN else c for key, c in costs.items()}
-    return replace(costs_of(func, costs, keys, overheads), lower_bound=found.solution.lower_bound)
+    return costs_of(func, costs, keys, overheads)
 
 
 class _Measurer:
     """Asks a cost model for the costs that the search wants, and caches them."""
 
-    def __init__(self, model: CostModel, by_key: Mapping[str, Workload]):
+    def __init__(self, model: CostModel, by_key: Mapping[str, Workload], known: Mapping[str, Cost]):
         self._model = model
         self._by_key = by_key
-        self._costs: dict[str, Cost] = {}
+        self._costs = dict(known)
         self.bounds = model.lower_bounds(list(by_key.values()))
 
     def measure(self, wanted: Sequence[str]) -> dict[str, Answer]:

@@ -123,11 +123,6 @@ class CostModel(ABC):
         """Whether the time for measuring is used up; nothing more is measured then."""
         return False
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether the time for measuring is limited."""
-        return False
-
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         """The database of the costs, if there is one, and whether it is locked, so that nothing is measured."""
         return None, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm import relax
@@ -27,6 +28,16 @@ class ProgramBuilder:
     imported: IRModule
     """The module before all passes."""
     target: Target
+    search: Callable[[IRModule], IRModule]
+    """From a module whose candidates have costs to the final module of its cheapest plan."""
+    correct: Callable[[IRModule], IRModule]
+    """Replaces the costs that do not hold in the running program."""
+
+    def searched(self, costed: IRModule) -> Built:
+        """The final module of the cheapest plan for the costs of ``costed``, and its program."""
+        with self.target:
+            mod = self.search(costed)
+        return mod, build(mod, self.target)
 
     def chosen(self, choice: Choice, origin: str) -> Built:
         """The final module of a choice, and its program; ``origin`` is the ``algorithm`` of its plan."""

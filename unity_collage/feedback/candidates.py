@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm import relax
@@ -34,19 +34,21 @@ def problems_of(mod: IRModule) -> dict[str, Problem]:
     return found
 
 
-def choices(problems: dict[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Choice]]:
-    """Our plan, then the greedy one and that of each backend alone, if they exist and differ from earlier ones."""
+def choices(problems: Mapping[str, Problem], priority: Sequence[str]) -> Iterator[tuple[str, Choice, float]]:
+    """Our plan, then the greedy one and that of each backend alone, if they exist and differ from earlier ones.
+
+    Each with its name and its seconds by the costs of its kernels.
+    """
     seen: list[Choice] = []
     for name in (OURS, GREEDY, *priority):
         try:
-            plan = {
-                function: ids_of(_solved(name, problem, priority)) for function, problem in problems.items()
-            }
+            found = {function: _solved(name, problem, priority) for function, problem in problems.items()}
         except NoCover:
             continue
+        plan = {function: ids_of(solution) for function, solution in found.items()}
         if plan not in seen:
             seen.append(plan)
-            yield name, plan
+            yield name, plan, sum(solution.seconds for solution in found.values())
 
 
 def ids_of(solution: Solution) -> tuple[int, ...]:

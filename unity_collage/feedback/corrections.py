@@ -19,8 +19,22 @@ from ..profile.programs import ProgramWorker
 from .loop import FeedbackLoop
 from .observed import Observation, far_costs, with_costs
 
+_LATE = 1.3
+_NOTABLE_SECONDS = 50e-6
+"""A program is late if it takes ``_LATE`` times the cost of its kernels, and ``_NOTABLE_SECONDS`` more than that cost.
+Calls take microseconds, and a shared machine may be slower for a while."""
+
 _GAIN = 0.02
 """By what part of its time the last program must be faster than the first one; otherwise no cost changes."""
+
+
+def is_late(seconds: float, final: IRModule) -> bool:
+    """Whether a program takes far longer than its plan costs, so that some cost must be wrong."""
+    main = final["main"]
+    if not PLAN.on(main):
+        return False
+    predicted = PLAN.read(main).seconds
+    return seconds > max(_LATE * predicted, predicted + _NOTABLE_SECONDS)
 
 
 def corrected_costs(

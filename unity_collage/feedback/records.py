@@ -19,7 +19,7 @@ from ..database.rows import digest
 from ..errors import MissingCost
 from ..plan.candidate import VIEW
 from .candidates import Choice
-from .settings import Refinement
+from .settings import BY_DEFAULT, Refinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,33 @@ class Records:
     fingerprint: str
     name: str
     """The name of the fact: a digest of the model with its weights, each plan, and the settings."""
+    model: str
+    """A digest of the model with its weights."""
+    costed: IRModule
     locked: bool = False
-    """Whether an unknown comparison is an error."""
+    """Whether nothing may be measured."""
+    is_optional: bool = False
+    """Whether an unknown comparison of a locked database is no error."""
 
     def find(self) -> Mapping[str, Any] | None:
-        """The stored outcome, or None; raises MissingCost if there is none and the database is locked."""
-        known = self.database.fact(self.name, self.fingerprint)
-        if known is None and self.locked:
+        """The stored outcome, or None; raises MissingCost if there is none, and there should be one."""
+        known = self.database.fact(self.name, self.fingerprint, sure=not self.locked)
+        if known is None and self.locked and not self.is_optional:
             raise MissingCost(f"no comparison of these programs is in {self.database.name}, and it is locked")
         return known
 
-    def keep(self, value: Mapping[str, Any]) -> None:
-        """Store the outcome of a comparison, which is plain data."""
-        if not self.database.read_only:
-            self.database.keep_fact(self.name, self.fingerprint, value)
+    def before(self) -> Choice | None:
+        """The choice of the program that won the last comparison for this model, if it can be built."""
+        known = self.database.fact(f"program {self.model}", self.fingerprint)
+        return None if known is None else choice_of(self.costed, known)
+
+    def keep(self, value: Mapping[str, Any], is_doubtful: bool = False) -> None:
+        """Store the outcome of a comparison, which is plain data: the ``report``, and the winner's ``choice``."""
+        if self.database.read_only:
+            return
+        self.database.keep_fact(self.name, self.fingerprint, value, is_doubtful)
+        if value["choice"] is not None:
+            self.database.keep_fact(f"program {self.model}", self.fingerprint, value["choice"])
 
 
 def records_of(
@@ -56,8 +69,9 @@ def records_of(
     locked: bool = False,
 ) -> Records:
     """The records of a comparison of ``plans`` (by name) and stock TVM."""
+    model = str(structural_hash(imported))
     compared = {
-        "model": str(structural_hash(imported)),
+        "model": model,
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": asdict(settings),
     }
@@ -66,7 +80,10 @@ def records_of(
         database,
         fingerprint_of(tuple(backends), target),
         f"comparison {digest(json.dumps(compared, sort_keys=True, default=str))}",
+        model,
+        costed,
         locked,
+        settings == BY_DEFAULT,
     )
 
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from tvm.ir import IRModule
-from tvm.target import Target
 
 from .. import runtime
 from ..annotations import PLAN
-from ..database.costs import CostDatabase
-from ..errors import first_line
+from ..cost.model import CostModel
+from ..errors import CollageError, first_line
+from ..machine.load import LoadWatch
 from ..plan.comparison import Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
+from ..profile.inputs import dummy_inputs
 from ..profile.kernels import KernelProfiler
 from ..profile.programs import ProgramWorker
 from ..search.auto import solve
@@ -31,53 +32,116 @@ from .breeding import Breeding, bred
 from .builder import ProgramBuilder
 from .candidates import OURS, Choice, choices, ids_of, problems_of
 from .comparison import Comparison
+from .corrections import is_late
 from .loop import FeedbackLoop
 from .observed import Observation, with_all_observed
 from .records import Records, choice_of, described, records_of
-from .settings import Refined, Refinement, Tell
+from .settings import BY_DEFAULT, Refined, Refinement, Tell
 
 LOGGER = logging.getLogger(__name__)
 
+_FIRST_ROUNDS = 3
+"""How often our program runs alone, to see whether it takes far longer than its kernels cost."""
+
+CORRECTED = f"{OURS}, corrected"
+BEFORE = "the one of before"
+
 
 def refined(
-    costed: IRModule,
-    imported: IRModule,
-    inputs: Sequence[np.ndarray],
+    builder: ProgramBuilder,
+    model: CostModel,
     priority: Sequence[str],
-    target: Target,
-    settings: Refinement,
+    settings: Refinement = BY_DEFAULT,
     tell: Tell = lambda _: None,
-    database: CostDatabase | None = None,
-    locked: bool = False,
-    is_budget_spent: Callable[[], bool] = lambda: False,
 ) -> Refined:
-    """The fastest program for ``costed``, a module whose candidates have costs, made of the module ``imported``.
+    """The fastest of several programs for one model.
 
-    ``inputs``: arguments of ``main``. ``priority``: the backends in preference order. A comparison that ``database``
-    knows is not run again; if it is ``locked``, an unknown comparison is an error. Once ``is_budget_spent`` no costs
-    are corrected and no plans bred, but the last rounds still run. Raises CollageError when no program runs.
+    ``builder``: of a module whose candidates have costs of ``model``. ``priority``: the backends in preference order.
+    A comparison that the database knows is not run again, unless it is doubtful. Raises CollageError when no program
+    runs.
     """
-    plans = dict(choices(problems_of(costed), priority))
-    builder = ProgramBuilder(costed, imported, target)
-    records = None
-    if database is not None:
-        records = records_of(database, costed, imported, plans, settings, target, locked)
-        known = _known_winner(builder, records)
-        if known is not None:
-            return known
-    with ProgramWorker(inputs, runtime.num_threads()) as worker:
+    problems = problems_of(builder.costed)
+    plans = {name: (choice, seconds) for name, choice, seconds in choices(problems, priority)}
+    records = _records(builder, model, {name: choice for name, (choice, _) in plans.items()}, settings)
+    known = None if records is None else _known_winner(builder, records)
+    if known is not None:
+        return known
+    if records is not None and records.locked:
+        built = builder.searched(builder.costed)
+        return Refined(*built, remarks=("programs were not compared: nothing may be measured",))
+    watch = LoadWatch()
+    with ProgramWorker(dummy_inputs(builder.imported), runtime.num_threads()) as worker:
         comparison = Comparison(builder, settings, worker, tell)
-        comparison.add_all(plans)
-        if not is_budget_spent():
+        _add_all(comparison, plans, None if records is None else records.before())
+        if not model.is_budget_spent():
             learn(comparison, priority)
-        if settings.breeding is not None and not is_budget_spent():
+        if settings.breeding is not None and not model.is_budget_spent():
             breed(comparison, settings.breeding)
-        winner, result = comparison.finish()
+        try:
+            winner, result = comparison.finish()
+        except CollageError as error:
+            if settings != BY_DEFAULT:
+                raise
+            return Refined(
+                *builder.searched(builder.costed), remarks=(f"programs were not compared: {error}",)
+            )
+    load = watch.load()
+    assert result.report is not None
+    report = replace(result.report, created=time.time(), others=load.others)
     if records is not None:
         choice = comparison.programs[winner].choice
-        description = None if choice is None else described(costed, choice)
-        records.keep({"report": encode(result.report), "choice": description})
-    return result
+        description = None if choice is None else described(builder.costed, choice)
+        records.keep({"report": encode(report), "choice": description}, load.is_busy)
+    return replace(result, report=report)
+
+
+def _add_all(
+    comparison: Comparison,
+    plans: Mapping[str, tuple[Choice, float]],
+    before: Choice | None,
+) -> None:
+    """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``."""
+    builder, settings = comparison.builder, comparison.settings
+    for name, (choice, seconds) in plans.items():
+        ratio = seconds / plans[OURS][1] if name != OURS else 1.0
+        if name == OURS:
+            comparison.add_built(name, choice, lambda: builder.searched(builder.costed))
+            _add_corrected(comparison, choice)
+        elif ratio < settings.hopeless:
+            comparison.add(name, choice)
+        else:
+            comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
+    if before is not None and all(before != choice for choice, _ in plans.values()):
+        comparison.add(BEFORE, before)
+    if settings.stock:
+        comparison.add_stock()
+
+
+def _add_corrected(comparison: Comparison, choice: Choice) -> None:
+    """Where our program takes far longer than its kernels cost, add the one of corrected costs."""
+    ours = comparison.programs[OURS]
+    seconds = min(comparison.timed([OURS], _FIRST_ROUNDS).get(OURS, [0.0]))
+    if ours.built is None or not is_late(seconds, ours.built[0]):
+        return
+    builder = comparison.builder
+    LOGGER.info("the program takes %.3g s, far more than its kernels cost: planned again", seconds)
+    comparison.tell("timing the kernels of the running program")
+    with builder.target:
+        corrected = builder.correct(builder.costed)
+    problems = problems_of(corrected)
+    another = {function: ids_of(solve(problem)) for function, problem in problems.items()}
+    if another != choice:
+        comparison.add_built(CORRECTED, another, lambda: builder.searched(corrected))
+
+
+def _records(
+    builder: ProgramBuilder, model: CostModel, plans: Mapping[str, Choice], settings: Refinement
+) -> Records | None:
+    """What the database knows about programs of this model; None without a database."""
+    database, locked = model.database_and_lock()
+    if database is None:
+        return None
+    return records_of(database, builder.costed, builder.imported, plans, settings, builder.target, locked)
 
 
 def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
@@ -90,7 +154,12 @@ def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
     if known["choice"] is not None and choice is None:
         return None
     try:
-        built = builder.stock() if choice is None else builder.chosen(choice, report.winner)
+        if choice is None:
+            built = builder.stock()
+        elif report.winner == OURS:
+            built = builder.searched(builder.costed)
+        else:
+            built = builder.chosen(choice, report.winner)
     except Exception as error:  # a compiler fails that did not fail then
         LOGGER.warning(
             "%s cannot be built again, so all programs are compared again: %s",

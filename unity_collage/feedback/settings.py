@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,14 @@ class Refinement:
     """The largest difference of outputs between two programs, over their range; at least 5e-2 with bfloat16."""
     breeding: Breeding | None = None
     """How to breed plans by measured time before the last rounds; None: no breeding."""
+    stock: bool = True
+    """Whether the program that TVM alone makes takes part."""
+    hopeless: float = math.inf
+    """A program whose kernels cost this many times what those of our plan cost is not built."""
+
+
+BY_DEFAULT = Refinement(feedback=0, rounds=5, round_seconds=0.1, stock=False, hopeless=1.25)
+"""How ``compile`` compares programs unless it is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +47,7 @@ class Refined:
 
     mod: IRModule
     executable: relax.VMExecutable
-    report: ProgramComparison
+    report: ProgramComparison | None = None
+    """None: programs were not compared."""
+    remarks: tuple[str, ...] = ()
+    """Why they were not."""

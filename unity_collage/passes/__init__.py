@@ -7,9 +7,11 @@ from .choose_threads import ChooseThreads
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
+from .estimate_needed_costs import EstimateNeededCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .offer_layouts import OfferLayouts
+from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
@@ -25,9 +27,11 @@ __all__ = [
     "ConfirmCosts",
     "CorrectCosts",
     "EstimateCosts",
+    "EstimateNeededCosts",
     "ExpandTransposed",
     "FuseRemaining",
     "OfferLayouts",
+    "OfferMerged",
     "OffloadBYOC",
     "Prepare",
     "ScheduleBranches",

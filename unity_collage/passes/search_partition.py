@@ -16,10 +16,8 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, DECLINED, EXPLANATION, PLAN, UNRECOGNISED
-from ..backends.merging import merged_candidates
 from ..backends.registry import known
-from ..cost.asking import workloads
-from ..cost.lazy import lazy_costs
+from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
@@ -27,12 +25,13 @@ from ..lowering.apply import Functions, applied
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
 from ..plan.check import why_plan_does_not_hold
-from ..plan.costs import UNKNOWN, Costs
+from ..plan.costs import Costs
 from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
+from ..search.alternatives import seconds_of
 from ..search.auto import certified, solve
 from ..search.ties import tied_with, with_ties_broken
 
@@ -52,16 +51,13 @@ class SearchPartition:
     seconds: float = 60.0
     """The time limit of the search for each function, without measuring."""
     estimator: CostModel | None = None
-    """The cost model that the search asks for what can still change the plan. With costs from EstimateCosts it is asked
-    for merged kernels only."""
+    """The cost model that the search asks for what can still change the plan; not used where there are costs."""
     assume_fusion_pays: bool = False
     """Whether to measure far less, on the assumption that one kernel costs less than its parts (as Relay Collage did).
     It does not always hold, so the plan is not proved, and its gap is larger."""
     settle_ties: bool = True
     """Whether kernels with overlapping intervals count as equally fast. Then the plan with the fewest transitions, the
     fewest kernels, and the backends whose candidates come first is chosen. Ignored with ``greedy``."""
-    merge: bool = True
-    """Whether to try adjacent kernels of one backend as one, if the backend can and there is an ``estimator``."""
     explain: bool = False
     """Whether to find the cheapest plan with every other candidate, and write ``collage.explanation``."""
 
@@ -82,10 +78,6 @@ class SearchPartition:
         graph = DataflowGraph(func)
         func = self._costed(graph)
         problem, cheapest = self._searched(graph, func)
-        merged = self._with_merged(graph, func, cheapest)
-        if merged is not None:
-            func = merged
-            problem, cheapest = self._searched(graph, func)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
         solution = self._settled(problem, cheapest, list(candidates.values()))
         result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
@@ -104,6 +96,7 @@ class SearchPartition:
             explanation=explanation,
             certificate=certified(problem, cheapest),
             ties=ties,
+            doubt=self._doubt(graph, list(candidates.values()), COSTS.read(func), solution),
         )
         return PLAN.write(result, plan), outlined
 
@@ -131,7 +124,7 @@ class SearchPartition:
     def _lazy_costs(self, func: relax.Function, make: Callable[[Costs], Problem]) -> Costs:
         assert self.estimator is not None
         return lazy_costs(
-            func, self.estimator, make, self._solved, assume_fusion_pays=self.assume_fusion_pays
+            func, self.estimator, Search(make, self._solved, assume_fusion_pays=self.assume_fusion_pays)
         )
 
     def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Solution]:
@@ -144,29 +137,30 @@ class SearchPartition:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
         # Candidates that were not measured are not options of the problem, but plans with them may be cheaper.
         bound = solution.lower_bound
-        if any(cost.origin == UNKNOWN for cost in costs.by_key.values()):
+        if any(cost.is_open for cost in costs.by_key.values()):
             bound = self._solved(optimistic(graph, candidates, costs, problem)).lower_bound
-        elif costs.lower_bound is not None:
-            bound = min(bound, costs.lower_bound)
         return problem, replace(solution, lower_bound=min(bound, solution.seconds))
 
-    def _with_merged(
-        self, graph: DataflowGraph, func: relax.Function, solution: Solution
-    ) -> relax.Function | None:
-        """``func`` with merged kernels of the plan among its measured candidates; None if there are none."""
-        if not self.merge or self.estimator is None:
-            return None
-        known_ones, costs = CANDIDATES.read(func), COSTS.read(func)
-        chosen = {option.id for option in solution.chosen}
-        plan = [candidate for candidate in known_ones if candidate.id in chosen]
-        merged = merged_candidates(graph, plan, first_id=1 + max((c.id for c in known_ones), default=0))
-        if not merged:
-            return None
-        asked = workloads(CANDIDATES.write(func, tuple(merged)), self.estimator)
-        by_key = {**costs.by_key, **self.estimator.costs(list(asked.values()))}
-        keys = {**costs.keys, **{candidate: workload.key for candidate, workload in asked.items()}}
-        more = replace(costs, by_key=by_key, keys=keys)
-        return COSTS.write(CANDIDATES.write(func, (*known_ones, *merged)), more)
+    def _doubt(
+        self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: Costs, solution: Solution
+    ) -> float:
+        """The largest regret of ``solution``, as a part of its cost, if doubtful costs are wrong by their intervals.
+
+        It is largest where the kernels of the plan cost as much as they may, and all others as little (Averbakh, On the
+        complexity of a class of combinatorial optimization problems with uncertainty, 2001).
+        """
+        if not any(cost.is_doubtful for cost in costs.by_key.values()):
+            return 0.0
+        chosen = {costs.keys[option.id] for option in solution.chosen}
+        worst = {
+            key: replace(cost, seconds=cost.high if key in chosen else cost.low) if cost.is_doubtful else cost
+            for key, cost in costs.by_key.items()
+        }
+        problem = problem_of(graph, candidates, replace(costs, by_key=worst), self.redundant)
+        ids = {option.id for option in solution.chosen}
+        ours = seconds_of(problem, [option for option in problem.options if option.id in ids])
+        best = self._solved(problem).seconds
+        return max(0.0, 1.0 - best / ours) if ours else 0.0
 
     def _solved(self, problem: Problem) -> Solution:
         return solve(

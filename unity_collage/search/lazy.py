@@ -74,6 +74,10 @@ class LazySearch:
     solve: Callable[[Problem], Solution] = cheapest_cover
     assume_fusion_pays: bool = False
     """Whether to skip candidates inside a larger measured candidate of their backend, unless nothing else is left."""
+    known: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    """Answers that need no measurement."""
+    enough: float = math.inf
+    """Seconds: the search ends once its plan is certain to cost so much, whether or not all of it is measured."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
@@ -81,6 +85,7 @@ class LazySearch:
 
     def run(self) -> LazySolution:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
+        self._answers = dict(self.known)
         while True:
             problem = self.make({**self._open(), **self._answers})
             gains: Mapping[str, float] = {}
@@ -90,7 +95,7 @@ class LazySearch:
                 wanted = self._that_could_help(problem, error)
             else:
                 wanted = self._unknown(solution.chosen)
-                if not wanted:
+                if not wanted or solution.lower_bound >= self.enough:
                     return self._finished(problem, solution)
                 gains = self._gains(problem, solution)
             self._learn(wanted, gains)

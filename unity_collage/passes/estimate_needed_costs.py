@@ -1,0 +1,108 @@
+"""EstimateNeededCosts: give every candidate that may be in the cheapest plan a cost, and the others a lower bound.
+
+Reads    ``collage.candidates``, from AnnotateCandidates; ``collage.costs``, if there are some already.
+Writes   ``collage.costs``, for SearchPartition and the comparison of programs.
+Keeps    every binding: this pass changes attributes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..annotations import CANDIDATES, COSTS
+from ..cost.lazy import Search, lazy_costs
+from ..cost.model import CostModel
+from ..errors import NoPlan
+from ..feedback.candidates import alone
+from ..graph import DataflowGraph
+from ..measure.measured import MeasuredCost
+from ..plan.costs import UNKNOWN, Cost, Costs
+from ..plan.problem import problem_of, why_no_cover
+from ..search import NoCover, Problem, Solution
+from ..search.auto import solve
+
+HOPELESS = 1.25
+"""A candidate program is not worth building if its kernels cost this many times what those of our plan cost."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.EstimateNeededCosts")
+@dataclass(frozen=True)
+class EstimateNeededCosts:
+    """Measure only what can still change the plan; the same plan is found, and proved, as after EstimateCosts.
+
+    A candidate that was not measured has a lower bound, and the least cost of a plan with it. Costs that are there
+    already do not change, so the pass can run again after one that corrects costs.
+    """
+
+    model: CostModel = field(default_factory=MeasuredCost)
+    """The source of costs."""
+    programs: tuple[str, ...] = ()
+    """Backends in preference order: also measure the kernels of the greedy plan, and of the plan of each of these
+    backends alone, until it is certain that the plan costs ``HOPELESS`` times ours."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        functions = {
+            gvar: COSTS.write(func, self._costs(func))
+            if isinstance(func, relax.Function) and CANDIDATES.on(func)
+            else func
+            for gvar, func in mod.functions_items()
+        }
+        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+    def _costs(self, func: relax.Function) -> Costs:
+        graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
+        known = _measured(COSTS.read(func)) if COSTS.on(func) else {}
+
+        def make(costs: Costs) -> Problem:
+            return problem_of(graph, candidates, costs)
+
+        try:
+            costs = lazy_costs(func, self.model, Search(make, known=known))
+        except NoCover as error:
+            raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
+        if self.programs:
+            best = solve(make(costs)).seconds
+            for search in self._others(make, HOPELESS * best, {**known, **_measured(costs)}):
+                costs = self._with_more(func, costs, search)
+        return replace(costs, skipped=COSTS.read(func).skipped) if COSTS.on(func) else costs
+
+    def _others(
+        self, make: Callable[[Costs], Problem], enough: float, known: Mapping[str, Cost]
+    ) -> Iterator[Search]:
+        """The searches for the plans of the other candidate programs."""
+
+        def greedy(problem: Problem) -> Solution:
+            return solve(problem, "greedy", priority=self.programs)
+
+        yield Search(make, greedy, None, known=known)
+        for name in self.programs:
+            yield Search(
+                lambda costs, name=name: alone(make(costs), name), throughs=None, known=known, enough=enough
+            )
+
+    def _with_more(self, func: relax.Function, costs: Costs, search: Search) -> Costs:
+        """``costs``, and those that another search has measured, as far as it has a plan."""
+        try:
+            more = lazy_costs(func, self.model, search)
+        except NoCover:
+            return costs
+        return replace(
+            costs, by_key={key: _better(cost, more.by_key[key]) for key, cost in costs.by_key.items()}
+        )
+
+
+def _measured(costs: Costs) -> dict[str, Cost]:
+    """The costs, and the refusals, that are known."""
+    return {key: cost for key, cost in costs.by_key.items() if not cost.is_open}
+
+
+def _better(one: Cost, other: Cost) -> Cost:
+    """The cost that says more: one with seconds first, then one with a reason other than the budget, then a bound."""
+    return min(
+        one, other, key=lambda cost: (cost.seconds is None, cost.bound is not None, cost.origin == UNKNOWN)
+    )
