@@ -17,7 +17,7 @@ from torch_peer.runtime import torch_compile
 from unity_collage.cli import bench as bench_command
 from unity_collage.errors import ModelError
 from unity_collage.profile.peers import bench, ncnn
-from unity_collage.profile.peers.bench import Comparison, started
+from unity_collage.profile.peers.bench import PeerTimes, started
 from unity_collage.profile.peers.mnn import mnn
 from unity_collage.profile.peers.native import cause, convert, kept_output
 from unity_collage.profile.peers.runtime_process import RuntimeMissing, RuntimeProcess
@@ -122,7 +122,7 @@ def test_without_onnx_runtime_what_converts_is_not_timed(monkeypatch: pytest.Mon
 def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Comparison({OURS: [1.0]}, {"mnn": "mnn: ModelError: not converted: [1] x"})
+    found = PeerTimes({OURS: [1.0]}, {"mnn": "mnn: ModelError: not converted: [1] x"})
     monkeypatch.setattr(bench_command, "compiled", lambda options: Namespace(plan=None))
     monkeypatch.setattr(bench_command, "timed_in_turns", lambda *_: found)
     monkeypatch.setattr(bench_command, "tell_accuracy", lambda *_: None)

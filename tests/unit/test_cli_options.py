@@ -21,7 +21,9 @@ def options(tmp_path: Path, *arguments: str) -> Namespace:
     parser = ArgumentParser()
     _add_remote(parser)
     asked = parser.parse_args(arguments)
-    return Namespace(database=str(tmp_path / "costs.sqlite"), locked=False, budget=30.0, **vars(asked))
+    return Namespace(
+        database=str(tmp_path / "costs.sqlite"), locked=False, budget=30.0, remeasure=False, **vars(asked)
+    )
 
 
 def test_without_rpc_this_machine_measures(tmp_path: Path) -> None:

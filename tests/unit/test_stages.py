@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unity_collage.lowering.branches import Stage, Step, stages_of
-from unity_collage.lowering.branches.scratch import Scratch
+from unity_collage.lowering.branches.scratch import BranchScratch
 from unity_collage.lowering.branches.stages import seconds_of
 
 US = 1e-6
@@ -120,7 +120,7 @@ def test_no_two_results_that_are_needed_share_memory(
     given_lanes: tuple[Stage, dict[int, frozenset[int]], dict[int, int]],
 ) -> None:
     stage, readers, nbytes = given_lanes
-    scratch = Scratch.of(stage, readers, nbytes)
+    scratch = BranchScratch.of(stage, readers, nbytes)
 
     assert set(scratch.offsets) == set(readers)
     assert all(
@@ -142,7 +142,7 @@ def test_memory_is_used_again_behind_the_last_reader() -> None:
     lane = (0, 1, 2, 3)
     readers = {0: frozenset({1}), 1: frozenset({2}), 2: frozenset({3})}
 
-    scratch = Scratch.of((lane, (4,)), readers, dict.fromkeys(range(5), 640))
+    scratch = BranchScratch.of((lane, (4,)), readers, dict.fromkeys(range(5), 640))
 
     assert [scratch.offsets[number] for number in (0, 1, 2)] == [0, 640, 0]
 
@@ -152,6 +152,6 @@ def test_lanes_do_not_write_into_one_page(lanes: int) -> None:
     stage = tuple((2 * lane, 2 * lane + 1) for lane in range(lanes))
     readers = {2 * lane: frozenset({2 * lane + 1}) for lane in range(lanes)}
 
-    scratch = Scratch.of(stage, readers, dict.fromkeys(range(2 * lanes), 64))
+    scratch = BranchScratch.of(stage, readers, dict.fromkeys(range(2 * lanes), 64))
 
     assert sorted(offset // 4096 for offset in scratch.offsets.values()) == list(range(lanes))

@@ -184,7 +184,7 @@ def _timed(module: tvm.ir.IRModule, target: Target, shape: tuple[int, ...]) -> C
 
     def seconds() -> float:
         return statistics.median(
-            runtime.measure(run, [], warmup_seconds=0.005, min_runs=50, max_runs=5000, min_seconds=0.01)
+            runtime.measure(run, [], warmup_seconds=0.005, min_runs=15, max_runs=5000, min_seconds=0.01)
         )
 
     return seconds

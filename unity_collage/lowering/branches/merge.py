@@ -20,7 +20,7 @@ from ...backends.native.program import item_size
 from ...schedule.build import with_buffers
 from ...tvm_private import give_type
 from .calls import Calls
-from .scratch import Scratch
+from .scratch import BranchScratch
 from .stages import Lane, Stage
 
 _PREFIX = "stage_"
@@ -81,7 +81,7 @@ class _StageKernel:
 def _kernel_of(calls: Calls, stage: Stage, name: str) -> _StageKernel:
     steps = [number for lane in stage for number in lane]
     variables = {number: calls.bindings[number].var for number in steps}
-    scratch = Scratch.of(
+    scratch = BranchScratch.of(
         stage, calls.readers_within(stage), {number: _nbytes(var) for number, var in variables.items()}
     )
     memory = _decl_buffer([scratch.nbytes], "uint8", "scratch")

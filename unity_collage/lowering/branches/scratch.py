@@ -1,4 +1,4 @@
-"""Scratch memory for values that are read only inside a stage; it is small, to stay in the caches of a core."""
+"""BranchScratch memory for values that are read only inside a stage; it is small, to stay in the caches of a core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BETWEEN_LANES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class BranchScratch:
     """The scratch memory of a stage."""
 
     offsets: Mapping[int, int]
@@ -22,7 +22,9 @@ class Scratch:
     nbytes: int
 
     @classmethod
-    def of(cls, stage: Stage, readers: Mapping[int, frozenset[int]], nbytes: Mapping[int, int]) -> Scratch:
+    def of(
+        cls, stage: Stage, readers: Mapping[int, frozenset[int]], nbytes: Mapping[int, int]
+    ) -> BranchScratch:
         """Memory for the results of all steps in ``readers``, which must be in the same lane as their readers.
 
         ``nbytes`` is the size of each result. Its memory is free again after the last reader.

@@ -24,7 +24,7 @@ PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PeerTimes:
     """Runtimes on one model."""
 
     medians: dict[str, list[float]]
@@ -39,7 +39,7 @@ def timed_in_turns(
     against: Iterable[str] = (),
     rounds: int = 5,
     round_seconds: float = 0.5,
-) -> Comparison:
+) -> PeerTimes:
     """Time ours and the runtimes named in ``against``; all have the same random inputs and threads.
 
     ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` where
@@ -54,7 +54,7 @@ def timed_in_turns(
         runtimes = {OURS: stack.enter_context(RuntimeProcess(OURS, ours, feeds, threads))}
         makers = {name: partial(RuntimeProcess, name, source, feeds, threads) for name in against}
         found, missing = started(makers, source, feeds, stack)
-        return Comparison(interleaved(runtimes | found, rounds, round_seconds), missing)
+        return PeerTimes(interleaved(runtimes | found, rounds, round_seconds), missing)
 
 
 def started(
