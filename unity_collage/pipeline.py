@@ -36,7 +36,7 @@ PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The options that choose the passes; ``compile``, ``explain``, and the comparison of programs run parts of them."""
+    """The options that choose the passes; ``compile``, ``explain`` and the comparison of programs run parts of them."""
 
     backends: tuple[str, ...] | None = None
     """Names in preference order; None: all that are available."""

@@ -9,6 +9,7 @@ program that cannot be built or run is dropped, with its reason.
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -102,16 +103,18 @@ def _add_all(
 ) -> None:
     """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``."""
     builder, settings = comparison.builder, comparison.settings
+    ours, least = plans[OURS]
+    comparison.add_built(OURS, ours, lambda: builder.searched(builder.costed))
+    _add_corrected(comparison, ours)
     for name, (choice, seconds) in plans.items():
-        ratio = seconds / plans[OURS][1] if name != OURS else 1.0
-        if name == OURS:
-            comparison.add_built(name, choice, lambda: builder.searched(builder.costed))
-            _add_corrected(comparison, choice)
-        elif ratio < settings.hopeless:
+        if any(program.choice == choice for program in comparison.programs.values()):
+            continue
+        if seconds < settings.hopeless * least:
             comparison.add(name, choice)
         else:
+            ratio = seconds / least if least else math.inf
             comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
-    if before is not None and all(before != choice for choice, _ in plans.values()):
+    if before is not None and all(program.choice != before for program in comparison.programs.values()):
         comparison.add(BEFORE, before)
     if settings.stock:
         comparison.add_stock()
@@ -158,6 +161,8 @@ def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
             built = builder.stock()
         elif report.winner == OURS:
             built = builder.searched(builder.costed)
+        elif report.winner == CORRECTED:
+            built = builder.searched(builder.correct(builder.costed))
         else:
             built = builder.chosen(choice, report.winner)
     except Exception as error:  # a compiler fails that did not fail then

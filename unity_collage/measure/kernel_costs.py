@@ -179,7 +179,7 @@ class KernelCosts(CostModel):
         return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """Costs of kernels for one computation; if one is not known, all are timed again in turns."""
+        """Costs of kernels for one computation; if one is not known, it is timed in turns with the others."""
         database, here = self._opened(), self._fingerprints()
         known = known_costs(database, workloads, here)
         missing = [workload for workload in workloads if workload.key not in known]
@@ -188,7 +188,7 @@ class KernelCosts(CostModel):
         if self.locked:
             raise MissingCost(missing_costs(database, missing, here.cost))
         (found,) = self._spread(
-            [list(workloads)], lambda client, group: measured_costs(client, database, group, here)
+            [list(workloads)], lambda client, group: measured_costs(client, database, group, here, known)
         )
         return found
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from statistics import median
 from typing import Any, Protocol
 
 import tvm
@@ -86,9 +87,18 @@ def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fin
 
 
 def measured_costs(
-    client: Client, database: CostDatabase, group: Sequence[Workload], here: Fingerprints
+    client: Client,
+    database: CostDatabase,
+    group: Sequence[Workload],
+    here: Fingerprints,
+    known: Mapping[str, Cost] | None = None,
 ) -> dict[str, Cost]:
-    """The costs of kernels for one computation, by key; costs and lasting refusals are stored in ``database``."""
+    """The costs of kernels for one computation, by key; costs and lasting refusals are stored in ``database``.
+
+    Those in ``known`` take part in the turns and stay as they are: the others are scaled to their level. A compile that
+    changed costs which it has read would not find its own plan the next time.
+    """
+    known = known or {}
     texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
     answers = client.compare(
         {
@@ -99,9 +109,12 @@ def measured_costs(
         },
         {workload.key: {"backend": workload.backend, "function": texts[workload.key]} for workload in group},
     )
-    costs: dict[str, Cost] = {}
+    level = _level(answers, known)
+    costs = dict(known)
     for workload in group:
-        answer = answers[workload.key]
+        if workload.key in known:
+            continue
+        answer = _scaled(answers[workload.key], level)
         costs[workload.key] = Cost(None, reason=answer.text) if isinstance(answer, Refusal) else answer
         if isinstance(answer, Refusal):
             LOGGER.info("%s %s has no cost: %s", workload.backend, workload.label, answer.text)
@@ -113,6 +126,22 @@ def measured_costs(
                 backend=workload.backend, workload=texts[workload.key],
             )  # fmt: skip
     return costs
+
+
+def _level(answers: Mapping[str, Answer], known: Mapping[str, Cost]) -> float:
+    """How many times as long as now the known kernels took before."""
+    ratios = [
+        cost.seconds / answer.seconds
+        for key, cost in known.items()
+        if isinstance(answer := answers.get(key), Cost) and cost.seconds and answer.seconds
+    ]
+    return median(ratios) if ratios else 1.0
+
+
+def _scaled(answer: Answer, level: float) -> Answer:
+    if isinstance(answer, Refusal) or answer.seconds is None:
+        return answer
+    return replace(answer, seconds=answer.seconds * level, low=answer.low * level, high=answer.high * level)
 
 
 def costs_in_turns(

@@ -29,7 +29,7 @@ from ...measure.guard import watch
 from ...measure.kernels import NoKernel
 from ...measure.refusal import Refusal, Refused, refusal_of
 from ...processes.serving import Say, serve_messages
-from ...program import RUNTIMES
+from ...runtime.vendors import VENDORS
 from ...target import host_target
 from .. import fake_backend
 from . import kernels
@@ -122,7 +122,7 @@ class ConformanceWorker:
     def load(self, functions: list[str], path: str) -> Answer:
         """Load and run a library, in a process that has not imported the backend."""
         self._stage("loading")
-        for name in RUNTIMES:
+        for name in VENDORS:
             if runtime.why_unavailable(name) is None:
                 runtime.load(name)
         kernels.load(_functions(functions), Path(path))
