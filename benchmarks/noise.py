@@ -1,0 +1,152 @@
+"""Whether costs that were measured on a busy machine are mended: programs of a noisy database against a fresh one's.
+
+usage: noise.py MODEL.onnx [MODEL.onnx ...] [--json FILE] [--budget S] [--rounds N] [--load N]
+
+For each model, in turn:
+
+1. compile with a new database while ``--load`` processes compute in bursts of half a second,
+2. compile again with the same database when they have ended, and
+3. compile with another new database.
+
+The last two programs are timed in turns, in one process each. The figure is the median of their paired ratios: the
+mended program's time over the fresh one's; at most 1.03 is the aim. The doubtful costs before and after the second
+compile are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import unity_collage as uc
+from unity_collage.measure.inputs import random_inputs
+from unity_collage.profile.peers.bench import interleaved
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
+from unity_collage.profile.peers.runtimes import OURS
+from unity_collage.scratch import Scratch
+
+_BURST = """
+import time
+while True:
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end: pass
+    time.sleep(0.5)
+"""
+_ROUND_SECONDS = 0.4
+
+
+def main() -> None:
+    options = _options()
+    found: dict[str, Any] = {}
+    for model in options.models:
+        found[model.stem] = measured(model, options)
+        print(f"{model.stem}: {found[model.stem]}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(found, indent=1) + "\n")
+    Console().print(table(found))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--budget", type=float, default=40.0, help="seconds of measuring for each compile")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--load", type=int, default=2, help="how many processes compute in bursts")
+    return parser.parse_args()
+
+
+def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one model."""
+    with Scratch("noise") as name:
+        folder = Path(name)
+        noisy, fresh = folder / "noisy.sqlite", folder / "fresh.sqlite"
+        with bursts(options.load):
+            busy = _compiled(model, noisy, options.budget)
+        before = _doubtful(noisy)
+        mended, quiet = (_compiled(model, database, options.budget) for database in (noisy, fresh))
+        programs = {"busy": busy, "mended": mended, "fresh": quiet}
+        seconds = _timed(programs, folder, options.rounds)
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(seconds[name], seconds["fresh"], strict=True))
+        for name in ("busy", "mended")
+    }
+    return {
+        "seconds": {name: statistics.median(rounds) for name, rounds in seconds.items()},
+        "busy / fresh": ratios["busy"],
+        "mended / fresh": ratios["mended"],
+        "doubtful before": before,
+        "doubtful after": _doubtful(noisy) if noisy.exists() else None,
+        "doubt told": {name: (program.plan or {})["main"].doubt for name, program in programs.items()},
+    }
+
+
+@contextmanager
+def bursts(count: int) -> Iterator[None]:
+    """Other work: processes that compute for half a second, and rest for half a second."""
+    processes = [subprocess.Popen([sys.executable, "-c", _BURST]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        time.sleep(1.0)
+
+
+def _compiled(model: Path, database: Path, budget: float) -> uc.Program:
+    with uc.CostDatabase(database) as opened:
+        return uc.compile(model, database=opened, budget_seconds=budget)
+
+
+def _doubtful(database: Path) -> int:
+    with uc.CostDatabase(database, read_only=True) as opened:
+        return sum(cost.doubtful for cost in opened.costs())
+
+
+def _timed(programs: dict[str, uc.Program], folder: Path, rounds: int) -> dict[str, list[float]]:
+    """The seconds of each program by round, each in a process of its own."""
+    first = next(iter(programs.values()))
+    assert first.mod is not None
+    arrays = random_inputs(first.mod["main"])
+    inputs = dict(zip(first.input_names, arrays, strict=True))
+    with ExitStack() as stack:
+        running: dict[str, RuntimeProcess] = {}
+        for name, program in programs.items():
+            program.save(folder / f"{name}.so")
+            running[name] = stack.enter_context(
+                RuntimeProcess(OURS, folder / f"{name}.so", inputs, uc.num_threads())
+            )
+        return interleaved(running, rounds, _ROUND_SECONDS)
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A row for each model."""
+    shown = Table("model", "fresh", "busy / fresh", "mended / fresh", "doubtful before", "after")
+    for name, row in found.items():
+        shown.add_row(
+            name,
+            f"{row['seconds']['fresh'] * 1e3:.2f} ms",
+            f"{row['busy / fresh']:.3f}",
+            f"{row['mended / fresh']:.3f}",
+            str(row["doubtful before"]),
+            str(row["doubtful after"]),
+        )
+    return shown
+
+
+if __name__ == "__main__":
+    main()
