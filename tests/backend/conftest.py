@@ -14,8 +14,8 @@ ALONE = frozenset(
     f"test_{name}"
     for name in (
         "ancestor_defects", "cli", "db_cli", "examples", "explain_cli", "guard", "lazy_measurement", "measured_cost",
-        "onnx_backend", "peers", "late_programs", "postgresql", "precision", "process_state", "refined_programs", "remote",
-        "schedule_branches", "tuning", "verify_cli",
+        "late_programs", "onnx_backend", "peers", "postgresql", "precision", "process_state", "refined_programs",
+        "remote", "schedule_branches", "tuning", "verify_cli",
     )
 )  # fmt: skip
 """Files whose tests measure kernels or end processes, and need the machine for themselves: marked ``alone``."""

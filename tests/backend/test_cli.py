@@ -19,6 +19,7 @@ import pytest
 import zoo_models as models
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
+from said import errors_in
 
 import unity_collage as uc
 from unity_collage.cli import bench
@@ -38,7 +39,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     def command(*arguments: object) -> tuple[int, list[str], list[str]]:
         code = cli.main([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
-        return code, out.splitlines(), err.splitlines()
+        return code, out.splitlines(), errors_in(err)
 
     return command
 

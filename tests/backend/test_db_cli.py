@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from said import errors_in
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
@@ -29,7 +30,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     def command(*arguments: object) -> tuple[int, list[str], list[str]]:
         code = cli.main([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
-        return code, [line.rstrip() for line in out.splitlines()], err.splitlines()
+        return code, [line.rstrip() for line in out.splitlines()], errors_in(err)
 
     return command
 
@@ -103,6 +104,24 @@ def test_locked_needs_a_database_that_is_there(run: Run, model: Path, tmp_path: 
         1,
         [f"unity-collage: costs cannot be read from {tmp_path}/none.sqlite: there is no such file"],
     )
+
+
+def test_doubtful_costs_are_listed(run: Run, costs: Path) -> None:
+    code, out, err = run("db", "list", "--database", costs, "--doubtful")
+    assert (code, err, out) == (
+        0,
+        [],
+        [f"0 of {len([c for c in CostDatabase(costs).costs() if c.seconds])} costs"],
+    )
+    with CostDatabase(costs) as database, database.writing() as connection:
+        connection.execute(
+            schema.COSTS.update().where(schema.COSTS.c.backend == "onednn").values(doubtful=True)
+        )
+    code, out, err = run("db", "list", "--database", costs, "--doubtful")
+    assert (code, err) == (0, []) and all(
+        "onednn" in line and line.endswith("doubtful") for line in out[1:-1]
+    )
+    assert len(out) > 2
 
 
 def test_info_counts_and_shows_the_fingerprints(run: Run, costs: Path) -> None:

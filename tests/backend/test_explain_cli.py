@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from said import errors_in
 
 import unity_collage as uc
 from unity_collage.cli import main as cli
@@ -56,7 +57,7 @@ def run(small: tuple[Path, Path], capfd: pytest.CaptureFixture[str], monkeypatch
         path, costs = small
         code = cli.main([name, str(path), "--database", str(costs), *map(str, arguments)])
         out, err = capfd.readouterr()
-        return code, out.splitlines(), err.splitlines()
+        return code, out.splitlines(), errors_in(err)
 
     return command
 

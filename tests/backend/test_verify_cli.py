@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from said import errors_in
 
 from unity_collage.cli import main as cli
 from unity_collage.profile import agreement
@@ -50,7 +51,7 @@ def verified(tmp_path: Path, database: Path, capfd: pytest.CaptureFixture[str]) 
         model = layer(tmp_path / "layer.onnx")
         code = cli.main(list(map(str, ["compile", model, "--database", database, "--verify", *arguments])))
         out, err = capfd.readouterr()
-        return code, [line for line in out.splitlines() if line.startswith("against ")], err.splitlines()
+        return code, [line for line in out.splitlines() if line.startswith("against ")], errors_in(err)
 
     return run
 

@@ -19,7 +19,7 @@ from ..measure.kernel_costs import KernelCosts
 from ..pipeline import FLOAT32
 from ..profile.accuracy import deviations
 from ..program import Program
-from ..report import comparison_table, plan_summary
+from ..report import comparison_line, comparison_table, plan_summary
 from ..report.writing import why_no_report, write_report
 from .options import add_options, cost_model_of, refinement_of, sizes_of
 from .progress import progress_bar
@@ -48,7 +48,8 @@ def _compile(options: argparse.Namespace) -> None:
     for name, plan in (program.plan or {}).items():
         console.print(plan_summary(name, plan), "")
         if plan.comparison is not None:
-            console.print(comparison_table(plan.comparison), "")
+            shown = comparison_table if options.refine else comparison_line
+            console.print(shown(plan.comparison), "")
     if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
     tell_accuracy(options, program, console)

@@ -19,6 +19,7 @@ def add_command(commands: Actions) -> None:
     parser = commands.add_parser("db", help="show the database of costs, share it, clean it")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_info(actions)
+    _add_list(actions)
     _add_exchange(actions)
     _add_diff(actions)
     _add_prune(actions)
@@ -28,6 +29,13 @@ def add_command(commands: Actions) -> None:
 def _add_info(actions: Actions) -> None:
     action = _action(actions, "info", db_actions.info, "show what the database contains")
     action.add_argument("--fingerprints", action="store_true", help="also show the fingerprints of the costs")
+
+
+def _add_list(actions: Actions) -> None:
+    action = _action(actions, "list", db_actions.list_costs, "list the costs, the largest first")
+    action.add_argument(
+        "--doubtful", action="store_true", help="only those that other work of the machine disturbed"
+    )
 
 
 def _add_exchange(actions: Actions) -> None:

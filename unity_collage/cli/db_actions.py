@@ -42,6 +42,14 @@ def info(options: argparse.Namespace) -> None:
             console.print("", report.fingerprint_list(costs, database.fingerprints(), here), soft_wrap=True)
 
 
+def list_costs(options: argparse.Namespace) -> None:
+    """Print the costs, a line each."""
+    with _existing(options.database, read_only=True) as database:
+        costs = [cost for cost in database.costs() if cost.seconds is not None]
+    shown = [cost for cost in costs if cost.doubtful] if options.doubtful else costs
+    Console().print(report.cost_list(shown, len(costs)))
+
+
 def export(options: argparse.Namespace) -> None:
     """Write the database as JSON lines."""
     with _existing(options.database, read_only=True) as database:

@@ -2,11 +2,12 @@
 
 from .cells import duration
 from .plans import plan_summary
-from .tables import backend_table, bench_table, comparison_table, cost_remark
+from .tables import backend_table, bench_table, comparison_line, comparison_table, cost_remark
 
 __all__ = [
     "backend_table",
     "bench_table",
+    "comparison_line",
     "comparison_table",
     "cost_remark",
     "duration",

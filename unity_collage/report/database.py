@@ -61,6 +61,25 @@ def fingerprint_list(
     return Group(*parts)
 
 
+def cost_list(costs: Sequence[CostRow], of: int) -> RenderableType:
+    """A row for each cost, the largest first, with the day when it was measured; ``of``: how many there are in all."""
+    table = Table(_kernel(), left("backend"), right("time"), right("interval"), right("runs"), left("measured"),
+                  left(""), box=None)  # fmt: skip
+    for cost in sorted(costs, key=lambda cost: -(cost.seconds or 0.0)):
+        interval = f"{duration(cost.low)} to {duration(cost.high)}"
+        day = f"{datetime.fromtimestamp(cost.created):%Y-%m-%d}"
+        table.add_row(
+            escape(cost.label),
+            cost.backend,
+            _time(cost.seconds),
+            interval,
+            str(cost.runs),
+            day,
+            "doubtful" if cost.doubtful else "",
+        )
+    return Group(table, f"{len(costs)} of {counted(of, 'cost')}") if costs else f"0 of {counted(of, 'cost')}"
+
+
 def merged_table(merged: Iterable[Merged]) -> Table:
     """One row for each table of the merged databases."""
     figures = [right(name) for name in ("offered", "added", "replaced", "kept as it was")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -28,11 +29,21 @@ def plan_summary(name: str, plan: Plan) -> RenderableType:
     kernels = plan.kernels
     if not kernels:
         return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
-    runs = "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}"
+    runs = (
+        "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}{_when(plan)}"
+    )
     headline = (
         f"[bold]{name}[/bold]: {counted(len(kernels), 'kernel')}, predicted {duration(plan.seconds)}{runs}"
     )
     return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
+
+
+def _when(plan: Plan) -> str:
+    """The day of a measurement that is not of now."""
+    known = plan.comparison
+    if known is None or known.origin != "database":
+        return ""
+    return f" on {datetime.fromtimestamp(known.created):%Y-%m-%d}"
 
 
 def backend_shares(kernels: Kernels) -> Table:

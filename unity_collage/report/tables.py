@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -19,6 +20,27 @@ from .cells import duration, left, right
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
 """A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
 microseconds, and a shared machine is seldom that much slower."""
+
+_BUSY = 0.25
+"""From so many cores of others on it is told that the machine was busy."""
+
+
+def comparison_line(report: ProgramComparison) -> str:
+    """Which program was the fastest, by how much, and when that was found out."""
+    seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
+    best = seconds.pop(report.winner)
+    others = [
+        f"{name} {value / best:.2f}x" for name, value in sorted(seconds.items(), key=lambda one: one[1])
+    ]
+    left_out = [each for each in report.programs if each.seconds is None]
+    when = f" on {datetime.fromtimestamp(report.created):%Y-%m-%d}" if report.origin == "database" else ""
+    text = f"{report.winner} is the fastest program{when}: {', '.join(others)}" if others else ""
+    if left_out:
+        text += f"{'; ' if text else ''}not timed: " + ", ".join(
+            f"{each.name} ({each.reason})" for each in left_out
+        )
+    busy = f"; others kept {report.others:.1f} cores busy meanwhile" if text and report.others > _BUSY else ""
+    return escape(text + busy)
 
 
 def comparison_table(report: ProgramComparison) -> RenderableType:
