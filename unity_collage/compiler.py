@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from .pipeline import FLOAT32, Pipeline
 from .plan.explanation import Explanation
 from .profile.inputs import why_not_runnable
 from .program import Program
+from .progress import shown
 from .runtime.libraries import claim_parallel_loops
 from .specs import PartitionSpec
 from .target import host_target, target_of
@@ -58,7 +60,7 @@ def compile(
     database: CostDatabase | str | Path | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     locked: bool = False,
     budget_seconds: float | None = BUDGET_SECONDS,
     remeasure: bool = False,
@@ -84,7 +86,8 @@ def compile(
       only what no other backend takes.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
-    * ``progress`` is called with what is being measured, ``tell`` with what else is being done.
+    * ``progress`` is called with what is being measured, ``tell`` with what else is being done. With ``progress=True``
+      both are shown on standard error.
     * ``budget_seconds``: the limit for measuring kernels; None: no limit. What matters most is measured first, and the
       plan is the best one that is known by then.
     * ``remeasure``: measure known costs again too.
@@ -106,31 +109,35 @@ def compile(
       :func:`unity_collage.set_num_threads`.
     """
     use_threads(threads)
-    costs = estimator or cost_model(database, progress, locked, budget_seconds, remeasure)
-    pipeline = Pipeline(
-        backends=_names(backends),
-        model=costs,
-        specs=tuple(specs),
-        without=() if allow_winograd else WINOGRAD,
-        precision=precision,
-        layouts=search_layouts,
-        tune_trials=tune_trials,
-        explain=explain,
-    )
-    tell("importing the model")
-    source = import_model(model, example_inputs, shapes, dims)
-    scope = _checked(target or costs.target(), is_of_torch(model))
-    tell("looking for kernels")
-    best = _best(pipeline, source.mod, scope, refine, tell)
-    relink = (
-        partial(built_by_tvm, source.mod, scope)
-        if best.mod is source.mod
-        else partial(build, best.mod, scope)
-    )
-    program = _program(best.executable, source, best.mod, scope, relink)
+    with shown() if progress is True else nullcontext(progress or None) as report:
+        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure)
+        pipeline = Pipeline(
+            backends=_names(backends),
+            model=costs,
+            specs=tuple(specs),
+            without=() if allow_winograd else WINOGRAD,
+            precision=precision,
+            layouts=search_layouts,
+            tune_trials=tune_trials,
+            explain=explain,
+        )
+        said = partial(report, 0, 0) if report is not None and progress is True else tell
+        said("importing the model")
+        source = import_model(model, example_inputs, shapes, dims)
+        scope = _checked(target or costs.target(), is_of_torch(model))
+        said("looking for kernels")
+        program = _finished(source, scope, _best(pipeline, source.mod, scope, refine, said))
+    _tell_of_what_is_not_kept(costs)
+    return program
+
+
+def _finished(source: Imported, target: Target, best: Refined) -> Program:
+    """The program of the final module that was chosen."""
+    is_stock = best.mod is source.mod
+    relink = partial(built_by_tvm if is_stock else build, best.mod, target)
+    program = _program(best.executable, source, best.mod, target, relink)
     measured = None if best.report is None else best.report.measured
     program.add_to_plan("main", measured_seconds=measured, comparison=best.report, remarks=best.remarks)
-    _tell_of_what_is_not_kept(costs)
     return program
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from ..errors import CollageError
+from ..progress import shown
 from ..testing.conformance import CASES, CHECKS, Case, examine
-from .progress import progress_bar
+from . import STARTED
 
 
 def add_command(commands: Any) -> None:
@@ -39,7 +40,7 @@ def add_command(commands: Any) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    with progress_bar() as tell:
+    with shown(since=STARTED) as tell:
         report = examine(
             options.backend,
             (*CASES, *_more(options.cases)),

@@ -19,10 +19,11 @@ from ..measure.kernel_costs import KernelCosts
 from ..pipeline import FLOAT32
 from ..profile.accuracy import deviations
 from ..program import Program
+from ..progress import shown
 from ..report import comparison_line, comparison_table, plan_summary
 from ..report.writing import why_no_report, write_report
+from . import STARTED
 from .options import add_options, cost_model_of, refinement_of, sizes_of
-from .progress import progress_bar
 from .verify import add_verify, check_verify, verify
 
 
@@ -64,7 +65,7 @@ def _compile(options: argparse.Namespace) -> None:
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     """The program of the model that the options name."""
     refine = refinement_of(options)
-    with progress_bar() as report, _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
+    with shown(since=STARTED) as report, _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
         return compile_model(
             options.model,
             **sizes_of(options),

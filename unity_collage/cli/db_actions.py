@@ -21,8 +21,9 @@ from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, first_line
 from ..lowering.library_file import why_no_file
 from ..measure.verify import checkable, verify
+from ..progress import shown
 from ..report import database as report
-from .progress import progress_bar
+from . import STARTED
 
 STANDARD = "-"
 """The name of a file that stands for standard output or input."""
@@ -128,7 +129,7 @@ def verify_sample(options: argparse.Namespace) -> None:
                 f"{database.name} has no costs that can be measured again here: "
                 "see which there are with db info --fingerprints"
             )
-        with progress_bar() as progress:
+        with shown(since=STARTED) as progress:
             verified = verify(database, costs, options.sample, options.seed, progress)
     Console().print(report.verified_table(verified, len(costs)))
 

@@ -13,10 +13,11 @@ from ..frontend.models import read_model
 from ..frontend.onnx.names import meanings
 from ..frontend.onnx.reading import OnnxFile
 from ..pipeline import Pipeline
+from ..progress import shown
 from ..report.answer import answer
 from ..report.kinds import explanation_summary
+from . import STARTED
 from .options import add_options, cost_model_of, rules_left_out, sizes_of
-from .progress import progress_bar
 
 
 def add_command(commands: Any) -> None:
@@ -35,7 +36,7 @@ def add_command(commands: Any) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     console, model = Console(), read_model(Path(options.model))
-    with progress_bar() as report:
+    with shown(since=STARTED) as report:
         costs = cost_model_of(options, report)
         pipeline = Pipeline(
             backends=None if options.backends is None else tuple(options.backends),

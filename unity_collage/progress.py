@@ -1,11 +1,11 @@
-"""What a command is doing: a bar on a terminal, a line every few seconds elsewhere. Both on standard error."""
+"""What is being done: a bar on a terminal, a line every few seconds elsewhere. Both on standard error."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -18,18 +18,22 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from ..cost.model import Progress as Report
-from . import STARTED
+Report = Callable[[int, int, str], None]
+"""Called with how much of how much is done, 0 where that is not known, and with what is being done."""
 
 _EVERY_SECONDS = 4.0
 """How long nothing is said at most."""
 
 
 @contextmanager
-def progress_bar(first: str = "starting") -> Iterator[Report]:
-    """A function that shows what is being done: how much of how much, 0 where that is not known, and what."""
+def shown(first: str = "starting", since: float | None = None) -> Iterator[Report]:
+    """A function that shows what is being done; ``first`` until its first call.
+
+    ``since``: the beginning, in seconds of the monotonic clock; None: now.
+    """
     console = Console(stderr=True)
-    with _bar(console, first) if console.is_terminal else _lines(first) as report:
+    begin = time.monotonic() if since is None else since
+    with _bar(console, first) if console.is_terminal else _lines(first, begin) as report:
         yield report
 
 
@@ -47,9 +51,9 @@ def _bar(console: Console, first: str) -> Iterator[Report]:
 
 
 @contextmanager
-def _lines(first: str) -> Iterator[Report]:
+def _lines(first: str, begin: float) -> Iterator[Report]:
     """The first line at once, and then one whenever nothing was said for a while."""
-    said = _Said(first)
+    said = _Said(first, begin)
     thread = threading.Thread(target=said.repeat, daemon=True)
     thread.start()
     try:
@@ -60,8 +64,9 @@ def _lines(first: str) -> Iterator[Report]:
 
 
 class _Said:
-    def __init__(self, first: str) -> None:
+    def __init__(self, first: str, begin: float) -> None:
         self.ended = threading.Event()
+        self._begin = begin
         self._what = first
         self._say()
 
@@ -74,4 +79,4 @@ class _Said:
             self._say()
 
     def _say(self) -> None:
-        print(f"[{time.monotonic() - STARTED:3.0f} s] {self._what}", file=sys.stderr, flush=True)
+        print(f"[{time.monotonic() - self._begin:3.0f} s] {self._what}", file=sys.stderr, flush=True)
