@@ -7,6 +7,8 @@ On a real farm the tracker runs anywhere, and each machine that measures runs
 Needs the extra ``rpc``.
 """
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,12 +47,14 @@ def main() -> None:
     tracker = Tracker("127.0.0.1", 9190, 9290, silent=True)
     address = f"127.0.0.1:{tracker.port}"
     command = ["-m", "unity_collage.measure.remote.server", "--tracker", address, "--key", "board"]
-    server = subprocess.Popen([sys.executable, *command, "--host", "127.0.0.1"], stderr=subprocess.DEVNULL)
+    command = [sys.executable, *command, "--host", "127.0.0.1"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         with tempfile.TemporaryDirectory() as folder:
             compile_for(address, Path(folder) / "costs.sqlite")
     finally:
-        server.terminate()
+        # With its own processes, which would look for the tracker for a minute.
+        os.killpg(server.pid, signal.SIGTERM)
         tracker.terminate()
 
 

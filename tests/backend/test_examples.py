@@ -34,13 +34,18 @@ def test_every_example_is_run_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(RUNS)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Costs of the examples: what other runs have measured on this machine plays no part."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
+def test_an_example_prints_what_it_promises(name: str, cache: Path, tmp_path: Path) -> None:
     arguments, promised = RUNS[name]
     if name == "pytorch.py":
         pytest.importorskip("torch", reason="PyTorch is not installed")
-    # Costs of its own: what other runs have measured on this machine plays no part.
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "80"}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "COLUMNS": "80"}
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     result = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
