@@ -84,7 +84,7 @@ def test_the_machine_is_measured_once(model: MeasuredCost, monkeypatch: pytest.M
     assert [evicted for evicted, _ in first.weights] == [2 * here.l2_bytes, here.all_bytes]
 
 
-def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost) -> None:
+def test_a_locked_model_does_not_measure_the_machine(model: MeasuredCost, fastest_machine: None) -> None:
     with pytest.raises(MissingCost, match="the peaks of this machine are not in"):
         MeasuredCost(model.database, locked=True).lower_bounds([])
 
