@@ -7,8 +7,8 @@ python3 -m venv --clear .venv-test
 if [ $# -gt 0 ]; then
   exec .venv-test/bin/pytest "$@"
 fi
-# These measure nothing, so they may run side by side; the others need the machine for themselves.
+# Most measure nothing and run side by side. The others, marked `alone`, need the machine for themselves.
 failed=0
-.venv-test/bin/pytest --numprocesses auto --dist worksteal tests/unit tests/build || failed=1
-.venv-test/bin/pytest tests/backend tests/browser || failed=1
+.venv-test/bin/pytest --numprocesses auto --dist worksteal -m "not alone" || failed=1
+.venv-test/bin/pytest -m alone || failed=1
 exit $failed

@@ -67,6 +67,7 @@ def test_an_onnx_model_its_path_and_its_module_are_one_to_compile(tmp_path: Path
         close(compiled(model)(X))
 
 
+@pytest.mark.alone
 def test_costs_are_measured_once_and_kept(tmp_path: Path) -> None:
     asked: list[str] = []
     for _ in range(2):
