@@ -10,7 +10,7 @@ from ..index_set import IndexSet
 from ..search import Solution
 from ..search.certificate import Certificate, TieClaim
 from .candidate import VIEW, Candidate, DeclinedBinding
-from .costs import IN_PROGRAM, Costs
+from .costs import IN_PROGRAM, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
 from .names import binding_names
 from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost
@@ -172,10 +172,11 @@ def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:
 
 
 def _without_cost(candidates: Iterable[Candidate], costs: Costs) -> Iterable[WithoutCost]:
-    """The distinct kernels without a cost, each with its reason."""
+    """The distinct kernels without a cost, each with its reason; those that need none are left out."""
     found: dict[str, WithoutCost] = {}
     for candidate in candidates:
         cost = costs.of(candidate.id)
-        if cost.seconds is None:
+        is_needless = cost.is_open and cost.origin != UNKNOWN
+        if cost.seconds is None and not is_needless:
             found[costs.keys[candidate.id]] = WithoutCost(candidate.backend, candidate.label, cost.reason)
     return found.values()
