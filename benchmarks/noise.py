@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,10 @@ def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
         before = _doubtful(noisy)
         mended, quiet = (_compiled(model, database, options.budget) for database in (noisy, fresh))
         programs = {"busy": busy, "mended": mended, "fresh": quiet}
-        seconds = _timed(programs, folder, options.rounds)
+        files = {name: folder / f"{name}.so" for name in programs}
+        for kind, program in programs.items():
+            program.save(files[kind])
+        seconds = interleaved_programs(model, files, options.rounds)
     ratios = {
         name: statistics.median(a / b for a, b in zip(seconds[name], seconds["fresh"], strict=True))
         for name in ("busy", "mended")
@@ -117,19 +120,15 @@ def _doubtful(database: Path) -> int:
         return sum(cost.doubtful for cost in opened.costs())
 
 
-def _timed(programs: dict[str, uc.Program], folder: Path, rounds: int) -> dict[str, list[float]]:
-    """The seconds of each program by round, each in a process of its own."""
-    first = next(iter(programs.values()))
-    assert first.mod is not None
-    arrays = random_inputs(first.mod["main"])
-    inputs = dict(zip(first.input_names, arrays, strict=True))
+def interleaved_programs(model: Path, files: Mapping[str, Path], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each saved program of ``model`` by round, each in a process of its own."""
+    source = uc.import_model(model)
+    inputs = dict(zip(source.inputs, random_inputs(source.mod["main"]), strict=True))
     with ExitStack() as stack:
-        running: dict[str, RuntimeProcess] = {}
-        for name, program in programs.items():
-            program.save(folder / f"{name}.so")
-            running[name] = stack.enter_context(
-                RuntimeProcess(OURS, folder / f"{name}.so", inputs, uc.num_threads())
-            )
+        running = {
+            name: stack.enter_context(RuntimeProcess(OURS, path, inputs, uc.num_threads()))
+            for name, path in files.items()
+        }
         return interleaved(running, rounds, _ROUND_SECONDS)
 
 

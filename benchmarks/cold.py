@@ -1,0 +1,97 @@
+"""How long compiles take: cold with the default limit, warm, and cold without a limit; and how fast their programs are.
+
+usage: cold.py MODEL.onnx [MODEL.onnx ...] [--json FILE] [--rounds N] [--without-unbounded]
+
+Cold is a new database, without even the facts of this machine. The programs of the limited and the unbounded compile
+are timed in turns, in a process each; the figure is the median of their paired ratios. The aims: at most 60 s cold and
+2 s warm, and a program within 2 % of the unbounded one. Each compile is a command of its own, so that the time includes
+loading TVM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from noise import interleaved_programs
+from rich.console import Console
+from rich.table import Table
+
+from unity_collage.scratch import Scratch
+
+
+def main() -> None:
+    options = _options()
+    found: dict[str, Any] = (
+        json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    )
+    for model in options.models:
+        found[model.stem] = measured(model, options)
+        print(f"{model.stem}: {found[model.stem]}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(found, indent=1) + "\n")
+    Console().print(table(found))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--without-unbounded", action="store_true", help="leave out the compile without a limit"
+    )
+    return parser.parse_args()
+
+
+def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one model."""
+    with Scratch("cold") as name:
+        folder = Path(name)
+        limited, unbounded = folder / "limited.sqlite", folder / "unbounded.sqlite"
+        row: dict[str, Any] = {
+            "cold": _seconds(model, limited, folder / "limited.so"),
+            "warm": _seconds(model, limited, folder / "warm.so"),
+        }
+        if options.without_unbounded:
+            return row
+        row["unbounded"] = _seconds(model, unbounded, folder / "unbounded.so", "--budget", "none")
+        files = {name: folder / f"{name}.so" for name in ("limited", "unbounded")}
+        seconds = interleaved_programs(model, files, options.rounds)
+    row["seconds"] = {name: statistics.median(rounds) for name, rounds in seconds.items()}
+    pairs = zip(seconds["limited"], seconds["unbounded"], strict=True)
+    row["limited / unbounded"] = statistics.median(one / other for one, other in pairs)
+    return row
+
+
+def _seconds(model: Path, database: Path, output: Path, *more: str) -> float:
+    """How long the command takes that compiles ``model``."""
+    command: Sequence[object] = [
+        sys.executable, "-m", "unity_collage.cli.main", "compile", model, "--database", database, "-o", output, *more
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A row for each model."""
+    shown = Table("model", "cold", "warm", "without a limit", "limited / unbounded")
+    for name, row in found.items():
+        unbounded = f"{row['unbounded']:.1f} s" if "unbounded" in row else ""
+        ratio = f"{row['limited / unbounded']:.3f}" if "unbounded" in row else ""
+        shown.add_row(name, f"{row['cold']:.1f} s", f"{row['warm']:.1f} s", unbounded, ratio)
+    return shown
+
+
+if __name__ == "__main__":
+    main()
