@@ -19,7 +19,7 @@ RUNS = {
     "mnist.py": (
         [],
         ["# ---- after collage.Prepare", "# ---- after collage.AnnotateCandidates", '"collage.candidates"',
-         "# ---- after collage.EstimateCosts", '"collage.costs"', "# ---- after collage.SearchPartition",
+         "# ---- after collage.EstimateNeededCosts", '"collage.costs"', "# ---- after collage.SearchPartition",
          '"collage.plan"', "# ---- after collage.OffloadBYOC", "# ---- after collage.FuseRemaining", "scores: [["],
     ),
     "onnx_model.py": (["mnist_mlp"], ["main: ", "output (1, 10), median ", "loaded, same numbers"]),
