@@ -135,7 +135,6 @@ _RUNTIME_PART = {
     "program",
     "program.compiled",
     "program.loading",
-    "scratch",
     "tvm_plugin",
 }
 

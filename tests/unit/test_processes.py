@@ -92,8 +92,9 @@ def runs(pid: int) -> bool:
 
 
 def test_children_that_are_left_hold_up_nobody_and_are_ended(started: Started) -> None:
-    ending = started(LEAVES_CHILDREN + "print('so long'); sys.stdout.flush(); os._exit(3)")
+    ending = started(LEAVES_CHILDREN + "r.readline(); print('so long'); sys.stdout.flush(); os._exit(3)")
     left = pids_of(ending, 2)
+    ending.send({})  # not before: a child that has not said its number yet would be ended with the others
     with pytest.raises(Gone):
         ending.receive(60.0)
     found = ending.ending()
