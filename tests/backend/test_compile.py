@@ -135,6 +135,7 @@ _RUNTIME_PART = {
     "program",
     "program.compiled",
     "program.loading",
+    "scratch",
     "tvm_plugin",
 }
 

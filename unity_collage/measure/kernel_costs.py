@@ -19,7 +19,7 @@ from ..cost.model import Capability, CostModel, Overheads, Progress, Workload
 from ..database.costs import CostDatabase
 from ..errors import MissingCost
 from ..plan.costs import UNKNOWN, Cost
-from .locked import missing_costs
+from .locked import missing_costs, missing_fact
 from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs
 from .session import Session
 
@@ -161,9 +161,8 @@ class KernelCosts(CostModel):
         fingerprint, fact = here.of_several(names), f"overheads {' '.join(names)}"
         known = self._fact(fact, fingerprint)
         if known is None and self.locked:
-            raise MissingCost(
-                f"the overheads of kernel calls are not in {self._opened().name}, and it is locked"
-            )
+            what = "the overheads of kernel calls"
+            raise MissingCost(missing_fact(self._opened(), fact, what, fingerprint))
         if known is None:
             self.progress(0, 1, "measuring this machine: calls and transitions")
             question = {"ask": "launch", "target": str(here.target)}

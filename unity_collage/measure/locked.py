@@ -1,4 +1,4 @@
-"""The message for costs that are missing in a locked database."""
+"""The messages for what is missing in a locked database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from ..cost.model import Workload
 from ..database.costs import CostDatabase
-from ..database.schema import COSTS
+from ..database.schema import COSTS, FACTS
 from ..machine.fingerprint import differences
 
 _NAMED = 3
@@ -42,11 +42,28 @@ def _elsewhere(database: CostDatabase, missing: Sequence[Workload], fingerprint:
         return ""
     there = Counter(digest for _, digest in found).most_common(1)[0][0]
     backend = next(backends[key] for key, digest in found if digest == there)
-    pairs = differences(fingerprint(backend), texts[there]).items()
-    how = "; ".join(
-        f"{name} is {_own(ours, theirs)} here, {_own(theirs, ours)} there" for name, (ours, theirs) in pairs
-    )
+    how = _how(fingerprint(backend), texts[there])
     return f"; {len({key for key, _ in found})} of them were measured with another fingerprint: {how}"
+
+
+def missing_fact(database: CostDatabase, name: str, what: str, fingerprint: str) -> str:
+    """That a fact is missing, and whether the database has it with another fingerprint; ``what`` names it."""
+    text = f"{what} are not in {database.name}, and it is locked"
+    texts = database.fingerprints()
+    with database.reading() as connection:
+        rows = connection.execute(select(FACTS.c.fingerprint).where(FACTS.c.name == name))
+        there = [row.fingerprint for row in rows if row.fingerprint in texts]
+    if not there:
+        return text
+    return f"{text}; they were measured with another fingerprint: {_how(fingerprint, texts[there[0]])}"
+
+
+def _how(here: str, there: str) -> str:
+    """In what two fingerprints differ."""
+    return "; ".join(
+        f"{name} is {_own(ours, theirs)} here, {_own(theirs, ours)} there"
+        for name, (ours, theirs) in differences(here, there).items()
+    )
 
 
 def _own(value: str, other: str) -> str:
