@@ -72,7 +72,7 @@ def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path:
     model, program, plan = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "m.so", tmp_path / "plan.json"
     code, out, err = run("compile", model, "-o", program, "--report", plan, "--database", costs)
     assert (code, err) == (0, [])
-    assert re.fullmatch(r"main: 1 kernel, predicted [\d.]+ .?s, measured [\d.]+ .?s", out[0])
+    assert re.fullmatch(r"main: 1 kernel, predicted [\d.]+ .?s, measured [\d.]+ .?s( on [\d-]+)?", out[0])
     assert out[-2:] == [f"wrote {plan}", f"wrote {program}"]
     assert json.loads(plan.read_text())["main"]["kernels"][0]["label"] == "matmul"
     np.testing.assert_allclose(uc.load(program)(np.ones((2, 4), "float32")).numpy(), np.full((2, 3), 4.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -151,15 +153,17 @@ def test_the_plan_says_what_it_may_lose_by_doubtful_costs() -> None:
 
 @contextmanager
 def other_work() -> Iterator[None]:
-    """A process for each core that computes all the time."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    """Four processes that compute all the time, for a minute at most. They are no children of ours."""
+    started = f"timeout 60 {sys.executable} -c 'while True: pass' > /dev/null & echo $!"
+    pids = [
+        int(subprocess.run(["sh", "-c", started], check=True, capture_output=True).stdout) for _ in range(4)
+    ]
     time.sleep(0.3)
     try:
         yield
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
 
 
 def test_work_of_others_is_seen_and_our_own_is_not() -> None:

@@ -9,6 +9,8 @@ import psutil
 
 _NOTABLE = 0.25
 """From so many busy cores of others on the machine counts as busy."""
+_RESOLUTION = 0.02
+"""Seconds that the difference of two readings may be off: the system counts in steps of 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Load:
 
 
 class LoadWatch:
-    """Counts from the moment that it is made. The system counts in steps of 10 ms, so that short times say little."""
+    """Counts from the moment that it is made."""
 
     def __init__(self) -> None:
         self._began, self._others = time.monotonic(), _seconds_of_others()
@@ -33,7 +35,7 @@ class LoadWatch:
     def load(self) -> Load:
         """The load since the watch was made."""
         elapsed = time.monotonic() - self._began
-        others = _seconds_of_others() - self._others
+        others = _seconds_of_others() - self._others - _RESOLUTION
         return Load(max(others, 0.0) / elapsed if elapsed > 0 else 0.0)
 
 

@@ -155,7 +155,6 @@ class KernelCosts(CostModel):
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
         """Launches and transitions of these backends, measured once per machine."""
-        self._session.seconds_since_start()  # this is the first question of a compile
         here = self._fingerprints()
         names = sorted({*backends, "tvm"})
         fingerprint, fact = here.of_several(names), f"overheads {' '.join(names)}"

@@ -65,7 +65,7 @@ class LazySearch:
     """The search for a problem in which not all costs are known."""
 
     keys: Mapping[int, str]
-    """The key of each candidate, by option id."""
+    """The key of each candidate, by option id; what costs nothing for certain has none."""
     bounds: Mapping[str, float]
     """A lower bound in seconds for each key, not negative."""
     make: Callable[[Mapping[str, Answer]], Problem]
@@ -116,18 +116,23 @@ class LazySearch:
 
     def _unknown(self, options: Iterable[Option]) -> list[str]:
         """The unknown keys of these options, each once."""
-        keys = (self.keys[option.id] for option in options)
-        return list(dict.fromkeys(key for key in keys if key not in self._answers))
+        keys = (self.keys[option.id] for option in options if not self._is_known(option))
+        return list(dict.fromkeys(keys))
+
+    def _is_known(self, option: Option) -> bool:
+        """Whether an option needs no measurement; what has no key, such as a view, never does."""
+        key = self.keys.get(option.id)
+        return key is None or key in self._answers
 
     def _considered(self, problem: Problem) -> Problem:
         """The problem without the options that ``assume_fusion_pays`` skips."""
         if not self.assume_fusion_pays:
             return problem
-        known = [option for option in problem.options if self.keys[option.id] in self._answers]
+        known = [option for option in problem.options if self._is_known(option)]
         kept = tuple(
             option
             for option in problem.options
-            if self.keys[option.id] in self._answers or not any(_within(option, larger) for larger in known)
+            if self._is_known(option) or not any(_within(option, larger) for larger in known)
         )
         return replace(problem, options=kept)
 
@@ -147,7 +152,7 @@ class LazySearch:
 
         Infinite where it makes a node that no known kernel makes; 0 where the known kernels are no plan of the rest.
         """
-        known = tuple(option for option in problem.options if self.keys[option.id] in self._answers)
+        known = tuple(option for option in problem.options if self._is_known(option))
         made = reduce(int.__or__, (option.inside for option in known), EMPTY)
         missing = first_n(len(problem)) & ~made
         try:
@@ -156,8 +161,8 @@ class LazySearch:
             best = ()
         gains: dict[str, float] = {}
         for option in solution.chosen:
-            key = self.keys[option.id]
-            if key not in self._answers:
+            if not self._is_known(option):
+                key = self.keys[option.id]
                 replaced = sum(other.seconds for other in best if other.inside & option.inside)
                 gain = math.inf if option.inside & missing else replaced - self.bounds[key]
                 gains[key] = max(gains.get(key, 0.0), gain)
