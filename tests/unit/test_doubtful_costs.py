@@ -154,7 +154,7 @@ def test_the_plan_says_what_it_may_lose_by_doubtful_costs() -> None:
 @contextmanager
 def other_work() -> Iterator[None]:
     """Four processes that compute all the time, for a minute at most. They are no children of ours."""
-    started = f"timeout 60 {sys.executable} -c 'while True: pass' > /dev/null & echo $!"
+    started = f"timeout 60 {sys.executable} -c 'while True: pass' > /dev/null 2>&1 & echo $!"
     pids = [
         int(subprocess.run(["sh", "-c", started], check=True, capture_output=True).stdout) for _ in range(4)
     ]
