@@ -83,6 +83,7 @@ def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
         for kind, program in programs.items():
             program.save(files[kind])
         seconds = interleaved_programs(model, files, options.rounds)
+        after = _doubtful(noisy)
     ratios = {
         name: statistics.median(a / b for a, b in zip(seconds[name], seconds["fresh"], strict=True))
         for name in ("busy", "mended")
@@ -92,7 +93,7 @@ def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
         "busy / fresh": ratios["busy"],
         "mended / fresh": ratios["mended"],
         "doubtful before": before,
-        "doubtful after": _doubtful(noisy) if noisy.exists() else None,
+        "doubtful after": after,
         "doubt told": {name: (program.plan or {})["main"].doubt for name, program in programs.items()},
     }
 
