@@ -154,7 +154,7 @@ def _best(
     with target:
         priority = tuple(backend.name for backend in select(pipeline.backends, target))
         if reason is None:
-            pipeline = replace(pipeline, programs=priority)
+            pipeline = replace(pipeline, programs=priority, hopeless=settings.hopeless)
         costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
         search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
         builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))

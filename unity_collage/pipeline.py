@@ -9,6 +9,7 @@ import tvm
 
 from .cost.model import CostModel
 from .errors import CollageError
+from .feedback.settings import BY_DEFAULT
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
@@ -60,6 +61,8 @@ class Pipeline:
     """Whether to write ``collage.explanation``, which says for every candidate why it was chosen or not."""
     programs: tuple[str, ...] = ()
     """Backends in preference order: also measure for the programs that these make alone, and for the greedy one."""
+    hopeless: float = BY_DEFAULT.hopeless
+    """A program that one backend makes alone is not worth measuring for if it costs this many times ours."""
 
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
@@ -97,7 +100,7 @@ class Pipeline:
             return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
-            EstimateNeededCosts(self.model, self.programs),
+            EstimateNeededCosts(self.model, self.programs, self.hopeless),
             *measuring,
             EstimateNeededCosts(self.model),
             OfferMerged(self.model),

@@ -20,7 +20,7 @@ HOPELESS = 3.0
 """A program that takes this many times as long as the fastest one is left out of the last rounds."""
 
 _MOST_LOST = 7
-"""In one of so many rounds the winner may be slower than our program."""
+"""A winner may be slower than our program in one round of so many, and in none of fewer."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from ..database.rows import digest
 from ..errors import MissingCost
 from ..plan.candidate import VIEW
 from .candidates import Choice
-from .settings import BY_DEFAULT, Refinement
+from .settings import Refinement
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Records:
     locked: bool = False
     """Whether nothing may be measured."""
     is_optional: bool = False
-    """Whether an unknown comparison of a locked database is no error."""
+    """Whether nothing is wrong if a locked database does not know the comparison."""
 
     def find(self) -> Mapping[str, Any] | None:
         """The stored outcome, or None; raises MissingCost if there is none, and there should be one."""
@@ -83,7 +83,7 @@ def records_of(
         model,
         costed,
         locked,
-        settings == BY_DEFAULT,
+        settings.is_optional,
     )
 
 

@@ -81,7 +81,7 @@ def refined(
         try:
             winner, result = comparison.finish()
         except CollageError as error:
-            if settings != BY_DEFAULT:
+            if not settings.is_optional:
                 raise
             return Refined(
                 *builder.searched(builder.costed), remarks=(f"programs were not compared: {error}",)

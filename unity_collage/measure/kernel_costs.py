@@ -115,7 +115,9 @@ class KernelCosts(CostModel):
 
         found: dict[str, Cost] = {}
         for costs in self._spread([[workload] for workload in again], work):
-            found |= costs
+            found |= {
+                key: cost for key, cost in costs.items() if known[key].is_doubtful or not cost.is_doubtful
+            }
         return found
 
     def _is_worth(self, key: str, cost: Cost) -> bool:

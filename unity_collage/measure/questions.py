@@ -24,7 +24,7 @@ from .refusal import Refusal
 LOGGER = logging.getLogger(__name__)
 
 _SECONDS_TOGETHER = 10.0
-"""After so many seconds no more rounds of kernels start that are timed together."""
+"""The limit for timing kernels together: no round starts after it."""
 
 
 class Client(Protocol):

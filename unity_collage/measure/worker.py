@@ -69,7 +69,7 @@ class Worker:
         """Send all messages that answer one request."""
         try:
             if request["ask"] == "launch":
-                watch = LoadWatch()
+                watch = LoadWatch(has_children=False)
                 found = overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"]))
                 self._state.after_building()
                 self._say({**found, "doubtful": watch.load().is_busy})
@@ -130,7 +130,7 @@ class Worker:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
         runners = runners_of(func, self._trials[0].inputs, built)
-        watch = LoadWatch()
+        watch = LoadWatch(has_children=False)
         timed = self._in_turns([*runners.values()], evict_bytes)
         self._state.check_timed()
         load = watch.load()
@@ -144,7 +144,7 @@ class Worker:
         target = Target(json.loads(request["target"]))
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
         turns: list[list[Timed]] = [[] for _ in runners]
-        begin, watch = time.monotonic(), LoadWatch()
+        begin, watch = time.monotonic(), LoadWatch(has_children=False)
         while len(turns[0]) < _MOST_TURNS and time.monotonic() - begin < request["seconds"]:
             self._say({"stage": "timing", "key": None})
             rounds = runtime.time_in_turns(

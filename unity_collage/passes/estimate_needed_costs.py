@@ -19,15 +19,13 @@ from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..feedback.candidates import alone
+from ..feedback.settings import BY_DEFAULT
 from ..graph import DataflowGraph
 from ..measure.measured import MeasuredCost
 from ..plan.costs import UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of, why_no_cover
 from ..search import NoCover, Problem, Solution
 from ..search.auto import solve
-
-HOPELESS = 1.25
-"""A candidate program is not worth building if its kernels cost this many times what those of our plan cost."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.EstimateNeededCosts")
@@ -43,7 +41,9 @@ class EstimateNeededCosts:
     """The source of costs."""
     programs: tuple[str, ...] = ()
     """Backends in preference order: also measure the kernels of the greedy plan, and of the plan of each of these
-    backends alone, until it is certain that the plan costs ``HOPELESS`` times ours."""
+    backends alone."""
+    hopeless: float = BY_DEFAULT.hopeless
+    """The plan of one backend alone is measured until it is certain that it costs this many times ours."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {
@@ -67,7 +67,7 @@ class EstimateNeededCosts:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
         if self.programs:
             best = solve(make(costs)).seconds
-            for search in self._others(make, HOPELESS * best, {**known, **_measured(costs)}):
+            for search in self._others(make, self.hopeless * best, {**known, **_measured(costs)}):
                 costs = self._with_more(func, costs, search)
         return replace(costs, skipped=COSTS.read(func).skipped) if COSTS.on(func) else costs
 

@@ -144,10 +144,10 @@ class SearchPartition:
     def _doubt(
         self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: Costs, solution: Solution
     ) -> float:
-        """The largest regret of ``solution``, as a part of its cost, if doubtful costs are wrong by their intervals.
+        """The regret of ``solution``, as a part of its cost, if doubtful costs are wrong by their intervals.
 
-        It is largest where the kernels of the plan cost as much as they may, and all others as little (Averbakh, On the
-        complexity of a class of combinatorial optimization problems with uncertainty, 2001).
+        It is that of the scenario in which the kernels of the plan cost as much as they may, and all others as little:
+        the worst one, if no other plan calls a kernel of this one more often.
         """
         if not any(cost.is_doubtful for cost in costs.by_key.values()):
             return 0.0

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .. import runtime
 from ..backends.registry import BackendStatus
+from ..machine.load import Load
 from ..plan.comparison import ProgramComparison
 from ..plan.plan import Plan
 from .cells import duration, left, right
@@ -20,9 +21,6 @@ from .cells import duration, left, right
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
 """A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
 microseconds, and a shared machine is seldom that much slower."""
-
-_BUSY = 0.25
-"""From so many cores of others on it is told that the machine was busy."""
 
 
 def comparison_line(report: ProgramComparison) -> str:
@@ -39,7 +37,11 @@ def comparison_line(report: ProgramComparison) -> str:
         text += f"{'; ' if text else ''}not timed: " + ", ".join(
             f"{each.name} ({each.reason})" for each in left_out
         )
-    busy = f"; others kept {report.others:.1f} cores busy meanwhile" if text and report.others > _BUSY else ""
+    busy = (
+        f"; others kept {report.others:.1f} cores busy meanwhile"
+        if text and Load(report.others).is_busy
+        else ""
+    )
     return escape(text + busy)
 
 
