@@ -11,54 +11,33 @@ loading TVM.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from noise import interleaved_programs
-from rich.console import Console
+from model_files import Figures, measure, parser, programs_in_turns
 from rich.table import Table
 
 from unity_collage.scratch import Scratch
 
 
 def main() -> None:
-    options = _options()
-    found: dict[str, Any] = (
-        json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    )
-    for model in options.models:
-        found[model.stem] = measured(model, options)
-        print(f"{model.stem}: {found[model.stem]}", flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(found, indent=1) + "\n")
-    Console().print(table(found))
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
+    options = parser(__doc__)
+    options.add_argument(
         "--without-unbounded", action="store_true", help="leave out the compile without a limit"
     )
-    return parser.parse_args()
+    measure(options.parse_args(), measured, table)
 
 
-def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measured(model: Path, options: argparse.Namespace) -> Figures:
     """The figures of one model."""
     with Scratch("cold") as name:
         folder = Path(name)
         limited, unbounded = folder / "limited.sqlite", folder / "unbounded.sqlite"
-        row: dict[str, Any] = {
+        row: Figures = {
             "cold": _seconds(model, limited, folder / "limited.so"),
             "warm": _seconds(model, limited, folder / "warm.so"),
         }
@@ -66,7 +45,7 @@ def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
             return row
         row["unbounded"] = _seconds(model, unbounded, folder / "unbounded.so", "--budget", "none")
         files = {name: folder / f"{name}.so" for name in ("limited", "unbounded")}
-        seconds = interleaved_programs(model, files, options.rounds)
+        seconds = programs_in_turns(model, files, options.rounds)
     row["seconds"] = {name: statistics.median(rounds) for name, rounds in seconds.items()}
     pairs = zip(seconds["limited"], seconds["unbounded"], strict=True)
     row["limited / unbounded"] = statistics.median(one / other for one, other in pairs)
@@ -83,7 +62,7 @@ def _seconds(model: Path, database: Path, output: Path, *more: str) -> float:
     return time.perf_counter() - begin
 
 
-def table(found: dict[str, Any]) -> Table:
+def table(found: Mapping[str, Figures]) -> Table:
     """A row for each model."""
     shown = Table("model", "cold", "warm", "without a limit", "limited / unbounded")
     for name, row in found.items():

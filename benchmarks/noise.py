@@ -16,24 +16,19 @@ compile are counted.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
+from model_files import Figures, measure, parser, programs_in_turns
 from rich.table import Table
 
 import unity_collage as uc
-from unity_collage.measure.inputs import random_inputs
-from unity_collage.profile.peers.bench import interleaved
-from unity_collage.profile.peers.runtime_process import RuntimeProcess
-from unity_collage.profile.peers.runtimes import OURS
+from unity_collage.compiler import BUDGET_SECONDS
 from unity_collage.scratch import Scratch
 
 _BURST = """
@@ -43,33 +38,18 @@ while True:
     while time.monotonic() < end: pass
     time.sleep(0.5)
 """
-_ROUND_SECONDS = 0.4
 
 
 def main() -> None:
-    options = _options()
-    found: dict[str, Any] = {}
-    for model in options.models:
-        found[model.stem] = measured(model, options)
-        print(f"{model.stem}: {found[model.stem]}", flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(found, indent=1) + "\n")
-    Console().print(table(found))
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parser(__doc__)
+    options.add_argument(
+        "--budget", type=float, default=BUDGET_SECONDS, help="seconds of measuring for each compile"
     )
-    parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--budget", type=float, default=40.0, help="seconds of measuring for each compile")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--load", type=int, default=2, help="how many processes compute in bursts")
-    return parser.parse_args()
+    options.add_argument("--load", type=int, default=2, help="how many processes compute in bursts")
+    measure(options.parse_args(), measured, table)
 
 
-def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measured(model: Path, options: argparse.Namespace) -> Figures:
     """The figures of one model."""
     with Scratch("noise") as name:
         folder = Path(name)
@@ -82,7 +62,7 @@ def measured(model: Path, options: argparse.Namespace) -> dict[str, Any]:
         files = {name: folder / f"{name}.so" for name in programs}
         for kind, program in programs.items():
             program.save(files[kind])
-        seconds = interleaved_programs(model, files, options.rounds)
+        seconds = programs_in_turns(model, files, options.rounds)
         after = _doubtful(noisy)
     ratios = {
         name: statistics.median(a / b for a, b in zip(seconds[name], seconds["fresh"], strict=True))
@@ -121,19 +101,7 @@ def _doubtful(database: Path) -> int:
         return sum(cost.doubtful for cost in opened.costs())
 
 
-def interleaved_programs(model: Path, files: Mapping[str, Path], rounds: int) -> dict[str, list[float]]:
-    """The seconds of each saved program of ``model`` by round, each in a process of its own."""
-    source = uc.import_model(model)
-    inputs = dict(zip(source.inputs, random_inputs(source.mod["main"]), strict=True))
-    with ExitStack() as stack:
-        running = {
-            name: stack.enter_context(RuntimeProcess(OURS, path, inputs, uc.num_threads()))
-            for name, path in files.items()
-        }
-        return interleaved(running, rounds, _ROUND_SECONDS)
-
-
-def table(found: dict[str, Any]) -> Table:
+def table(found: Mapping[str, Figures]) -> Table:
     """A row for each model."""
     shown = Table("model", "fresh", "busy / fresh", "mended / fresh", "doubtful before", "after")
     for name, row in found.items():

@@ -1,0 +1,62 @@
+"""What benchmarks of model files share: figures file by file, and saved programs timed in turns."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import unity_collage as uc
+from unity_collage.measure.inputs import random_inputs
+from unity_collage.profile.peers.bench import interleaved
+from unity_collage.profile.peers.runtime_process import RuntimeProcess
+from unity_collage.profile.peers.runtimes import OURS
+
+_ROUND_SECONDS = 0.4
+
+Figures = dict[str, Any]
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Options that all have: the models, the file of results, the rounds."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("models", nargs="+", type=Path)
+    made.add_argument("--json", type=Path)
+    made.add_argument("--rounds", type=int, default=7)
+    return made
+
+
+def measure(
+    options: argparse.Namespace,
+    figures: Callable[[Path, argparse.Namespace], Figures],
+    table: Callable[[Mapping[str, Figures]], Table],
+) -> None:
+    """Print and store the figures of each model as soon as they are known; those of other models stay in the file."""
+    stored: Path | None = options.json
+    found: dict[str, Figures] = json.loads(stored.read_text()) if stored and stored.exists() else {}
+    for model in options.models:
+        found[model.stem] = figures(model, options)
+        print(f"{model.stem}: {found[model.stem]}", flush=True)
+        if stored:
+            stored.write_text(json.dumps(found, indent=1) + "\n")
+    Console().print(table(found))
+
+
+def programs_in_turns(model: Path, files: Mapping[str, Path], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each saved program of ``model`` by round, each in a process of its own."""
+    source = uc.import_model(model)
+    inputs = dict(zip(source.inputs, random_inputs(source.mod["main"]), strict=True))
+    with ExitStack() as stack:
+        running = {
+            name: stack.enter_context(RuntimeProcess(OURS, path, inputs, uc.num_threads()))
+            for name, path in files.items()
+        }
+        return interleaved(running, rounds, _ROUND_SECONDS)
