@@ -95,7 +95,7 @@ def test_what_was_found_is_known_the_next_time(
     monkeypatch.setattr(refine, "ProgramWorker", never)
     monkeypatch.setattr(corrections, "ProgramWorker", never)
     again = compiled(mended[0], locked=True)
-    assert again.plan["main"].kernels == mended[1].plan["main"].kernels
+    assert replace(again.plan["main"], comparison=None) == replace(mended[1].plan["main"], comparison=None)
 
 
 def test_a_program_that_cannot_be_timed_is_what_the_costs_say(

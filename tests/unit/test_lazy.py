@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -54,7 +55,7 @@ class Asked:
         return {key: self._truth[key] for key in keys}
 
 
-def search(case: Case, **options: bool) -> tuple[LazySolution, list[str]]:
+def search(case: Case, **options: Any) -> tuple[LazySolution, list[str]]:
     asked = Asked(case.truth)
     return LazySearch(case.keys, case.bounds, case.problem, asked, **options).run(), asked.keys
 
@@ -220,3 +221,30 @@ def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
     found, asked = search(case, assume_fusion_pays=True)
     assert asked == ["a0"] and found.solution.seconds == 9.0
     assert found.solution.lower_bound == 1.0 and not found.solution.proved
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), st.floats(0.5, 8.0))
+def test_a_search_that_ends_early_knows_that_the_plan_costs_that_much(case: Case, enough: float) -> None:
+    """As long as every kernel has a cost: for one that is refused its node is left behind."""
+    case = replace(case, truth={key: 6.0 if isinstance(cost, str) else cost for key, cost in case.truth.items()},
+                   bounds={key: min(bound, 6.0) for key, bound in case.bounds.items()})  # fmt: skip
+    eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
+    lazy = outcome(lambda: search(case, enough=enough)[0].solution.lower_bound)
+    if lazy is not None and lazy >= enough:
+        assert eager is None or eager >= enough - 1e-9
+    else:
+        assert lazy == (None if eager is None else pytest.approx(eager))
+
+
+def test_what_is_known_is_not_asked_for_and_views_have_no_key() -> None:
+    """The view does the first node for nothing, and the kernel of the second one is known."""
+    case = Case(((), (0,)), 0, ((0b10, "a0"), (0b10, "b0")), {"a0": 2.0, "b0": 1.0}, {"a0": 1.0, "b0": 0.5})
+    asked = Asked(case.truth)
+
+    def problem(answers: Mapping[str, Answer]) -> Problem:
+        made = case.problem(answers)
+        return replace(made, free=0, options=(*made.options, Option(7, 0b01, 0.0, backend="view")))
+
+    found = LazySearch(case.keys, case.bounds, problem, asked, known={"a0": 2.0}).run()
+    assert asked.keys == ["b0"] and found.solution.seconds == 1.0

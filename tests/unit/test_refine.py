@@ -47,9 +47,18 @@ from unity_collage.testing.fixed_cost import FixedCost
         ({OURS: [1.0, 1.0], "tvm": [1.1, 1.2]}, OURS),
         ({OURS: [1.0, 1.0], "tvm": [0.9, 0.9]}, "tvm"),
         ({OURS: [1.0, 1.0], "tvm": [0.995, 0.995]}, OURS),
+        ({OURS: [1.0, 1.0, 1.0], "tvm": [0.5, 0.5, 1.1]}, OURS),
+        ({OURS: [1.0] * 7, "tvm": [0.5] * 6 + [1.1]}, "tvm"),
         ({"greedy": [2.0], "tvm": [1.0]}, "tvm"),
     ],
-    ids=["ours is faster", "another is faster", "a tie is ours", "ours does not run"],
+    ids=[
+        "ours is faster",
+        "another is faster",
+        "a tie is ours",
+        "it loses one of three",
+        "it loses one of seven",
+        "ours does not run",
+    ],
 )
 def test_the_fastest_program_wins(medians: dict[str, list[float]], winner: str) -> None:
     assert winner_of(medians, margin=0.01) == winner

@@ -36,7 +36,7 @@ class Search:
     known: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
     """Costs that are not asked for, by key."""
     enough: float = math.inf
-    """Seconds: nothing more is measured once it is certain that the cheapest plan costs so much."""
+    """Seconds: see :class:`LazySearch`."""
     assume_fusion_pays: bool = False
     """See :class:`LazySearch`."""
 

@@ -1,0 +1,45 @@
+"""What is shown of the progress where standard error is no terminal, and of the comparison of programs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from unity_collage import progress
+from unity_collage.plan.comparison import ProgramComparison, ProgramTimes
+from unity_collage.report import comparison_line
+
+PROGRAMS = (
+    ProgramTimes("collage", 1e-3),
+    ProgramTimes("tvm", 1.5e-3),
+    ProgramTimes("greedy", reason="not built: its kernels cost 2 times as much"),
+)
+
+
+def test_the_first_line_comes_at_once_and_others_while_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_EVERY_SECONDS", 0.02)
+    with progress.shown("loading", since=time.monotonic() - 7) as report:
+        assert capsys.readouterr().err == "[  7 s] loading\n"
+        report(3, 12, "measuring relu")
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and set(lines) == {"[  7 s] 3 of 12: measuring relu"}
+
+
+def test_a_comparison_in_one_line_says_by_how_much_and_what_was_left_out() -> None:
+    assert comparison_line(ProgramComparison("collage", PROGRAMS)) == (
+        "collage is the fastest program: tvm 1.50x; "
+        "not timed: greedy (not built: its kernels cost 2 times as much)"
+    )
+
+
+def test_a_comparison_of_another_day_has_its_date_and_a_busy_one_its_load() -> None:
+    known = ProgramComparison(
+        "collage", PROGRAMS[:2], origin="database", created=86_400.0 * 365.5, others=1.25
+    )
+    assert comparison_line(known) == (
+        "collage is the fastest program on 1971-01-01: tvm 1.50x; others kept 1.2 cores busy meanwhile"
+    )
