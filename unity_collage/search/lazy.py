@@ -77,8 +77,8 @@ class LazySearch:
     known: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
     """Answers that need no measurement."""
     enough: float = math.inf
-    """Seconds: the search ends once no plan costs less by the lower bounds, whether or not all of its plan is measured. It
-    holds as long as no kernel is refused: what has no kernel is left behind and costs nothing."""
+    """Seconds: the search ends once no plan costs less by the lower bounds, whether or not all of its plan is measured.
+    This holds as long as no kernel is refused: what has no kernel is left behind and costs nothing."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
