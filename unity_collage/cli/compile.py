@@ -49,8 +49,8 @@ def _compile(options: argparse.Namespace) -> None:
     for name, plan in (program.plan or {}).items():
         console.print(plan_summary(name, plan), "")
         if plan.comparison is not None:
-            shown = comparison_table if options.refine else comparison_line
-            console.print(shown(plan.comparison), "")
+            in_words = comparison_table if options.refine else comparison_line
+            console.print(in_words(plan.comparison), "")
     if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
     tell_accuracy(options, program, console)

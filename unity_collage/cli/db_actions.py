@@ -47,8 +47,8 @@ def list_costs(options: argparse.Namespace) -> None:
     """Print the costs, a line each."""
     with _existing(options.database, read_only=True) as database:
         costs = [cost for cost in database.costs() if cost.seconds is not None]
-    shown = [cost for cost in costs if cost.doubtful] if options.doubtful else costs
-    Console().print(report.cost_list(shown, len(costs)))
+    wanted = [cost for cost in costs if cost.doubtful] if options.doubtful else costs
+    Console().print(report.cost_list(wanted, len(costs)))
 
 
 def export(options: argparse.Namespace) -> None:

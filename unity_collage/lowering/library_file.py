@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import tvm_ffi
 
 from ..errors import CollageError, first_line
+from ..scratch import Scratch
 from . import object_file
 from .seal import Facts, seal, why_not_sealed
 
@@ -82,8 +83,6 @@ def read(path: str | Path) -> Any:
     """
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
-    from ..scratch import Scratch  # a process that only runs programs writes none
-
     with Scratch("library") as folder:
         alias = Path(folder) / "program.so"
         alias.symlink_to(Path(path).resolve())

@@ -22,6 +22,7 @@ from ..errors import CollageError, first_line
 from ..ffi import tvm_ffi
 from ..lowering import library_file
 from ..runtime.virtual_machine import Machines, runtimes_in, with_functions_of_tvm
+from ..scratch import Scratch
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -231,8 +232,6 @@ class Program:
         if self._saved is not None:
             with library_file.reopened(self._saved) as file:
                 return file.read()
-        from ..scratch import Scratch  # only pickling needs it, and what it imports
-
         with Scratch("program") as folder:
             path = Path(folder) / "program.so"
             self.save(path)

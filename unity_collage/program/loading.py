@@ -13,6 +13,7 @@ from ..errors import CollageError, first_line
 from ..lowering import library_file
 from ..lowering.seal import facts_in
 from ..runtime.vendors import VENDORS
+from ..scratch import Scratch
 from .compiled import Program
 
 RUNTIMES = tuple(VENDORS)
@@ -37,8 +38,6 @@ def load(path: str | Path) -> Program:
 
 def from_library(library: bytes) -> Program:
     """The program in the bytes of a saved file, for pickle."""
-    from ..scratch import Scratch  # only pickling needs it, and what it imports
-
     with Scratch("program") as folder:
         path = Path(folder) / "program.so"
         path.write_bytes(library)

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <chrono>
@@ -20,8 +19,8 @@
 namespace collage {
 namespace {
 
-// How long each thread computes to show that it has a core: longer than the caller waits before it takes over the
-// share of a thread that has not begun.
+// How long each thread computes to show that it has a core: longer than the caller waits before it takes over
+// the share of a thread that has not begun.
 constexpr double kPresenceSeconds = 10e-6;
 // A thread that sleeps wakes up within this time if a core is free.
 constexpr double kWakingSeconds = 300e-6;

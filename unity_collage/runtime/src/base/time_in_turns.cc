@@ -26,7 +26,8 @@ constexpr size_t kRunsPerTurn = 3;
 // So many runs may exceed the budget by so many times: one run says nothing about noise.
 constexpr size_t kMinRuns = 3;
 constexpr double kMinRunsFactor = 10;
-// Runs that other work of the machine disturbs do not count. Waiting for others may take so many times the budget.
+// Runs that other work of the machine disturbs do not count. They, and waiting for its end, may take this
+// many times the budget.
 constexpr double kPatience = 3;
 constexpr double kMostWaiting = 0.05;  // seconds before one run
 
@@ -212,7 +213,8 @@ class Comparison {
   bool evict_each_run_;
 };
 
-// For each function the seconds of each run, and whether they are doubtful. Every function runs at least once.
+// For each function the seconds of each run, and whether they are doubtful. Every function runs at least
+// once.
 Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
                                  double percentile, double confidence, double tolerance, int64_t min_runs,
                                  int64_t max_runs, double max_seconds, double max_warmup_seconds,
