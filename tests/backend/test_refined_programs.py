@@ -20,6 +20,7 @@ from unity_collage.errors import CollageError, MissingCost
 from unity_collage.feedback import Refinement, refine
 from unity_collage.feedback.builder import ProgramBuilder, built_by_tvm
 from unity_collage.feedback.comparison import STOCK
+from unity_collage.feedback.settings import BY_DEFAULT
 from unity_collage.lowering.build import build, link, lower
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.plan.comparison import ProgramComparison
@@ -116,10 +117,11 @@ def patient(database: Path, locked: bool = False) -> MeasuredCost:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with the costs of the module's kernels, and no comparison of programs."""
+    """A database with the costs of all kernels that QUICK needs, and no comparison with its settings."""
     path = tmp_path_factory.mktemp("costs") / "costs.sqlite"
     with uc.CostDatabase(path) as database:
-        uc.compile(_module(), estimator=MeasuredCost(database, timeout_seconds=600.0))
+        settings = replace(BY_DEFAULT, hopeless=QUICK.hopeless)
+        uc.compile(_module(), estimator=MeasuredCost(database, timeout_seconds=600.0), refine=settings)
     return path
 
 

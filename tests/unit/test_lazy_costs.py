@@ -127,3 +127,32 @@ def test_when_the_time_is_over_nothing_is_searched_for_any_more() -> None:
     late = {key: cost for key, cost in lazy.by_key.items() if cost.origin == UNKNOWN}
     assert late and all(cost.bound == model.least[key.split(":")[0]] for key, cost in late.items())
     assert sorted(model.asked) == sorted(set(model.asked)), "nothing is asked twice"
+
+
+@dataclass(frozen=True)
+class Remembering(Bounded):
+    """Knows the costs of some backends beforehand."""
+
+    remembered: tuple[str, ...] = ()
+
+    def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return FixedCost.costs(self, [each for each in workloads if each.backend in self.remembered])
+
+
+def test_costs_that_are_known_are_not_asked_for() -> None:
+    func = annotated()
+    costs = {"slow": 2.0, "tvm": 1.0}
+    model = Remembering(costs, remembered=("slow", "tvm"))
+    assert lazy_costs(func, model, Search(lambda given: problem(func, given))).by_key
+    assert model.asked == []
+
+
+def test_a_known_cost_below_its_bound_lowers_the_other_bounds() -> None:
+    func = annotated()
+    model = Remembering(
+        {"slow": 2.0, "tvm": 1.0, "tvm:relu+exp+tanh": 1.0},
+        least={"tvm": 5.0, "slow": 1.2},
+        remembered=("tvm",),
+    )
+    lazy_costs(func, model, Search(lambda given: problem(func, given)))
+    assert any(key.startswith("slow") for key in model.asked)

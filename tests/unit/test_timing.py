@@ -74,6 +74,7 @@ def test_with_an_eviction_for_each_run_a_turn_is_three_runs_after_one_that_does_
     assert "".join(order).endswith("aaaabbbb" + "bbbbaaaa")
 
 
+@pytest.mark.alone  # runs that another test disturbs do not count, and the slower runner then goes on
 def test_a_slower_runner_stops_and_the_other_goes_on() -> None:
     fast, slow = runtime.time_in_turns(
         [runner(lambda: time.sleep(0.0001)), runner(lambda: time.sleep(0.1))],
@@ -86,7 +87,7 @@ def test_timing_ends_when_the_budget_is_spent() -> None:
     (timed,) = runtime.time_in_turns(
         [runner(lambda: time.sleep(0.02))], max_seconds=0.001, max_warmup_seconds=0.0
     )
-    assert len(timed.seconds) == 1
+    assert len(timed.seconds) <= 3  # one, and another for each that was disturbed
 
 
 def test_an_error_of_a_kernel_is_raised() -> None:

@@ -53,11 +53,13 @@ def lazy_costs(func: relax.Function, model: CostModel, search: Search) -> Costs:
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     by_key = {workload.key: workload for workload in asked.values()}
-    known = {key: cost for key, cost in search.known.items() if key in by_key}
-    measurer = _Measurer(model, by_key, known)
+    given = {key: cost for key, cost in search.known.items() if key in by_key}
+    # What was measured before takes part from the start: so what a compile measures is enough for the next one.
+    known = given | model.known(list(by_key.values()))
+    measurer = _Measurer(model, by_key, known | given)
 
     def problem(answers: Mapping[str, Answer]) -> Problem:
-        assumed = {key: _assumed(answer) for key, answer in answers.items()}
+        assumed = {key: _assumed(answer) for key, answer in answers.items()} | given
         return search.make(costs_of(func, assumed, keys, overheads))
 
     found = LazySearch(

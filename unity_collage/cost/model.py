@@ -100,6 +100,11 @@ class CostModel(ABC):
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """The cost for each workload's key, or the reason why there is none."""
 
+    def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """The costs and refusals that need no measurement, by key; by default none."""
+        del workloads
+        return {}
+
     def overheads(self, backends: Sequence[str]) -> Overheads:
         """Launches and transitions of these backends; by default they cost nothing."""
         return Overheads()

@@ -73,6 +73,11 @@ class KernelCosts(CostModel):
         LOGGER.info("%d costs are in %s, %d are to be measured", len(known), database.name, len(missing))
         return known | self._measured(missing, known, here) | self._measured_again(distinct, known, here)
 
+    def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """The costs and refusals in the database, by key, without those that are to be measured again."""
+        found = known_costs(self._opened(), workloads, self._fingerprints())
+        return {key: cost for key, cost in found.items() if not self._is_worth(key, cost)}
+
     def _measured(
         self, missing: Sequence[Workload], known: Mapping[str, Cost], here: Fingerprints
     ) -> dict[str, Cost]:

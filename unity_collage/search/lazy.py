@@ -86,7 +86,7 @@ class LazySearch:
 
     def run(self) -> LazySolution:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
-        self._answers = dict(self.known)
+        self._take(self.known)
         while True:
             problem = self.make({**self._open(), **self._answers})
             gains: Mapping[str, float] = {}
@@ -173,7 +173,10 @@ class LazySearch:
         """Measure the part of ``wanted`` that may gain most, or else the most expensive by their bounds."""
         count = max(_LEAST, len(wanted) // _PART)
         expensive = sorted(wanted, key=lambda key: (-gains.get(key, 0.0), -self.bounds[key]))[:count]
-        found = self.measure(expensive)
+        self._take(self.measure(expensive))
+
+    def _take(self, found: Mapping[str, Answer]) -> None:
+        """Keep these answers; where one is below its bound, lower all bounds."""
         for key, answer in found.items():
             self._answers[key] = answer
             if not isinstance(answer, str) and answer < self.bounds[key] * self._trust:
