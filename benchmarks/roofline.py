@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import onnx
 
+from unity_collage.database.costs import CostDatabase
+from unity_collage.machine import last_level, peaks
 from unity_collage.machine.caches import Caches
 from unity_collage.machine.peaks import Machine
 
@@ -66,6 +69,16 @@ def place_of(nbytes: int, caches: Caches) -> str:
     if nbytes <= caches.l2_bytes:
         return "L2"
     return "L3" if nbytes <= caches.l3_bytes * 3 // 4 else "memory"
+
+
+def limits_of(database: CostDatabase) -> dict[str, Any]:
+    """The measured peaks and caches of this machine as plain data, for :func:`floor_of`."""
+    peak = peaks.machine(database)
+    return {
+        "peak_flops": peak.flops * peak.threads,
+        "peak_bandwidth": bandwidths_of(peak),
+        **asdict(last_level.caches(database)),
+    }
 
 
 def floor_of(row: Mapping[str, Any], known: Mapping[str, Any]) -> float:

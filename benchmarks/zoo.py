@@ -22,7 +22,6 @@ import statistics
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,6 @@ from rich.table import Table
 
 import unity_collage as uc
 from unity_collage.feedback import Refinement
-from unity_collage.machine import last_level
-from unity_collage.machine import peaks as machine
 from unity_collage.profile.peers.bench import interleaved, started
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
 from unity_collage.profile.peers.runtimes import OURS, PEERS
@@ -65,7 +62,6 @@ def _process(name: str, path: Path, feeds: dict[str, np.ndarray]) -> RuntimeProc
 def main(arguments: list[str]) -> None:
     options = _options(arguments)
     database = uc.CostDatabase(options.database)
-    peak = machine.machine(database)
     known: dict[str, Any] = {"models": {}}
     if options.json and Path(options.json).exists():
         known = json.loads(Path(options.json).read_text())
@@ -74,9 +70,7 @@ def main(arguments: list[str]) -> None:
     known |= {
         "threads": uc.num_threads(),
         "target": str(uc.host_target()),
-        "peak_flops": peak.flops * peak.threads,
-        "peak_bandwidth": roofline.bandwidths_of(peak),
-        **asdict(last_level.caches(database)),
+        **roofline.limits_of(database),
     }
     every = networks.names(options.unseen)
     for name in options.models or [name for name in every if name not in known["models"]]:
