@@ -6,6 +6,7 @@ parses back to it. No other file converts between dataclasses and attributes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from cattrs import transform_error
@@ -61,10 +62,18 @@ class Annotation(Generic[T]):
 
     def read(self, func: ir.BaseFunc) -> T:
         """Its value on ``func``; raises MissingAnnotation with the pass to run, InvalidAnnotation for wrong data."""
+        return _decoded(self, self.encoded(func))
+
+    def encoded(self, func: ir.BaseFunc) -> Any:
+        """The attribute itself, which :meth:`read` decodes; raises MissingAnnotation."""
         if not self.on(func):
             raise MissingAnnotation(f"no {self.name} on this function: run {self._writer} first")
+        return func.attrs[self.name]
+
+    def decoded(self, value: Any) -> T:
+        """What the attribute's ``value`` stands for; raises InvalidAnnotation."""
         try:
-            return decode(self._kind, plain(func.attrs[self.name]))
+            return decode(self._kind, plain(value))
         except BaseValidationError as error:
             raise InvalidAnnotation(
                 f"{self.name} cannot be read: {'; '.join(transform_error(error))}"
@@ -81,6 +90,12 @@ class Annotation(Generic[T]):
             for gvar, func in mod.functions_items()
             if isinstance(func, relax.Function) and self.on(func)
         }
+
+
+@lru_cache(maxsize=16)
+def _decoded(annotation: Annotation[T], value: Any) -> T:
+    """:meth:`Annotation.decoded`; one pass reads what another has written many times."""
+    return annotation.decoded(value)
 
 
 def plain(value: Any) -> Any:

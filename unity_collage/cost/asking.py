@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 
+from cachetools import LRUCache, cached
 from tvm import ir, relax
 
 from ..annotations import CANDIDATES, COSTS
@@ -23,9 +24,19 @@ def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
 
     Views have none.
     """
+    return dict(_workloads(func, model.evict_bytes(working_set(func))))
+
+
+def _question(func: relax.Function, behind: int) -> tuple[Hashable, ...]:
+    """What the workloads of ``func`` follow from; its other attributes do not matter."""
+    return func.body, CANDIDATES.encoded(func), behind
+
+
+@cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
+def _workloads(func: relax.Function, behind: int) -> Mapping[int, Workload]:
+    """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
     graph = DataflowGraph(func)
     signatures = Signatures(graph)
-    behind = model.evict_bytes(working_set(func))
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
