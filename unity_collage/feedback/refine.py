@@ -9,7 +9,6 @@ program that cannot be built or run is dropped, with its reason.
 from __future__ import annotations
 
 import logging
-import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -33,19 +32,13 @@ from .breeding import Breeding, bred
 from .builder import ProgramBuilder
 from .candidates import OURS, Choice, choices, ids_of, problems_of
 from .comparison import Comparison
-from .corrections import is_late
+from .entrants import CORRECTED, add_entrants
 from .loop import FeedbackLoop
 from .observed import Observation, with_all_observed
 from .records import Records, choice_of, described, records_of
 from .settings import BY_DEFAULT, Refined, Refinement, Tell
 
 LOGGER = logging.getLogger(__name__)
-
-_FIRST_ROUNDS = 3
-"""How often our program runs alone, to see whether it takes far longer than its kernels cost."""
-
-CORRECTED = f"{OURS}, corrected"
-BEFORE = "the one of before"
 
 
 def refined(
@@ -73,7 +66,7 @@ def refined(
     watch = LoadWatch()
     with ProgramWorker(dummy_inputs(builder.imported), runtime.num_threads()) as worker:
         comparison = Comparison(builder, settings, worker, tell)
-        _add_all(comparison, plans, None if records is None else records.before())
+        add_entrants(comparison, plans, None if records is None else records.before())
         if not model.is_budget_spent():
             learn(comparison, priority)
         if settings.breeding is not None and not model.is_budget_spent():
@@ -94,47 +87,6 @@ def refined(
         description = None if choice is None else described(builder.costed, choice)
         records.keep({"report": encode(report), "choice": description}, load.is_busy)
     return replace(result, report=report)
-
-
-def _add_all(
-    comparison: Comparison,
-    plans: Mapping[str, tuple[Choice, float]],
-    before: Choice | None,
-) -> None:
-    """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``."""
-    builder, settings = comparison.builder, comparison.settings
-    ours, least = plans[OURS]
-    comparison.add_built(OURS, ours, lambda: builder.searched(builder.costed))
-    _add_corrected(comparison, ours)
-    for name, (choice, seconds) in plans.items():
-        if any(program.choice == choice for program in comparison.programs.values()):
-            continue
-        if seconds < settings.hopeless * least:
-            comparison.add(name, choice)
-        else:
-            ratio = seconds / least if least else math.inf
-            comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
-    if before is not None and all(program.choice != before for program in comparison.programs.values()):
-        comparison.add(BEFORE, before)
-    if settings.stock:
-        comparison.add_stock()
-
-
-def _add_corrected(comparison: Comparison, choice: Choice) -> None:
-    """Where our program takes far longer than its kernels cost, add the one of corrected costs."""
-    ours = comparison.programs[OURS]
-    seconds = min(comparison.timed([OURS], _FIRST_ROUNDS).get(OURS, [0.0]))
-    if ours.built is None or not is_late(seconds, ours.built[0]):
-        return
-    builder = comparison.builder
-    LOGGER.info("the program takes %.3g s, far more than its kernels cost: planned again", seconds)
-    comparison.tell("timing the kernels of the running program")
-    with builder.target:
-        corrected = builder.correct(builder.costed)
-    problems = problems_of(corrected)
-    another = {function: ids_of(solve(problem)) for function, problem in problems.items()}
-    if another != choice:
-        comparison.add_built(CORRECTED, another, lambda: builder.searched(corrected))
 
 
 def _records(

@@ -35,11 +35,15 @@ class Refinement:
     """Whether the program that TVM alone makes takes part."""
     hopeless: float = math.inf
     """A program whose kernels cost this many times what those of our plan cost is not built."""
+    build_seconds: float = math.inf
+    """The limit for building the programs other than ours."""
     is_optional: bool = False
     """Whether our program is the result where programs cannot be compared; otherwise that is an error."""
 
 
-BY_DEFAULT = Refinement(feedback=0, rounds=5, round_seconds=0.1, stock=False, hopeless=1.25, is_optional=True)
+BY_DEFAULT = Refinement(
+    feedback=0, rounds=5, round_seconds=0.1, stock=False, hopeless=1.25, build_seconds=10.0, is_optional=True
+)
 """How ``compile`` compares programs unless it is told otherwise."""
 
 

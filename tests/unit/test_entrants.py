@@ -1,0 +1,71 @@
+"""Which programs take part in a comparison; none is built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from unity_collage.feedback.candidates import OURS, Choice
+from unity_collage.feedback.entrants import BEFORE, add_entrants
+from unity_collage.feedback.settings import Refinement
+
+PLANS: dict[str, tuple[Choice, float]] = {
+    OURS: ({"main": (0,)}, 1.0),
+    "greedy": ({"main": (1,)}, 1.2),
+    "onednn": ({"main": (2,)}, 1.1),
+    "tvm": ({"main": (3,)}, 9.0),
+}
+SAME: Choice = {"main": (2,)}
+OTHER: Choice = {"main": (4,)}
+
+
+@dataclass
+class Listed:
+    """A comparison that builds nothing."""
+
+    settings: Refinement
+    builder: Any = None
+    programs: dict[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add_built(self, name: str, choice: Choice, _build: Callable[[], Any]) -> None:
+        self.add(name, choice)
+
+    def add(self, name: str, choice: Choice) -> None:
+        self.programs[name] = SimpleNamespace(choice=choice, built=None)
+
+    def leave_out(self, name: str, _choice: Choice, reason: str) -> None:
+        self.reasons[name] = reason
+
+    def timed(self, _names: list[str], _rounds: int) -> dict[str, list[float]]:
+        return {}
+
+
+def entered(before: Choice | None = None, **settings: Any) -> Listed:
+    comparison = Listed(Refinement(stock=False, hopeless=1.25, **settings))
+    add_entrants(comparison, PLANS, before)  # type: ignore[arg-type]
+    return comparison
+
+
+def test_the_most_promising_plan_is_first_and_a_hopeless_one_is_left_out() -> None:
+    comparison = entered()
+    assert [*comparison.programs] == [OURS, "onednn", "greedy"]
+    assert comparison.reasons == {"tvm": "not built: its kernels cost 9 times as much"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "built"), [(0.0, [OURS, BEFORE]), (math.inf, [OURS, BEFORE, "onednn", "greedy"])]
+)
+def test_what_was_the_fastest_before_takes_part_whatever_it_takes(seconds: float, built: list[str]) -> None:
+    comparison = entered(OTHER, build_seconds=seconds)
+    assert [*comparison.programs] == built
+    assert all(reason.startswith("not built") for reason in comparison.reasons.values())
+
+
+def test_a_plan_takes_part_once() -> None:
+    assert [*entered(SAME).programs] == [OURS, BEFORE, "greedy"]

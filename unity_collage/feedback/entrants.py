@@ -1,0 +1,82 @@
+"""Entrants: which programs take part in a comparison, as far as there is time to build them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+from ..search.auto import solve
+from .candidates import OURS, Choice, ids_of, problems_of
+from .comparison import Comparison
+from .corrections import is_late
+
+LOGGER = logging.getLogger(__name__)
+
+CORRECTED = f"{OURS}, corrected"
+BEFORE = "the one of before"
+
+_FIRST_ROUNDS = 3
+"""How often our program runs alone, to see whether it takes far longer than its kernels cost."""
+
+
+def add_entrants(
+    comparison: Comparison, plans: Mapping[str, tuple[Choice, float]], before: Choice | None
+) -> None:
+    """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``.
+
+    ``plans``: each with its seconds by the costs of its kernels. After ours those come first that are most likely to
+    be faster. A program is left out if it would take the time for building over its limit.
+    """
+    builder, settings = comparison.builder, comparison.settings
+    ours, least = plans[OURS]
+    begin = time.monotonic()
+    comparison.add_built(OURS, ours, lambda: builder.searched(builder.costed))
+    clock = _Clock(settings.build_seconds, time.monotonic() - begin)
+    if before is not None and before != ours:
+        comparison.add(BEFORE, before)
+    _add_corrected(comparison, ours)
+    for name, (choice, seconds) in sorted(plans.items(), key=lambda entry: entry[1][1]):
+        if any(program.choice == choice for program in comparison.programs.values()):
+            continue
+        if seconds >= settings.hopeless * least:
+            ratio = seconds / least if least else math.inf
+            comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
+        elif clock.is_over():
+            comparison.leave_out(name, choice, clock.reason())
+        else:
+            comparison.add(name, choice)
+    if settings.stock:
+        comparison.add_stock()
+
+
+class _Clock:
+    """Whether one more program can be built within the limit, if it takes as long as the first did."""
+
+    def __init__(self, limit: float, first: float) -> None:
+        self._limit, self._first = limit, first
+        self._begin = time.monotonic()
+
+    def is_over(self) -> bool:
+        return time.monotonic() - self._begin + self._first > self._limit
+
+    def reason(self) -> str:
+        return f"not built: ours took {self._first:.0f} s, and the others together may take {self._limit:g} s"
+
+
+def _add_corrected(comparison: Comparison, choice: Choice) -> None:
+    """Where our program takes far longer than its kernels cost, add the one of corrected costs."""
+    ours = comparison.programs[OURS]
+    seconds = min(comparison.timed([OURS], _FIRST_ROUNDS).get(OURS, [0.0]))
+    if ours.built is None or not is_late(seconds, ours.built[0]):
+        return
+    builder = comparison.builder
+    LOGGER.info("the program takes %.3g s, far more than its kernels cost: planned again", seconds)
+    comparison.tell("timing the kernels of the running program")
+    with builder.target:
+        corrected = builder.correct(builder.costed)
+    problems = problems_of(corrected)
+    another = {function: ids_of(solve(problem)) for function, problem in problems.items()}
+    if another != choice:
+        comparison.add_built(CORRECTED, another, lambda: builder.searched(corrected))
