@@ -255,7 +255,7 @@ def test_plans_are_kept_by_what_their_kernels_are_not_by_number() -> None:
     assert choice_of(IRModule({"main": CANDIDATES.write(func, moved[:1])}), kept) is None
 
 
-def test_a_comparison_is_named_by_model_weights_plans_and_settings(tmp_path: Path) -> None:
+def test_a_comparison_is_named_by_model_plans_and_settings(tmp_path: Path) -> None:
     def name(weight: float, plan: tuple[int, ...], settings: Refinement) -> str:
         builder = relax.BlockBuilder()
         x = relax.Var("x", relax.TensorType((2, 2), "float32"))
@@ -273,12 +273,11 @@ def test_a_comparison_is_named_by_model_weights_plans_and_settings(tmp_path: Pat
 
     one = name(1.0, (0, 1), Refinement())
     assert one == name(1.0, (0, 1), Refinement())
-    others = [
-        name(2.0, (0, 1), Refinement()),
-        name(1.0, (0,), Refinement()),
-        name(1.0, (0, 1), Refinement(rounds=3)),
-    ]
-    assert len({one, *others}) == 4
+    assert one == name(2.0, (0, 1), Refinement()), (
+        "the values of weights do not change how long a program takes"
+    )
+    others = [name(1.0, (0,), Refinement()), name(1.0, (0, 1), Refinement(rounds=3))]
+    assert len({one, *others}) == 3
 
 
 @dataclass(frozen=True)
