@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
+import numpy as np
 import pytest
 from tvm import relax
 from tvm.ir import IRModule
@@ -13,7 +14,9 @@ from tvm.target import Target
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN, threads_of
 from unity_collage.cost.model import Capability, CostModel, Overheads, Workload
 from unity_collage.errors import MissingCost
+from unity_collage.operators import recurrent
 from unity_collage.passes import AnnotateCandidates, ChooseThreads, EstimateCosts, SearchPartition
+from unity_collage.passes.choose_threads import meetings
 from unity_collage.plan.costs import Cost
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -79,6 +82,37 @@ def test_the_faster_one_is_the_candidate_and_a_tie_goes_to_one_thread(
     _, after = chosen(model)
     assert threads(after) == {expected}
     assert [names for names in model.asked if "toy:relu" in names] == [["toy:relu", SINGLE]]
+
+
+@dataclass(frozen=True)
+class SometimesLate(TimesInTurns):
+    """A thread is late in every third run: the interval of the kernel on all threads is wide."""
+
+    def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        found = super().compared(workloads)
+        late = {w.key: replace(found[w.key], high=5e-6) for w in workloads if f"toy:{w.label}" == "toy:relu"}
+        return found | late
+
+
+def test_threads_that_are_late_now_and_then_lose_to_one_that_is_a_little_slower() -> None:
+    model = SometimesLate(**{item.name: getattr(model_of(1.1), item.name) for item in fields(TimesInTurns)})
+    _, after = chosen(model)
+    assert threads(after) == {1}
+
+
+def test_the_steps_of_a_recurrent_layer_are_meetings() -> None:
+    def layer(steps: int) -> relax.Function:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", relax.TensorType((steps, 1, 32), "float32"))
+        state = relax.Var("state", relax.TensorType((1, 8), "float32"))
+        weights = relax.const(np.ones((8, 32), "float32"))
+        with builder.function("main", [x, state]):
+            builder.emit_func_output(builder.emit(recurrent.lstm(x, weights, state, state)))
+        return builder.get()["main"]
+
+    recurrent.register()
+    assert [meetings(layer(steps)) for steps in (1, 50)] == [1, 50]
+    assert meetings(graphs.chain()) == 1
 
 
 def test_the_cost_keeps_its_level() -> None:

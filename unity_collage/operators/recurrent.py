@@ -102,6 +102,13 @@ def cell_of(call: relax.Call) -> str:
     return call.op.name.removeprefix(_PREFIX)
 
 
+def steps_of(call: relax.Call) -> int:
+    """How many steps a recurrent layer has, one after the other; 0 for other operators."""
+    if not isinstance(call.op, ir.Op) or cell_of(call) not in CELLS:
+        return 0
+    return _shape(cell_of(call), "inputs", call.args[0])[0]
+
+
 _DIALECT = "collage"
 _PREFIX = f"relax.{_DIALECT}."
 

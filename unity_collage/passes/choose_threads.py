@@ -7,6 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ from ..errors import MissingCost
 from ..graph import DataflowGraph
 from ..measure.kernels import NoKernel, lowered_kernel
 from ..measure.measured import MeasuredCost
+from ..operators.recurrent import steps_of
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
 from ..plan.problem import problem_of
@@ -33,8 +35,9 @@ from ..target import current_target
 from .confirm_costs import plan_and_near
 
 _LONGEST = 4e-6
-"""Seconds. A kernel that takes longer on all threads takes far longer on one: a parallel region costs 0.2 us on two
-cores, and a few times that on many. It costs more while cores exchange data slowly, which costs must not rely on."""
+"""Seconds. A kernel whose threads compute longer than this between two meetings takes far longer on one: a meeting
+costs 0.2 us on two cores, and a few times that on many. It costs more while cores exchange data slowly, which costs
+must not rely on."""
 _MARGIN = 0.1
 """Only kernels in the plan or near it are tried: the best plan with one costs at most this part of its cost more."""
 
@@ -44,10 +47,11 @@ _MARGIN = 0.1
 class ChooseThreads:
     """Choose one thread or all threads for each small kernel that may be in the plan, whichever is faster.
 
-    A kernel on all threads waits for them twice. If one thread is late, or its data is in another core's cache, all
-    others wait. How much work makes up for that depends on the machine. So the kernel on one thread and the kernel on
-    all are timed in turns, and the faster one becomes the candidate; a tie goes to one thread. Longer kernels keep all
-    threads, and so do kernels of backends without
+    A kernel on all threads waits for them at its end, a recurrent layer after each step. If one thread is late, or its
+    data is in another core's cache, all others wait. How much work makes up for that depends on the machine. So the
+    kernel on one thread and the kernel on all are timed in turns. One thread wins where the upper end of its interval
+    is not above the other's: a thread that is late now and then makes an interval wide, and its median may be good.
+    Kernels that compute longer without a meeting keep all threads, and so do kernels of backends without
     :attr:`unity_collage.backends.base.Backend.limits_threads`.
 
     Where the cost model cannot compare kernels (a formula cannot), candidates do not change, and the plan says so.
@@ -68,7 +72,7 @@ class ChooseThreads:
         if reason := self.model.why_not(Capability.COMPARE):
             return skipped(func, f"short kernels keep all threads: {reason}")
         costs = COSTS.read(func)
-        keys = set(_small(func, costs))
+        keys = set(_small(func, costs, workloads(func, self.model)))
         small = [c for c in CANDIDATES.read(func) if costs.keys[c.id] in keys and c.threads is None]
         shared = workloads(CANDIDATES.write(func, tuple(small)), self.model)
         single = workloads(CANDIDATES.write(func, tuple(replace(c, threads=1) for c in small)), self.model)
@@ -91,25 +95,41 @@ class ChooseThreads:
                 found = self.model.compared([shared, single])
             except MissingCost:  # nothing may be measured: the kernel keeps all threads
                 continue
-            ours, theirs = found[shared.key].seconds, found[single.key].seconds
-            if ours and theirs and theirs <= ours:
-                yield key, (single.key, theirs / ours)
+            ours, theirs = found[shared.key], found[single.key]
+            if ours.seconds and theirs.seconds and theirs.high <= ours.high:
+                yield key, (single.key, theirs.seconds / ours.seconds)
 
 
-def _small(func: relax.Function, costs: Costs) -> list[str]:
-    """The keys of short kernels in the plan or near it, whose backends can limit their threads."""
+def _small(func: relax.Function, costs: Costs, asked: Mapping[int, Workload]) -> list[str]:
+    """The keys of kernels in the plan or near it that meet often, and whose backends can limit their threads."""
     candidates = CANDIDATES.read(func)
     try:
         problem = problem_of(DataflowGraph(func), candidates, costs)
         chosen, near = plan_and_near(problem, costs.keys, _MARGIN)
     except NoCover:  # SearchPartition says why
         return []
-    limited = {costs.keys[c.id] for c in candidates if c.backend != VIEW and get(c.backend).limits_threads}
+    limited = {
+        costs.keys[c.id]: asked[c.id].func
+        for c in candidates
+        if c.backend != VIEW and get(c.backend).limits_threads
+    }
     return [
         key
         for key in dict.fromkeys([*chosen, *near])
-        if key in limited and (costs.by_key[key].seconds or _LONGEST) < _LONGEST
+        if key in limited and (costs.by_key[key].seconds or math.inf) < _LONGEST * meetings(limited[key])
     ]
+
+
+def meetings(func: relax.Function) -> int:
+    """How often the threads of a kernel wait for each other: at its end, and after each step of a recurrent layer."""
+    steps: list[int] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call):
+            steps.append(steps_of(expr))
+
+    relax.analysis.post_order_visit(func, visit)
+    return max(1, sum(steps))
 
 
 def _is_shared(workload: Workload) -> bool:
