@@ -76,7 +76,8 @@ class KernelCosts(CostModel):
     def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """The costs and refusals in the database, by key, without those that are to be measured again."""
         found = known_costs(self._opened(), workloads, self._fingerprints())
-        return {key: cost for key, cost in found.items() if not self._is_worth(key, cost)}
+        sure = {key for key, cost in found.items() if not self._is_worth(key, cost)}
+        return self.costs([workload for workload in workloads if workload.key in sure])
 
     def _measured(
         self, missing: Sequence[Workload], known: Mapping[str, Cost], here: Fingerprints
