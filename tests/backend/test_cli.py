@@ -197,9 +197,11 @@ def test_a_second_ctrl_c_keeps_the_costs_and_ends_the_worker(tmp_path: Path) -> 
         while len(database) < 3 and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.05)
         workers = children(process.pid)
-        for _ in range(2):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "Ctrl-C again" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)  # sooner, while native code runs, both count as one
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, ""), err
     assert err.endswith("unity-collage: interrupted; all costs measured so far are stored\n")
