@@ -1,5 +1,10 @@
 // The workers of the pool. A region costs two transfers of a cache line per worker: for its call and end.
 #include <pthread.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +37,19 @@ void Pause() {
   _mm_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
+#endif
+}
+
+// Puts a fence into every running thread of the process: what this thread has stored before is seen by what
+// they load after, and what they have stored before by what it loads after. False where the system has no
+// such call.
+bool OrderAllThreads() {
+#if defined(SYS_membarrier)
+  static const bool is_registered =
+      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return is_registered && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+#else
+  return false;
 #endif
 }
 
@@ -79,7 +97,7 @@ class Worker {
 
  private:
   // A fence between the call and this load would cost every region a transfer. Without one, a worker that
-  // falls asleep at this moment can be missed; WaitForCallAfter therefore checks for a call once more.
+  // falls asleep at this moment can be missed; WaitForCallAfter has the fence for both.
   void WakeIfAsleep() {
     if (!asleep_.load(std::memory_order_relaxed)) return;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -120,9 +138,10 @@ class Worker {
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
     // A caller that has just missed the flag may never look again: it may wait for this worker inside the
-    // region, as oneDNN's barriers do. So the worker checks once more after a time in which the call has
-    // become visible.
-    if (!wake_.wait_for(lock, kStoreDelay, is_called)) wake_.wait(lock, is_called);
+    // region, as oneDNN's barriers do. Either it sees the flag from here on, or its call is seen now. Where
+    // the system cannot order them, the worker checks once more when the call has become visible.
+    if (!OrderAllThreads()) wake_.wait_for(lock, kStoreDelay, is_called);
+    wake_.wait(lock, is_called);
     asleep_.store(false);
     return called();
   }
