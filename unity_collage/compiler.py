@@ -64,6 +64,7 @@ def compile(
     locked: bool = False,
     budget_seconds: float | None = BUDGET_SECONDS,
     remeasure: bool = False,
+    packs: bool = True,
     explain: bool = False,
     specs: Sequence[PartitionSpec] = (),
     allow_winograd: bool = True,
@@ -91,6 +92,7 @@ def compile(
     * ``budget_seconds``: the limit for measuring kernels; None: no limit. What matters most is measured first, and the
       plan is the best one that is known by then.
     * ``remeasure``: measure known costs again too.
+    * ``packs``: let packs of costs of this processor's family answer, where a sample that is measured here agrees.
     * ``explain``: fill ``program.explanation``, which says for every candidate why it was chosen or not.
     * ``specs``: partition rules of your own.
     * ``allow_winograd``: let convolutions use Winograd's algorithm, which rounds differently.
@@ -110,7 +112,7 @@ def compile(
     """
     use_threads(threads)
     with shown() if progress is True else nullcontext(progress or None) as report:
-        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure)
+        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure, packs)
         pipeline = Pipeline(
             backends=_names(backends),
             model=costs,
@@ -268,6 +270,7 @@ def cost_model(
     locked: bool = False,
     budget_seconds: float | None = BUDGET_SECONDS,
     remeasure: bool = False,
+    packs: bool = True,
 ) -> KernelCosts:
     """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured."""
     opened = (
@@ -275,5 +278,7 @@ def cost_model(
         if isinstance(database, CostDatabase)
         else CostDatabase(database, read_only=locked, goes_on=True)
     )
-    model = MeasuredCost(opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure)
+    model = MeasuredCost(
+        opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure, packs=packs
+    )
     return model if progress is None else replace(model, progress=progress)

@@ -9,7 +9,7 @@ import pytest
 from tvm.ir import IRModule
 
 import unity_collage as uc
-from unity_collage.cli.options import _add_remote, cost_model_of, refinement_of
+from unity_collage.cli.options import add_options, cost_model_of, refinement_of
 from unity_collage.errors import CollageError
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.remote import RemoteCost
@@ -19,16 +19,19 @@ from unity_collage.testing import graphs
 
 def options(tmp_path: Path, *arguments: str) -> Namespace:
     parser = ArgumentParser()
-    _add_remote(parser)
-    asked = parser.parse_args(arguments)
-    return Namespace(
-        database=str(tmp_path / "costs.sqlite"), locked=False, budget=30.0, remeasure=False, **vars(asked)
-    )
+    add_options(parser)
+    database = str(tmp_path / "costs.sqlite")
+    return parser.parse_args(["model.onnx", "--database", database, "--budget", "30s", *arguments])
 
 
 def test_without_rpc_this_machine_measures(tmp_path: Path) -> None:
     model = cost_model_of(options(tmp_path), lambda *_: None)
-    assert type(model) is MeasuredCost and model.budget_seconds == 30.0
+    assert type(model) is MeasuredCost and model.budget_seconds == 30.0 and model.packs
+
+
+def test_a_compile_may_be_cold_whatever_packs_there_are(tmp_path: Path) -> None:
+    model = cost_model_of(options(tmp_path, "--no-packs"), lambda *_: None)
+    assert type(model) is MeasuredCost and not model.packs
 
 
 def test_with_rpc_the_servers_of_the_key_measure(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure nothing: a cost that is not in the database is an error",
     )
+    command.add_argument(
+        "--no-packs",
+        action="store_true",
+        help="take no costs from packs of this processor's family; everything that is not in the database is measured",
+    )
     _add_remote(command)
 
 
@@ -149,7 +154,8 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
 def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
     """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
     if options.rpc is None:
-        return cost_model(options.database, report, options.locked, options.budget, options.remeasure)
+        limits = (options.locked, options.budget, options.remeasure)
+        return cost_model(options.database, report, *limits, packs=not options.no_packs)
     return RemoteCost(
         CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,

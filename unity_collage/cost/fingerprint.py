@@ -16,7 +16,7 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import every, get, why_unavailable
 from ..graph.extract import EXTRACTION_VERSION
-from ..machine.fingerprint import fields_of, machine, text_of
+from ..machine.fingerprint import family, fields_of, machine, text_of
 from ..runtime import libraries
 from ..runtime.vendors import VENDORS
 from ..schedule import SCHEDULE_VERSION
@@ -78,6 +78,11 @@ def of_several(tvm_fingerprint: str, versions: Mapping[str, str]) -> str:
     """
     lines = "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
     return f"{tvm_fingerprint}\nversions: {lines}"
+
+
+def of_family(fingerprint: str) -> str:
+    """The fingerprint of a cost here, for all machines with a processor of this family: packs of costs have it."""
+    return text_of({**fields_of(fingerprint), **family()})
 
 
 def available(method: Method) -> dict[str, str]:

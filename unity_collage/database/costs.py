@@ -139,6 +139,11 @@ class CostDatabase:
             return None
         return json.loads(found[-1]["value"])
 
+    def facts(self, fingerprint: str) -> dict[str, Any]:
+        """All facts with this fingerprint, by name."""
+        found = self._found(schema.FACTS, "fingerprint", [digest(fingerprint)], {})
+        return {row["name"]: json.loads(row["value"]) for row in found}
+
     def keep_fact(self, name: str, fingerprint: str, value: Any, doubtful: bool = False) -> None:
         """Store a fact that is measured once per machine, such as launches, transitions or peaks, as JSON data.
 

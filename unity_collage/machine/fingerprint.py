@@ -14,6 +14,9 @@ from pathlib import Path
 from .. import runtime
 from .caches import reported
 
+_FAMILY = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU architecture", "CPU part")
+"""Fields of ``/proc/cpuinfo``: the first three of x86, the others of Arm."""
+
 
 def text_of(fields: Mapping[str, object]) -> str:
     """The fingerprint with these fields; empty ones are left out."""
@@ -36,9 +39,17 @@ def differences(here: str, there: str) -> dict[str, tuple[str, str]]:
 
 def machine() -> dict[str, str]:
     """The fields that describe this machine."""
+    return {"machine": f"{_processor()}, {os.cpu_count()} cores, {_caches()}", "system": _system()}
+
+
+def family() -> dict[str, str]:
+    """The fields that describe all machines with a processor of this family."""
+    return {"machine": f"any with {_family()}, {_caches()}", "system": _system()}
+
+
+def _caches() -> str:
     said = reported()
-    caches = f"L2 {said.l2_bytes // runtime.num_threads() >> 10} KiB, L3 {said.l3_bytes >> 10} KiB"
-    return {"machine": f"{_processor()}, {os.cpu_count()} cores, {caches}", "system": _system()}
+    return f"L2 {said.l2_bytes // runtime.num_threads() >> 10} KiB, L3 {said.l3_bytes >> 10} KiB"
 
 
 def _system() -> str:
@@ -48,7 +59,20 @@ def _system() -> str:
 @cache
 def _processor() -> str:
     """The name of the processor as the system reports it."""
+    return _information().get("model name") or platform.processor() or platform.machine()
+
+
+@cache
+def _family() -> str:
+    """The vendor, family and model of the processor. Its name is not enough: clouds rent all kinds as one."""
+    said = _information()
+    found = [f"{name} {said[name]}" for name in _FAMILY if name in said]
+    return ", ".join(found) or _processor()
+
+
+def _information() -> dict[str, str]:
+    """What Linux says of the first processor; empty elsewhere."""
     information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
+    lines = information.read_text().partition("\n\n")[0].splitlines() if information.exists() else []
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -66,22 +66,31 @@ class KernelCosts(CostModel):
         """Costs by workload key: from the database, else measured now and stored there."""
         database, here = self._opened(), self._fingerprints()
         distinct = {workload.key: workload for workload in workloads}
-        known = known_costs(database, list(distinct.values()), here)
+        known = self._known(list(distinct.values()), here)
         missing = [workload for key, workload in distinct.items() if key not in known]
         if missing and self.locked:
             raise MissingCost(missing_costs(database, missing, here.cost))
         LOGGER.info("%d costs are in %s, %d are to be measured", len(known), database.name, len(missing))
-        return known | self._measured(missing, known, here) | self._measured_again(distinct, known, here)
+        return known | self._measured(missing, here) | self._measured_again(distinct, known, here)
 
     def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
-        """The costs and refusals in the database, by key, without those that are to be measured again."""
-        found = known_costs(self._opened(), workloads, self._fingerprints())
+        """The costs and refusals in the database and in packs, by key, without those that are to be measured again."""
+        found = self._known(workloads, self._fingerprints())
         sure = {key for key, cost in found.items() if not self._is_worth(key, cost)}
         return self.costs([workload for workload in workloads if workload.key in sure])
 
-    def _measured(
-        self, missing: Sequence[Workload], known: Mapping[str, Cost], here: Fingerprints
+    def _known(self, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
+        """The costs and refusals in the database, and those that :meth:`_packed` adds."""
+        own = known_costs(self._opened(), workloads, here)
+        return self._packed(workloads, own, here) | own
+
+    def _packed(
+        self, _workloads: Sequence[Workload], _own: Mapping[str, Cost], _here: Fingerprints
     ) -> dict[str, Cost]:
+        """Costs from packs for those that have none in ``_own``; by default none."""
+        return {}
+
+    def _measured(self, missing: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
         """The costs of kernels that have none yet."""
         answered: list[Workload] = []
 

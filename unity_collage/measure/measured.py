@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from ..machine.peaks import known_machine, machine
 from ..plan.costs import Cost
 from ..target import current_target
 from .kernel_costs import KernelCosts
+from .packed import PackedCosts
 from .questions import Client, Fingerprints, costs_in_turns
 from .tuning.costs import Tuning, tuning_folder
 from .tuning.tuner import Tuner
@@ -31,6 +32,8 @@ class MeasuredCost(KernelCosts):
 
     tuning_folder: Path | None = None
     """The folder of tuned schedules; None: next to the database."""
+    packs: bool = True
+    """Whether packs of costs of this processor's family may answer, where a sample that is measured agrees."""
 
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability)
 
@@ -110,6 +113,20 @@ class MeasuredCost(KernelCosts):
         if known_machine(self._opened()) is None:
             return super()._bounds_if_known(workloads)
         return self.lower_bounds(workloads)
+
+    def _packed(
+        self, workloads: Sequence[Workload], own: Mapping[str, Cost], here: Fingerprints
+    ) -> dict[str, Cost]:
+        """Costs from packs; where one is tried, also those of the sample that is measured for it."""
+        if not self.packs:
+            return {}
+        if self._session.packs is None:
+            self._session.packs = PackedCosts(self._opened())
+
+        def measure(workload: Workload) -> Cost:
+            return self._measured([workload], here)[workload.key]
+
+        return self._session.packs.costs(workloads, own, here, None if self.locked else measure)
 
     def _client(self) -> Client:
         threads = runtime.num_threads()

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from ..cost.method import Method
 from .client import WorkerClient
+from .packed import PackedCosts
 
 
 class Session:
@@ -22,6 +23,8 @@ class Session:
         """Seconds that went into measuring known costs again."""
         self.measured: set[str] = set()
         """The keys of the costs, and the names of the facts, that were measured in this session."""
+        self.packs: PackedCosts | None = None
+        """The packs of costs, once they are read."""
         self.again: dict[str, float] = {}
         """When the measurement began of facts that are known already, by name."""
 

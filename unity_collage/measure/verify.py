@@ -48,7 +48,7 @@ def verify(
     with (
         Scratch("verify") as folder,
         CostDatabase(Path(folder) / "again.sqlite") as scratch,
-        MeasuredCost(scratch, progress=progress) as model,
+        MeasuredCost(scratch, progress=progress, packs=False) as model,
     ):
         now = model.costs([_workload(cost, texts[cost.workload]) for cost in chosen])
     return [Verified(cost, now[cost.key]) for cost in chosen]

@@ -10,6 +10,9 @@ UNKNOWN = "unknown"
 IN_PROGRAM = "in the program"
 """The origin of a cost that was observed in the running program, among the other kernels of its plan."""
 
+PACKED = "pack"
+"""The origin of a cost of another machine with a processor of this family, scaled to this machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -21,7 +24,7 @@ class Cost:
     """The interval that the median lies in."""
     runs: int = 0
     origin: str = "measured"
-    """``measured``, ``database``, ``formula``, ``UNKNOWN`` or ``IN_PROGRAM``."""
+    """``measured``, ``database``, ``formula``, ``UNKNOWN``, ``IN_PROGRAM`` or ``PACKED``."""
     reason: str = ""
     """Why there is no cost; empty where there is one."""
     is_doubtful: bool = False

@@ -10,7 +10,7 @@ from ..index_set import IndexSet
 from ..search import Solution
 from ..search.certificate import Certificate, TieClaim
 from .candidate import VIEW, Candidate, DeclinedBinding
-from .costs import IN_PROGRAM, UNKNOWN, Costs
+from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
 from .names import binding_names
 from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost
@@ -44,6 +44,7 @@ def plan_of(
         kernels = [_with_runner_up(kernel, explanation) for kernel in kernels]
     without_cost = tuple(_without_cost(candidates.values(), costs))
     corrected = _corrected(candidates.values(), costs)
+    packed = sum(costs.of(option.id).origin == PACKED for option in solution.chosen)
     return Plan(
         kernels=tuple(kernel for kernel in kernels if kernel.backend != VIEW),
         seconds=solution.seconds,
@@ -59,7 +60,7 @@ def plan_of(
             DeclinedBindings(group.backend, group.reason, tuple(names[i] for i in group.bindings))
             for group in grouped(declined)
         ),
-        remarks=(*_remarks(solution, len(without_cost), corrected), *costs.skipped),
+        remarks=(*_remarks(solution, len(without_cost), corrected, packed), *costs.skipped),
         certificate=certificate,
         tie_policy=_tie_claim(solution) if solution.swaps else None,
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
@@ -147,7 +148,7 @@ def _tie_claim(solution: Solution) -> TieClaim:
     )
 
 
-def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str]) -> Iterator[str]:
+def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str], packed: int) -> Iterator[str]:
     """Remarks for readers, besides the figures."""
     if not solution.proved:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
@@ -158,6 +159,8 @@ def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str]) ->
         yield f"{without_cost} distinct candidates have no cost"
     if corrected:
         yield f"the cost is what the kernel took in the running program: {', '.join(corrected)}"
+    if packed:
+        yield f"the costs of {packed} of its kernels are from a pack and were not measured here"
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..graph.sub_graph import short_name
+from ..plan.costs import PACKED
 from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
 from .cells import counted, duration, plus_minus
 
@@ -39,12 +40,13 @@ def percent(part: float) -> str:
 
 
 def costed(cost: ExplainedCost) -> str:
-    """``123 us (118 us to 130 us)``, or the reason why there is no cost."""
+    """``123 us (118 us to 130 us)``, or the reason why there is no cost; of a packed cost also where it is from."""
     if cost.seconds is None:
         return cost.reason
     if cost.low == cost.high:
         return duration(cost.seconds)
-    return f"{duration(cost.seconds)} ({duration(cost.low)} to {duration(cost.high)})"
+    origin = ", from a pack" if cost.origin == PACKED else ""
+    return f"{duration(cost.seconds)} ({duration(cost.low)} to {duration(cost.high)}{origin})"
 
 
 def tie_text(explanation: Explanation, kernel: ExplainedKernel) -> str:
