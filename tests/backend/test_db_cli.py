@@ -218,6 +218,21 @@ def test_verify_says_when_nothing_can_be_measured_again(run: Run, costs: Path) -
     assert code == 1 and "has no costs that can be measured again here" in err[0]
 
 
+def test_a_pack_of_these_costs_is_told_by_the_database_that_has_it(
+    run: Run, costs: Path, tmp_path: Path
+) -> None:
+    pack, other = tmp_path / "small.pack", tmp_path / "other.sqlite"
+    count = len([cost for cost in CostDatabase(costs).costs() if not cost.doubtful and cost.lasting])
+    code, out, err = run("db", "export", "--pack", pack, "--database", costs)
+    assert (code, err) == (0, []) and out[0].startswith(f"wrote {pack}: {count} costs and refusals, ")
+    code, out, err = run("db", "import", "--pack", pack, "--database", other)
+    assert (code, err, out[-1]) == (0, [], f"into {other}")
+    code, out, err = run("db", "info", "--database", other)
+    assert (code, err) == (0, []) and any(line.endswith("refusals: not tried here yet") for line in out)
+    code, _, err = run("db", "export", "--pack", pack, "--database", other)
+    assert code == 1 and "has no sure costs of this machine" in err[0]
+
+
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "info of nothing": (("info", "--database", "none.sqlite"), "none.sqlite: there is no such file"),
     "info of a folder": (("info", "--database", "."), ".: it is a folder"),
@@ -229,6 +244,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "an export into nowhere": (
         ("export", "--database", "costs.sqlite", "no/such.jsonl"), "no/such.jsonl cannot be written: there is",
     ),
+    "a broken pack": (
+        ("import", "--pack", "bytes.jsonl"), "bytes.jsonl is not a pack of costs: db export --pack writes one",
+    ),
+    "no pack": (("import", "--pack", "none.pack"), "none.pack cannot be read: No such file or directory"),
     "merging nothing": (("merge", "none.sqlite", "--database", "new.sqlite"), "none.sqlite: there is no such"),
     "comparing nothing": (("diff", "costs.sqlite", "none.sqlite"), "none.sqlite: there is no such file"),
 }  # fmt: skip

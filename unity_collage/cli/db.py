@@ -41,10 +41,16 @@ def _add_list(actions: Actions) -> None:
 def _add_exchange(actions: Actions) -> None:
     action = _action(actions, "export", db_actions.export, "write everything as JSON lines")
     action.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
+    action.add_argument(
+        "--pack",
+        action="store_true",
+        help="write a small file of this machine's costs, which others with a processor of its family can use",
+    )
 
     text = "add the rows of exports; of two costs the newer one stays"
     action = _action(actions, "import", db_actions.import_files, text)
     action.add_argument("files", metavar="FILE", nargs="+", help="an export; - is standard input")
+    action.add_argument("--pack", action="store_true", help="the files are packs of costs")
 
     text = "add the rows of other databases; of two costs the newer one stays"
     action = _action(actions, "merge", db_actions.merge_databases, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -19,14 +18,12 @@ from ..database.exchange import contents, from_lines, merge, to_lines
 from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, first_line
-from ..lowering.library_file import why_no_file
 from ..measure.verify import checkable, verify
 from ..progress import shown
 from ..report import database as report
 from . import STARTED
-
-STANDARD = "-"
-"""The name of a file that stands for standard output or input."""
+from .db_packs import export_pack, import_packs, packs_told
+from .files import STANDARD, write
 
 _DAY_SECONDS = 86_400.0
 
@@ -38,6 +35,8 @@ def info(options: argparse.Namespace) -> None:
         console = Console()
         console.print(database.name, soft_wrap=True, highlight=False)
         console.print(report.database_summary(costs, database.quarantine_entries(), facts))
+        for line in packs_told(database):
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
         if options.fingerprints and costs:
             here = frozenset(map(digest, available(Method()).values()))
             console.print("", report.fingerprint_list(costs, database.fingerprints(), here), soft_wrap=True)
@@ -52,14 +51,17 @@ def list_costs(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write the database as JSON lines."""
+    """Write the database as JSON lines, or as a pack the costs of this machine in it."""
     with _existing(options.database, read_only=True) as database:
+        if options.pack:
+            export_pack(database, options.file)
+            return
         rows = contents(database)
     text = "".join(f"{line}\n" for line in to_lines(rows))
     if options.file == STANDARD:
         sys.stdout.write(text)
         return
-    _write(Path(options.file), text)
+    write(Path(options.file), text.encode())
     Console().print(
         f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
     )
@@ -67,6 +69,9 @@ def export(options: argparse.Namespace) -> None:
 
 def import_files(options: argparse.Namespace) -> None:
     """Add the rows of exported files. All files are read first, so that a broken one changes nothing."""
+    if options.pack:
+        import_packs(options.database, options.files)
+        return
     files = [from_lines(_lines(name), name) for name in options.files]
     with CostDatabase(options.database) as database:
         _merge_all(database, {name: [row for rows in files for row in rows[name]] for name in schema.CONTENT})
@@ -145,15 +150,3 @@ def _lines(name: str) -> list[str]:
         reason = error.strerror if isinstance(error, OSError) else first_line(error)
         raise DatabaseError(f"{name} cannot be read: {reason}") from error
     return text.splitlines()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write ``text`` in one step, so that there is never a half-written export."""
-    if (reason := why_no_file(path)) is not None:
-        raise CollageError(f"{path} cannot be written: {reason}")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
