@@ -1,0 +1,63 @@
+"""The actions of ``unity-collage db`` on packs of costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from rich.console import Console
+
+from ..cost.fingerprint import available, cost_fingerprint, of_family
+from ..cost.method import Method
+from ..database.costs import CostDatabase
+from ..database.packs import keep, kept, made, read, shipped, to_bytes
+from ..errors import CollageError
+from ..measure.packed import stored_verdict
+from ..report.cells import counted
+from ..target import host_target
+from .files import STANDARD, write
+
+
+def export_pack(database: CostDatabase, file: str) -> None:
+    """Write this machine's costs in ``database`` as a pack."""
+    pack = made(database, {text: of_family(text) for text in available(Method()).values()})
+    if not len(pack):
+        raise CollageError(
+            f"{database.name} has no sure costs of this machine: see which there are with db info --fingerprints"
+        )
+    data = to_bytes(pack)
+    if file == STANDARD:
+        sys.stdout.buffer.write(data)
+        return
+    write(Path(file), data)
+    size = f"{len(data) / 1000:.1f} KB"
+    Console().print(f"wrote {file}: {len(pack)} costs and refusals, {size}", soft_wrap=True, highlight=False)
+
+
+def import_packs(database: str | None, files: Sequence[str]) -> None:
+    """Add packs to a database. All files are read first, so that a broken one changes nothing."""
+    packs = [read(Path(name)) for name in files]
+    console = Console()
+    with CostDatabase(database) as into:
+        for pack in packs:
+            keep(into, pack)
+            console.print(f"pack {pack.name}: {len(pack)} costs and refusals", highlight=False)
+        console.print(f"into {into.name}", soft_wrap=True, highlight=False)
+
+
+def packs_told(database: CostDatabase) -> Iterator[str]:
+    """A line for each pack that a compile with ``database`` finds: what is in it, and whether it is used here."""
+    packs = {pack.name: pack for pack in chain(kept(database), shipped())}
+    here = cost_fingerprint("tvm", host_target(), Method())
+    for name, pack in packs.items():
+        verdict = stored_verdict(database, name, here)
+        if verdict is None:
+            fits = of_family(here) in pack.entries
+            used = "not tried here yet" if fits else "for other processors or versions"
+        elif verdict.why_not is not None:
+            used = f"not used here: {verdict.why_not}"
+        else:
+            used = f"used here, times {verdict.ratio:.2f}, to within {verdict.deviation:.0%}"
+        yield f"pack {name}, {counted(len(pack), 'cost')} and refusals: {used}"
