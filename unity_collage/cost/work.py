@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tvm import ir, relax
 
@@ -55,6 +56,7 @@ class Work:
     written_bytes: int
 
 
+@lru_cache(maxsize=4096)  # each search asks again, for the functions of :mod:`.asking`, which are cached too
 def work_of(func: relax.Function) -> Work:
     """The least work of a function as :func:`unity_collage.graph.extract` makes it with lifted constants."""
     bindings = [binding for block in func.body.blocks for binding in block.bindings]
