@@ -78,9 +78,7 @@ def test_a_cut_file_is_refused(without_compiler: None, tmp_path: Path) -> None:
     path = tmp_path / "a.so"
     uc.compile(model(), estimator=LIBRARIES_FIRST).save(path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(
-        uc.CollageError, match="it is not a saved program of this version, or only a part of one"
-    ):
+    with pytest.raises(uc.CollageError, match="it is not a saved program, or only a part of one"):
         uc.load(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,10 +14,12 @@ import tvm_ffi
 from ..errors import CollageError, first_line
 from ..scratch import Scratch
 from . import object_file
-from .seal import Facts, seal, why_not_sealed
+from .seal import seal, why_not_sealed
 
 
-def export(executable: Any, path: str | Path, facts: Facts | None = None, *, is_linked: bool = True) -> None:
+def export(
+    executable: Any, path: str | Path, facts: Mapping[str, Any] | None = None, *, is_linked: bool = True
+) -> None:
     """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
 
     It becomes a shared library if ``is_linked`` and there is a C++ compiler, else a file of object code. Raises
@@ -62,12 +65,17 @@ def opened(path: str | Path) -> BinaryIO:
         raise CollageError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def name_of(file: BinaryIO) -> Path:
+    """A path of an open file, even if its own name is gone by now, or is that of another file."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
 def reopened(file: BinaryIO) -> BinaryIO:
     """The file of a saved program at its begin, with a place of its own, even if its name is gone by now.
 
     Raises CollageError where it has changed since.
     """
-    again = Path(f"/proc/self/fd/{file.fileno()}").open("rb")  # noqa: SIM115  # the caller closes it
+    again = name_of(file).open("rb")  # the caller closes it
     if reason := why_not_sealed(again):
         again.close()
         raise CollageError(f"the file of the program cannot be copied: {reason}")
@@ -79,13 +87,13 @@ def read(path: str | Path) -> Any:
     """The module in a file, even if this process has read another one from ``path`` before.
 
     The dynamic loader knows files by name, so the file gets a new name while it is loaded. TVM's own ``load_module``
-    would resolve that name.
+    would resolve that name. ``path`` may be that of an open file: then it is the file that was opened.
     """
     if not object_file.is_linked(Path(path)):
         return object_file.read(Path(path))
     with Scratch("library") as folder:
         alias = Path(folder) / "program.so"
-        alias.symlink_to(Path(path).resolve())
+        alias.symlink_to(Path(path).absolute())
         return tvm_ffi.load_module(str(alias))
 
 
