@@ -30,6 +30,7 @@ from .frontend.models import Imported, Model, import_model, is_of_torch
 from .frontend.sizes import Shapes
 from .lowering.build import build
 from .machine.environment import use_threads
+from .machine.fingerprint import machine
 from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
@@ -261,6 +262,7 @@ def _program(
         relink,
         signature_of(source.mod, final, source.inputs, source.outputs),
         target,
+        machine=machine(),
     )
 
 

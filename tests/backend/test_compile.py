@@ -134,6 +134,7 @@ _RUNTIME_PART = {
     "lowering.seal",
     "program",
     "program.compiled",
+    "program.facts",
     "program.loading",
     "scratch",
     "tvm_plugin",

@@ -28,6 +28,15 @@ def instruction_sets(target: Target) -> list[str]:
     return sorted(_sets(codegen.llvm_get_cpu_features(target)))
 
 
+def processor_of(target: Target) -> str:
+    """The processor of a target as Linux names it, such as ``x86_64``."""
+    from tvm.target import codegen
+
+    triple = str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
+    name = triple.partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
 def why_not_here(required: Sequence[str]) -> str | None:
     """Why a program that uses ``required`` instruction sets cannot run on this processor, or None.
 

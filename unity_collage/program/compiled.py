@@ -21,8 +21,9 @@ from ..calling.signature import Signature
 from ..errors import CollageError, first_line
 from ..ffi import tvm_ffi
 from ..lowering import library_file
-from ..runtime.virtual_machine import Machines, runtimes_in, with_functions_of_tvm
+from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..scratch import Scratch
+from .facts import facts_about
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -64,11 +65,13 @@ class Program:
         target: Target | None = None,
         saved: BinaryIO | None = None,
         threads: int | None = None,
+        machine: Mapping[str, str] | None = None,
     ) -> None:
         """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
 
         ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
         ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this process's.
+        ``machine``: what a saved program tells about the machine that compiled it.
         """
         self._executable = executable
         self._relink = relink
@@ -76,6 +79,7 @@ class Program:
         self._target = target
         self._starting = threading.Lock()
         self._saved = saved
+        self._machine = machine or {}
         if saved is not None:
             weakref.finalize(self, saved.close)
         self.signature = signature
@@ -158,7 +162,16 @@ class Program:
             # A VM marks the executable that it runs. TVM prints a line for each constant of such an executable when
             # it is written or read.
             executable = self._relink()
-        library_file.export(executable, path, self._facts())
+        facts = facts_about(
+            executable,
+            self._names,
+            self.signature,
+            self.threads,
+            self._target,
+            self._machine,
+            self.plan or {},
+        )
+        library_file.export(executable, path, facts)
 
     def __reduce__(self) -> Any:
         """A program is pickled as its library, without its plan: what is unpickled is a loaded program."""
@@ -217,16 +230,6 @@ class Program:
         machine = self._machines.first
         arity = int(machine["get_function_arity"]("main"))
         return [str(machine["get_function_param_name"]("main", i)) for i in range(arity)]
-
-    def _facts(self) -> dict[str, Any]:
-        """What a saved program says about itself."""
-        return {
-            "inputs": None if self._names is None else list(self._names),
-            "signature": None if self.signature is None else self.signature.to_json(),
-            "threads": self.threads,
-            "runtimes": runtimes_in(self._executable),
-            "instruction_sets": [] if self._target is None else instruction_sets(self._target),
-        }
 
     def _library(self) -> bytes:
         if self._saved is not None:

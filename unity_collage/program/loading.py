@@ -7,23 +7,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .. import runtime
-from ..calling.processor import why_not_here
 from ..calling.signature import Signature
 from ..errors import CollageError, first_line
-from ..lowering import library_file
+from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
-from ..runtime.vendors import VENDORS
 from ..scratch import Scratch
 from .compiled import Program
-
-RUNTIMES = tuple(VENDORS)
-"""The native libraries that a saved program may need."""
+from .facts import Facts, backends_in, why_not_here
 
 
 def load(path: str | Path) -> Program:
     """The program that :meth:`Program.save` wrote; raises CollageError with the reason in one line.
 
-    The file is verified first: a library that was cut or changed would end the process. It is a warning if the program
+    The file is verified first, and what the program needs of the processor and of the libraries: a library that was cut
+    or changed would end the process, as would an instruction that the processor lacks. It is a warning if the program
     was measured for another number of threads than this process uses.
     """
     if not Path(path).is_file():
@@ -45,29 +42,32 @@ def from_library(library: bytes) -> Program:
 
 
 def _loaded(file: BinaryIO, path: str | Path) -> Program:
-    """The program in an open file that is verified; ``path`` names it for the dynamic loader."""
-    facts = facts_in(file)
-    if reason := why_not_here(facts.get("instruction_sets", ())):
-        raise CollageError(f"{path} cannot be loaded as a program: {reason}")
-    needed = facts.get("runtimes", RUNTIMES)
-    missing = {name: reason for name in needed if (reason := runtime.why_unavailable(name))}
-    runtime.load_tvm_runtime()
-    for name in needed:
-        if name not in missing:
-            runtime.load(name)
-    known, threads = facts.get("signature"), facts.get("threads")
+    """The program in an open file that is verified; ``path`` names it in messages."""
+    facts: Facts = facts_in(file)
+    _refuse(path, why_not_here(facts))
+    known, threads = facts["signature"], facts["threads"]
     signature = None if known is None else Signature.from_json(known)
     try:
-        module = library_file.read(path)
-        program = Program(module, facts.get("inputs"), signature=signature, saved=file, threads=threads)
+        runtime.load_tvm_runtime()
+        for name in backends_in(facts):
+            runtime.load(name)
+        _refuse(path, seal.why_not_here(file))
+        module = library_file.read(library_file.name_of(file))
+        program = Program(module, facts["inputs"], signature=signature, saved=file, threads=threads)
         if program._main is None:  # starts the VM, which fails here if the program cannot run
             raise AttributeError("it has no function main")
+    except CollageError:
+        raise
     except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
-        why = "; ".join([first_line(error), *missing.values()])
-        raise CollageError(f"{path} cannot be loaded as a program: {why}") from error
+        raise CollageError(f"{path} cannot be loaded as a program: {first_line(error)}") from error
     if reason := _why_slower_here(threads):
         warnings.warn(f"{path} {reason}", stacklevel=3)
     return program
+
+
+def _refuse(path: str | Path, reason: str | None) -> None:
+    if reason is not None:
+        raise CollageError(f"{path} cannot be loaded as a program: {reason}")
 
 
 def _why_slower_here(threads: int | None) -> str | None:

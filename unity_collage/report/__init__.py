@@ -2,6 +2,7 @@
 
 from .cells import duration
 from .plans import plan_summary
+from .programs import program_table
 from .tables import backend_table, bench_table, comparison_line, comparison_table, cost_remark
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "cost_remark",
     "duration",
     "plan_summary",
+    "program_table",
 ]

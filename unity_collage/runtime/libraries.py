@@ -66,6 +66,11 @@ def source_digest(name: str) -> str:
     return _ask(name, "source_digest")
 
 
+def ffi_version() -> str:
+    """The version of TVM's FFI, such as ``0.1.14``."""
+    return _ask("runtime", "ffi_version")
+
+
 def _ask(name: str, question: str) -> str:
     if name == "runtime":
         load_base()

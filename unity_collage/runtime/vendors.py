@@ -49,6 +49,19 @@ def _path(wheel: str, end: str) -> Path | None:
     return _path_by_metadata(wheel, end)
 
 
+@cache
+def wheel_version(wheel: str) -> str | None:
+    """The version of an installed wheel by the name of its folder, or None.
+
+    ``importlib.metadata`` takes longer to import than a small program to load.
+    """
+    prefix, suffix = f"{wheel.replace('-', '_')}-", ".dist-info"
+    for folder in map(Path, sys.path):
+        for found in folder.glob(f"{prefix}*{suffix}"):
+            return found.name.removeprefix(prefix).removesuffix(suffix)
+    return None
+
+
 def _path_by_metadata(wheel: str, end: str) -> Path | None:
     from importlib.metadata import PackageNotFoundError, distribution
 

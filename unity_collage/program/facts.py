@@ -1,0 +1,128 @@
+"""What a saved program says about itself, and whether that fits the process that loads it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .. import __version__, runtime
+from ..calling.processor import instruction_sets, processor_of
+from ..calling.processor import why_not_here as why_not_this_processor
+from ..calling.signature import Signature
+from ..runtime import libraries
+from ..runtime.vendors import VENDORS, wheel_version
+from ..runtime.virtual_machine import runtimes_in
+
+if TYPE_CHECKING:
+    from tvm.target import Target
+
+    from ..plan.plan import Plan
+
+_TVM = "apache-tvm"
+"""The wheel of TVM."""
+
+
+class Facts(TypedDict):
+    """The facts in the seal of a program, as JSON."""
+
+    inputs: list[str] | None
+    """The names of the inputs, if they are known."""
+    signature: dict[str, Any] | None
+    """What :meth:`Signature.to_json` wrote."""
+    threads: int | None
+    """How many threads it was measured and compiled for."""
+    processor: str
+    """As Linux names it, such as ``x86_64``; empty where the target is not known."""
+    instruction_sets: list[str]
+    """By LLVM's names."""
+    libraries: dict[str, int]
+    """The versions of the native libraries of this package that it calls, by the names of backends, and ``runtime``."""
+    wheels: dict[str, str]
+    """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
+    ffi: str
+    """The version of TVM's FFI."""
+    version: str
+    """That of this package."""
+    machine: dict[str, str]
+    """The machine that compiled it, as in fingerprints of costs."""
+    plan: str
+    """The plans, for :func:`plans_in`; compressed, since a process that runs the program does not read them."""
+
+
+def facts_about(
+    executable: Any,
+    names: Sequence[str] | None,
+    signature: Signature | None,
+    threads: int | None,
+    target: Target | None,
+    machine: Mapping[str, str],
+    plans: Mapping[str, Plan],
+) -> Facts:
+    """The facts about a program that was compiled in this process."""
+    backends = runtimes_in(executable)
+    vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
+    versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors)}
+    return {
+        "inputs": None if names is None else list(names),
+        "signature": None if signature is None else signature.to_json(),
+        "threads": threads,
+        "processor": "" if target is None else processor_of(target),
+        "instruction_sets": [] if target is None else instruction_sets(target),
+        "libraries": {name: int(libraries.version(name)) for name in ("runtime", *backends)},
+        "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
+        "ffi": libraries.ffi_version(),
+        "version": __version__,
+        "machine": dict(machine),
+        "plan": _packed(plans),
+    }
+
+
+def plans_in(facts: Facts) -> dict[str, Plan]:
+    """The plan of each function, without the certificate of its search; empty where there was none."""
+    # With what they need they take as long to import as a small program to load.
+    from ..plan.encoding import decode
+    from ..plan.plan import Plan
+
+    plans = json.loads(zlib.decompress(base64.b64decode(facts["plan"])))
+    return {name: decode(Plan, plan) for name, plan in plans.items()}
+
+
+def backends_in(facts: Facts) -> list[str]:
+    """The native backends whose kernels the program calls."""
+    return [name for name in facts["libraries"] if name != "runtime"]
+
+
+def why_not_here(facts: Facts) -> str | None:
+    """Why a program cannot run on this processor or with the installed libraries, or None; loads nothing.
+
+    Another version of a library may compute something else from what a program says to it, and the program was
+    measured and checked with the one that it names.
+    """
+    processor = facts["processor"]
+    if processor not in ("", here := os.uname().machine):
+        return f"it was compiled for {processor}, and this processor is {here}"
+    return why_not_this_processor(facts["instruction_sets"]) or _why_not_installed(facts)
+
+
+def _why_not_installed(facts: Facts) -> str | None:
+    for name in backends_in(facts):
+        if reason := runtime.why_unavailable(name):
+            return f"it needs {name}: {reason}"
+    for wheel, needed in facts["wheels"].items():
+        installed = wheel_version(wheel)
+        if installed not in (None, needed):
+            change = f"pip install {wheel}=={needed}, or compile the model again"
+            return f"it was compiled with {wheel} {needed}, and {installed} is installed: {change}"
+    return None
+
+
+def _packed(plans: Mapping[str, Plan]) -> str:
+    from ..plan.encoding import encode
+
+    data = {name: encode(replace(plan, certificate=None)) for name, plan in plans.items()}
+    return base64.b64encode(zlib.compress(json.dumps(data).encode())).decode()
