@@ -21,6 +21,7 @@
 
 namespace {
 
+using tvm::ffi::Function;
 using tvm::ffi::Module;
 using tvm::ffi::Tensor;
 
@@ -52,9 +53,10 @@ long PeakKilobytes() {
   return 0;
 }
 
-// The virtual machine of TVM with the program in it.
+// The virtual machine of TVM with the program in it, which is checked first: the loader trusts every file.
 Module Started(const std::filesystem::path& path) {
   const auto file = std::filesystem::absolute(path);  // the loader looks for a bare name elsewhere
+  Function::GetGlobalRequired("collage.runtime.check_program")(file.string());
   constexpr int kFirst = 0, kPooled = 2;  // the first CPU, and memory that is kept for the next run
   const Module program = Module::LoadFromFile(file.string());
   Module machine = program->GetFunction("vm_load_executable").value()().cast<Module>();

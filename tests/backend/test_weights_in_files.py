@@ -13,6 +13,7 @@ import pytest
 import tvm_ffi.libinfo
 from compiled import compiled, random
 from onnx import TensorProto, helper, numpy_helper
+from resealed import facts_of, resealed
 
 import unity_collage as uc
 from unity_collage.runtime import libraries
@@ -158,5 +159,21 @@ def test_the_example_in_cpp_runs_a_program(tmp_path: Path) -> None:
     assert said[0] == "first" and float(said[1]) == pytest.approx(
         float(expected(4)[0, 0]), rel=1e-4, abs=1e-4
     )
-    failed = subprocess.run([program, "b.so", "4x192", *needed], cwd=tmp_path, capture_output=True, text=True)
-    assert failed.returncode == 1 and failed.stderr.startswith("run: ")
+
+    def refusal(name: str, *libraries: str) -> str:
+        failed = subprocess.run(
+            [program, name, "4x192", *libraries], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert failed.returncode == 1 and failed.stderr.startswith("run: ") and failed.stderr.count("\n") == 1
+        return failed.stderr
+
+    data = (tmp_path / "a.so").read_bytes()
+    (tmp_path / "cut.so").write_bytes(data[: len(data) // 2])
+    resealed(tmp_path / "a.so", tmp_path / "old.so", instruction_sets=["avx", "fma4", "xop"])
+    newer = facts_of(tmp_path / "a.so")["libraries"] | {"openblas": 99}
+    resealed(tmp_path / "a.so", tmp_path / "new.so", libraries=newer)
+    assert "b.so is not a file" in refusal("b.so", *needed)
+    assert "its end is missing" in refusal("cut.so", *needed)
+    assert "a processor with fma4, xop, which this one lacks" in refusal("old.so", *needed)
+    assert "it needs version 99 of libcollage_openblas.so, and this is version " in refusal("new.so", *needed)
+    assert "it needs libcollage_openblas.so, which is not loaded" in refusal("a.so", *needed[:2])
