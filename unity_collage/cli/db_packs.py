@@ -14,6 +14,7 @@ from ..cost.method import Method
 from ..database.costs import CostDatabase
 from ..database.packs import keep, kept, made, read, shipped, to_bytes
 from ..errors import CollageError
+from ..machine import peaks
 from ..measure.packed import stored_verdict
 from ..report.cells import counted
 from ..target import host_target
@@ -22,7 +23,8 @@ from .files import STANDARD, write
 
 def export_pack(database: CostDatabase, file: str) -> None:
     """Write this machine's costs in ``database`` as a pack."""
-    pack = made(database, {text: of_family(text) for text in available(Method()).values()})
+    families = {text: of_family(text) for text in available(Method()).values()}
+    pack = made(database, families, peaks.of_family(database))
     if not len(pack):
         raise CollageError(
             f"{database.name} has no sure costs of this machine: see which there are with db info --fingerprints"

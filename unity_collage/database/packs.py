@@ -13,7 +13,7 @@ import logging
 import math
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,14 +39,22 @@ Entry = list[float] | str
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Costs and lasting refusals by key, by the fingerprint of the family that they hold for."""
+    """Costs and lasting refusals of one machine, and its peaks."""
 
     entries: Mapping[str, Mapping[str, Entry]]
+    """By key, by the fingerprint of the family that they hold for."""
+    peaks: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of :mod:`unity_collage.machine.peaks`, by the fingerprint of the family."""
 
     @property
     def name(self) -> str:
         """A short digest of all that is in it."""
-        return digest(_text(self.entries))
+        return digest(_text(self.content))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All of it as JSON data."""
+        return {"costs": self.entries, "peaks": self.peaks}
 
     def __len__(self) -> int:
         """The number of costs and refusals."""
@@ -63,7 +71,7 @@ class Pack:
         return Cost(seconds, low, high, int(runs), PACKED)
 
 
-def made(database: CostDatabase, families: Mapping[str, str]) -> Pack:
+def made(database: CostDatabase, families: Mapping[str, str], peaks: Mapping[str, Any]) -> Pack:
     """The sure costs and lasting refusals in ``database`` that this machine has measured.
 
     ``families``: the fingerprint of the family by the fingerprint of this machine's costs, of each backend.
@@ -77,12 +85,12 @@ def made(database: CostDatabase, families: Mapping[str, str]) -> Pack:
             None if row.seconds is None else [*map(_rounded, (row.seconds, row.low, row.high)), row.runs]
         )
         found.setdefault(by_digest[row.fingerprint], {})[row.key] = numbers or row.reason
-    return Pack(found)
+    return Pack(found, peaks)
 
 
 def to_bytes(pack: Pack) -> bytes:
     """The contents of the file; equal packs make equal files."""
-    return gzip.compress(_text({**_HEADER, "costs": pack.entries}).encode(), mtime=0)
+    return gzip.compress(_text({**_HEADER, **pack.content}).encode(), mtime=0)
 
 
 def from_bytes(data: bytes, name: str) -> Pack:
@@ -92,10 +100,9 @@ def from_bytes(data: bytes, name: str) -> Pack:
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DatabaseError(f"{name} is not a pack of costs: db export --pack writes one") from error
     parts = cast(dict[str, Any], content) if isinstance(content, dict) else {}
-    entries = parts.pop("costs", None)
-    if parts != _HEADER:
+    if {key: parts.get(key) for key in _HEADER} != _HEADER:
         raise DatabaseError(f"{name} is not a pack of costs that this version of unity_collage can read")
-    return _checked(entries, name)
+    return _checked(parts, name)
 
 
 def read(path: Path) -> Pack:
@@ -109,13 +116,13 @@ def read(path: Path) -> Pack:
 
 def keep(database: CostDatabase, pack: Pack) -> None:
     """Store a pack in ``database``, apart from the costs that were measured for it."""
-    database.keep_fact(pack.name, _FACTS, pack.entries)
+    database.keep_fact(pack.name, _FACTS, pack.content)
 
 
 def kept(database: CostDatabase) -> Iterator[Pack]:
     """The packs in ``database``."""
-    for entries in database.facts(_FACTS).values():
-        yield _checked(entries, database.name)
+    for content in database.facts(_FACTS).values():
+        yield _checked(content, database.name)
 
 
 def shipped(folder: Path = FOLDER) -> Iterator[Pack]:
@@ -127,15 +134,16 @@ def shipped(folder: Path = FOLDER) -> Iterator[Pack]:
             LOGGER.warning("%s", error)
 
 
-def _checked(data: Any, name: str) -> Pack:
-    """The pack with these entries; raises DatabaseError where one of them is neither a cost nor a reason."""
-    entries = cast(dict[str, dict[str, Any]], data)
-    if not isinstance(data, dict) or not all(type(costs) is dict for costs in entries.values()):
-        raise DatabaseError(f"{name} is a damaged pack: it has no costs by fingerprint")
+def _checked(content: Mapping[str, Any], name: str) -> Pack:
+    """The pack with this content; raises DatabaseError where an entry is neither a cost nor a reason."""
+    for what in ("costs", "peaks"):
+        if type(content.get(what)) is not dict or not all(type(each) is dict for each in content[what].values()):
+            raise DatabaseError(f"{name} is a damaged pack: it has no {what} by fingerprint")
+    entries = cast(dict[str, dict[str, Any]], content["costs"])
     for costs in entries.values():
         if (key := next((key for key, entry in costs.items() if not _is_entry(entry)), None)) is not None:
             raise DatabaseError(f"{name} is a damaged pack: {key} cannot cost {costs[key]!r}")
-    return Pack(entries)
+    return Pack(entries, cast(dict[str, Any], content["peaks"]))
 
 
 def _is_entry(entry: Any) -> bool:

@@ -7,9 +7,10 @@ other work on the machine does not lower it. All threads together reach at most 
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, cast
@@ -21,6 +22,8 @@ from ..database.costs import CostDatabase
 from . import fingerprint
 from .environment import environment
 from .last_level import caches
+
+LOGGER = logging.getLogger(__name__)
 
 MARGIN = 1.25
 """How many times the measured rate of a core may be possible: processors raise their clock for short work."""
@@ -86,6 +89,14 @@ class Machine:
         """Least seconds to load ``nbytes`` into registers, even from the nearest cache."""
         return nbytes / (self.reads[0][1] * self.threads * MARGIN)
 
+    def slower(self, ratio: float) -> Machine:
+        """A machine that takes ``ratio`` times as long for everything."""
+        curves = {
+            name: tuple((size, rate / ratio) for size, rate in getattr(self, name))
+            for name in ("reads", "writes", "weights")
+        }
+        return Machine(self.threads, self.flops / ratio, **curves)
+
     def _rate(self, curve: Curve, nbytes: int) -> float:
         share = nbytes / self.threads / _RESIDUE
         size, rate = next((point for point in reversed(curve) if point[0] <= share), curve[0])
@@ -106,6 +117,30 @@ def known_machine(database: CostDatabase) -> Machine | None:
     """The peaks of this machine, if the database has them."""
     known = database.fact(_FACT, _fingerprint())
     return None if known is None else _decoded(known)
+
+
+def of_family(database: CostDatabase) -> dict[str, Any]:
+    """The peaks of this machine, if the database has them, by the fingerprint of its family: for a pack."""
+    known = known_machine(database)
+    return {} if known is None else {_fingerprint(fingerprint.family()): asdict(known)}
+
+
+def take(database: CostDatabase, packed: Mapping[str, Any], ratio: float) -> None:
+    """Store what :func:`of_family` returned elsewhere as the peaks of this machine, unless it has some.
+
+    Kernels take ``ratio`` times as long here. Peaks that were measured with another share of the third-level cache say
+    nothing about memory here, and are not taken.
+    """
+    data = packed.get(_fingerprint(fingerprint.family()))
+    if data is None or known_machine(database) is not None:
+        return
+    try:
+        found = _decoded(data)
+    except (KeyError, TypeError, ValueError):
+        LOGGER.warning("the peaks in a pack are damaged, and are measured instead")
+        return
+    if found.weights and found.weights[-1][0] == caches(database).all_bytes:
+        database.keep_fact(_FACT, _fingerprint(), asdict(found.slower(ratio)))
 
 
 def measured(threads: int, evict_bytes: Sequence[int]) -> Machine:
@@ -161,10 +196,10 @@ def _evicted(nbytes: int) -> float:
     return max(_peak("read_evicted")(size, nbytes, 3 * _TRIALS_SECONDS) for size in _EVICTED)
 
 
-def _fingerprint() -> str:
-    return fingerprint.text_of(
-        {"method": "peaks 3", **fingerprint.machine(), "threads": runtime.num_threads()}
-    )
+def _fingerprint(fields: Mapping[str, str] | None = None) -> str:
+    """The fingerprint of the peaks of this machine, or of all machines with these ``fields``."""
+    described = fingerprint.machine() if fields is None else fields
+    return fingerprint.text_of({"method": "peaks 3", **described, "threads": runtime.num_threads()})
 
 
 if __name__ == "__main__":
