@@ -137,13 +137,17 @@ def shipped(folder: Path = FOLDER) -> Iterator[Pack]:
 def _checked(content: Mapping[str, Any], name: str) -> Pack:
     """The pack with this content; raises DatabaseError where an entry is neither a cost nor a reason."""
     for what in ("costs", "peaks"):
-        if type(content.get(what)) is not dict or not all(type(each) is dict for each in content[what].values()):
+        if not _is_by_fingerprint(content.get(what)):
             raise DatabaseError(f"{name} is a damaged pack: it has no {what} by fingerprint")
     entries = cast(dict[str, dict[str, Any]], content["costs"])
     for costs in entries.values():
         if (key := next((key for key, entry in costs.items() if not _is_entry(entry)), None)) is not None:
             raise DatabaseError(f"{name} is a damaged pack: {key} cannot cost {costs[key]!r}")
     return Pack(entries, cast(dict[str, Any], content["peaks"]))
+
+
+def _is_by_fingerprint(part: Any) -> bool:
+    return type(part) is dict and all(type(each) is dict for each in cast(dict[str, Any], part).values())
 
 
 def _is_entry(entry: Any) -> bool:
