@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from model_files import Figures, measure, parser, programs_in_turns
+from model_files import Figures, compile_seconds, measure, parser, programs_in_turns
 from rich.table import Table
 
 from unity_collage.scratch import Scratch
@@ -38,28 +35,19 @@ def measured(model: Path, options: argparse.Namespace) -> Figures:
         folder = Path(name)
         limited, unbounded = folder / "limited.sqlite", folder / "unbounded.sqlite"
         row: Figures = {
-            "cold": _seconds(model, limited, folder / "limited.so"),
-            "warm": _seconds(model, limited, folder / "warm.so"),
+            "cold": compile_seconds(model, limited, folder / "limited.so", "--no-packs"),
+            "warm": compile_seconds(model, limited, folder / "warm.so", "--no-packs"),
         }
         if options.without_unbounded:
             return row
-        row["unbounded"] = _seconds(model, unbounded, folder / "unbounded.so", "--budget", "none")
+        output = folder / "unbounded.so"
+        row["unbounded"] = compile_seconds(model, unbounded, output, "--no-packs", "--budget", "none")
         files = {name: folder / f"{name}.so" for name in ("limited", "unbounded")}
         seconds = programs_in_turns(model, files, options.rounds)
     row["seconds"] = {name: statistics.median(rounds) for name, rounds in seconds.items()}
     pairs = zip(seconds["limited"], seconds["unbounded"], strict=True)
     row["limited / unbounded"] = statistics.median(one / other for one, other in pairs)
     return row
-
-
-def _seconds(model: Path, database: Path, output: Path, *more: str) -> float:
-    """How long the command takes that compiles ``model``."""
-    command: Sequence[object] = [
-        sys.executable, "-m", "unity_collage.cli.main", "compile", model, "--database", database, "-o", output, *more
-    ]  # fmt: skip
-    begin = time.perf_counter()
-    subprocess.run([*map(str, command)], check=True, capture_output=True)
-    return time.perf_counter() - begin
 
 
 def table(found: Mapping[str, Figures]) -> Table:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,6 +51,19 @@ def measure(
         if stored:
             stored.write_text(json.dumps(found, indent=1) + "\n")
     Console().print(table(found))
+
+
+def command(*arguments: object) -> None:
+    """Run the command line of this package in a process of its own; raises CalledProcessError where it fails."""
+    words = [sys.executable, "-m", "unity_collage.cli.main", *map(str, arguments)]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def compile_seconds(model: Path, database: Path, output: Path, *more: str) -> float:
+    """How long the command takes that compiles ``model``."""
+    begin = time.perf_counter()
+    command("compile", model, "--database", database, "-o", output, *more)
+    return time.perf_counter() - begin
 
 
 def programs_in_turns(model: Path, files: Mapping[str, Path], rounds: int) -> dict[str, list[float]]:

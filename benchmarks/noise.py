@@ -93,7 +93,7 @@ def bursts(count: int) -> Iterator[None]:
 
 def _compiled(model: Path, database: Path, budget: float) -> uc.Program:
     with uc.CostDatabase(database) as opened:
-        return uc.compile(model, database=opened, budget_seconds=budget)
+        return uc.compile(model, database=opened, budget_seconds=budget, packs=False)
 
 
 def _doubtful(database: Path) -> int:

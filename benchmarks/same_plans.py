@@ -70,7 +70,7 @@ def _record(options: argparse.Namespace) -> int:
     plans: dict[str, Any] = {}
     for name in options.models or zoo_models.names():
         model = zoo_models.load(name)
-        uc.compile(model, database=options.database)
+        uc.compile(model, database=options.database, packs=False)
         plans[name] = _plans(uc.compile(model, database=options.database, locked=True))
         options.plans.write_text(json.dumps(plans, indent=1) + "\n")
         print(f"{name}: {sum(len(kernels) for kernels in plans[name].values())} kernels", flush=True)

@@ -91,7 +91,7 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     print(f"{name}: compiling", file=sys.stderr, flush=True)
     begin = time.perf_counter()
     refine = Refinement() if options.refine else None
-    program = uc.compile(model, database=database, refine=refine, precision=options.precision)
+    program = uc.compile(model, database=database, refine=refine, precision=options.precision, packs=False)
     row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin}
     plans = list((program.plan or {}).values())
     row["predicted_seconds"] = sum(plan.seconds for plan in plans)
@@ -106,7 +106,9 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
         entries = {OURS: (OURS, ours)} | {peer: (peer, source) for peer in options.against}
         for backend in options.forced:
             entries[f"{backend} forced"] = (OURS, Path(folder) / f"{backend}.so")
-            forced = uc.compile(model, backends=[backend], database=database, precision=options.precision)
+            forced = uc.compile(
+                model, backends=[backend], database=database, precision=options.precision, packs=False
+            )
             forced.save(entries[f"{backend} forced"][1])
         makers = {entry: partial(_process, *found, feeds) for entry, found in entries.items()}
         processes, row["missing"] = started(makers, source, feeds, stack)
