@@ -20,7 +20,10 @@ using tvm::ffi::String;
 // not checked here: Python asks LLVM about them.
 std::map<std::string, bool> InstructionSets() {
 #ifdef __x86_64__
-  return {{"avx", __builtin_cpu_supports("avx") != 0},
+  return {{"amx-bf16", __builtin_cpu_supports("amx-bf16") != 0},
+          {"amx-int8", __builtin_cpu_supports("amx-int8") != 0},
+          {"amx-tile", __builtin_cpu_supports("amx-tile") != 0},
+          {"avx", __builtin_cpu_supports("avx") != 0},
           {"avx2", __builtin_cpu_supports("avx2") != 0},
           {"avx512bf16", __builtin_cpu_supports("avx512bf16") != 0},
           {"avx512bitalg", __builtin_cpu_supports("avx512bitalg") != 0},
@@ -28,20 +31,27 @@ std::map<std::string, bool> InstructionSets() {
           {"avx512cd", __builtin_cpu_supports("avx512cd") != 0},
           {"avx512dq", __builtin_cpu_supports("avx512dq") != 0},
           {"avx512f", __builtin_cpu_supports("avx512f") != 0},
+          {"avx512fp16", __builtin_cpu_supports("avx512fp16") != 0},
           {"avx512ifma", __builtin_cpu_supports("avx512ifma") != 0},
           {"avx512vbmi", __builtin_cpu_supports("avx512vbmi") != 0},
           {"avx512vbmi2", __builtin_cpu_supports("avx512vbmi2") != 0},
           {"avx512vl", __builtin_cpu_supports("avx512vl") != 0},
           {"avx512vnni", __builtin_cpu_supports("avx512vnni") != 0},
+          {"avx512vp2intersect", __builtin_cpu_supports("avx512vp2intersect") != 0},
           {"avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq") != 0},
+          {"avxvnni", __builtin_cpu_supports("avxvnni") != 0},
           {"bmi", __builtin_cpu_supports("bmi") != 0},
           {"bmi2", __builtin_cpu_supports("bmi2") != 0},
+          {"f16c", __builtin_cpu_supports("f16c") != 0},
           {"fma", __builtin_cpu_supports("fma") != 0},
           {"fma4", __builtin_cpu_supports("fma4") != 0},
           {"gfni", __builtin_cpu_supports("gfni") != 0},
+          {"lzcnt", __builtin_cpu_supports("lzcnt") != 0},
           {"popcnt", __builtin_cpu_supports("popcnt") != 0},
           {"sse4.1", __builtin_cpu_supports("sse4.1") != 0},
           {"sse4.2", __builtin_cpu_supports("sse4.2") != 0},
+          {"vaes", __builtin_cpu_supports("vaes") != 0},
+          {"vpclmulqdq", __builtin_cpu_supports("vpclmulqdq") != 0},
           {"xop", __builtin_cpu_supports("xop") != 0}};
 #else
   return {};
