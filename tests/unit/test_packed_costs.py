@@ -186,9 +186,14 @@ def test_nothing_is_said_about_a_pack_where_nothing_can_be_measured(tmp_path: Pa
     assert PACKED in {known.origin for known in calm.known(KERNELS).values()}
 
 
-def test_no_sample_is_measured_for_less_than_it_saves(tmp_path: Path, pack: Pack) -> None:
+def test_no_sample_is_measured_for_less_than_it_saves(
+    tmp_path: Path, pack: Pack, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     model = second(tmp_path, pack)
     assert model.known(KERNELS[:SAMPLE]) == {} and not model.machine.asked
+    assert model.known([replace(KERNELS[0], digest="not in the pack")]) == {}
+    assert "has no costs for this machine" not in caplog.text
 
 
 def test_a_slow_sample_ends_early(tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ class PackedCosts:
                     measured |= trial.measured(measure)
                     self._refused |= {key for key, cost in measured.items() if cost.seconds is None}
                     self._judge(name, fingerprint, trial.verdict())
-            elif not offered:
+            elif not any(family in pack.entries for family in families.values()):
                 self._tell(name, f"pack {name} has no costs for this machine: {_why_other(pack, families)}")
             verdict = stored_verdict(self._database, name, fingerprint)
             if verdict is not None and verdict.why_not is None:
