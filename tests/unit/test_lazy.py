@@ -220,7 +220,7 @@ def test_the_assumption_of_the_second_version_can_be_wrong() -> None:
     assert search(case)[0].solution.seconds == 2.0
     found, asked = search(case, assume_fusion_pays=True)
     assert asked == ["a0"] and found.solution.seconds == 9.0
-    assert found.solution.lower_bound == 1.0 and not found.solution.proved
+    assert found.solution.lower_bound == 1.0 and not found.solution.is_closed
 
 
 @settings(max_examples=200, deadline=None)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from search_problems import cheapest, ids, problems
 
 from unity_collage.index_set import EMPTY, index_set
-from unity_collage.search.auto import solve
-from unity_collage.search.bounds import lp_potentials
-from unity_collage.search.certificate import certificate_of, why_not, why_not_potentials
+from unity_collage.search.auto import certified, solve
+from unity_collage.search.bounds import lp_potentials, lp_proof
+from unity_collage.search.certificate import certificate_of, why_not
 from unity_collage.search.exact import cheapest_cover
 from unity_collage.search.greedy import greedy_cover
 from unity_collage.search.milp import milp_cover
 from unity_collage.search.problem import NoCover, Option, Problem, Solution
+from unity_collage.search.proof import BoundProof, why_no_proof
 
 PROVING: tuple[Callable[[Problem], Solution], ...] = (cheapest_cover, milp_cover)
 
@@ -30,7 +33,7 @@ def assert_cheapest(problem: Problem, search: Callable[[Problem], Solution]) -> 
         return
     found = search(problem)
     assert found.seconds == pytest.approx(expected)
-    assert found.proved
+    assert found.is_closed
     assert why_not(problem, certificate_of(problem, found)) is None
 
 
@@ -74,13 +77,48 @@ def test_a_start_that_highs_calls_optimal_is_not_believed() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(problems())
-def test_potentials_are_exactly_feasible_and_below_the_cheapest_plan(problem: Problem) -> None:
+def test_proofs_hold_exactly_and_are_of_no_more_than_the_cheapest_plan(problem: Problem) -> None:
     expected = cheapest(problem)
     if expected is None:
         return
-    potentials = lp_potentials(problem)
-    assert sum(potentials) <= expected + 1e-9
-    assert why_not_potentials(problem, potentials, sum(potentials)) is None
+    for proof in (BoundProof(lp_potentials(problem)), lp_proof(problem)):
+        assert proof.seconds <= expected + 1e-9
+        assert why_no_proof(problem, proof) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(), st.integers(0, 1000), st.floats(0.5, 5.0))
+def test_no_proof_holds_of_more_than_the_cheapest_plan(problem: Problem, where: int, more: float) -> None:
+    """Some number of a good proof is raised: a potential, or a reading, which allows for higher potentials."""
+    expected = cheapest(problem)
+    if expected is None:
+        return
+    good = lp_proof(problem)
+    potentials, readings = list(good.potentials), list(good.readings)
+    at = where % (len(potentials) + len(readings))
+    if at < len(potentials):
+        potentials[at] += more
+    else:
+        value, backend, last, seconds = readings[at - len(potentials)]
+        readings[at - len(potentials)] = (value, backend, last, seconds + more)
+        if last < len(potentials):
+            potentials[last] += more
+    forged = BoundProof(tuple(potentials), tuple(readings))
+    if forged.seconds > expected + 1e-9:
+        assert why_no_proof(problem, forged) is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_a_certificate_says_proved_if_and_only_if_its_proof_reaches(problem: Problem) -> None:
+    try:
+        found = solve(problem)
+    except NoCover:
+        return
+    claim = certified(problem, found)
+    assert why_not(problem, claim) is None
+    assert claim.proved == (claim.proof is not None and claim.proof.seconds >= found.seconds * (1 - 1e-9))
+    assert why_not(problem, replace(claim, proof=None, proved=True)) is not None
 
 
 @settings(max_examples=300, deadline=None)

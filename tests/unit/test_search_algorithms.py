@@ -183,5 +183,5 @@ def test_auto_is_optimal_with_a_budget_of_no_states_too(problem: Problem) -> Non
         return
     found = auto.solve(problem, max_states=0)
     assert found.seconds == pytest.approx(expected)
-    assert found.proved
+    assert found.is_closed
     assert why_not(problem, certificate_of(problem, found)) is None

@@ -12,8 +12,9 @@ from search_problems import ids, problems
 from unity_collage.index_set import members
 from unity_collage.plan.candidate import VIEW
 from unity_collage.search import Option, Problem, Solution, cheapest_cover
-from unity_collage.search.certificate import TieClaim, certificate_of, why_not, why_not_ties
+from unity_collage.search.certificate import certificate_of, why_not
 from unity_collage.search.problem import NoCover
+from unity_collage.search.tie_claim import TieClaim, why_not_ties
 from unity_collage.search.ties import tied_with, with_ties_broken
 
 CHAIN = ((), (0,), (1,))
@@ -38,7 +39,7 @@ def test_the_preferred_backend_wins_a_tie() -> None:
     )
     problem, found = plan(options)
     assert ids(cheapest_cover(problem)) == [1, 3, 5] and ids(found) == [0, 2, 4]
-    assert found.tie_seconds == pytest.approx(0.3) and found.proved
+    assert found.tie_seconds == pytest.approx(0.3) and found.is_closed
     assert ids(plan(options, ("tvm", "lib"))[1]) == [1, 3, 5]
 
 
@@ -188,5 +189,5 @@ def test_every_broken_tie_can_be_checked(problem: Problem, noise: list[int], dri
     assert why_not(problem, certificate) is None
     assert why_not_ties(problem, certificate, claim_of(found)) is None
     assert found.seconds - cheapest.seconds <= found.tie_seconds + 1e-9
-    assert found.proved == cheapest.proved
+    assert found.is_closed == cheapest.is_closed
     assert with_ties_broken(problem, cheapest, ("two", "one")) == found

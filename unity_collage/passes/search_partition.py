@@ -33,6 +33,7 @@ from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.alternatives import seconds_of
 from ..search.auto import certified, solve
+from ..search.certificate import Certificate
 from ..search.ties import tied_with, with_ties_broken
 
 
@@ -77,14 +78,15 @@ class SearchPartition:
         """``func`` with its cheapest cover outlined, and the new functions."""
         graph = DataflowGraph(func)
         func = self._costed(graph)
-        problem, cheapest = self._searched(graph, func)
+        problem, whole, cheapest = self._searched(graph, func)
+        certificate = certified(whole, cheapest)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
         solution = self._settled(problem, cheapest, list(candidates.values()))
         result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
         functions, ties = [group.name for group in groups], tied_with(problem, solution)
         explanation = None
         if self.explain:
-            explanation = _explanation(graph, func, problem, solution, cheapest.seconds, functions, ties)
+            explanation = _explanation(graph, func, problem, solution, certificate, functions, ties)
             result = EXPLANATION.write(result, explanation)
         plan = plan_of(
             graph,
@@ -94,7 +96,7 @@ class SearchPartition:
             functions,
             declined=_declined(func),
             explanation=explanation,
-            certificate=certified(problem, cheapest),
+            certificate=certificate,
             ties=ties,
             doubt=self._doubt(graph, list(candidates.values()), COSTS.read(func), solution),
         )
@@ -127,19 +129,22 @@ class SearchPartition:
             func, self.estimator, Search(make, self._solved, assume_fusion_pays=self.assume_fusion_pays)
         )
 
-    def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Solution]:
-        """The search problem of the annotations of ``func``, and its solution; raises NoPlan."""
+    def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Problem, Solution]:
+        """The search problem of the annotations of ``func``, that with all candidates, and the solution; raises NoPlan.
+
+        Candidates that were not measured are not options of the first problem, but plans with them may be cheaper: in
+        the second one they cost their lower bounds.
+        """
         candidates, costs = CANDIDATES.read(func), COSTS.read(func)
         problem = problem_of(graph, candidates, costs, self.redundant)
         try:
             solution = self._solved(problem)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates, costs)) from None
-        # Candidates that were not measured are not options of the problem, but plans with them may be cheaper.
-        bound = solution.lower_bound
-        if any(cost.is_open for cost in costs.by_key.values()):
-            bound = self._solved(optimistic(graph, candidates, costs, problem)).lower_bound
-        return problem, replace(solution, lower_bound=min(bound, solution.seconds))
+        whole, bound = optimistic(graph, candidates, costs, problem), solution.lower_bound
+        if len(whole.options) > len(problem.options):
+            bound = self._solved(whole).lower_bound
+        return problem, whole, replace(solution, lower_bound=min(bound, solution.seconds))
 
     def _doubt(
         self, graph: DataflowGraph, candidates: Sequence[Candidate], costs: Costs, solution: Solution
@@ -181,23 +186,24 @@ def _explanation(
     func: relax.Function,
     problem: Problem,
     solution: Solution,
-    cheapest_seconds: float,
+    certificate: Certificate,
     functions: Sequence[str],
     ties: Mapping[int, tuple[tuple[int, ...], ...]],
 ) -> Explanation:
-    """Why ``solution`` was chosen; ``cheapest_seconds`` is the cost of the cheapest plan before ties were settled."""
+    """Why ``solution`` was chosen; the ``certificate`` is of the cheapest plan, before ties were settled."""
     return explanation_of(
         graph,
         problem,
         solution,
         CANDIDATES.read(func),
         COSTS.read(func),
-        best_throughs(problem, cheapest_seconds),
-        best_withouts(problem, replace(solution, seconds=cheapest_seconds)),
+        best_throughs(problem, certificate.seconds),
+        best_withouts(problem, replace(solution, seconds=certificate.seconds)),
         functions,
         ties,
         _declined(func),
         UNRECOGNISED.read(func) if UNRECOGNISED.on(func) else (),
+        certificate,
     )
 
 
@@ -207,5 +213,6 @@ def why_not_plan(costed: relax.Function, partitioned: relax.Function, redundant:
     ``costed``: the same function after EstimateCosts. Its candidates and costs are the problem, and the certificate of
     the plan is checked against it. ``redundant``: the option that SearchPartition had.
     """
-    problem = problem_of(DataflowGraph(costed), CANDIDATES.read(costed), COSTS.read(costed), redundant)
-    return why_plan_does_not_hold(problem, PLAN.read(partitioned))
+    graph, candidates, costs = DataflowGraph(costed), CANDIDATES.read(costed), COSTS.read(costed)
+    problem = problem_of(graph, candidates, costs, redundant)
+    return why_plan_does_not_hold(optimistic(graph, candidates, costs, problem), PLAN.read(partitioned))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..search import Problem
-from ..search.certificate import why_not, why_not_ties
+from ..search.certificate import why_not
+from ..search.tie_claim import why_not_ties
 from .plan import Plan
 
 

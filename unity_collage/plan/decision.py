@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..graph import DataflowGraph, index_set, members
 from ..index_set import IndexSet
 from ..search import Solution
-from ..search.certificate import Certificate, TieClaim
+from ..search.certificate import Certificate
+from ..search.tie_claim import TieClaim
 from .candidate import VIEW, Candidate, DeclinedBinding
 from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
@@ -50,7 +51,7 @@ def plan_of(
         seconds=solution.seconds,
         lower_bound=solution.lower_bound,
         gap=solution.gap,
-        proved=solution.proved,
+        proved=certificate is not None and certificate.proved,
         algorithm=solution.algorithm,
         visited_states=solution.visited,
         launch_seconds=costs.launch_seconds,
@@ -150,7 +151,7 @@ def _tie_claim(solution: Solution) -> TieClaim:
 
 def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str], packed: int) -> Iterator[str]:
     """Remarks for readers, besides the figures."""
-    if not solution.proved:
+    if not solution.is_closed:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
     if solution.swaps:
         part = solution.tie_seconds / solution.seconds if solution.seconds else 0.0

@@ -131,12 +131,15 @@ class Proof:
     gap: float
     """The difference between the plan's cost and the lower bound, as a part of its cost."""
     proved: bool
+    """Whether a proof that can be checked shows that no valid plan is cheaper."""
     algorithm: str
     visited: int = 0
     launch_seconds: float = 0.0
     """The overhead of every kernel call."""
     tie_seconds: float = 0.0
     """By how many seconds the plan costs more than the cheapest one, because the policy settled ties."""
+    unproved: float = 0.0
+    """By what part of its cost another plan may be cheaper, as far as the proof reaches."""
 
 
 @dataclass(frozen=True)

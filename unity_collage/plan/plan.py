@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..search.certificate import Certificate, TieClaim
+from ..search.certificate import Certificate
+from ..search.tie_claim import TieClaim
 from .comparison import ProgramComparison
 
 

@@ -10,6 +10,7 @@ from tvm.tirx import IntImm
 
 from ..graph import DataflowGraph, Node, members
 from ..search import Problem, Solution, Through
+from ..search.certificate import Certificate
 from .candidate import Candidate, DeclinedBinding
 from .costs import Costs
 from .explanation import (
@@ -39,6 +40,7 @@ def explanation_of(
     ties: Mapping[int, tuple[tuple[int, ...], ...]] | None = None,
     declined: Sequence[DeclinedBinding] = (),
     unrecognised: Sequence[Unrecognised] = (),
+    certificate: Certificate | None = None,
 ) -> Explanation:
     """Why ``solution`` chose what it chose.
 
@@ -46,6 +48,8 @@ def explanation_of(
     * ``withouts``, by chosen candidate: the cheapest plans without it, from ``search.best_withouts``.
     * ``functions``: the names of the chosen kernels' functions, in their order.
     * ``ties``, by chosen candidate: from :func:`unity_collage.search.ties.tied_with`.
+
+    * ``certificate``: of the cheapest plan, with what is proved of it.
 
     Regrets are over the cost of the cheapest plan before ties were settled.
     """
@@ -59,7 +63,7 @@ def explanation_of(
     kernels = tuple(explained_kernels(problem, solution, explained, withouts, functions, ties or {}))
     runners_up = {kernel.runner_up for kernel in kernels}
     return Explanation(
-        proof=proof_of(solution, costs.launch_seconds),
+        proof=proof_of(solution, costs.launch_seconds, certificate),
         bindings=tuple(map(_binding, graph.nodes, binding_names(graph))),
         kernels=kernels,
         candidates=tuple(
@@ -72,17 +76,18 @@ def explanation_of(
     )
 
 
-def proof_of(solution: Solution, launch_seconds: float) -> Proof:
+def proof_of(solution: Solution, launch_seconds: float, certificate: Certificate | None) -> Proof:
     """What is proved about the plan as a whole."""
     return Proof(
         solution.seconds,
         solution.lower_bound,
         solution.gap,
-        solution.proved,
+        certificate is not None and certificate.proved,
         solution.algorithm,
         solution.visited,
         launch_seconds,
         solution.tie_seconds,
+        1.0 if certificate is None else certificate.unproved,
     )
 
 

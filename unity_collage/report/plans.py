@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from ..plan.plan import Plan, PlannedKernel, Tie
 from .cells import counted, duration, left, plus_minus, right
+from .words import unproved_text
 
 ROWS = 15
 """How many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
@@ -88,7 +89,7 @@ def _remarks(plan: Plan) -> list[RenderableType]:
             f"{branches.kernels} kernels side by side in {stages}: {now} in place of {before}, measured"
         )
     if plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
-        lines.append(f"not proved: a plan up to {plan.gap:.1%} cheaper may exist")
+        lines.append(unproved_text(plan.gap, plan.certificate.unproved))
     if plan.doubt >= _NOTABLE_DOUBT:
         lines.append(
             f"measured on a busy machine: the plan may be up to {plan.doubt:.0%} off; run again to improve it"

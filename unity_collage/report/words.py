@@ -125,9 +125,14 @@ def proof_text(explanation: Explanation) -> str:
     cost = f"the whole plan costs {duration(proof.seconds)}{besides}{over}"
     if proof.proved:
         return f"{cost}, and no valid plan is cheaper{' by more than ties' if over else ''} ({proof.algorithm} search)"
-    return (
-        f"{cost}, not proved: a plan up to {percent(proof.gap)} cheaper may exist ({proof.algorithm} search)"
-    )
+    return f"{cost}, {unproved_text(proof.gap, proof.unproved)} ({proof.algorithm} search)"
+
+
+def unproved_text(gap: float, unproved: float) -> str:
+    """What is known of a plan that is not proved: the ``gap`` that the search has left, and that of the proof."""
+    if gap > 1e-9:
+        return f"not proved: a plan up to {percent(gap)} cheaper may exist"
+    return f"the search found none that is cheaper; proved is that none is by more than {percent(unproved)}"
 
 
 def left_text(explanation: Explanation, index: int) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import fsum
 
 from .alternatives import evolutionary_cover
-from .bounds import lp_potentials, repaired
+from .bounds import lp_potentials, lp_proof, repaired
 from .certificate import Certificate, certificate_of
 from .exact import cheapest_cover
 from .greedy import greedy_cover
@@ -51,11 +50,11 @@ def solve(
 
 
 def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Certificate:
-    """The certificate of ``solution``, with potentials if some that prove its bound are found in ``seconds``."""
+    """The certificate of ``solution``, with the proof of the highest bound that is found in ``seconds``."""
     quick = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
-    if quick.potentials or seconds <= 0.0:
+    if quick.proved or seconds <= 0.0:
         return quick
-    return certificate_of(problem, solution, lp_potentials(problem, seconds))
+    return certificate_of(problem, solution, lp_proof(problem, seconds))
 
 
 def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
@@ -64,9 +63,9 @@ def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:
         found = cheapest_cover(problem, max_states=min(max_states, _SHORT), seconds=seconds / 4)
     except NoCover as error:
         return _second_opinion(problem, deadline - time.monotonic(), error)
-    if not found.proved and (left := deadline - time.monotonic()) > 0.0:
+    if not found.is_closed and (left := deadline - time.monotonic()) > 0.0:
         found = _best_of(found, _with_potentials(problem, max_states, left / 3))
-    if not found.proved and (left := deadline - time.monotonic()) > 0.0:
+    if not found.is_closed and (left := deadline - time.monotonic()) > 0.0:
         found = _best_of(found, milp_cover(problem, left, start=found))
     return found
 
@@ -96,5 +95,5 @@ def _second_opinion(problem: Problem, seconds: float, error: NoCover) -> Solutio
 
 
 def _bounded(problem: Problem, solution: Solution) -> Solution:
-    bound = fsum(repaired(problem, potentials_of(problem)))
+    bound = repaired(problem, potentials_of(problem)).seconds
     return replace(solution, lower_bound=min(max(0.0, bound), solution.seconds))

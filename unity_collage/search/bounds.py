@@ -1,70 +1,204 @@
-"""Lower bounds that are easy to check: potentials of the nodes, from the dual of a linear program.
+"""Lower bounds that are easy to check: proofs from the duals of a linear program.
 
-``Certificate.potentials`` says which conditions potentials must satisfy. The duals of a solver violate them by rounding
-errors, so they are lowered until they are exactly feasible.
+:mod:`.proof` says which conditions a proof must satisfy. The duals of a solver violate them by rounding errors, so the
+potentials are lowered until the conditions hold exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import fsum, inf, nextafter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, nextafter
 
 from ..index_set import members
 from .linear import Model, minimise
 from .potentials import potentials_of
 from .problem import Option, Problem
+from .proof import ANY, BoundProof, Conditions, Reading, sums_of
 
 
 def lp_potentials(problem: Problem, seconds: float = 10.0) -> tuple[float, ...]:
-    """Potentials with the largest sum: the duals of the covering program. If the time ends, those of ``potentials_of``.
+    """Potentials of a proof without readings. If the time ends, those of ``potentials_of``.
 
     Raises NoCover for a node that is in no option and must not be left behind.
     """
     quick = repaired(problem, potentials_of(problem))
-    outcome = minimise(_covering(problem), seconds)
-    if outcome.status != "optimal":
-        return quick
-    best = repaired(problem, outcome.duals)
-    return best if fsum(best) > fsum(quick) else quick
+    best = _from_duals(problem, _relaxation(problem, with_readings=False), seconds)
+    return best.potentials if best is not None and best.seconds > quick.seconds else quick.potentials
 
 
-def _covering(problem: Problem) -> Model:
-    """The linear relaxation of covering each node.
+def lp_proof(problem: Problem, seconds: float = 10.0) -> BoundProof:
+    """The proof of the highest bound that linear programming gives, transitions included.
+
+    If the time ends, one of a lower bound. Raises NoCover like :func:`lp_potentials`.
+    """
+    quick = repaired(problem, potentials_of(problem))
+    best = _from_duals(problem, _relaxation(problem, with_readings=True), seconds)
+    return best if best is not None and best.seconds > quick.seconds else quick
+
+
+@dataclass(slots=True)
+class _Relaxation:
+    """A linear program, and which of its rows have the duals of a proof."""
+
+    model: Model
+    nodes: list[int]
+    """The row of each node."""
+    readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
+    """The row of each reading."""
+
+
+def _relaxation(problem: Problem, with_readings: bool) -> _Relaxation:
+    """The relaxation of covering each node, and of paying for transitions.
 
     The options that contain a node add up to one, or to at least one if nodes may be computed twice. For a free node
-    there is no lower limit.
+    there is no lower limit. A column for a value and two backends says that the second reads what the first has
+    written: at most as much as the first writes, and at least as much as options of the second with one last node read.
     """
     model = Model()
     holders: list[list[tuple[int, float]]] = [[] for _ in problem.sources]
-    for option in problem.options:
+    columns: dict[int, Option] = {}
+    for option in filter(Conditions(problem).is_possible, problem.options):
         column = model.column(problem.cost(option), upper=inf)
+        columns[column] = option
         for index in members(option.inside):
             holders[index].append((column, 1.0))
+    rows: list[int] = []
     for index, terms in enumerate(holders):
         free, twice = problem.free >> index & 1, problem.redundant
-        model.row(-inf if free else 1.0, terms, inf if twice else 1.0)
-    return model
+        rows.append(model.row(-inf if free else 1.0, terms, inf if twice else 1.0))
+    made = _Relaxation(model, rows)
+    if with_readings:
+        _add_readings(problem, made, columns)
+    return made
 
 
-def repaired(problem: Problem, potentials: Sequence[float]) -> tuple[float, ...]:
-    """Potentials that satisfy all conditions exactly, made by lowering ``potentials`` as little as possible."""
-    result = list(potentials)
-    for index in range(len(problem)):
-        if problem.free >> index & 1:
-            result[index] = min(0.0, result[index])
+def _add_readings(problem: Problem, made: _Relaxation, columns: Mapping[int, Option]) -> None:
+    conditions, model = Conditions(problem), made.model
+    writers: dict[int, dict[str, list[int]]] = {}
+    readers: dict[int, dict[str, dict[int, list[int]]]] = {}
+    for column, option in columns.items():
+        last = option.inside.bit_length() - 1
+        for value in conditions.writes(option):
+            writers.setdefault(value, {}).setdefault(option.backend, []).append(column)
+        for value in conditions.reads(option):
+            for reader in {ANY, option.backend}:
+                of_reader = readers.setdefault(value, {}).setdefault(reader, {})
+                of_reader.setdefault(last, []).append(column)
+    for value in range(len(problem)):
+        if problem.free >> value & 1:
+            continue
+        by_writer = writers.get(value, {})
         if problem.redundant:
-            result[index] = max(0.0, result[index])
-    for option in problem.options:
-        _lower(problem, option, result)
-    return tuple(result)
+            writing = [(column, 1.0) for written in by_writer.values() for column in written]
+            for last, reading in readers.get(value, {}).get(ANY, {}).items():
+                terms = [*writing, *((column, -1.0) for column in reading)]
+                made.readings[value, ANY, last] = model.row(0.0, terms)
+            if conditions.is_wanted(value):
+                made.readings[value, ANY, len(problem)] = model.row(1.0, writing)
+        for reader, by_last in readers.get(value, {}).items():
+            if reader != ANY:
+                _add_crossings(problem, made, (value, reader), by_writer, by_last)
 
 
-def _lower(problem: Problem, option: Option, potentials: list[float]) -> None:
-    """Subtract the excess over the cost of ``option`` from the largest potentials inside."""
-    inside = list(members(option.inside))
-    while (
-        excess := fsum([*(potentials[i] for i in inside), -option.seconds, -problem.launch(option)])
-    ) > 0.0:
-        largest = max(inside, key=lambda index: potentials[index])
-        lowered = min(potentials[largest] - excess, nextafter(potentials[largest], -inf))
-        potentials[largest] = max(0.0, lowered) if problem.redundant else lowered
+def _add_crossings(
+    problem: Problem,
+    made: _Relaxation,
+    crossing: tuple[int, str],
+    writers: Mapping[str, Sequence[int]],
+    readers: Mapping[int, Sequence[int]],
+) -> None:
+    """Columns for the transitions of a value to the backend that reads it, by the backend that writes it.
+
+    ``writers``: the columns of the options that write it, by backend. ``readers``: of those that read it, by last node.
+    """
+    value, reader = crossing
+    paid = {w: 0.0 if w == reader else problem.transitions.get((w, reader), 0.0) for w in writers}
+    if not any(paid.values()):
+        return
+    model = made.model
+    crossings = {writer: model.column(seconds, upper=inf) for writer, seconds in paid.items()}
+    for writer, column in crossings.items():
+        model.row(0.0, [(column, -1.0), *((writing, 1.0) for writing in writers[writer])])
+    for last, reading in readers.items():
+        terms = [*((column, 1.0) for column in crossings.values()), *((column, -1.0) for column in reading)]
+        made.readings[value, reader, last] = model.row(0.0, terms)
+
+
+def _from_duals(problem: Problem, relaxation: _Relaxation, seconds: float) -> BoundProof | None:
+    """The proof in the duals of the solved program; None if the time was not enough."""
+    outcome = minimise(relaxation.model, seconds)
+    if outcome.status != "optimal":
+        return None
+    readings = {
+        reading: outcome.duals[row] for reading, row in relaxation.readings.items() if outcome.duals[row] > 0
+    }
+    return repaired(problem, [outcome.duals[row] for row in relaxation.nodes], readings)
+
+
+def repaired(
+    problem: Problem, potentials: Sequence[float], readings: Mapping[Reading, float] | None = None
+) -> BoundProof:
+    """A proof whose conditions hold exactly, made by lowering numbers as little as possible.
+
+    First potentials, and what the caller reads: that harms no other condition. To lower another reading makes the
+    condition of its reader harder, so all are looked at once more; if that does not end, there are no readings.
+    """
+    repair = _Repair(problem, potentials, readings or {})
+    for _ in range(_MOST_PASSES):
+        if repair.passes():
+            return BoundProof(
+                tuple(repair.potentials),
+                tuple((*reading, given) for reading, given in repair.readings.items()),
+            )
+    return repaired(problem, potentials)
+
+
+_MOST_PASSES = 20
+
+
+class _Repair:
+    def __init__(
+        self, problem: Problem, potentials: Sequence[float], readings: Mapping[Reading, float]
+    ) -> None:
+        self._problem, self._conditions = problem, Conditions(problem)
+        self._options = [o for o in problem.options if self._conditions.is_possible(o)]
+        self.potentials, self.readings = list(potentials), dict(readings)
+        self._sums = sums_of(readings)
+        for index in range(len(problem)):
+            if problem.free >> index & 1:
+                self.potentials[index] = min(0.0, self.potentials[index])
+            if problem.redundant:
+                self.potentials[index] = max(0.0, self.potentials[index])
+
+    def passes(self) -> bool:
+        """Make every condition hold, one after the other; whether all hold at the end."""
+        again = False
+        for option in self._options:
+            while (excess := self._excess(option)) > 0.0:
+                again |= not self._lower(option, excess)
+        return not again
+
+    def _excess(self, option: Option) -> float:
+        return self._conditions.excess(option, self.potentials, self.readings, self._sums)
+
+    def _lower(self, option: Option, excess: float) -> bool:
+        """Lower the largest number in the condition of ``option``; whether that harms no other condition."""
+        inside = max(members(option.inside), key=lambda index: self.potentials[index])
+        written = self._conditions.writes(option)
+        charged = [
+            reading for reading in self.readings if reading[0] in written and self.readings[reading] > 0.0
+        ]
+        callers = [reading for reading in charged if reading[2] == len(self._problem)]
+        if self.potentials[inside] > 0.0 or not charged:
+            lowered = _lowered(self.potentials[inside], excess)
+            self.potentials[inside] = max(0.0, lowered) if self._problem.redundant else lowered
+            return True
+        largest = max(callers or charged, key=lambda reading: self.readings[reading])
+        self.readings[largest] = max(0.0, _lowered(self.readings[largest], excess))
+        self._sums = sums_of(self.readings)
+        return bool(callers)
+
+
+def _lowered(number: float, excess: float) -> float:
+    return min(number - excess, nextafter(number, -inf))

@@ -1,7 +1,7 @@
 """What a search claims, and an independent check of the claim.
 
 The check follows the definition in ``problem`` and shares no code with the searches: it reads only the fields of the
-problem. To trust a plan it is enough to read this file.
+problem. To trust a plan it is enough to read this file and :mod:`.proof`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from math import fsum
 
 from ..index_set import members
 from .problem import Option, Problem, Solution
+from .proof import BoundProof, why_no_proof
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """How far two sums of the same costs may differ, relative to their value."""
 
 
@@ -29,81 +30,34 @@ class Certificate:
     seconds: float
     """Costs, launches and transitions together."""
     lower_bound: float
+    """What the search says: no valid plan is cheaper. Its own word, as far as ``proof`` does not reach."""
     gap: float
+    """The difference between the cost and the lower bound, as a part of the cost."""
     proved: bool
-    """Whether no valid plan is cheaper, up to rounding."""
+    """Whether ``proof`` shows that no valid plan is cheaper, up to rounding."""
     algorithm: str
-    potentials: tuple[float, ...] = ()
-    """A proof of the lower bound, if given: seconds for each node, such that those inside each option sum to at most
-    its cost. A free node has at most 0, and if nodes may be computed twice, no node has less than 0. Then each valid
-    plan costs at least the sum of all potentials."""
+    proof: BoundProof | None = None
+    """The best proof that was found, of the lower bound or of a lower one."""
+
+    @property
+    def unproved(self) -> float:
+        """By what part of its cost another plan may be cheaper, as far as the proof reaches."""
+        if self.proved or not self.seconds:
+            return 0.0
+        return max(0.0, 1.0 - (self.proof.seconds if self.proof else 0.0) / self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class TieClaim:
-    """A claim about a plan that was made of a certified plan by swapping kernels whose costs tie."""
-
-    chosen: tuple[int, ...]
-    """Ids of the options, in an order in which they can run."""
-    left_behind: tuple[int, ...]
-    seconds: float
-    swaps: tuple[tuple[int, tuple[int, ...]], ...]
-    """Each swap: the option that was taken, and the options of the certified plan that it replaces."""
-
-
-def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) -> str | None:
-    """Why the claim is wrong that the plan differs from the certified plan by ties alone, or None."""
-    by_id = {option.id: option for option in problem.options}
-    for identity in (*claim.chosen, *(taken for taken, _ in claim.swaps)):
-        if identity not in by_id:
-            return f"option {identity} does not exist"
-    expected = Counter(certificate.chosen)
-    for taken, instead in claim.swaps:
-        if Counter(instead) - expected:
-            return f"option {taken} replaces options that are not in the certified plan"
-        expected = expected - Counter(instead) + Counter([taken])
-    if Counter(claim.chosen) != expected:
-        return "the plans differ by more than the swaps"
-    for taken, instead in claim.swaps:
-        reason = _why_no_tie(problem, by_id[taken], [by_id[identity] for identity in instead])
-        if reason is not None:
-            return reason
-    kernels, left = _kernels(problem, [by_id[i] for i in claim.chosen]), sorted(claim.left_behind)
-    return _why_not_valid(problem, kernels, left) or _why_wrong_cost(problem, kernels, left, claim.seconds)
-
-
-def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
-    """Why the intervals of an option and of the options that it replaces do not overlap, or None."""
-    nodes = set(members(taken.inside))
-    if not all(nodes.issuperset(members(option.inside)) for option in instead):
-        return f"option {taken.id} does not compute all nodes of the options that it replaces"
-    rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
-    drift = 0.0 if rivals else problem.drift
-    low, high = _paid(problem, [taken], drift)
-    least, most = _paid(problem, instead, drift)
-    if low > most * (1 + _ROUNDING) or least > high * (1 + _ROUNDING):
-        return f"option {taken.id} does not tie: {low} s to {high} s against {least} s to {most} s"
-    return None
-
-
-def _paid(problem: Problem, options: Sequence[Option], drift: float) -> tuple[float, float]:
-    """The interval of the total cost of ``options`` in seconds, launches included."""
-    least = fsum(option.interval[0] * (1 - drift) + _launch(problem, option) for option in options)
-    return least, fsum(option.interval[1] * (1 + drift) + _launch(problem, option) for option in options)
-
-
-def certificate_of(problem: Problem, solution: Solution, potentials: Sequence[float] = ()) -> Certificate:
-    """The claim of ``solution``; it includes ``potentials`` if their sum reaches the lower bound."""
-    reach = len(potentials) == len(problem) and not _below(fsum(potentials), solution.lower_bound)
+def certificate_of(problem: Problem, solution: Solution, proof: BoundProof | None = None) -> Certificate:
+    """The claim of ``solution`` with a proof."""
     return Certificate(
         chosen=tuple(option.id for option in solution.chosen),
         left_behind=tuple(members(solution.left_behind)),
         seconds=solution.seconds,
         lower_bound=solution.lower_bound,
         gap=solution.gap,
-        proved=solution.proved,
+        proved=proof is not None and _reaches(proof, solution.seconds - solution.tie_seconds),
         algorithm=solution.algorithm,
-        potentials=tuple(potentials) if reach else (),
+        proof=proof,
     )
 
 
@@ -125,6 +79,13 @@ def why_not(problem: Problem, certificate: Certificate) -> str | None:
 def why_not_valid(problem: Problem, chosen: Sequence[Option], left_behind: Iterable[int]) -> str | None:
     """Why these options, in this order, and these nodes left behind are not a valid plan, or None."""
     return _why_not_valid(problem, _kernels(problem, chosen), sorted(left_behind))
+
+
+def why_wrong_cost(
+    problem: Problem, chosen: Sequence[Option], left_behind: Iterable[int], seconds: float
+) -> str | None:
+    """Why a valid plan does not cost ``seconds``, or None."""
+    return _why_wrong_cost(problem, _kernels(problem, chosen), sorted(left_behind), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,45 +179,34 @@ def _why_wrong_cost(
     read = {(o, k.option.backend) for k in kernels for node in k.reads for o in origins[node]}
     crossings = [(writer[origin], reader) for origin, reader in read if writer[origin] != reader]
     cost = fsum(
-        [kernel.option.seconds + _launch(problem, kernel.option) for kernel in kernels]
+        [kernel.option.seconds + launch(problem, kernel.option) for kernel in kernels]
         + [problem.transitions.get(crossing, 0.0) for crossing in crossings]
     )
-    if not abs(cost - seconds) <= _ROUNDING * cost:
+    if not abs(cost - seconds) <= ROUNDING * cost:
         return f"it costs {cost} s, not {seconds} s"
     return None
 
 
 def _why_wrong_bound(problem: Problem, claim: Certificate) -> str | None:
-    if not claim.lower_bound <= claim.seconds * (1 + _ROUNDING):
+    if not claim.lower_bound <= claim.seconds * (1 + ROUNDING):
         return f"lower bound {claim.lower_bound} s is above the cost {claim.seconds} s"
     gap = max(0.0, claim.seconds - claim.lower_bound) / claim.seconds if claim.seconds else 0.0
-    if not abs(gap - claim.gap) <= _ROUNDING or claim.proved != (claim.gap <= _ROUNDING):
-        return f"gap {claim.gap}, proved {claim.proved}: the gap is {gap}"
-    return why_not_potentials(problem, claim.potentials, claim.lower_bound) if claim.potentials else None
-
-
-def why_not_potentials(problem: Problem, potentials: Sequence[float], lower_bound: float) -> str | None:
-    """Why these potentials do not prove the bound, or None. ``fsum`` rounds only once, so its sign is exact."""
-    if len(potentials) != len(problem.sources):
-        return f"{len(potentials)} potentials for {len(problem.sources)} nodes"
-    for node, potential in enumerate(potentials):
-        if problem.free >> node & 1 and not potential <= 0:
-            return f"node {node} is free, its potential is {potential}"
-        if problem.redundant and not potential >= 0:
-            return f"node {node} may be computed twice, its potential is {potential}"
-    for option in problem.options:
-        held = [potentials[node] for node in members(option.inside)]
-        if not fsum([*held, -option.seconds, -_launch(problem, option)]) <= 0:
-            return f"option {option.id} costs less than its potentials of {fsum(held)} s"
-    if _below(fsum(potentials), lower_bound):
-        return f"the potentials prove {fsum(potentials)} s, not {lower_bound} s"
+    if not abs(gap - claim.gap) <= ROUNDING:
+        return f"the gap is {gap}, not {claim.gap}"
+    if claim.proof is not None and (reason := why_no_proof(problem, claim.proof)):
+        return reason
+    proved = claim.proof is not None and _reaches(claim.proof, claim.seconds)
+    if claim.proved != proved:
+        shown = "nothing" if claim.proof is None else f"{claim.proof.seconds} s"
+        return f"it is said to be {'' if claim.proved else 'not '}proved, and what is proved is {shown}"
     return None
 
 
-def _launch(problem: Problem, option: Option) -> float:
+def launch(problem: Problem, option: Option) -> float:
+    """The seconds that calling the kernel of an option costs."""
     return problem.launches.get(option.backend, problem.launch_seconds)
 
 
-def _below(small: float, large: float) -> bool:
-    """Whether ``small`` is less than ``large`` by more than rounding."""
-    return not small >= large - _ROUNDING * abs(large)
+def _reaches(proof: BoundProof, seconds: float) -> bool:
+    """Whether a proof reaches ``seconds``, up to rounding."""
+    return proof.seconds >= seconds - ROUNDING * abs(seconds)

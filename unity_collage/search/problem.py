@@ -173,8 +173,8 @@ class Solution:
         return max(0.0, more) / self.seconds if self.seconds else 0.0
 
     @property
-    def proved(self) -> bool:
-        """Whether no valid plan is cheaper, up to rounding and ties."""
+    def is_closed(self) -> bool:
+        """Whether the search says that no valid plan is cheaper, up to rounding and ties."""
         return self.gap <= 1e-9
 
 

@@ -11,7 +11,7 @@ plan.
 
 The policy is a lexicographic objective. It is encoded as a second problem, with counts for costs, over the kernels of
 the cheapest plan and the options that tie with them, and solved by the exact search. The proof of the first search is
-kept. A separate claim says that the plan differs from the proved one by ties alone (:class:`.certificate.TieClaim`).
+kept. A separate claim says that the plan differs from the proved one by ties alone (:class:`.tie_claim.TieClaim`).
 """
 
 from __future__ import annotations

@@ -219,7 +219,8 @@ function reasons(found) {
 function showProof() {
   const { proof } = plan, gap = proof.gap || 0;
   const facts = [["cost", duration(proof.seconds)], ["lower bound", duration(proof.lower_bound)], ["gap", percent(gap)],
-    ["proof", proof.proved ? `optimal, by ${proof.algorithm} search` : `not proved; found by ${proof.algorithm} search`],
+    ["proof", proof.proved ? "no valid plan is cheaper" : `none is more than ${percent(proof.unproved || 0)} cheaper`],
+    ["search", proof.algorithm],
     ["looked at", count(proof.visited || 0, "state")], ["each launch", duration(proof.launch_seconds || 0)]];
   at("proof").replaceChildren(el("h2", null, "Certificate"), el("p", null, plan.says),
     el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])),

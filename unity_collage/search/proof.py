@@ -1,0 +1,165 @@
+"""A proof that no valid plan costs less than a bound, and an independent check of it.
+
+A proof is a feasible solution of the dual of a linear program; it is checked by adding numbers. *Potentials* are
+seconds for each node. Those inside an option are paid for by the option's cost, and each plan covers each node, so a
+plan costs at least the sum of all potentials.
+
+*Readings* add what transitions cost, and what it costs that values are not only computed but written. A reading is
+seconds for a value, the backend that reads it, or any, and the last node of the option that reads it. It relieves that
+option at the expense of the one that writes the value. Let R be the sum of the readings of a value by a backend, and T
+the transition to that backend from the one that writes the value: 0 if both are the same, and for readings by any
+backend. Then the option that writes the value is charged what R is above T. The conditions are, for each option that
+can be in a plan:
+
+    potentials inside it - its readings + what it is charged for the values that it writes <= its cost and launch
+
+The caller reads the results like an option after the last node that costs nothing.
+
+*Why a plan costs at least the sum of the potentials and of the caller's readings.* Sum the conditions over its options.
+An option writes its last node, and each value is written once, so no two options of a plan have one last node, and of
+the readings of a value by a backend the plan uses at most R. If it uses any, the value is written, the plan pays T, and
+the writer is charged the rest. So all readings but the caller's are paid for, and what is left are the potentials: each
+node is in an option or left behind. A node that may be left behind has no positive potential. Where nodes may be
+computed twice, none has a negative one.
+
+Only values that cannot be left behind have readings, since others may have no writer. A node that may be left behind
+and is in no option is a view in every plan: who reads it reads what it reads.
+
+This file shares no code with the searches. It reads only the fields of the problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import fsum
+
+from ..index_set import EMPTY, members
+from .problem import Option, Problem
+
+Reading = tuple[int, str, int]
+"""A value, the backend that reads it (``ANY``: whichever), and the last node of the option that reads it; the caller's
+is the number of nodes."""
+
+ANY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundProof:
+    """A proof of a lower bound of the cost of every valid plan, as plain data."""
+
+    potentials: tuple[float, ...]
+    """Seconds for each node."""
+    readings: tuple[tuple[int, str, int, float], ...] = ()
+    """For each :data:`Reading` its seconds."""
+
+    @property
+    def seconds(self) -> float:
+        """The bound that it proves."""
+        caller = len(self.potentials)
+        return fsum([*self.potentials, *(seconds for _, _, last, seconds in self.readings if last == caller)])
+
+
+def why_no_proof(problem: Problem, proof: BoundProof) -> str | None:
+    """The first condition that ``proof`` violates, or None. ``fsum`` rounds only once, so its sign is exact."""
+    if len(proof.potentials) != len(problem.sources):
+        return f"{len(proof.potentials)} potentials for {len(problem.sources)} nodes"
+    for node, potential in enumerate(proof.potentials):
+        if problem.free >> node & 1 and not potential <= 0:
+            return f"node {node} is free, its potential is {potential}"
+        if problem.redundant and not potential >= 0:
+            return f"node {node} may be computed twice, its potential is {potential}"
+    conditions = Conditions(problem)
+    if not all(seconds >= 0 for seconds in problem.transitions.values()):
+        return "a transition costs less than nothing"
+    for value, backend, last, seconds in proof.readings:
+        if not seconds >= 0:
+            return f"a reading of node {value} by {backend} is {seconds}"
+        if not 0 <= value < len(problem.sources) or problem.free >> value & 1:
+            return f"node {value} may be left behind, and has readings"
+        if last == len(problem.sources) and (backend != ANY or not conditions.is_wanted(value)):
+            return f"the caller does not read node {value}"
+    readings = {(value, backend, last): seconds for value, backend, last, seconds in proof.readings}
+    if len(readings) != len(proof.readings):
+        return "a reading is given twice"
+    sums = sums_of(readings)
+    for option in filter(conditions.is_possible, problem.options):
+        over = conditions.excess(option, proof.potentials, readings, sums)
+        if not over <= 0:
+            return f"option {option.id} costs {over} s less than the proof says"
+    return None
+
+
+def sums_of(readings: Mapping[Reading, float]) -> dict[int, dict[str, list[float]]]:
+    """The readings of each value by each backend."""
+    found: dict[int, dict[str, list[float]]] = {}
+    for (value, backend, _), seconds in readings.items():
+        found.setdefault(value, {}).setdefault(backend, []).append(seconds)
+    return found
+
+
+class Conditions:
+    """What the conditions of a proof say about the options of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        inside = 0
+        for option in problem.options:
+            inside |= option.inside
+        self._readers: list[set[int]] = [set() for _ in problem.sources]
+        self._origins: list[frozenset[int]] = []
+        """For each node the values that its readers read, as far as they are the same in every plan."""
+        for node, sources in enumerate(problem.sources):
+            for source in sources:
+                self._readers[source].add(node)
+            if not problem.free >> node & 1:
+                self._origins.append(frozenset({node}))
+            elif inside >> node & 1:
+                self._origins.append(frozenset())
+            else:
+                self._origins.append(frozenset(o for source in sources for o in self._origins[source]))
+
+    def reads(self, option: Option) -> set[int]:
+        """The values that an option reads and whose readings relieve it."""
+        inside = set(members(option.inside))
+        sources = {source for node in inside for source in self._problem.sources[node]} - inside
+        return {origin for source in sources for origin in self._origins[source]} - inside
+
+    def writes(self, option: Option) -> set[int]:
+        """The values that an option writes."""
+        inside, results = set(members(option.inside)), self._problem.results
+        border = {n for n in inside if not self._readers[n] or self._readers[n] - inside or results >> n & 1}
+        return border - set(members(option.hidden))
+
+    def is_wanted(self, value: int) -> bool:
+        """Whether the caller reads a value: a result, or what no node reads."""
+        return not self._readers[value] or bool(self._problem.results >> value & 1)
+
+    def is_possible(self, option: Option) -> bool:
+        """Whether an option can be in a plan: it writes its last node, and no node is computed twice for it in vain."""
+        if not self._problem.redundant and self.writes(option) != self.writes(replace(option, hidden=EMPTY)):
+            return False
+        return option.inside.bit_length() - 1 in self.writes(option)
+
+    def excess(
+        self,
+        option: Option,
+        potentials: tuple[float, ...] | list[float],
+        readings: Mapping[Reading, float],
+        sums: Mapping[int, Mapping[str, list[float]]],
+    ) -> float:
+        """By how many seconds an option costs less than its condition asks; at most 0 where the condition holds."""
+        problem, last = self._problem, option.inside.bit_length() - 1
+        terms = [potentials[node] for node in members(option.inside)]
+        for value in self.reads(option):
+            terms += [-readings.get((value, backend, last), 0.0) for backend in {ANY, option.backend}]
+        for value in self.writes(option):
+            for reader, given in sums.get(value, {}).items():
+                paid = 0.0
+                if reader not in (ANY, option.backend):
+                    paid = problem.transitions.get((option.backend, reader), 0.0)
+                charged = [*given, -paid]
+                if fsum(charged) > 0:
+                    terms += charged
+        launch = problem.launches.get(option.backend, problem.launch_seconds)
+        return fsum([*terms, -option.seconds, -launch])

@@ -1,0 +1,67 @@
+"""What the policy for ties claims about a plan, and an independent check of the claim."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from ..index_set import members
+from .certificate import ROUNDING, Certificate, launch, why_not_valid, why_wrong_cost
+from .problem import Option, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class TieClaim:
+    """A claim about a plan that was made of a certified plan by swapping kernels whose costs tie."""
+
+    chosen: tuple[int, ...]
+    """Ids of the options, in an order in which they can run."""
+    left_behind: tuple[int, ...]
+    seconds: float
+    swaps: tuple[tuple[int, tuple[int, ...]], ...]
+    """Each swap: the option that was taken, and the options of the certified plan that it replaces."""
+
+
+def why_not_ties(problem: Problem, certificate: Certificate, claim: TieClaim) -> str | None:
+    """Why the claim is wrong that the plan differs from the certified plan by ties alone, or None."""
+    by_id = {option.id: option for option in problem.options}
+    for identity in (*claim.chosen, *(taken for taken, _ in claim.swaps)):
+        if identity not in by_id:
+            return f"option {identity} does not exist"
+    expected = Counter(certificate.chosen)
+    for taken, instead in claim.swaps:
+        if Counter(instead) - expected:
+            return f"option {taken} replaces options that are not in the certified plan"
+        expected = expected - Counter(instead) + Counter([taken])
+    if Counter(claim.chosen) != expected:
+        return "the plans differ by more than the swaps"
+    for taken, instead in claim.swaps:
+        reason = _why_no_tie(problem, by_id[taken], [by_id[identity] for identity in instead])
+        if reason is not None:
+            return reason
+    chosen = [by_id[identity] for identity in claim.chosen]
+    return why_not_valid(problem, chosen, claim.left_behind) or why_wrong_cost(
+        problem, chosen, claim.left_behind, claim.seconds
+    )
+
+
+def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> str | None:
+    """Why the intervals of an option and of the options that it replaces do not overlap, or None."""
+    nodes = set(members(taken.inside))
+    if not all(nodes.issuperset(members(option.inside)) for option in instead):
+        return f"option {taken.id} does not compute all nodes of the options that it replaces"
+    rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
+    drift = 0.0 if rivals else problem.drift
+    low, high = _paid(problem, [taken], drift)
+    least, most = _paid(problem, instead, drift)
+    if low > most * (1 + ROUNDING) or least > high * (1 + ROUNDING):
+        return f"option {taken.id} does not tie: {low} s to {high} s against {least} s to {most} s"
+    return None
+
+
+def _paid(problem: Problem, options: Sequence[Option], drift: float) -> tuple[float, float]:
+    """The interval of the total cost of ``options`` in seconds, launches included."""
+    least = fsum(option.interval[0] * (1 - drift) + launch(problem, option) for option in options)
+    return least, fsum(option.interval[1] * (1 + drift) + launch(problem, option) for option in options)
