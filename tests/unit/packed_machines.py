@@ -12,7 +12,7 @@ from tvm.target import Target
 from unity_collage.cost.fingerprint import of_family
 from unity_collage.cost.model import Workload
 from unity_collage.database.costs import CostDatabase
-from unity_collage.database.packs import Pack, keep, made
+from unity_collage.database.packs import CostPack, keep, made
 from unity_collage.machine import fingerprint as machines
 from unity_collage.measure.client import Answer
 from unity_collage.measure.measured import MeasuredCost
@@ -85,7 +85,7 @@ class Typed(MeasuredCost):
         )
 
 
-def packed_by_the_first(tmp_path: Path) -> Pack:
+def packed_by_the_first(tmp_path: Path) -> CostPack:
     """A pack of all kernels, from the first machine; the last one is refused there."""
     with CostDatabase(tmp_path / "first.sqlite") as first:
         for workload in KERNELS[:-1]:
@@ -102,7 +102,7 @@ def put(database: CostDatabase, workload: Workload, known: Cost, **others: Any) 
     database.put(workload.key, fingerprint(workload.backend), "", known, backend=workload.backend, **others)
 
 
-def second(tmp_path: Path, pack: Pack, machine: Machine | None = None, **options: Any) -> Typed:
+def second(tmp_path: Path, pack: CostPack, machine: Machine | None = None, **options: Any) -> Typed:
     """Another machine of the family, whose database has the pack."""
     database = CostDatabase(tmp_path / "second.sqlite")
     keep(database, pack)

@@ -19,7 +19,7 @@ from packed_machines import (
 
 from unity_collage.database import schema
 from unity_collage.database.costs import CostDatabase
-from unity_collage.database.packs import Pack, shipped, to_bytes
+from unity_collage.database.packs import CostPack, shipped, to_bytes
 from unity_collage.errors import MissingCost
 from unity_collage.machine import fingerprint as machines
 from unity_collage.measure import packed
@@ -29,12 +29,12 @@ from unity_collage.plan.costs import PACKED, Cost
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> Pack:
+def pack(tmp_path: Path) -> CostPack:
     return packed_by_the_first(tmp_path)
 
 
 def test_where_a_sample_agrees_the_pack_answers_at_the_level_of_this_machine(
-    tmp_path: Path, pack: Pack
+    tmp_path: Path, pack: CostPack
 ) -> None:
     machine = Machine({KERNELS[3].key: 1.04}, all_times=1.5)
     model = second(tmp_path, pack, machine)
@@ -50,7 +50,7 @@ def test_where_a_sample_agrees_the_pack_answers_at_the_level_of_this_machine(
 
 
 def test_a_verdict_and_the_pack_are_in_the_database_of_the_machine(
-    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pack: CostPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "zen.pack").write_bytes(to_bytes(pack))
     monkeypatch.setattr(packed, "shipped", lambda: shipped(tmp_path))
@@ -70,7 +70,7 @@ FACTORS = {workload.key: 1.0 + 0.3 * (number % 4) for number, workload in enumer
 
 
 def test_a_sample_that_disagrees_refuses_the_pack(
-    tmp_path: Path, pack: Pack, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, pack: CostPack, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = second(tmp_path, pack, Machine(FACTORS))
     found = first.known(KERNELS)
@@ -81,7 +81,7 @@ def test_a_sample_that_disagrees_refuses_the_pack(
     assert {c.origin for c in again.costs(KERNELS).values()} == {"database", "measured"}
 
 
-def test_a_pack_is_refused_for_good_by_the_second_compile(tmp_path: Path, pack: Pack) -> None:
+def test_a_pack_is_refused_for_good_by_the_second_compile(tmp_path: Path, pack: CostPack) -> None:
     """The database forgets what the first compiles have measured, so that each compile is one of another model."""
     for machine, asked in ((Machine(FACTORS), SAMPLE), (Machine(FACTORS), SAMPLE), (Machine(), 0)):
         model = second(tmp_path, pack, machine)
@@ -91,7 +91,7 @@ def test_a_pack_is_refused_for_good_by_the_second_compile(tmp_path: Path, pack: 
     assert model.known(KERNELS) == {}
 
 
-def test_a_pack_that_was_refused_once_may_be_accepted(tmp_path: Path, pack: Pack) -> None:
+def test_a_pack_that_was_refused_once_may_be_accepted(tmp_path: Path, pack: CostPack) -> None:
     busy = second(tmp_path, pack, Machine(FACTORS))
     busy.known(KERNELS)
     _forget(busy.database)
@@ -107,14 +107,14 @@ def _forget(database: CostDatabase | None) -> None:
         connection.execute(schema.COSTS.delete())
 
 
-def test_kernels_that_have_no_cost_here_disagree(tmp_path: Path, pack: Pack) -> None:
+def test_kernels_that_have_no_cost_here_disagree(tmp_path: Path, pack: CostPack) -> None:
     model = second(
         tmp_path, pack, Machine({workload.key: 0.0 for workload in KERNELS if workload.backend == "tvm"})
     )
     assert all(known.origin != PACKED for known in model.known(KERNELS).values())
 
 
-def test_a_kernel_without_a_cost_here_has_no_packed_one(tmp_path: Path, pack: Pack) -> None:
+def test_a_kernel_without_a_cost_here_has_no_packed_one(tmp_path: Path, pack: CostPack) -> None:
     costs = {workload.key: cost(SECONDS[workload.key]) for workload in KERNELS[:-1]}
     first = spread(costs, {workload.key: workload.backend for workload in KERNELS}, SAMPLE)[0]
     model = second(tmp_path, pack, Machine({first: 0.0}))
@@ -123,7 +123,7 @@ def test_a_kernel_without_a_cost_here_has_no_packed_one(tmp_path: Path, pack: Pa
     assert PACKED in {known.origin for known in found.values()}
 
 
-def test_what_was_measured_here_is_a_sample_and_wins(tmp_path: Path, pack: Pack) -> None:
+def test_what_was_measured_here_is_a_sample_and_wins(tmp_path: Path, pack: CostPack) -> None:
     few, rest = KERNELS[:SAMPLE], KERNELS[SAMPLE:]
     slow = Machine({few[0].key: 3.0})
     second(tmp_path, pack, slow, packs=False).costs(few)
@@ -138,7 +138,7 @@ def test_what_was_measured_here_is_a_sample_and_wins(tmp_path: Path, pack: Pack)
     "changed", [{"version": "2"}, {"threads": "4"}, {"method": "3"}], ids=["version", "threads", "method"]
 )
 def test_another_version_is_measured_as_ever(
-    tmp_path: Path, pack: Pack, changed: dict[str, str], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, pack: CostPack, changed: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     model = second(tmp_path, pack, changed=changed)
@@ -147,7 +147,7 @@ def test_another_version_is_measured_as_ever(
 
 
 def test_another_family_is_not_asked_and_one_backend_may_have_another_version(
-    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pack: CostPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {
         text.replace("backend: tvm\nversion: 1", "backend: tvm\nversion: 2"): costs
@@ -163,7 +163,7 @@ def test_another_family_is_not_asked_and_one_backend_may_have_another_version(
     }
     for workload in more[20:]:
         monkeypatch.setitem(SECONDS, workload.key, 1e-6)
-    found = second(tmp_path, Pack(entries)).known(more)
+    found = second(tmp_path, CostPack(entries)).known(more)
     assert {key.partition(":")[0] for key, known in found.items() if known.origin == PACKED} == {"onednn"}
     monkeypatch.setattr(machines, "_family", lambda: "vendor_id Another")
     (tmp_path / "another").mkdir()
@@ -171,7 +171,7 @@ def test_another_family_is_not_asked_and_one_backend_may_have_another_version(
     assert model.known(KERNELS) == {} and not model.machine.asked
 
 
-def test_nothing_is_said_about_a_pack_where_nothing_can_be_measured(tmp_path: Path, pack: Pack) -> None:
+def test_nothing_is_said_about_a_pack_where_nothing_can_be_measured(tmp_path: Path, pack: CostPack) -> None:
     with pytest.raises(MissingCost):
         second(tmp_path, pack, locked=True).costs(KERNELS)
     assert second(tmp_path, pack, packs=False).known(KERNELS) == {}
@@ -187,7 +187,7 @@ def test_nothing_is_said_about_a_pack_where_nothing_can_be_measured(tmp_path: Pa
 
 
 def test_no_sample_is_measured_for_less_than_it_saves(
-    tmp_path: Path, pack: Pack, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, pack: CostPack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     model = second(tmp_path, pack)
@@ -196,7 +196,7 @@ def test_no_sample_is_measured_for_less_than_it_saves(
     assert "has no costs for this machine" not in caplog.text
 
 
-def test_a_slow_sample_ends_early(tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sample_ends_early(tmp_path: Path, pack: CostPack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "SAMPLE_SECONDS", 0.0)
     model = second(tmp_path, pack)
     model.known(KERNELS)

@@ -20,14 +20,14 @@ from packed_machines import (
 from unity_collage.cost.fingerprint import of_family
 from unity_collage.database import packs
 from unity_collage.database.costs import CostDatabase
-from unity_collage.database.packs import Pack, from_bytes, keep, kept, made, read, shipped, to_bytes
+from unity_collage.database.packs import CostPack, from_bytes, keep, kept, made, read, shipped, to_bytes
 from unity_collage.errors import DatabaseError
 from unity_collage.machine import last_level, peaks
 from unity_collage.plan.costs import PACKED, Cost
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> Pack:
+def pack(tmp_path: Path) -> CostPack:
     return packed_by_the_first(tmp_path)
 
 
@@ -48,7 +48,7 @@ def test_a_pack_has_the_sure_costs_and_lasting_refusals_of_this_machine(tmp_path
     )
 
 
-def test_a_pack_is_the_same_after_a_file_and_a_database(tmp_path: Path, pack: Pack) -> None:
+def test_a_pack_is_the_same_after_a_file_and_a_database(tmp_path: Path, pack: CostPack) -> None:
     data = to_bytes(pack)
     assert to_bytes(from_bytes(data, "a")) == data
     (tmp_path / "zen.pack").write_bytes(data)

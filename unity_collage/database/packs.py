@@ -38,7 +38,7 @@ Entry = list[float] | str
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
+class CostPack:
     """Costs and lasting refusals of one machine, and its peaks."""
 
     entries: Mapping[str, Mapping[str, Entry]]
@@ -71,7 +71,7 @@ class Pack:
         return Cost(seconds, low, high, int(runs), PACKED)
 
 
-def made(database: CostDatabase, families: Mapping[str, str], peaks: Mapping[str, Any]) -> Pack:
+def made(database: CostDatabase, families: Mapping[str, str], peaks: Mapping[str, Any]) -> CostPack:
     """The sure costs and lasting refusals in ``database`` that this machine has measured.
 
     ``families``: the fingerprint of the family by the fingerprint of this machine's costs, of each backend.
@@ -85,15 +85,15 @@ def made(database: CostDatabase, families: Mapping[str, str], peaks: Mapping[str
             None if row.seconds is None else [*map(_rounded, (row.seconds, row.low, row.high)), row.runs]
         )
         found.setdefault(by_digest[row.fingerprint], {})[row.key] = numbers or row.reason
-    return Pack(found, peaks)
+    return CostPack(found, peaks)
 
 
-def to_bytes(pack: Pack) -> bytes:
+def to_bytes(pack: CostPack) -> bytes:
     """The contents of the file; equal packs make equal files."""
     return gzip.compress(_text({**_HEADER, **pack.content}).encode(), mtime=0)
 
 
-def from_bytes(data: bytes, name: str) -> Pack:
+def from_bytes(data: bytes, name: str) -> CostPack:
     """The pack in a file's contents; raises DatabaseError with the file's ``name`` where it is none."""
     try:
         content = json.loads(gzip.decompress(data))
@@ -105,7 +105,7 @@ def from_bytes(data: bytes, name: str) -> Pack:
     return _checked(parts, name)
 
 
-def read(path: Path) -> Pack:
+def read(path: Path) -> CostPack:
     """The pack in a file; raises DatabaseError in one line."""
     try:
         data = path.read_bytes()
@@ -114,18 +114,18 @@ def read(path: Path) -> Pack:
     return from_bytes(data, str(path))
 
 
-def keep(database: CostDatabase, pack: Pack) -> None:
+def keep(database: CostDatabase, pack: CostPack) -> None:
     """Store a pack in ``database``, apart from the costs that were measured for it."""
     database.keep_fact(pack.name, _FACTS, pack.content)
 
 
-def kept(database: CostDatabase) -> Iterator[Pack]:
+def kept(database: CostDatabase) -> Iterator[CostPack]:
     """The packs in ``database``."""
     for content in database.facts(_FACTS).values():
         yield _checked(content, database.name)
 
 
-def shipped(folder: Path = FOLDER) -> Iterator[Pack]:
+def shipped(folder: Path = FOLDER) -> Iterator[CostPack]:
     """The packs in ``folder``, by name of their files; one that cannot be read is left out with a warning."""
     for path in sorted(folder.glob("*.pack")):
         try:
@@ -134,7 +134,7 @@ def shipped(folder: Path = FOLDER) -> Iterator[Pack]:
             LOGGER.warning("%s", error)
 
 
-def _checked(content: Mapping[str, Any], name: str) -> Pack:
+def _checked(content: Mapping[str, Any], name: str) -> CostPack:
     """The pack with this content; raises DatabaseError where an entry is neither a cost nor a reason."""
     for what in ("costs", "peaks"):
         if not _is_by_fingerprint(content.get(what)):
@@ -143,7 +143,7 @@ def _checked(content: Mapping[str, Any], name: str) -> Pack:
     for costs in entries.values():
         if (key := next((key for key, entry in costs.items() if not _is_entry(entry)), None)) is not None:
             raise DatabaseError(f"{name} is a damaged pack: {key} cannot cost {costs[key]!r}")
-    return Pack(entries, cast(dict[str, Any], content["peaks"]))
+    return CostPack(entries, cast(dict[str, Any], content["peaks"]))
 
 
 def _is_by_fingerprint(part: Any) -> bool:

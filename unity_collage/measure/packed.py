@@ -17,13 +17,13 @@ from itertools import chain
 from ..cost.fingerprint import of_family
 from ..cost.model import Workload
 from ..database.costs import CostDatabase
-from ..database.packs import Pack, keep, kept, shipped
+from ..database.packs import CostPack, keep, kept, shipped
 from ..errors import DatabaseError
 from ..machine import peaks
 from ..machine.fingerprint import differences, fields_of
 from ..plan.costs import Cost
 from .questions import Fingerprints
-from .verdict import Measure, Trial, Verdict
+from .verdict import Measure, PackTrial, PackVerdict
 
 LOGGER = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class PackedCosts:
             packed = {w.key: pack.get(w.key, families[w.backend]) for w in workloads}
             offered = {key: cost for key, cost in packed.items() if cost and key not in self._refused}
             if measure is not None and offered and not self._is_settled(name, fingerprint):
-                trial = Trial(offered, {w.key: w for w in workloads}, {**measured, **own})
+                trial = PackTrial(offered, {w.key: w for w in workloads}, {**measured, **own})
                 if trial.saves_time:
                     measured |= trial.measured(measure)
                     self._refused |= {key for key, cost in measured.items() if cost.seconds is None}
@@ -81,7 +81,7 @@ class PackedCosts:
             return True
         return self._database.fact(_fact(name), fingerprint, sure=True) is not None
 
-    def _judge(self, name: str, fingerprint: str, verdict: Verdict | None) -> None:
+    def _judge(self, name: str, fingerprint: str, verdict: PackVerdict | None) -> None:
         """Store a verdict, and with it a pack that is used: so the database has all that a locked compile needs."""
         self._tried.add((name, fingerprint))
         if verdict is None:
@@ -104,17 +104,17 @@ class PackedCosts:
             LOGGER.info("%s", text)
 
 
-def stored_verdict(database: CostDatabase, name: str, fingerprint: str) -> Verdict | None:
+def stored_verdict(database: CostDatabase, name: str, fingerprint: str) -> PackVerdict | None:
     """The verdict on a pack on the machine whose costs of TVM's kernels have this ``fingerprint``, if there is one."""
     known = database.fact(_fact(name), fingerprint)
-    return None if known is None else Verdict(**known)
+    return None if known is None else PackVerdict(**known)
 
 
 def _fact(name: str) -> str:
     return f"verdict on pack {name}"
 
 
-def _why_other(pack: Pack, families: Mapping[str, str]) -> str:
+def _why_other(pack: CostPack, families: Mapping[str, str]) -> str:
     """In what the fingerprints of a pack differ from those of the family here, ``families`` by backend."""
     for there in pack.entries:
         ours = families.get(fields_of(there).get("backend", ""))
@@ -124,7 +124,7 @@ def _why_other(pack: Pack, families: Mapping[str, str]) -> str:
     return "it is about other backends"
 
 
-def _of(database: CostDatabase) -> list[Pack]:
+def _of(database: CostDatabase) -> list[CostPack]:
     try:
         return list(kept(database))
     except DatabaseError as error:

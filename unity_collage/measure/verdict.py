@@ -30,7 +30,7 @@ Measure = Callable[[Workload], Cost]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PackVerdict:
     """How the costs of a pack compare with those that were measured here."""
 
     ratio: float
@@ -63,7 +63,7 @@ class Verdict:
         )
 
 
-def verdict_on(pairs: Iterable[tuple[Cost, Cost]]) -> Verdict | None:
+def verdict_on(pairs: Iterable[tuple[Cost, Cost]]) -> PackVerdict | None:
     """The verdict for pairs of (packed cost, cost here); None: there are too few.
 
     A doubtful cost says nothing.
@@ -79,7 +79,7 @@ def verdict_on(pairs: Iterable[tuple[Cost, Cost]]) -> Verdict | None:
     deviations = sorted(
         min(_FAR, max(ratio / middle, middle / ratio) - 1) if ratio else _FAR for ratio in ratios
     )
-    return Verdict(middle, deviations[_agreeing(len(ratios)) - 1], len(ratios))
+    return PackVerdict(middle, deviations[_agreeing(len(ratios)) - 1], len(ratios))
 
 
 def spread(costs: Mapping[str, Cost], backends: Mapping[str, str], count: int) -> list[str]:
@@ -99,7 +99,7 @@ def spread(costs: Mapping[str, Cost], backends: Mapping[str, str], count: int) -
     return chosen[::2] + chosen[1::2]
 
 
-class Trial:
+class PackTrial:
     """A pack beside the costs of this machine: those that are known, and a sample that is measured."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Trial:
             self._pairs.append((self._unknown[key], cost))
         return found
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> PackVerdict | None:
         """The verdict for what is known and what was measured."""
         return verdict_on(self._pairs)
 
