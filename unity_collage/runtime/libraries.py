@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from unity_collage import runtime
-from unity_collage.runtime.vendors import VENDORS
+from unity_collage.runtime.vendors import VENDORS, Vendor
 
 from ..ffi import tvm_ffi
 
@@ -120,8 +120,28 @@ def _load_backend(name: str) -> None:
     vendor = VENDORS[name]
     if vendor is not None:
         with _environment(vendor.environment):
-            ctypes.CDLL(str(vendor.path()))
+            for path in _vendor_libraries(vendor):
+                ctypes.CDLL(str(path))
     ctypes.CDLL(str(own_library(name)))
+
+
+def _vendor_libraries(vendor: Vendor) -> list[Path]:
+    """The library of a vendor, behind the one that stands in for what the system lacks."""
+    needed = [_stand_in(vendor.system_library) if vendor.system_library else None, vendor.path()]
+    return [path for path in needed if path is not None]
+
+
+@cache
+def _stand_in(system_library: str) -> Path | None:
+    """The library of ours that is loaded in place of this one of the system, or None where the system has it.
+
+    Minimal systems have no libgomp.so.1. oneDNN cannot be mapped without it, and runs on our pool instead of it.
+    """
+    try:
+        ctypes.CDLL(system_library)
+    except OSError:
+        return own_library("openmp")
+    return None
 
 
 def tvm_runtime() -> Path | None:
@@ -141,7 +161,7 @@ def needed_by(backends: Sequence[str]) -> list[Path]:
     for name in backends:
         if reason := why_unavailable(name):
             raise RuntimeError(f"cannot load {name}: {reason}")
-    vendors = [vendor.path() for name in backends if (vendor := VENDORS[name]) is not None]
+    vendors = [path for name in backends if (vendor := VENDORS[name]) for path in _vendor_libraries(vendor)]
     found = [tvm_runtime(), own_library("runtime"), *vendors, *map(own_library, backends)]
     return [path for path in found if path is not None]
 

@@ -20,6 +20,9 @@ class Vendor:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that are set while the library is loaded, unless the user has set them."""
 
+    system_library: str | None = None
+    """A library that it needs and that a system may lack; ``libcollage_openmp.so`` then stands in for it."""
+
     def path(self) -> Path | None:
         """The path of the library in the running environment, or None when it is not installed."""
         return _path(self.distribution, self.file)
@@ -77,7 +80,7 @@ def _path_by_metadata(wheel: str, end: str) -> Path | None:
 
 
 VENDORS: dict[str, Vendor | None] = {
-    "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3"),
+    "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3", system_library="libgomp.so.1"),
     # With more than one thread it would start its own pool; here all parallel work runs on the one pool.
     "openblas": Vendor("scipy-openblas32", "lib/libscipy_openblas.so", {"OPENBLAS_NUM_THREADS": "1"}),
     # Our own kernels use no vendor library.
