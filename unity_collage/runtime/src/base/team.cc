@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 // Between two kernels of a program pass microseconds. A worker sleeps when no call comes for this long.
 constexpr std::chrono::milliseconds kSpin{1};
 constexpr std::chrono::milliseconds kStoreDelay{1};  // a store is visible to all cores long before
+constexpr std::chrono::hours kSleep{1};
 constexpr int kSpinsPerClockRead = 64;
 constexpr int kSpinsBeforeClaim = 64;
 constexpr int kSpinsBeforeYield = 4096;
@@ -141,7 +142,9 @@ class Worker {
     // region, as oneDNN's barriers do. Either it sees the flag from here on, or its call is seen now. Where
     // the system cannot order them, the worker checks once more when the call has become visible.
     if (!OrderAllThreads()) wake_.wait_for(lock, kStoreDelay, is_called);
-    wake_.wait(lock, is_called);
+    // wait() without a limit needs the C++ library of GCC 12, which systems with glibc 2.34 lack.
+    while (!wake_.wait_for(lock, kSleep, is_called)) {
+    }
     asleep_.store(false);
     return called();
   }
