@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import ml_dtypes
@@ -245,7 +246,9 @@ def test_tensors_of_pytorch_that_cannot_be_read_say_why(kind: str) -> None:
     ids=["runtime", "load", "errors", "arrays"],
 )
 def test_torch_is_not_imported_where_a_program_runs(code: str) -> None:
-    after = "assert 'torch' not in sys.modules\nimport torch\nassert torch.ones(1).item() == 1"
+    after = "assert 'torch' not in sys.modules"
+    if find_spec("torch") is not None:
+        after += "\nimport torch\nassert torch.ones(1).item() == 1"
     subprocess.run([sys.executable, "-c", f"import sys, numpy as np\n{code}\n{after}"], check=True)
 
 
