@@ -5,13 +5,16 @@ NATIVE_BUILD ?= build/check-native
 # The environment that scripts/test.sh makes.
 VENV := .venv-test
 
-.PHONY: check check-native format-native
+# What is installed for the tests: this folder, or a wheel.
+PACKAGE ?= .
+
+.PHONY: check check-native check-pythons check-wheel format-native wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch too, then lint, types and the import contract, in the environment
 # that the tests made.
 check:
-	EXTRAS=test,torch bash scripts/test.sh
-	$(VENV)/bin/pip install --quiet '.[dev]'
+	PACKAGE='$(PACKAGE)' EXTRAS=test,torch bash scripts/test.sh
+	$(VENV)/bin/pip install --quiet '$(PACKAGE)[dev]'
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
@@ -23,6 +26,18 @@ check-native:
 	  -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build $(NATIVE_BUILD)
 	$(NATIVE_BUILD)/check_native
+
+# A wheel for other machines, in dist/.
+wheel:
+	bash scripts/wheel.sh
+
+# The wheel on a minimal Debian 12, without a compiler. Needs root and mmdebstrap.
+check-wheel: wheel
+	bash scripts/check_wheel.sh
+
+# The wheel under each python3.10 to python3.13 that is on the path.
+check-pythons: wheel
+	bash scripts/check_pythons.sh
 
 format-native:
 	find unity_collage/runtime/src -name '*.cc' -o -name '*.h' | xargs clang-format -i

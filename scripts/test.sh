@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python3 -m venv --clear .venv-test
-.venv-test/bin/pip install --quiet ".[${EXTRAS:-test}]"
+.venv-test/bin/pip install --quiet "${PACKAGE:-.}[${EXTRAS:-test}]"
 if [ $# -gt 0 ]; then
   exec .venv-test/bin/pytest "$@"
 fi
