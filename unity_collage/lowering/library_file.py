@@ -17,9 +17,7 @@ from . import object_file
 from .seal import seal, why_not_sealed
 
 
-def export(
-    executable: Any, path: str | Path, facts: Mapping[str, Any] | None = None, *, is_linked: bool = True
-) -> None:
+def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_linked: bool = True) -> None:
     """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
 
     It becomes a shared library if ``is_linked`` and there is a C++ compiler, else a file of object code. Raises
@@ -31,7 +29,7 @@ def export(
     draft = path.with_name(f".{secrets.token_hex(16)}.so")
     try:
         (writing.write_linked if is_linked else writing.write)(executable, draft)
-        seal(draft, facts or {})
+        seal(draft, facts)
         draft.replace(path)
     except (RuntimeError, OSError) as error:  # the C++ compiler failed; the disk is full
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error

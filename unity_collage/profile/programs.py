@@ -12,6 +12,7 @@ from tvm import relax
 
 from ..lowering import library_file
 from ..processes.child import Child, Reply
+from ..program.facts import facts_about
 from ..scratch import Scratch
 
 TIMEOUT_SECONDS = 300.0
@@ -36,7 +37,7 @@ class ProgramWorker:
     def add(self, name: str, executable: relax.VMExecutable) -> str | None:
         """Load a program; the result is the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
-        library_file.export(executable, path, is_linked=False)
+        library_file.export(executable, path, facts_about(executable), is_linked=False)
         return self._load(name, path)
 
     def remove(self, name: str) -> None:

@@ -56,14 +56,14 @@ class Facts(TypedDict):
 
 def facts_about(
     executable: Any,
-    names: Sequence[str] | None,
-    signature: Signature | None,
-    threads: int | None,
-    target: Target | None,
-    machine: Mapping[str, str],
-    plans: Mapping[str, Plan],
+    names: Sequence[str] | None = None,
+    signature: Signature | None = None,
+    threads: int | None = None,
+    target: Target | None = None,
+    machine: Mapping[str, str] | None = None,
+    plans: Mapping[str, Plan] | None = None,
 ) -> Facts:
-    """The facts about a program that was compiled in this process."""
+    """The facts about a program that was compiled in this process; those that are not given are not known."""
     backends = runtimes_in(executable)
     vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
     versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors)}
@@ -77,8 +77,8 @@ def facts_about(
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
         "ffi": libraries.ffi_version(),
         "version": __version__,
-        "machine": dict(machine),
-        "plan": _packed(plans),
+        "machine": dict(machine or {}),
+        "plan": _packed(plans or {}),
     }
 
 

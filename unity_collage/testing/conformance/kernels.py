@@ -91,7 +91,9 @@ def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, pa
     """Write a library with a function ``run_<i>`` for each of ``funcs``, as ``Program.save`` writes one."""
     with target:
         mod = fused(offloaded_module(_program(funcs, backend)), target)
-    library_file.export(build(mod, target), path)
+    library_file.export(
+        build(mod, target), path, facts={}
+    )  # it is read as a library, and not loaded as a program
 
 
 def load(funcs: Sequence[relax.Function], path: Path) -> None:
