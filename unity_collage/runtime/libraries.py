@@ -133,24 +133,32 @@ def _vendor_libraries(vendor: Vendor) -> list[Path]:
 
 @cache
 def _stand_in(system_library: str) -> Path | None:
-    """The library of ours that is loaded in place of this one of the system, or None where the system has it.
+    """The library that is loaded in place of this one of the system, or None where the system has it.
 
-    Minimal systems have no libgomp.so.1. oneDNN cannot be mapped without it, and runs on our pool instead of it.
+    Minimal systems have no libgomp.so.1. oneDNN cannot be mapped without it, and runs on our pool instead of it. A
+    process has one library of a name: where PyTorch brings that name, only its library will do for both.
     """
     try:
         ctypes.CDLL(system_library)
     except OSError:
-        return own_library("openmp")
+        return _library_of("torch", system_library) or own_library("openmp")
     return None
 
 
 def tvm_runtime() -> Path | None:
     """The library of TVM's runtime, or None when TVM is not installed."""
-    found = find_spec("tvm")
+    name = "libtvm_runtime.so"
+    chosen = os.environ.get("TVM_LIBRARY_PATH")  # as TVM itself reads it
+    if chosen and (path := Path(chosen) / name).exists():
+        return path
+    return _library_of("tvm", name)
+
+
+def _library_of(package: str, file: str) -> Path | None:
+    """A library in the folder ``lib`` of a package, or None; imports nothing."""
+    found = find_spec(package)
     folders = [Path(folder) / "lib" for folder in (found and found.submodule_search_locations) or ()]
-    if chosen := os.environ.get("TVM_LIBRARY_PATH"):  # as TVM itself reads it
-        folders.insert(0, Path(chosen))
-    return next((path for folder in folders if (path := folder / "libtvm_runtime.so").exists()), None)
+    return next((path for folder in folders if (path := folder / file).exists()), None)
 
 
 def needed_by(backends: Sequence[str]) -> list[Path]:
