@@ -48,7 +48,8 @@ class Machine:
 
     factors: Mapping[str, float] = field(default_factory=dict)
     all_times: float = 1.0
-    doubtful: bool = False
+    doubtful: int = 0
+    """How many of its first answers are doubtful."""
     asked: list[str] = field(default_factory=list)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class Machine:
         factor = self.factors.get(key, 1.0) * self.all_times
         if not factor:
             return Refusal("it cannot be built")
-        return replace(cost(SECONDS[key] * factor), is_doubtful=self.doubtful)
+        return replace(cost(SECONDS[key] * factor), is_doubtful=len(self.asked) <= self.doubtful)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from ..cost.model import Workload
 from ..plan.costs import UNKNOWN, Cost
 
 SAMPLE = 8
-"""How many kernels are measured to try a pack."""
+"""How many kernels are compared to try a pack. Up to twice as many are measured, if others disturb some."""
 LEAST = 5
 """With fewer kernels in the sample, nothing is said about a pack."""
 SAMPLE_SECONDS = 3.0
-"""The limit for measuring the sample: no kernel starts after it, once there are ``LEAST``."""
+"""The limit for measuring the sample: no kernel starts after it, once there are ``LEAST``, nor after twice as long."""
 ALIKE = 0.1
 """How far a cost may be from the packed one, at the level of this machine. One shared machine with two cores was that
 far from itself after 80 minutes, for 17 of 20 kernels."""
@@ -123,14 +123,17 @@ class PackTrial:
         """The costs of the sample, by key."""
         found: dict[str, Cost] = {}
         begin = time.monotonic()
-        for key in spread(self._unknown, {key: w.backend for key, w in self._workloads.items()}, self._more):
-            if time.monotonic() - begin > SAMPLE_SECONDS and len(self._pairs) >= LEAST:
+        backends = {key: workload.backend for key, workload in self._workloads.items()}
+        for key in spread(self._unknown, backends, 2 * self._more):
+            limit = SAMPLE_SECONDS if len(self._pairs) >= LEAST else 2 * SAMPLE_SECONDS
+            if len(self._pairs) >= SAMPLE or time.monotonic() - begin > limit:
                 break
             cost = measure(self._workloads[key])
             if cost.origin == UNKNOWN:  # the budget is spent
                 break
             found[key] = cost
-            self._pairs.append((self._unknown[key], cost))
+            if not cost.is_doubtful:
+                self._pairs.append((self._unknown[key], cost))
         return found
 
     def verdict(self) -> PackVerdict | None:
