@@ -23,6 +23,9 @@ from unity_collage.profile.peers.runtimes import OURS
 
 _ROUND_SECONDS = 0.4
 
+_COMMAND = "import sys; from unity_collage.cli import command; sys.exit(command())"
+"""What the script ``unity-collage`` does."""
+
 Figures = dict[str, Any]
 
 
@@ -55,7 +58,7 @@ def measure(
 
 def command(*arguments: object) -> None:
     """Run the command line of this package in a process of its own; raises CalledProcessError where it fails."""
-    words = [sys.executable, "-m", "unity_collage.cli.main", *map(str, arguments)]
+    words = [sys.executable, "-c", _COMMAND, *map(str, arguments)]
     subprocess.run(words, check=True, capture_output=True)
 
 
