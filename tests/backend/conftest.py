@@ -61,7 +61,7 @@ def facts_of_the_machine() -> Iterator[None]:
 
     def found(database: CostDatabase, name: str, fingerprint: str, *more: Any, **named: Any) -> Any | None:
         known = fact(database, name, fingerprint, *more, **named)
-        if known is None and (name, fingerprint) in measured and is_real(name):
+        if known is None and (name, fingerprint) in measured and is_real(name) and not database.read_only:
             keep_fact(database, name, fingerprint, measured[name, fingerprint])
             known = fact(database, name, fingerprint, *more, **named)
         return known

@@ -22,7 +22,8 @@ from unity_collage.database import packs
 from unity_collage.database.costs import CostDatabase
 from unity_collage.database.packs import CostPack, from_bytes, keep, kept, made, read, shipped, to_bytes
 from unity_collage.errors import DatabaseError
-from unity_collage.machine import last_level, peaks
+from unity_collage.machine import peaks
+from unity_collage.machine.caches import Caches
 from unity_collage.plan.costs import PACKED, Cost
 
 
@@ -88,16 +89,20 @@ def test_a_file_that_is_no_pack_is_one_line(
     assert list(shipped(tmp_path)) == [] and reason in caplog.text, "a compile goes on without it"
 
 
-def test_peaks_are_taken_at_the_level_of_this_machine_where_the_caches_are_alike(tmp_path: Path) -> None:
+def test_peaks_are_taken_at_the_level_of_this_machine_where_the_caches_are_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Tests that measure the machine give its peaks to all databases, unless this is another function.
+    monkeypatch.setattr(peaks, "_measured_apart", lambda _sizes: pytest.fail("measured"))
+
     def known(name: str, l3_bytes: int) -> CostDatabase:
-        database = CostDatabase(tmp_path / f"{name}.sqlite")
-        last_level.store(database, l3_bytes)
-        return database
+        monkeypatch.setattr(peaks, "caches", lambda _database: Caches(1 << 21, l3_bytes))
+        return CostDatabase(tmp_path / f"{name}.sqlite")
 
     curve = ((1 << 15, 2e10), (1 << 20, 1e10))
     with known("first", 1 << 24) as first:
         assert peaks.of_family(first) == {}
-        weights = ((1 << 22, 8e9), (last_level.caches(first).all_bytes, 4e9))
+        weights = ((1 << 22, 8e9), (Caches(1 << 21, 1 << 24).all_bytes, 4e9))
         fast = peaks.Machine(2, 1e11, curve, curve, weights)
         first.keep_fact("peaks", peaks._fingerprint(), asdict(fast))
         packed_peaks = json.loads(json.dumps(peaks.of_family(first)))
