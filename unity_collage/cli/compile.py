@@ -84,9 +84,13 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
 @contextmanager
 def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
     """The first Ctrl-C ends the measuring: the result is the best program so far. The second one ends the command."""
+    presses = 0
 
     def stop(*_: object) -> None:
-        signal.signal(signal.SIGINT, before)
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            raise KeyboardInterrupt
         costs.stop()
         print(
             "unity-collage: nothing more is measured, the best program so far follows; Ctrl-C again ends the command",
@@ -98,6 +102,8 @@ def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
         yield costs
     finally:
         signal.signal(signal.SIGINT, before)
+    if presses > 1:  # whatever ran has dropped the exception
+        raise KeyboardInterrupt
 
 
 def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:
