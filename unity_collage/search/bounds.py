@@ -1,7 +1,7 @@
 """Lower bounds that are easy to check: proofs from the duals of a linear program.
 
-:mod:`.proof` says which conditions a proof must satisfy. The duals of a solver violate them by rounding errors, so the
-potentials are lowered until the conditions hold exactly.
+:mod:`.proof` says which conditions a proof must satisfy. The duals of a solver violate them by rounding errors, so its
+numbers are lowered until the conditions hold exactly.
 """
 
 from __future__ import annotations
