@@ -8,7 +8,13 @@ import hashlib
 import sys
 from pathlib import Path
 
-FOLDERS = {"runtime": "base", "onednn": "onednn", "openblas": "openblas", "kernels": "kernels"}
+FOLDERS = {
+    "runtime": "base",
+    "onednn": "onednn",
+    "openblas": "openblas",
+    "kernels": "kernels",
+    "cuda": "cuda",
+}
 """The folder of each library's sources. The headers of ``base`` are part of every library."""
 
 DIGITS = 16

@@ -28,9 +28,11 @@ int64_t NumBytes(const DLTensor& tensor) {
   TVM_FFI_UNREACHABLE();
 }
 
-void CheckTensor(const Program& program, size_t position, const DLTensor& tensor) {
+void CheckTensor(const Program& program, size_t position, const DLTensor& tensor, DLDeviceType device) {
   const Buffer& buffer = program.buffers[program.arguments[position]];
-  if (tensor.device.device_type != kDLCPU) Refuse(program, position, "is not in the memory of the CPU");
+  if (tensor.device.device_type != device) {
+    Refuse(program, position, device == kDLCPU ? "is not in the memory of the CPU" : "is not on the CUDA device");
+  }
   if (!SameDType(tensor.dtype, buffer.dtype)) {
     Refuse(program, position, "is " + DTypeName(tensor.dtype) + ", not " + DTypeName(buffer.dtype));
   }
@@ -43,7 +45,8 @@ void CheckTensor(const Program& program, size_t position, const DLTensor& tensor
 
 }  // namespace
 
-void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, std::byte** pointers) {
+void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, DLDeviceType device,
+                    std::byte** pointers) {
   const size_t count = program.arguments.size();
   if (static_cast<size_t>(args.size()) != count) {
     TVM_FFI_THROW(TypeError) << program.name << " takes " << count << " tensors, not " << args.size();
@@ -51,7 +54,7 @@ void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, std::byte
   for (size_t i = 0; i < count; ++i) {
     const std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
     if (!tensor.has_value()) Refuse(program, i, "is not a tensor");
-    CheckTensor(program, i, **tensor);
+    CheckTensor(program, i, **tensor, device);
     pointers[i] = static_cast<std::byte*>((*tensor)->data) + (*tensor)->byte_offset;
   }
 }

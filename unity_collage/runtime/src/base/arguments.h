@@ -11,7 +11,8 @@ namespace collage {
 
 constexpr size_t kMaxArguments = 64;
 
-// Writes the address of each tensor's first element to `pointers`, or throws and names the argument.
-void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, std::byte** pointers);
+// Writes the address of each tensor's first element to `pointers`, or throws and names the argument. All tensors
+// are on a device of this type.
+void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, DLDeviceType device, std::byte** pointers);
 
 }  // namespace collage

@@ -17,7 +17,7 @@ class Executable {
   virtual void Run(std::byte* const* arguments) = 0;
 
   // Which implementation the library chose for each step, one line a step.
-  virtual std::string Implementations() const = 0;
+  virtual std::string Implementations() = 0;
 };
 
 struct Backend {
@@ -25,6 +25,8 @@ struct Backend {
   std::string kind;
   // Compiles a program for the current number of threads; `constants` outlives the result.
   std::unique_ptr<Executable> (*compile)(const Program& program, const std::byte* constants);
+  // Where the tensors of a call are.
+  DLDeviceType device = kDLCPU;
 };
 
 // Registers <kind>.create and ffi.Module.load_from_bytes.<kind>; `backend` lives as long as the process.

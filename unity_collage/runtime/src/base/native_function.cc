@@ -20,7 +20,7 @@ NativeFunction::NativeFunction(const Backend* backend, Program program,
 
 void NativeFunction::Call(tvm::ffi::PackedArgs args) {
   std::array<std::byte*, kMaxArguments> pointers;
-  CheckArguments(program_, args, pointers.data());
+  CheckArguments(program_, args, backend_->device, pointers.data());
   const ThreadLimit limit(program_.threads);
   ForCurrentThreads()->Run(pointers.data());
 }

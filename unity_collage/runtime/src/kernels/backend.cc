@@ -33,7 +33,7 @@ class KernelProgram final : public Executable {
     });
   }
 
-  std::string Implementations() const final {
+  std::string Implementations() final {
     std::string lines;
     for (size_t i = 0; i < steps_.size(); ++i)
       lines += "  " + StepName(program_, i) + ": " + steps_[i]->Description() + "\n";

@@ -37,7 +37,7 @@ class OneDnnProgram final : public Executable {
     context->Wait();
   }
 
-  std::string Implementations() const final {
+  std::string Implementations() final {
     std::string lines;
     for (size_t i = 0; i < steps_.size(); ++i) {
       lines += "  " + StepName(program_, i) + ": " + steps_[i].implementation + "\n";

@@ -34,7 +34,7 @@ class OpenBlasProgram final : public Executable {
     });
   }
 
-  std::string Implementations() const final {
+  std::string Implementations() final {
     std::string lines;
     for (size_t i = 0; i < steps_.size(); ++i) {
       lines += "  " + StepName(program_, i) + ": " + (steps_[i].IsVectorProduct() ? "sgemv" : "sgemm") +
