@@ -12,8 +12,9 @@ import tvm_ffi
 from tvm_ffi import Tensor
 
 from ..errors import CollageError, first_line
+from .memory import HOST, Memory
 from .signature import OtherSpec, Spec, TensorSpec, TupleSpec, shown, tensor_text
-from .tensors import NotTaken, exchanged, is_of_torch, readable, tensor_of_array, what
+from .tensors import NotTaken, is_of_torch, what
 
 _NUMBERS = re.compile("u?int|float|bfloat|bool")
 
@@ -24,20 +25,21 @@ Take = Callable[[Any, Sizes], Any]
 """Makes of a value what the program reads; raises CollageError where it may not be this input."""
 
 
-def taking(spec: Spec) -> Take:
-    """The check and conversion of one input."""
+def taking(spec: Spec, memory: Memory = HOST) -> Take:
+    """The check and conversion of one input of a program that reads ``memory``."""
     if isinstance(spec, TensorSpec):
-        return TensorInput(spec)
-    return _tuple_of(spec) if isinstance(spec, TupleSpec) else _other(spec)
+        return TensorInput(spec, memory)
+    return _tuple_of(spec, memory) if isinstance(spec, TupleSpec) else _other(spec, memory)
 
 
 class TensorInput:
     """Takes arrays and tensors of one type and shape."""
 
-    __slots__ = ("_dtype", "_extents", "_spec", "_type")
+    __slots__ = ("_dtype", "_extents", "_memory", "_spec", "_type")
 
-    def __init__(self, spec: TensorSpec):
+    def __init__(self, spec: TensorSpec, memory: Memory = HOST):
         self._spec = spec
+        self._memory = memory
         self._dtype = np.dtype(spec.dtype)
         self._type = tvm_ffi.dtype(spec.dtype)
         fixed = spec.shape is not None and all(isinstance(dim, int) for dim in spec.shape)
@@ -62,7 +64,7 @@ class TensorInput:
             array = array.astype(self._dtype)  # the same values in the machine's byte order
         if array.shape != self._extents:
             self._check_shape(array.shape, sizes)
-        return tensor_of_array(array)
+        return self._memory.tensor_of_array(array)
 
     def _tensor(self, tensor: Tensor, sizes: Sizes) -> Tensor:
         if tensor.dtype != self._type:
@@ -70,7 +72,7 @@ class TensorInput:
         if tensor.shape != self._extents:
             self._check_shape(tensor.shape, sizes)
         try:
-            return readable(tensor)
+            return self._memory.readable(tensor)
         except NotTaken as error:
             raise self._refused(str(error)) from error
 
@@ -82,7 +84,7 @@ class TensorInput:
             return self._array(np.asarray(value), sizes)
         if hasattr(value, "__dlpack__"):
             try:
-                tensor = exchanged(value)
+                tensor = self._memory.exchanged(value)
             except NotTaken:
                 if is_of_torch(value) or not hasattr(value, "__array__"):
                     raise
@@ -137,8 +139,8 @@ class TensorInput:
         return CollageError(f"input {shown(self._spec.name)} takes {self._spec}; {why}")
 
 
-def _tuple_of(spec: TupleSpec) -> Take:
-    fields = [taking(field) for field in spec.fields]
+def _tuple_of(spec: TupleSpec, memory: Memory) -> Take:
+    fields = [taking(field, memory) for field in spec.fields]
 
     def take(value: Any, sizes: Sizes) -> tuple[Any, ...]:
         if not isinstance(value, (tuple, list, tvm_ffi.Array)) or len(value) != len(fields):
@@ -148,7 +150,7 @@ def _tuple_of(spec: TupleSpec) -> Take:
     return take
 
 
-def _other(spec: OtherSpec) -> Take:
+def _other(spec: OtherSpec, memory: Memory) -> Take:
     """Takes shapes, which may be tuples of integers, plain numbers, and tensors of any type."""
 
     def take(value: Any, _: Sizes) -> Any:
@@ -158,18 +160,18 @@ def _other(spec: OtherSpec) -> Take:
             if isinstance(value, (tuple, list)) and all(isinstance(extent, int) for extent in value):
                 return tvm_ffi.Shape(tuple(value))
             raise CollageError(f"input {shown(spec.name)} takes {spec}; {what(value)} was given")
-        return unchecked(value)
+        return unchecked(value, memory)
 
     return take
 
 
-def unchecked(value: Any) -> Any:
+def unchecked(value: Any, memory: Memory = HOST) -> Any:
     """A value of unknown type as the VM takes it: arrays become tensors, tuples stay tuples."""
     if isinstance(value, (tuple, list)):
-        return tuple(unchecked(field) for field in value)
+        return tuple(unchecked(field, memory) for field in value)
     if isinstance(value, tvm_ffi.Object) or not isinstance(value, (np.ndarray, np.generic, int, float)):
         return value
-    return tensor_of_array(np.asarray(value))
+    return memory.tensor_of_array(np.asarray(value))
 
 
 def _as_array(value: Any) -> np.ndarray:

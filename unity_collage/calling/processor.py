@@ -21,18 +21,24 @@ _OF_LLVM = {"abm": "lzcnt", "bmi1": "bmi", "pni": "sse3", "sha_ni": "sha"}
 """LLVM's names of features that Linux calls otherwise."""
 
 
+def host_of(target: Target) -> Target:
+    """The target of the CPU that calls the kernels: the host of a target for a GPU, if it names one."""
+    return target if target.kind.name == "llvm" or target.host is None else target.host
+
+
 def instruction_sets(target: Target) -> list[str]:
-    """The instruction sets of a target, in order; empty where LLVM knows nothing about it."""
+    """The instruction sets of a target, or of its host, in order; empty where LLVM knows nothing about it."""
     from tvm.target import codegen  # LLVM: only a process that compiles needs it
 
-    return sorted(_sets(codegen.llvm_get_cpu_features(target)))
+    target = host_of(target)
+    return sorted(_sets(codegen.llvm_get_cpu_features(target))) if target.kind.name == "llvm" else []
 
 
 def processor_of(target: Target) -> str:
-    """The processor of a target as Linux names it, such as ``x86_64``."""
+    """The processor of a target, or of its host, as Linux names it, such as ``x86_64``."""
     from tvm.target import codegen
 
-    triple = str(target.attrs.get("mtriple") or codegen.llvm_get_system_triple())
+    triple = str(host_of(target).attrs.get("mtriple") or codegen.llvm_get_system_triple())
     name = triple.partition("-")[0]
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 

@@ -18,7 +18,7 @@ from tvm_ffi import Tensor
 
 from ..errors import CollageError, first_line
 from ..ffi import import_without_torch
-from ..runtime import load_tvm_runtime
+from ..runtime import cuda, load_tvm_runtime
 
 ALIGNMENT = 64
 """The alignment in bytes that TVM's kernels assume of tensors, since they read and write whole vectors."""
@@ -29,7 +29,7 @@ _COPIED_BYTES = 4096
 _EXCHANGED_KINDS = frozenset("fiub")
 """The kinds of numpy's types that DLPack has."""
 
-_CPU = (1, 0)
+CPU = (1, 0)
 """The CPU as DLPack numbers devices."""
 
 _DEVICE = tvm_ffi.device("cpu")
@@ -82,7 +82,9 @@ def exchanged(value: Any) -> Tensor:
     PyTorch's own marks that DLPack does not know are resolved: a gradient that is required, a negation that is pending.
     """
     if is_of_torch(value):
-        value = _plain(value, sys.modules["torch"])
+        if not value.is_cpu:
+            raise why_elsewhere(value.device)
+        value = plain(value, sys.modules["torch"])
     try:
         return tvm_ffi.from_dlpack(value)
     except Exception as error:  # a foreign library exports its tensor: its error becomes the reason
@@ -91,10 +93,10 @@ def exchanged(value: Any) -> Tensor:
 
 def readable(tensor: Tensor) -> Tensor:
     """``tensor`` where kernels can read it, else a copy that they can; raises NotTaken if it is not on the CPU."""
-    if tensor.data_ptr() % ALIGNMENT == 0 and tensor.is_contiguous() and tensor.__dlpack_device__() == _CPU:
+    if tensor.data_ptr() % ALIGNMENT == 0 and tensor.is_contiguous() and tensor.__dlpack_device__() == CPU:
         return tensor
-    if tensor.__dlpack_device__() != _CPU:
-        raise NotTaken(f"a tensor on {tensor.device} was given, and programs read the CPU's memory")
+    if tensor.__dlpack_device__() != CPU:
+        raise why_elsewhere(tensor.device)
     return copied_tensor(tensor)
 
 
@@ -112,8 +114,11 @@ def copied_tensor(tensor: Tensor) -> Tensor:
 
 
 def array_of_tensor(tensor: Tensor) -> np.ndarray:
-    """A new array with the values of a tensor on the CPU."""
+    """A new array with the values of a tensor on the CPU, or of a contiguous one on a CUDA device."""
     array = np.empty(tensor.shape, np.dtype(str(tensor.dtype)))
+    if tensor.__dlpack_device__()[0] == cuda.DEVICE[0]:
+        cuda.copy_to_host(array.ctypes.data, tensor.data_ptr(), array.nbytes)
+        return array
     source = tensor if tensor.is_contiguous() else copied_tensor(tensor)
     ctypes.memmove(array.ctypes.data, source.data_ptr(), array.nbytes)
     return array
@@ -131,6 +136,20 @@ def copy_bytes(source: Tensor, target: Tensor) -> None:
     ctypes.memmove(target.data_ptr(), source.data_ptr(), nbytes)
 
 
+def nbytes_of(tensor: Tensor) -> int:
+    """The bytes of a contiguous tensor; elements of less than a byte are packed."""
+    return (tensor.numel() * tensor.dtype.bits * tensor.dtype.lanes + 7) // 8
+
+
+def why_elsewhere(device: Any) -> NotTaken:
+    """A tensor on ``device`` was given to a program on the CPU."""
+    given = f"a tensor on {device} was given, and programs read the CPU's memory"
+    if not str(device).startswith("cuda"):
+        return NotTaken(given)
+    advice = 'copy the tensor to the CPU, or compile the model with target="cuda"'
+    return NotTaken(f"a tensor on {device} was given, and this program runs on the CPU: {advice}")
+
+
 def kind_of(value: Any) -> str:
     """The type of a value for a message."""
     kind = type(value)
@@ -143,10 +162,8 @@ def what(value: Any) -> str:
     return "None" if value is None else f"a value of type {kind_of(value)}"
 
 
-def _plain(value: Any, torch: Any) -> Any:
-    """A tensor of PyTorch that DLPack can express; raises NotTaken for other devices and layouts."""
-    if not value.is_cpu:
-        raise NotTaken(f"a tensor on {value.device} was given, and programs read the CPU's memory")
+def plain(value: Any, torch: Any) -> Any:
+    """A contiguous tensor of PyTorch that DLPack can express; raises NotTaken for other layouts."""
     if value.layout is not torch.strided or value.is_quantized:
         what = "quantized" if value.is_quantized else str(value.layout)
         raise NotTaken(f"a tensor that is {what} was given, and programs read dense ones")

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import runtime
 from ..calling.inputs import Sizes, Take, taking, unchecked
+from ..calling.memory import CPU, CUDA, Memory, memory_of
 from ..calling.names import InputNames
 from ..calling.processor import instruction_sets, why_not_here
 from ..calling.results import Buffers, let_numpy_read_tensors, with_own_memory
@@ -21,6 +22,7 @@ from ..calling.signature import Signature
 from ..errors import CollageError, first_line
 from ..ffi import tvm_ffi
 from ..lowering import library_file
+from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..scratch import Scratch
 from .facts import facts_about
@@ -40,7 +42,7 @@ _PREPARED = "prepared_main"
 
 
 class Program:
-    """A model that runs on the CPU.
+    """A model that runs on the CPU or on the first CUDA device.
 
     Call it with arrays or tensors of any library, by position, by input name, or as one dict by name. It returns what
     ``main`` of the model returns: one TVM tensor, or a list of them. ``numpy.asarray`` and ``torch.from_dlpack`` read a
@@ -51,6 +53,10 @@ class Program:
 
     A value of another type, shape or name than the model's is a CollageError. Contiguous aligned memory is read where
     it is; other memory is copied.
+
+    On a CUDA device inputs are read, and results are, on the device: ``torch.from_dlpack`` reads them without a copy,
+    and ``numpy.asarray`` waits and copies. A call launches its work and does not wait. The work is on PyTorch's current
+    stream if a tensor of PyTorch on the device is given, else on TVM's.
     """
 
     def __init__(
@@ -66,12 +72,14 @@ class Program:
         saved: BinaryIO | None = None,
         threads: int | None = None,
         machine: Mapping[str, str] | None = None,
+        device: str | None = None,
     ) -> None:
         """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
 
         ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
         ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this process's.
-        ``machine``: what a saved program tells about the machine that compiled it.
+        ``machine``: what a saved program tells about the machine that compiled it. ``device``: :attr:`device`, if it is
+        not that of the target.
         """
         self._executable = executable
         self._relink = relink
@@ -85,8 +93,10 @@ class Program:
         self.signature = signature
         """The names, types and shapes of the inputs and results; None if they are not known."""
         self.threads = threads
-        """How many threads it was measured and compiled for; None if a loaded program does not say so."""
-        if threads is None and saved is None:
+        """How many threads it was measured and compiled for; None on a GPU, or if a loaded program does not say so."""
+        self.device = device or (CUDA if target is not None and target.kind.name == CUDA else CPU)
+        """Where it runs: ``"cpu"`` or ``"cuda"``, the first CUDA device."""
+        if threads is None and saved is None and self.device == CPU:
             self.threads = _cores(target) or runtime.num_threads()
         self.mod = mod
         """The final IRModule; None for a loaded program."""
@@ -123,7 +133,10 @@ class Program:
     def __call__(self, /, *args: Value, **named: Value) -> Any:
         if _OUT in named and _OUT not in self.input_names:
             return self._into(named.pop(_OUT), args, named)
-        return self._run(self._arguments(args, named))
+        if self.device == CPU:
+            return self._run(self._arguments(args, named))
+        with self._memory.stream_of(args, named):
+            return self._run(self._arguments(args, named))
 
     def benchmark(self, /, *args: Value, seconds: float = 1.0, **named: Value) -> dict[str, float]:
         """The seconds of a run, timed natively for about ``seconds``: median, 5th and 95th percentile, and runs."""
@@ -137,11 +150,16 @@ class Program:
     def prepared(self, /, *args: Value, **named: Value) -> Any:
         """A function of no arguments that runs the model on these inputs, for native timing loops.
 
-        It reads inputs that were not copied where they are. It is called once here.
+        It reads inputs that were not copied where they are. It is called once here. On a device it waits for its
+        results.
         """
-        machine = self._machines.started()
-        machine["save_function"]("main", _PREPARED, True, *self._arguments(args, named))
-        run = machine[_PREPARED]
+        if self.device == CPU:
+            machine = self._machines.started()
+            machine["save_function"]("main", _PREPARED, True, *self._arguments(args, named))
+            run = machine[_PREPARED]
+        else:
+            with self._memory.stream_of(args, named):
+                run = streams.waiting(self._main, self._arguments(args, named))
         with_functions_of_tvm(run)
         return run
 
@@ -162,15 +180,12 @@ class Program:
             # A VM marks the executable that it runs. TVM prints a line for each constant of such an executable when
             # it is written or read.
             executable = self._relink()
-        facts = facts_about(
-            executable,
-            self._names,
-            self.signature,
-            self.threads,
-            self._target,
-            self._machine,
-            self.plan or {},
-        )
+        plans = self.plan or {}
+        about = (self._names, self.signature, self.threads, self._target, self._machine, plans, self.device)
+        try:
+            facts = facts_about(executable, *about)
+        except RuntimeError as error:  # a part of this package is missing, and its version is not known
+            raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
         library_file.export(executable, path, facts)
 
     def __reduce__(self) -> Any:
@@ -186,8 +201,14 @@ class Program:
             raise CollageError(f"the program cannot run here: {reason}")
         with self._starting:  # threads that call a new program at once start one machine
             if "_machines" not in self.__dict__:
-                self.__dict__["_machines"] = with_functions_of_tvm(lambda: Machines(self._executable))
+                memory_of(self.device)  # says why there is none
+                start = partial(Machines, self._executable, self.device)
+                self.__dict__["_machines"] = with_functions_of_tvm(start)
             return self.__dict__["_machines"]
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return memory_of(self.device)
 
     @cached_property
     def _main(self) -> Any:
@@ -200,8 +221,8 @@ class Program:
     @cached_property
     def _takes(self) -> list[Take]:
         if self.signature is None:
-            return [lambda value, _: unchecked(value)] * len(self.input_names)
-        return [taking(spec) for spec in self.signature.inputs]
+            return [lambda value, _: unchecked(value, self._memory)] * len(self.input_names)
+        return [taking(spec, self._memory) for spec in self.signature.inputs]
 
     def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
         """The arguments of ``main``, in order."""
@@ -219,12 +240,13 @@ class Program:
         ) as error:  # kernels of others fail in their own ways, and their error becomes the reason
             raise CollageError(f"the program failed: {first_line(error)}") from error
         if self.signature is not None and self.signature.shared:
-            return with_own_memory(found, self.signature.shared)
+            return with_own_memory(found, self.signature.shared, self._memory)
         return found
 
     def _into(self, out: Any, args: Sequence[Value], named: Mapping[str, Value]) -> Any:
-        buffers = Buffers(out, self.signature)
-        return buffers.filled(self._run(self._arguments(args, named)))
+        buffers = Buffers(out, self.signature, self._memory)
+        with self._memory.stream_of(args, named, out):
+            return buffers.filled(self._run(self._arguments(args, named)))
 
     def _parameters(self) -> list[str]:
         machine = self._machines.first

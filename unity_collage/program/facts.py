@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import __version__, runtime
+from ..calling.memory import CPU, CUDA
 from ..calling.processor import instruction_sets, processor_of
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
-from ..runtime import libraries
-from ..runtime.vendors import VENDORS, wheel_version
+from ..runtime import cuda, libraries
+from ..runtime.vendors import VENDORS, part_of, wheel_version
 from ..runtime.virtual_machine import runtimes_in
 
 if TYPE_CHECKING:
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
 
 _TVM = "apache-tvm"
 """The wheel of TVM."""
+
+
+class DeviceFacts(TypedDict):
+    """What a saved program says about its GPU, as JSON."""
+
+    kind: str
+    """``cuda``."""
+    capability: str
+    """The compute capability that it was compiled for, such as ``9.0``."""
+    name: str
+    """What the GPU is called, if there was one where the program was compiled; else empty."""
+    backends: list[str]
+    """The native backends whose kernels it calls: they share one library of this package."""
 
 
 class Facts(TypedDict):
@@ -41,7 +55,8 @@ class Facts(TypedDict):
     instruction_sets: list[str]
     """By LLVM's names."""
     libraries: dict[str, int]
-    """The versions of the native libraries of this package that it calls, by the names of backends, and ``runtime``."""
+    """The versions of the native libraries of this package that it calls, by their names: those of backends, or
+    ``cuda``, and ``runtime``."""
     wheels: dict[str, str]
     """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
     ffi: str
@@ -50,6 +65,8 @@ class Facts(TypedDict):
     """That of this package."""
     machine: dict[str, str]
     """The machine that compiled it, as in fingerprints of costs."""
+    device: DeviceFacts | None
+    """The GPU that it runs on; None for the CPU. Programs that were saved before there were others lack it."""
     plan: str
     """The plans, for :func:`plans_in`; compressed, since a process that runs the program does not read them."""
 
@@ -62,22 +79,25 @@ def facts_about(
     target: Target | None = None,
     machine: Mapping[str, str] | None = None,
     plans: Mapping[str, Plan] | None = None,
+    device: str = CPU,
 ) -> Facts:
     """The facts about a program that was compiled in this process; those that are not given are not known."""
     backends = runtimes_in(executable)
     vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
     versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors)}
+    parts = dict.fromkeys(map(part_of, backends)) | dict.fromkeys([CUDA] if device == CUDA else [])
     return {
         "inputs": None if names is None else list(names),
         "signature": None if signature is None else signature.to_json(),
         "threads": threads,
         "processor": "" if target is None else processor_of(target),
         "instruction_sets": [] if target is None else instruction_sets(target),
-        "libraries": {name: int(libraries.version(name)) for name in ("runtime", *backends)},
+        "libraries": {name: int(libraries.version(name)) for name in ("runtime", *parts)},
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
         "ffi": libraries.ffi_version(),
         "version": __version__,
         "machine": dict(machine or {}),
+        "device": None if device == CPU or target is None else _device_facts(target, backends),
         "plan": _packed(plans or {}),
     }
 
@@ -94,7 +114,14 @@ def plans_in(facts: Facts) -> dict[str, Plan]:
 
 def backends_in(facts: Facts) -> list[str]:
     """The native backends whose kernels the program calls."""
-    return [name for name in facts["libraries"] if name != "runtime"]
+    device = facts.get("device")
+    return device["backends"] if device else [name for name in facts["libraries"] if name != "runtime"]
+
+
+def device_in(facts: Facts) -> str:
+    """Where the program runs: ``"cpu"`` or ``"cuda"``."""
+    device = facts.get("device")
+    return device["kind"] if device else CPU
 
 
 def why_not_here(facts: Facts) -> str | None:
@@ -106,7 +133,24 @@ def why_not_here(facts: Facts) -> str | None:
     processor = facts["processor"]
     if processor not in ("", here := os.uname().machine):
         return f"it was compiled for {processor}, and this processor is {here}"
-    return why_not_this_processor(facts["instruction_sets"]) or _why_not_installed(facts)
+    return (
+        why_not_this_processor(facts["instruction_sets"])
+        or why_not_on_this_device(facts.get("device"))
+        or _why_not_installed(facts)
+    )
+
+
+def why_not_on_this_device(needed: DeviceFacts | None) -> str | None:
+    """Why a program for a GPU cannot run on the one here, or None."""
+    if needed is None:
+        return None
+    if reason := cuda.why_unavailable():
+        return f"it runs on a CUDA device: {reason}"
+    if (here := cuda.capability()) == needed["capability"]:
+        return None
+    compiled = f"it was compiled for compute capability {needed['capability']}"
+    model = f" ({needed['name']})" if needed["name"] else ""
+    return f"{compiled}{model}, and {cuda.name()} has {here}: compile the model again"
 
 
 def _why_not_installed(facts: Facts) -> str | None:
@@ -119,6 +163,19 @@ def _why_not_installed(facts: Facts) -> str | None:
             change = f"pip install {wheel}=={needed}, or compile the model again"
             return f"it was compiled with {wheel} {needed}, and {installed} is installed: {change}"
     return None
+
+
+def _device_facts(target: Target, backends: Sequence[str]) -> DeviceFacts:
+    capability = _capability_of(str(target.attrs.get("arch", "")))
+    is_here = cuda.why_unavailable() is None and cuda.capability() == capability
+    name = cuda.name() if is_here else ""
+    return {"kind": CUDA, "capability": capability, "name": name, "backends": list(backends)}
+
+
+def _capability_of(arch: str) -> str:
+    """``sm_90`` and ``sm_90a`` are of compute capability 9.0, ``sm_120`` is of 12.0."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return f"{digits[:-1]}.{digits[-1:]}"
 
 
 def _packed(plans: Mapping[str, Plan]) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .. import runtime
+from ..calling.memory import memory_of
 from ..calling.signature import Signature
 from ..errors import CollageError, first_line
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from ..scratch import Scratch
 from .compiled import Program
-from .facts import Facts, backends_in, why_not_here
+from .facts import Facts, backends_in, device_in, why_not_here
 
 
 def load(path: str | Path) -> Program:
@@ -49,11 +50,14 @@ def _loaded(file: BinaryIO, path: str | Path) -> Program:
     signature = None if known is None else Signature.from_json(known)
     try:
         runtime.load_tvm_runtime()
+        memory_of(device := device_in(facts))
         for name in backends_in(facts):
             runtime.load(name)
         _refuse(path, seal.why_not_here(file))
         module = library_file.read(library_file.name_of(file))
-        program = Program(module, facts["inputs"], signature=signature, saved=file, threads=threads)
+        program = Program(
+            module, facts["inputs"], signature=signature, saved=file, threads=threads, device=device
+        )
         if program._main is None:  # starts the VM, which fails here if the program cannot run
             raise AttributeError("it has no function main")
     except CollageError:

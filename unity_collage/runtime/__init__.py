@@ -4,7 +4,14 @@ It imports only ``tvm_ffi`` and the standard library, so a process that runs an 
 compiler. The import loads no native library: ``load("onednn")`` does that.
 """
 
-from unity_collage.runtime.libraries import describe, library_version, load, load_tvm_runtime, why_unavailable
+from unity_collage.runtime.libraries import (
+    describe,
+    library_version,
+    load,
+    load_code_generator,
+    load_tvm_runtime,
+    why_unavailable,
+)
 from unity_collage.runtime.threads import (
     adopt_openmp,
     float_mode,
@@ -25,6 +32,7 @@ __all__ = [
     "interval",
     "library_version",
     "load",
+    "load_code_generator",
     "load_tvm_runtime",
     "measure",
     "num_threads",

@@ -9,18 +9,27 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 
 from unity_collage import runtime
-from unity_collage.runtime.vendors import VENDORS, Vendor
+from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
 
 from ..ffi import tvm_ffi
 
+_CUDA = "cuda"
+"""The library of this package that has the backends for CUDA."""
+
 
 def why_unavailable(name: str) -> str | None:
-    """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing."""
+    """Why backend ``name`` cannot be loaded here, or None when it can; loads nothing of the backend.
+
+    Those for CUDA load the driver and the CUDA runtime, to ask for devices.
+    """
     if name not in VENDORS:
         return f"there is no native backend {name!r}; there are {', '.join(VENDORS)}"
     vendor = VENDORS[name]
+    if vendor is not None and vendor.part == _CUDA:
+        return _cuda().why_unavailable() or _cuda().why_missing(vendor)
     if vendor is not None and vendor.path() is None:
         return f"{vendor.file} is missing: pip install {vendor.distribution}"
     for part in ("runtime", name):
@@ -47,8 +56,22 @@ def load(name: str) -> None:
     _load_backend(name)
 
 
+def load_code_generator(name: str) -> None:
+    """Load what makes modules of backend ``name`` from programs.
+
+    Most backends are loaded for that. Those for CUDA need no device and no library of NVIDIA, only our own. Raises
+    RuntimeError with the reason when it is missing.
+    """
+    if part_of(name) == _CUDA:
+        claim_parallel_loops()
+        _cuda().load_code_generators()
+    else:
+        load(name)
+
+
 def describe(name: str) -> str:
     """Load backend ``name`` and return the library's own version and the instruction set that it uses."""
+    load(name)
     return _ask(name, "describe")
 
 
@@ -56,14 +79,14 @@ def version(name: str) -> str:
     """Load ``"runtime"`` or the library of a backend, and return the version that its sources declare.
 
     The version is raised when the library computes or performs differently. So a measured cost is valid for one
-    version.
+    version. Backends may share a library: ``"cuda"`` is that of cuBLAS and cuDNN.
     """
-    return _ask(name, "version")
+    return _ask(part_of(name), "version")
 
 
 def source_digest(name: str) -> str:
     """Load ``"runtime"`` or the library of a backend, and return the digest of the sources that it was built from."""
-    return _ask(name, "source_digest")
+    return _ask(part_of(name), "source_digest")
 
 
 def ffi_version() -> str:
@@ -75,7 +98,7 @@ def _ask(name: str, question: str) -> str:
     if name == "runtime":
         load_base()
     else:
-        load(name)
+        load_code_generator(name)
     return str(tvm_ffi.get_global_func(f"collage.{name}.{question}")())
 
 
@@ -116,6 +139,9 @@ def claim_parallel_loops() -> None:
 
 @cache
 def _load_backend(name: str) -> None:
+    if part_of(name) == _CUDA:
+        _cuda().load()
+        return
     # The vendor library is loaded first, so that the loader finds it by name when it loads ours.
     vendor = VENDORS[name]
     if vendor is not None:
@@ -170,7 +196,9 @@ def needed_by(backends: Sequence[str]) -> list[Path]:
         if reason := why_unavailable(name):
             raise RuntimeError(f"cannot load {name}: {reason}")
     vendors = [path for name in backends if (vendor := VENDORS[name]) for path in _vendor_libraries(vendor)]
-    found = [tvm_runtime(), own_library("runtime"), *vendors, *map(own_library, backends)]
+    parts = dict.fromkeys(map(part_of, backends))
+    of_cuda = _cuda().needed() if _CUDA in parts else []
+    found = [tvm_runtime(), own_library("runtime"), *of_cuda, *vendors, *map(own_library, parts)]
     return [path for path in found if path is not None]
 
 
@@ -192,6 +220,13 @@ def _installed() -> Iterator[str]:
 
     with suppress(PackageNotFoundError):
         yield str(distribution("unity_collage").locate_file("unity_collage/runtime"))
+
+
+def _cuda() -> ModuleType:
+    """What is about CUDA, which uses this module."""
+    from unity_collage.runtime import cuda
+
+    return cuda
 
 
 @contextmanager

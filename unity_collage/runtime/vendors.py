@@ -23,6 +23,14 @@ class Vendor:
     system_library: str | None = None
     """A library that it needs and that a system may lack; ``libcollage_openmp.so`` then stands in for it."""
 
+    part: str | None = None
+    """The library of this package that has the backend: ``cuda`` for ``libcollage_cuda.so``; None: that of its name."""
+
+    @property
+    def soname(self) -> str:
+        """The name of the library, by which the loader finds one that is loaded or installed in the system."""
+        return Path(self.file).name
+
     def path(self) -> Path | None:
         """The path of the library in the running environment, or None when it is not installed."""
         return _path(self.distribution, self.file)
@@ -79,10 +87,19 @@ def _path_by_metadata(wheel: str, end: str) -> Path | None:
     return None
 
 
+def part_of(backend: str) -> str:
+    """The library of this package that has a backend: the ``NAME`` of ``libcollage_NAME.so``."""
+    vendor = VENDORS.get(backend)
+    return backend if vendor is None or vendor.part is None else vendor.part
+
+
 VENDORS: dict[str, Vendor | None] = {
     "onednn": Vendor("onednn-cpu-gomp", "libdnnl.so.3", system_library="libgomp.so.1"),
     # With more than one thread it would start its own pool; here all parallel work runs on the one pool.
     "openblas": Vendor("scipy-openblas32", "lib/libscipy_openblas.so", {"OPENBLAS_NUM_THREADS": "1"}),
     # Our own kernels use no vendor library.
     "kernels": None,
+    # In the order in which cuDNN needs them: it calls cuBLAS.
+    "cublas": Vendor("nvidia-cublas", "lib/libcublasLt.so.13", part="cuda"),
+    "cudnn": Vendor("nvidia-cudnn-cu13", "lib/libcudnn.so.9", part="cuda"),
 }

@@ -2,16 +2,22 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
+from unity_collage.runtime import cuda, streams
 from unity_collage.runtime.libraries import load_tvm_runtime
 from unity_collage.runtime.vendors import VENDORS
 
 from ..ffi import import_without_torch, tvm_ffi
 
 _Result = TypeVar("_Result")
-_CPU, _FIRST, _POOLED = 1, 0, 2
-"""The device and the allocator of a machine: the first CPU as DLPack numbers it, and memory that is kept for reuse."""
+_POOLED = 2
+"""The allocator of a machine, which keeps memory for reuse."""
+
+_CPU = (1, 0, _POOLED)
+_DEVICES = {"cpu": _CPU, "cuda": (2, 0, _POOLED, *_CPU)}
+"""The devices of a machine, as DLPack numbers them, and their allocators. The last one, the host, has the shapes."""
 
 
 class Machines:
@@ -19,10 +25,17 @@ class Machines:
 
     Compiled functions keep nothing in their machine, so all threads use one. A machine that interprets bytecode has
     one stack, so each call takes one that no other call uses.
+
+    On a CUDA device each machine has a copy of TVM's constants, and calls are launched in order
+    (:mod:`unity_collage.runtime.streams`).
     """
 
-    def __init__(self, executable: Any):
+    def __init__(self, executable: Any, device: str = "cpu"):
+        """``device``: ``"cpu"`` or ``"cuda"``; raises RuntimeError where CUDA is unavailable."""
         load_tvm_runtime()
+        if device == "cuda":
+            cuda.load()
+        self._device = device
         self._module = executable if isinstance(executable, tvm_ffi.Module) else executable.jit()
         self.first = self.started()
         """A module with the program's functions, ``get_function_arity`` and ``get_function_param_name``."""
@@ -31,13 +44,15 @@ class Machines:
     def started(self) -> tvm_ffi.Module:
         """A new machine, which has ``save_function`` as well."""
         machine = self._module["vm_load_executable"]()
-        machine["vm_initialization"](_CPU, _FIRST, _POOLED)
+        with streams.alone() if self._device == "cuda" else nullcontext():  # constants are copied
+            machine["vm_initialization"](*_DEVICES[self._device])
         return machine
 
     def main(self) -> Callable[..., Any]:
         """``main`` of the program; any thread may call it."""
         is_compiled = self._module.implements_function("__vmtir__main", query_imports=True)
-        return self.first["main"] if is_compiled else self._on_a_free_machine
+        call = self.first["main"] if is_compiled else self._on_a_free_machine
+        return streams.in_order(call) if self._device == "cuda" else call
 
     def _on_a_free_machine(self, *arguments: Any) -> Any:
         try:

@@ -21,7 +21,7 @@ def native_codegen(library: str, lower: Lower) -> Callable[..., list[Module]]:
     def codegen(
         functions: Sequence[relax.Function], _options: Mapping[str, Any], _constants: Mapping[Any, str]
     ) -> list[Module]:
-        runtime.load(library)
+        runtime.load_code_generator(library)
         symbols = [str(func.attrs["global_symbol"]) for func in functions]
         programs, blob = lower(functions, symbols)
         create = tvm_ffi.get_global_func(f"collage.{library}.create")

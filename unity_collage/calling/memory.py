@@ -1,0 +1,85 @@
+"""Where a program runs: the memory that its inputs are read from and its results are written to."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+from tvm_ffi import Tensor
+
+from ..errors import CollageError
+from . import tensors
+
+CPU, CUDA = "cpu", "cuda"
+"""The devices that programs run on, by the kinds of their targets: ``llvm`` is the CPU."""
+
+
+class Memory(Protocol):
+    """What a call needs to know of a device. Its methods raise NotTaken where a value cannot be there."""
+
+    def tensor_of_array(self, array: np.ndarray) -> Tensor:
+        """A tensor that kernels can read, with the values of an array in the machine's byte order."""
+        ...
+
+    def exchanged(self, value: Any) -> Tensor:
+        """A tensor of any library with DLPack as one of TVM, which need not be readable."""
+        ...
+
+    def readable(self, tensor: Tensor) -> Tensor:
+        """``tensor`` where kernels can read it, else a copy that they can."""
+        ...
+
+    def copied_tensor(self, tensor: Tensor) -> Tensor:
+        """A new tensor with the values of a result."""
+        ...
+
+    def why_not_written(self, tensor: Any) -> str | None:
+        """Why a result cannot be written to a tensor of TVM or PyTorch that the caller gives, or None."""
+        ...
+
+    def write(self, result: Tensor, tensor: Tensor) -> None:
+        """Write a result to a contiguous tensor of its type and shape."""
+        ...
+
+    def stream_of(self, *values: Any) -> AbstractContextManager[Any]:
+        """A context in which kernels run where the caller's own work on ``values`` runs."""
+        ...
+
+
+class HostMemory:
+    """That of the CPU."""
+
+    tensor_of_array = staticmethod(tensors.tensor_of_array)
+    exchanged = staticmethod(tensors.exchanged)
+    readable = staticmethod(tensors.readable)
+    copied_tensor = staticmethod(tensors.copied_tensor)
+
+    def why_not_written(self, tensor: Any) -> str | None:
+        if str(tensor.device).startswith(CPU):
+            return None
+        return f"the tensor is on {tensor.device}, and this program runs on the CPU: give one on the CPU"
+
+    def write(self, result: Tensor, tensor: Tensor) -> None:
+        tensors.copy_bytes(result, tensor)
+
+    def stream_of(self, *values: Any) -> AbstractContextManager[None]:
+        del values
+        return nullcontext()
+
+
+HOST = HostMemory()
+
+
+def memory_of(device: str) -> Memory:
+    """The memory of ``device``; raises CollageError where CUDA is unavailable."""
+    if device == CPU:
+        return HOST
+    from ..runtime import cuda
+
+    if reason := cuda.why_unavailable():
+        raise CollageError(f"the program cannot run here: {reason}")
+    cuda.load()
+    from .device_memory import DeviceMemory  # of a process that has a device
+
+    return DeviceMemory()
