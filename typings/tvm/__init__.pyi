@@ -28,6 +28,7 @@ from .runtime import DataType as DataType
 from .runtime import Device as Device
 from .runtime import Executable
 from .runtime import cpu as cpu
+from .runtime import cuda as cuda
 from .target import Target
 
 __version__: str

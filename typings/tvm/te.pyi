@@ -4,6 +4,7 @@ from typing import Any
 from tvm_ffi import Object
 
 from .ir import Expr
+from .tirx import PrimFunc
 
 class Tensor(Object):
     @property
@@ -12,6 +13,8 @@ class Tensor(Object):
     def dtype(self) -> str: ...
     def __call__(self, *indices: Expr | int) -> Expr: ...
 
+def placeholder(shape: Sequence[Expr | int], dtype: str = "float32", name: str = "placeholder") -> Tensor: ...
+def create_prim_func(ops: Sequence[Tensor], index_dtype_override: str | None = None) -> PrimFunc: ...
 def compute(
     shape: Sequence[Expr | int], fcompute: Callable[..., Expr], name: str = "compute", tag: str = ""
 ) -> Tensor: ...

@@ -1,5 +1,5 @@
 """How operators become TVM's kernels where TVM's own legalization falls short: negative indexes, NaN and infinity,
-norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans.
+norms over all axes, numbers in ``where`` and ``full``, arithmetic of booleans, sums in float16.
 
 ``legalize_ops`` is TVM's pass ``LegalizeOps`` with these. Nothing is registered: other users of TVM in the process
 keep TVM's own.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from . import booleans, extrema, indexing, norms, numbers
+from . import booleans, extrema, half, indexing, norms, numbers
 
 LEGALIZATIONS = {
     **indexing.LEGALIZATIONS,
@@ -18,6 +18,7 @@ LEGALIZATIONS = {
     **norms.LEGALIZATIONS,
     **numbers.LEGALIZATIONS,
     **booleans.LEGALIZATIONS,
+    **half.LEGALIZATIONS,
 }
 """Operator -> function of a block builder and a call, as ``LegalizeOps`` takes them."""
 

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
+from tvm.relax.backend.cuda import pipeline as cuda_pipeline
 from tvm.target import Target
 
 from ..legalization import legalize_ops
+from ..target import is_cuda, with_host
+from . import nvrtc
+from .gpu_kernels import bound_kernels, refuse_unbuilt
+from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
 EXTERNAL_MODS = "external_mods"
 """Attribute of a module: the runtime modules that contain functions it calls."""
 
+_USE_GRAPHS = "relax.backend.use_cuda_graph"
+
 
 def build(mod: IRModule, target: Target) -> relax.VMExecutable:
-    """``relax.build`` in compiled mode, which halves the VM's overhead of a kernel call."""
+    """``relax.build``; programs for CPUs in compiled mode, which halves the VM's overhead of a kernel call."""
     return link(lower(mod, target), target)
 
 
 def lower(mod: IRModule, target: Target) -> IRModule:
-    """The first half of TVM's pipeline for CPUs: kernels are called with their destinations, memory is not planned."""
+    """The first half of TVM's pipeline: kernels are called with their destinations, memory is not planned."""
     refuse_unknown_shapes(mod)
+    if is_cuda(target):
+        return _lowered_for_cuda(mod, with_host(target))
     steps = [
         *cpu_pipeline.library_dispatch_passes(target),
         legalize_ops(),
@@ -33,15 +44,41 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         return tvm.transform.Sequential(steps)(mod)
 
 
+def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:
+    """:func:`lower` for a GPU: kernels that are not scheduled yet are bound to its threads.
+
+    Raises CollageError for a kernel that cannot be.
+    """
+    fuse = [
+        *cuda_pipeline.library_dispatch_passes(target),
+        legalize_ops(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.RewriteDataflowReshape(),
+    ]
+    with target:
+        fused = tvm.transform.Sequential(fuse)(mod)
+        kernels = bound_kernels(staged(fused) if why_no_graph(fused) is None else fused, target)
+        refuse_unbuilt(kernels, target)
+        return tvm.transform.Sequential(cuda_pipeline.dataflow_lower_passes(target))(kernels)
+
+
 def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     """The second half of the pipeline, and the executable.
 
     Compiled VM functions look up external functions among the imports of the generated code. ``relax.build`` links
     ``external_mods`` next to it, so here they are imported by it. Modules of generated code (C source, objects) are
-    merged into an exported library. Compiled functions would not find them, so the program is bytecode then.
+    merged into an exported library. Compiled functions would not find them, so the program is bytecode then. It is
+    bytecode on a GPU too, where launches do not wait for the VM.
     """
     external = lowered.attrs.get(EXTERNAL_MODS, []) if lowered.attrs else []
     steps = finish(lowered, target)
+    if is_cuda(target):
+        nvrtc.register()
+        with with_host(target) as scope:
+            return relax.build(lowered, scope, relax_pipeline=steps, exec_mode="bytecode")
     if any(module.is_compilation_exportable() for module in external):
         return relax.build(lowered, target, relax_pipeline=steps, exec_mode="bytecode")
     executable = relax.build(
@@ -54,19 +91,45 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
 
 
 def finish(lowered: IRModule, target: Target) -> tvm.transform.Sequential:
-    """The second half of TVM's pipeline for CPUs: memory is planned, and the VM's calls are written.
+    """The second half of TVM's pipeline: memory is planned, and the VM's calls are written.
 
     TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
-    in the other one, and crashes. So memory is not planned for such programs.
+    in the other one, and crashes. So memory is not planned for such programs. On a GPU the kernels of a program whose
+    memory is planned are captured in a CUDA graph.
     """
-    plans_memory = not has_branches(lowered)
+    pipeline = cuda_pipeline if is_cuda(target) else cpu_pipeline
+    left_out = set[str]()
+    if has_branches(lowered):
+        left_out.add("StaticPlanBlockMemory")
+    if why_no_graph(lowered) is not None:
+        left_out.add("RewriteCUDAGraph")
+    steps = [step for step in pipeline.finalize_passes(target) if step.info.name not in left_out]
     return tvm.transform.Sequential(
-        [
-            step
-            for step in cpu_pipeline.finalize_passes(target)
-            if plans_memory or step.info.name != "StaticPlanBlockMemory"
-        ]
+        [_WithGraphs(step) if step.info.name == "RewriteCUDAGraph" else step for step in steps]
     )
+
+
+@tvm.transform.module_pass(opt_level=0, name="RewriteCUDAGraph")
+@dataclass(frozen=True)
+class _WithGraphs:
+    """TVM's pass of this name, which does nothing unless an option says so."""
+
+    step: tvm.transform.Pass
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        config = {**tvm.transform.PassContext.current().config, _USE_GRAPHS: True}
+        with tvm.transform.PassContext(config=config):
+            return self.step(mod)
+
+
+def why_no_graph(mod: IRModule) -> str | None:
+    """Why the kernels of a program are not captured in a CUDA graph, which has fixed sizes and no branches; or None."""
+    if has_branches(mod):
+        return "it has branches"
+    functions = [func for func in mod.functions.values() if isinstance(func, relax.Function)]
+    if any(relax.analysis.defined_symbolic_vars(func) for func in functions):
+        return "it has symbolic shapes"
+    return None
 
 
 def has_branches(mod: IRModule) -> bool:

@@ -14,6 +14,9 @@ from ..legalization import legalize_ops
 from ..rewrites.flat_casts import with_flat_casts
 from ..schedule import scheduled_module
 from ..schedule.tuned import with_tuned_schedules
+from ..target import is_cuda
+from . import nvrtc
+from .gpu_kernels import bound_kernels
 from .own_sizes import with_own_sizes
 from .pack_weights import packed
 from .small_constants import with_filled_constants
@@ -27,13 +30,17 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     Such a function becomes exactly one kernel, which keeps its ``collage.threads``; TVM fuses loose operators. Kernels
     get the schedules of ``collage.schedules``, else ours. Without ``schedule`` they keep TVM's naive loops, for another
     scheduler or tuner. With ``pack``, constant weights are stored in the order in which the scheduled kernels read
-    them. Calls into libraries and ``external_mods`` do not change.
+    them; tuned schedules and stored constants are for CPUs only. Calls into libraries and ``external_mods`` do not
+    change.
     """
     refuse_unknown_shapes(mod)
     with target:
         kernels = _legalized(mod)
     if not schedule:
         return kernels
+    if is_cuda(target):
+        nvrtc.register()
+        return bound_kernels(kernels, target)
     tuned = with_tuned_schedules(kernels)
     return scheduled_module(packed(tuned, target) if pack else tuned, target)
 

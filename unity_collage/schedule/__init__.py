@@ -1,4 +1,4 @@
-"""Parallel, vectorised loops for TVM's kernels on a CPU, without tuning."""
+"""Loops for TVM's kernels without tuning: parallel, vectorised ones on a CPU, bound to threads on a GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from tvm.target import Target
 from tvm.tirx.stmt import Stmt
 
 from ..annotations import UNSCHEDULED
+from ..target import is_cuda
 from . import fast_math, faults
 from .cpu import CpuTraits
 from .families import emit
+from .gpu import scheduled_on_gpu
 from .inline import inlined_stages
 from .stage import Func
 
@@ -48,7 +50,10 @@ def schedule(func: tirx.PrimFunc, target: Target, name: str = "a kernel") -> tir
 
     A kernel that fits no family (a scan, a sort, handwritten loops) keeps its loops, and so does a kernel on which our
     own code fails. The attribute ``UNSCHEDULED`` has the reason; in the second case it begins with ``faults.FAULT``.
+    On a GPU such a kernel runs in one thread.
     """
+    if is_cuda(target):
+        return scheduled_on_gpu(func, target, name)
     cpu = CpuTraits.of(target).running(func)
     try:
         found = _written(func, cpu)

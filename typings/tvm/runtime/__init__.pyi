@@ -8,6 +8,7 @@ from tvm_ffi import dtype
 from . import vm as vm
 from ._tensor import Tensor as Tensor
 from ._tensor import cpu as cpu
+from ._tensor import cuda as cuda
 from ._tensor import empty as empty
 from ._tensor import tensor as tensor
 from .device import Device as Device

@@ -2,6 +2,8 @@
 
 from tvm.tirx import PrimFunc
 
+from . import analysis as analysis
+from . import dlight as dlight
 from . import meta_schedule as meta_schedule
 from . import schedule as schedule
 from .schedule import Schedule as Schedule

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, overload
 
-from tvm_ffi import Array, Map, Object
+from tvm_ffi import Array, Device, Map, Object
 from typing_extensions import Self
 
 class TargetKind(Object):
@@ -26,6 +26,8 @@ class Target(Object):
     def __exit__(
         self, ptype: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+    @staticmethod
+    def from_device(device: str | Device) -> Target: ...
     def export(self) -> Map[str, Any]: ...
     @overload
     @staticmethod

@@ -12,6 +12,7 @@ from .buffer import Buffer
 
 class IterVar(Object, Scriptable):
     DataPar: int
+    ThreadIndex: int
     CommReduce: int
 
     dom: Range

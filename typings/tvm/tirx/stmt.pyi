@@ -61,6 +61,15 @@ class BufferStore(Stmt):
         self, buffer: Buffer, value: PrimLike, indices: Sequence[PrimLike], span: Span | None = None
     ) -> None: ...
 
+class AttrStmt(Stmt):
+    node: Any
+    attr_key: str
+    value: Expr
+    body: Stmt
+    def __init__(
+        self, node: Any, attr_key: str, value: PrimLike, body: Stmt, span: Span | None = None
+    ) -> None: ...
+
 class SeqStmt(Stmt):
     seq: tvm_ffi.Array[Stmt]
     def __init__(self, seq: Sequence[Stmt], span: Span | None = None) -> None: ...
@@ -80,3 +89,4 @@ class Evaluate(Stmt):
     def __init__(self, value: PrimLike, span: Span | None = None) -> None: ...
 
 def BufferRegion(buffer: Buffer, region: Sequence[Range]) -> TensorRegion: ...
+def stmt_seq(*args: Stmt | Expr) -> Stmt: ...

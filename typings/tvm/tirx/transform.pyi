@@ -1,0 +1,4 @@
+from tvm.ir.transform import Pass
+from tvm.target import Target
+
+def BindTarget(target: Target) -> Pass: ...
