@@ -31,8 +31,11 @@ from .passes.to_precision import ToPrecision
 from .specs import PartitionSpec
 
 FLOAT32 = "f32"
-PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16"}
-"""The type that products read and values are stored in, by the name of the precision; None: float32."""
+PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
+"""The type that products read and values are stored in, by the name of the precision; None: float32.
+
+float16 is for GPUs. There whole networks are narrowed, not only products and what is between them.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 Reads    the operators; run Prepare and ChannelsLast before.
 Writes   ``astype`` where a value is stored or read, so that kernels can include it and it has a cost; products of
          narrow operands with a float32 result (``out_dtype``); narrow constants.
-Keeps    parameters and results of every function; float32 arithmetic of everything but the factors of products; every
-         function that :func:`~.channels_last.why_left_alone` names a reason for.
+Keeps    parameters and results of every function; float32 arithmetic of everything but the factors of products, unless
+         whole networks are narrowed; every function that :func:`~.channels_last.why_left_alone` names a reason for.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from tvm.ir import IRModule
 
 from ..errors import CollageError
 from ..precision.rewrite import rewritten
+from ..precision.whole import rewritten_whole
+from ..target import current_target
 from .channels_last import why_left_alone
 
-NARROW = ("bfloat16",)
-"""The types that values can be stored in. float16 lacks the range of float32, so models would have to be checked."""
+NARROW = ("bfloat16", "float16")
+"""The types that values can be stored in."""
+
+WHOLE, GPU = "float16", "cuda"
+"""The type that whole networks are narrowed to, and the kind of target that has kernels for it."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ToPrecision")
@@ -37,10 +42,20 @@ class ToPrecision:
 
     dtype: str = "bfloat16"
     """The type of operands of products, and of stored values."""
+    whole: bool | None = None
+    """Whether all operators that are safe in 16 bits also read and write float16, as libraries for GPUs do.
+
+    conv(x, w) + b -> relu    becomes    relu(conv(x', w') + b'), all in float16
+
+    Products then have a narrow result, and kernels add up in float32 inside. None: for float16, whose target has to be
+    a GPU then.
+    """
 
     def __post_init__(self) -> None:
         if self.dtype not in NARROW:
             raise CollageError(f"values cannot be stored in {self.dtype}, only in {', '.join(NARROW)}")
+        if self.whole and self.dtype != WHOLE:
+            raise CollageError(f"whole networks are narrowed to {WHOLE} only, not to {self.dtype}")
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions = {gvar: self._narrowed(func) for gvar, func in mod.functions_items()}
@@ -49,4 +64,12 @@ class ToPrecision:
     def _narrowed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
         if not isinstance(func, relax.Function) or why_left_alone(func) is not None:
             return func
-        return rewritten(func, self.dtype)
+        return (rewritten_whole if self._is_whole() else rewritten)(func, self.dtype)
+
+    def _is_whole(self) -> bool:
+        if self.whole is not None:
+            return self.whole
+        kind = current_target().kind.name
+        if self.dtype == WHOLE and kind != GPU:
+            raise CollageError(f"{WHOLE} is for GPUs ({GPU}), and the target is {kind}: use bfloat16 (bf16)")
+        return self.dtype == WHOLE

@@ -43,6 +43,38 @@ SELECTING = frozenset({"nn.relu"})
 """Fusing operators that round nothing: what is narrow already stays so, as in MOVING."""
 
 
+_SAFE = frozenset(
+    {
+        "abs", "add", "clip", "divide", "image.resize2d", "image.resize3d", "max", "maximum", "mean", "min", "minimum",
+        "multiply", "negative", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d",
+        "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.gelu", "nn.gelu_tanh", "nn.group_norm",
+        "nn.instance_norm", "nn.layer_norm", "nn.leakyrelu", "nn.pad", "nn.prelu", "nn.relu", "nn.rms_norm", "nn.silu",
+        "nn.softmax", "sigmoid", "subtract", "take", "tanh", "where",
+    }
+)  # fmt: skip
+
+ADDITIVE = frozenset({"add", "maximum", "minimum", "subtract", "where"})
+"""Operators whose constant may be replaced by the largest number of a type: what is masked stays masked."""
+
+
+def is_safe(value: Expr) -> bool:
+    """Whether 16 bits are enough for operands and result, if sums inside are added up in float32.
+
+    Squares, powers, exponentials, logarithms, roots and sums are not safe: they leave the range of float16 easily.
+    """
+    name = name_of(value)
+    return name in _SAFE or name in _MOVING
+
+
+def is_table(value: Expr) -> bool:
+    """Whether a value is rows of a constant table, such as an embedding."""
+    return (
+        name_of(value) == "take"
+        and isinstance(value, relax.Call)
+        and isinstance(value.args[0], ir.GenericConst)
+    )
+
+
 def role_of(value: Expr) -> Role:
     """The role of a binding's value; whatever is not a call of an operator is WIDE."""
     name = name_of(value)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from tvm import ir, relax
 from tvm.relax import Expr
 
 from ..layout.calls import changed
 from .between import uses_of
+from .numbers import narrow_constant
 from .operators import SELECTING, Role, is_float32, name_of, role_of
 
 
@@ -18,6 +18,11 @@ def rewritten(func: relax.Function, dtype: str) -> relax.Function:
     blocks = [_rewritten_block(block, dtype) for block in func.body.blocks]
     if all(new.same_as(old) for new, old in zip(blocks, func.body.blocks, strict=True)):
         return func
+    return with_new_blocks(func, blocks)
+
+
+def with_new_blocks(func: relax.Function, blocks: Sequence[relax.BindingBlock]) -> relax.Function:
+    """The function with other blocks, without what nothing reads."""
     body = relax.SeqExpr(blocks, func.body.body)
     made = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
     return relax.analysis.remove_all_unused(made)
@@ -117,9 +122,9 @@ class _Block:
 
     def _narrowed(self, expr: Expr) -> Expr:
         if isinstance(expr, ir.GenericConst):
-            return _constant(expr, self.dtype)
+            return narrow_constant(expr, self.dtype)
         assert isinstance(expr, relax.Var)
-        return self._emit(self._cast(expr, self.dtype), f"{expr.name}_{_SHORT[self.dtype]}")
+        return self._emit(self._cast(expr, self.dtype), f"{expr.name}_{SHORT[self.dtype]}")
 
     # What is wide
 
@@ -164,7 +169,8 @@ class _Block:
         return var
 
 
-_SHORT = {"bfloat16": "bf16", "float16": "f16"}
+SHORT = {"bfloat16": "bf16", "float16": "f16"}
+"""How the narrow form of a variable is named."""
 
 
 def _fields(expr: Expr) -> list[Expr]:
@@ -173,10 +179,3 @@ def _fields(expr: Expr) -> list[Expr]:
 
 def _is_tensor(expr: Expr) -> bool:
     return isinstance(expr.ty, relax.TensorType)
-
-
-def _constant(constant: ir.GenericConst, dtype: str) -> ir.GenericConst:
-    import ml_dtypes  # numpy has no bfloat16 of its own
-
-    kind = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
-    return relax.const(constant.value.numpy().astype(kind), dtype)
