@@ -35,6 +35,8 @@ class Backend:
     """Whether a kernel respects the attribute ``collage.threads`` of its function: the most threads that it may use."""
     merges: bool = False
     """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""
+    kinds: frozenset[str] = frozenset({"llvm"})
+    """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
     version: int = 1
     """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured
     costs hold for one version. ``fingerprint`` has the version of the library."""

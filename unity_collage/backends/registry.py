@@ -63,12 +63,14 @@ def known() -> dict[str, Backend]:
 
 @cache
 def _installed() -> _Installed:
+    from .cublas.backend import CUBLAS
+    from .cudnn.backend import CUDNN
     from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
     from .tvm.backend import TVM
 
-    backends = {backend.name: backend for backend in (ONEDNN, OPENBLAS, KERNELS, TVM)}
+    backends = {backend.name: backend for backend in (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM)}
     origins = {name: [_OURS] for name in backends}
     found = plugins()
     for plugin in found:
@@ -179,17 +181,36 @@ def _why_no_version(backend: Backend) -> str | None:
 
 
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
-    """The backends to use: ``names``, else the target's ``libs``, else all that are available.
+    """The backends to use: ``names``, else the target's ``libs``, else all that are available for its kind.
 
-    Raises UnavailableBackend, with the reason, for a named backend that is not available. Raises CollageError if two
-    backends have one name, also if no backend was named.
+    Raises UnavailableBackend, with the reason, for a named backend that is not available, or not for this kind of
+    target. Raises CollageError if two backends have one name, also if no backend was named.
     """
     libs = target.attrs.get("libs")
     asked = names if names is not None else [str(lib) for lib in libs] if libs else None
     if asked is None:
         every_one = [_unambiguous(found) for found in _by_name().values()]
-        return tuple(backend for backend in every_one if why_unavailable(backend) is None)
-    return tuple(usable(name) for name in dict.fromkeys(asked))
+        return tuple(
+            backend
+            for backend in every_one
+            if why_not_for(backend, target) is None and why_unavailable(backend) is None
+        )
+    return tuple(_usable_for(name, target) for name in dict.fromkeys(asked))
+
+
+def why_not_for(backend: Backend, target: Target) -> str | None:
+    """Why ``backend`` makes no kernels for targets of this kind, or None if it does."""
+    if target.kind.name in backend.kinds:
+        return None
+    return f"it makes kernels for {' and '.join(sorted(backend.kinds))}, and the target is {target.kind.name}"
+
+
+def _usable_for(name: str, target: Target) -> Backend:
+    backend = usable(name)
+    reason = why_not_for(backend, target)
+    if reason is not None:
+        raise UnavailableBackend(f"backend {name} cannot be used here: {reason}")
+    return backend
 
 
 def register_codegens(backends: Iterable[Backend]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ from tvm import relax
 from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
 from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
+from ..native.labels import algorithm_label
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, NativeStep, programs_json
 from ..native.values import op_name
@@ -135,13 +136,9 @@ def _checked(step: NativeStep | str) -> NativeStep | str:
 
 
 def _tables(func: relax.Function, name: str) -> Tables:
-    labels = [label for label in _labels(func) if label in ALGORITHMS]
-    if len(labels) != 1:
-        raise NotLowerable(
-            f"{name}: it has {len(labels)} composite functions with a label of {', '.join(ALGORITHMS)}"
-        )
+    label = algorithm_label(func, name, ALGORITHMS)
     return Tables(
-        ALGORITHMS[labels[0]].step,
+        ALGORITHMS[label].step,
         grown,
         absorbed_input,
         absorbed_output,
@@ -149,16 +146,6 @@ def _tables(func: relax.Function, name: str) -> Tables:
         joined=join,
         read_in_place=LAYOUT_CHANGES | {CAST, CONCAT},
     )
-
-
-def _labels(func: relax.Function) -> Iterator[str]:
-    """The ``Composite`` attributes of a function and of the functions inside it."""
-    if "Composite" in (func.attrs or {}):
-        yield str(func.attrs["Composite"])
-    for block in func.body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Function):
-                yield from _labels(binding.value)
 
 
 def _no_copy(_value: relax.Expr, _producer: relax.Expr) -> str:

@@ -1,4 +1,4 @@
-"""The operands of a matrix product as views, for every form that ``relax.matmul`` has."""
+"""The operands of a matrix product as views, for every form that ``relax.matmul`` has, and for 1x1 convolutions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from .program import View
-from .values import static_shape, view_of
+from .values import attrs_of, ints, static_shape, view_of
 from .views import row_major
 
 
@@ -50,3 +50,32 @@ def product_views(call: relax.Call) -> ProductViews:
         view_of(right, right_dims, row_major(right_dims)),
         view_of(call, result, row_major(result)),
     )
+
+
+def pointwise_views(call: relax.Call) -> ProductViews | str:
+    """A 1x1 convolution with channels innermost as (pixels, channels) times (channels, outputs), or why it is not that.
+
+    Operands and result have static shapes and no dimension of 0.
+    """
+    if reason := _why_not_pointwise(call):
+        return reason
+    data, kernel = call.args
+    *extents, inner = static_shape(data)
+    pixels, out = math.prod(extents), math.prod(static_shape(kernel)) // inner
+    layout = str(attrs_of(call).kernel_layout)
+    strides = (1, inner) if layout.index("O") < layout.index("I") else (out, 1)
+    weights = view_of(kernel, (inner, out), strides)
+    return ProductViews(view_of(data, (pixels, inner)), weights, view_of(call, (pixels, out)))
+
+
+def _why_not_pointwise(call: relax.Call) -> str | None:
+    attrs = attrs_of(call)
+    layout = str(attrs.data_layout)
+    if layout[-1] != "C" or str(attrs.out_layout or layout) != layout:
+        return f"layout {layout} does not keep channels innermost, and only then is a convolution one product"
+    extents = zip(static_shape(call.args[1]), str(attrs.kernel_layout), strict=True)
+    if any(extent != 1 for extent, letter in extents if letter not in "OI"):
+        return "the kernel has more than one tap"
+    if int(attrs.groups) != 1 or any(s != 1 for s in ints(attrs.strides)) or any(ints(attrs.padding)):
+        return "with groups, strides or padding it is not one product"
+    return None

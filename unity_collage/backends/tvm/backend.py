@@ -1,4 +1,4 @@
-"""TVM as a backend: the groups that FuseOps could make one kernel of, with our CPU schedules.
+"""TVM as a backend: the groups that FuseOps could make one kernel of, with our CPU schedules or DLight's for GPUs.
 
 Takes     every operator that has a legalization and a static shape, fused by kind (FusionCone).
 Declines  dynamic shapes, opaque operators; those are left to TVM without a cost.
@@ -30,5 +30,6 @@ TVM = Backend(
     why_unavailable=lambda: None,
     fingerprint=lambda: f"tvm {tvm.__version__}",
     limits_threads=True,
+    kinds=frozenset({"llvm", "cuda"}),
     version=1,
 )
