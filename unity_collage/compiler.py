@@ -31,6 +31,7 @@ from .frontend.sizes import Shapes
 from .lowering.build import build
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
+from .measure.cuda.cost import CudaCost
 from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
@@ -43,7 +44,7 @@ from .program import Program
 from .progress import shown
 from .runtime.libraries import claim_parallel_loops
 from .specs import PartitionSpec
-from .target import host_target, target_of
+from .target import host_target, is_cuda, target_of
 
 BUDGET_SECONDS = 35.0
 """The limit for measuring unless another one is given: with all else a compile takes about a minute."""
@@ -83,7 +84,8 @@ def compile(
       ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
     * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
       ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only.
-    * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``.
+    * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
+      the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
@@ -113,7 +115,9 @@ def compile(
     """
     use_threads(threads)
     with shown() if progress is True else nullcontext(progress or None) as report:
-        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure, packs)
+        asked = target or (None if estimator is None else estimator.target())
+        scope = _checked(asked, is_of_torch(model))
+        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure, packs, scope)
         pipeline = Pipeline(
             backends=_names(backends),
             model=costs,
@@ -127,7 +131,6 @@ def compile(
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         said("importing the model")
         source = import_model(model, example_inputs, shapes, dims)
-        scope = _checked(target or costs.target(), is_of_torch(model))
         said("looking for kernels")
         program = _finished(source, scope, _best(pipeline, source.mod, scope, refine, said))
     _tell_of_what_is_not_kept(costs)
@@ -237,8 +240,12 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
 def _checked(target: Target | str | None, runs_beside_torch: bool = False) -> Target:
     """The target; raises CollageError where no program can be made for it."""
     scope = host_target() if target is None else target_of(target)
+    if is_cuda(scope):
+        return scope
     if scope.kind.name != "llvm":
-        raise CollageError(f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) only")
+        raise CollageError(
+            f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) and NVIDIA GPUs (cuda) only"
+        )
     claim_parallel_loops()  # an import of TVM since the runtime was loaded has taken them
     conflict = runtime.why_pools_conflict() or (runtime.why_torch_competes() if runs_beside_torch else None)
     if conflict is not None:
@@ -273,14 +280,22 @@ def cost_model(
     budget_seconds: float | None = BUDGET_SECONDS,
     remeasure: bool = False,
     packs: bool = True,
+    target: Target | None = None,
 ) -> KernelCosts:
-    """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured."""
+    """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured.
+
+    For a CUDA ``target`` they are measured on the device.
+    """
     opened = (
         database
         if isinstance(database, CostDatabase)
         else CostDatabase(database, read_only=locked, goes_on=True)
     )
-    model = MeasuredCost(
-        opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure, packs=packs
+    model = (
+        CudaCost(opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure)
+        if target is not None and is_cuda(target)
+        else MeasuredCost(
+            opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure, packs=packs
+        )
     )
     return model if progress is None else replace(model, progress=progress)

@@ -11,10 +11,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm import ir, relax
+from tvm.runtime import Device, cpu
+from tvm.runtime import cuda as cuda_device
 from tvm.target import Target, codegen
 
 from .errors import CollageError, first_line
-from .runtime import num_threads
+from .runtime import cuda, num_threads
+
+CUDA = "cuda"
+"""TVM's name of the kind of targets that are NVIDIA GPUs."""
+
+_LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 10}
 
 _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
 """Fields of a target that name tools; all other fields describe the hardware."""
@@ -30,13 +37,47 @@ def host_target() -> Target:
     return Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu, "num-cores": num_threads()})
 
 
+def cuda_target() -> Target:
+    """The first CUDA device of this machine, with the host; raises CollageError where there is none."""
+    reason = cuda.why_unavailable()
+    if reason is not None:
+        raise CollageError(f"there is no CUDA device to compile for: {reason}")
+    cuda.load()
+    return with_host(Target.from_device("cuda"))
+
+
 def target_of(target: Target | str | Mapping[str, Any]) -> Target:
     """A target from its fields, their JSON text, or a text such as ``llvm -mcpu=znver4``.
 
-    TVM 0.27 itself reads no options in a text. Raises CollageError with the reason in one line.
+    ``cuda`` alone is the device of this machine; with ``-arch=sm_90`` it may be another one. Its host is this machine
+    unless it names one. TVM 0.27 itself reads no options in a text. Raises CollageError with the reason in one line.
     """
-    if isinstance(target, Target):
-        return target
+    if isinstance(target, str) and target.strip() == CUDA:
+        return cuda_target()
+    made = target if isinstance(target, Target) else _target_of(target)
+    return with_host(made) if made.kind.name == CUDA else made
+
+
+def with_host(target: Target) -> Target:
+    """A CUDA target with the processor that launches its kernels: this one, unless it names another.
+
+    It also has the limits that all GPUs have, which schedules ask for. All of that is in its text.
+    """
+    host = host_target() if target.host is None else target.host
+    return Target({**_LIMITS, **fields_of(target), "host": fields_of(host)})
+
+
+def device_of(target: Target) -> Device:
+    """Where tensors of kernels for ``target`` are: the first CUDA device, or the CPU."""
+    return cuda_device(0) if is_cuda(target) else cpu(0)
+
+
+def is_cuda(target: Target) -> bool:
+    """Whether kernels for ``target`` run on an NVIDIA GPU."""
+    return target.kind.name == CUDA
+
+
+def _target_of(target: str | Mapping[str, Any]) -> Target:
     try:
         fields = _fields_in(target) if isinstance(target, str) else dict(target)
         made = Target(fields)

@@ -45,15 +45,18 @@ def _workloads(func: relax.Function, behind: int) -> Mapping[int, Workload]:
         digest = kernel_digest(signatures, graph, candidate)
         question = made.get((candidate.backend, digest))
         if question is None:
-            question = _workload(graph, candidate, digest, behind)
+            computation = signatures.digest(candidate.sub_graph(graph))
+            question = _workload(graph, candidate, digest, behind, computation)
             made[candidate.backend, digest] = question
         asked[candidate.id] = question
     return asked
 
 
-def _workload(graph: DataflowGraph, candidate: Candidate, digest: str, behind: int) -> Workload:
+def _workload(
+    graph: DataflowGraph, candidate: Candidate, digest: str, behind: int, computation: str
+) -> Workload:
     alone = kernel_function(graph, candidate, lift_constants=True)
-    return Workload(digest, candidate.backend, candidate.title, alone, behind)
+    return Workload(digest, candidate.backend, candidate.title, alone, behind, computation=computation)
 
 
 def working_set(func: relax.Function) -> int:

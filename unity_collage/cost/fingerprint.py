@@ -16,17 +16,22 @@ from tvm.target import Target
 from .. import runtime
 from ..backends.registry import every, get, why_unavailable
 from ..graph.extract import EXTRACTION_VERSION
+from ..machine.device import device, driver_version
 from ..machine.fingerprint import family, fields_of, machine, text_of
 from ..runtime import libraries
 from ..runtime.vendors import VENDORS
 from ..schedule import SCHEDULE_VERSION
+from ..schedule.gpu import GPU_SCHEDULE_VERSION
 from ..target import host_target
 from .method import METHOD_VERSION, Method
 
 _NEWER = ("version", "tvm", "made by", "method")
 """Fields whose old values do not come back after an update."""
 
-_SETTINGS = ("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS")
+_SETTINGS = (
+    *("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS"),
+    *("CUBLAS", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "TVM_CUDA_"),
+)
 """Prefixes of environment variables that change how libraries run."""
 
 
@@ -38,12 +43,22 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
         "tvm": tvm.__version__,
         "made by": made_by(backend),
         "target": str(target),
-        "threads": str(runtime.num_threads()),
-        "method": f"{METHOD_VERSION} {method}",
-        **machine(),
+        **_place(target, f"{METHOD_VERSION} {method}"),
         "environment": " ".join(f"{name}={value}" for name, value in _environment().items()),
     }
     return text_of(fields)
+
+
+def _place(target: Target, method: str) -> dict[str, str]:
+    """The fields of where kernels for ``target`` run in this process, on its CPU or its CUDA device, and how."""
+    if target.kind.name == "cuda":
+        return {
+            "schedules": str(GPU_SCHEDULE_VERSION),
+            "method": method,
+            "machine": str(device()),
+            "system": f"driver {driver_version()}",
+        }
+    return {"threads": str(runtime.num_threads()), "method": method, **machine()}
 
 
 def made_by(backend: str) -> str:

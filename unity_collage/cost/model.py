@@ -25,7 +25,7 @@ class Workload:
     """A question to a cost model: what does one run of ``func`` cost as a kernel of ``backend``?"""
 
     digest: str
-    """Digest of the computation and its types, from :class:`unity_collage.graph.Signatures`."""
+    """Digest of the computation, its types, and the parts and threads that the kernel is made of."""
     backend: str
     label: str
     func: relax.Function
@@ -34,6 +34,8 @@ class Workload:
     """How many bytes of other memory are read between two runs (:mod:`unity_collage.machine.caches`)."""
     schedule: str = ""
     """Digest of the tuned schedule that ``func`` carries; empty: the backend's own schedule."""
+    computation: str = ""
+    """Digest of what is computed, without how: kernels with equal ones are checked and timed together."""
 
     @property
     def key(self) -> str:

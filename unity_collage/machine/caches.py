@@ -38,15 +38,15 @@ class Caches:
         """
         if working_set <= self.l2_bytes:
             return 0
-        return min(_rounded(working_set), self.all_bytes)
+        return min(rounded(working_set), self.all_bytes)
 
     @property
     def all_bytes(self) -> int:
         """How many bytes of other memory evict all caches."""
-        return _rounded(4 * self.l3_bytes)
+        return rounded(4 * self.l3_bytes)
 
 
-def _rounded(nbytes: int) -> int:
+def rounded(nbytes: int) -> int:
     """The nearest of 1, 1.5, 2, 3, 4, 6, 8, ... MiB, by ratio."""
     steps = [part << power for power in range(19, 50) for part in (2, 3)]
     return min(steps, key=lambda step: max(step, nbytes) / min(step, nbytes))

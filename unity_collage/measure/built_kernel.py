@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,8 @@ from ..annotations import LIFTED
 from ..backends.registry import get
 from ..database.rows import FailureKind
 from ..graph.shapes import nbytes_of
-from ..runtime.timing import Runner
 from . import kernel_library
-from .kernels import NoKernel, activation_tensors, make_kernel, output_tensors
+from .kernels import NoKernel, make_kernel
 from .refusal import Refusal, Refused, refusal_of
 
 _CONSTANTS_HELD = 3
@@ -34,31 +33,27 @@ class BuiltKernel:
 
 
 def built_kernel(
-    func: relax.Function, inputs: Sequence[np.ndarray], asked: Mapping[str, Any], target: Target
+    func: relax.Function,
+    inputs: Sequence[np.ndarray],
+    asked: Mapping[str, Any],
+    target: Target,
+    prepare: Callable[[Any], None],
 ) -> BuiltKernel:
-    """The kernel, built here or read from the ``library`` that another machine sent; raises Refused."""
+    """The kernel, built here or read from the ``library`` that another machine sent; raises Refused.
+
+    ``prepare`` is called with its module, and does what else has to be done before the first run.
+    """
     try:
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
         else:
             made = make_kernel(func, inputs, get(asked["backend"]), target)
+        prepare(made.module)
         return BuiltKernel(made.function, made.constants)
     except NoKernel as error:
         raise Refused(Refusal(str(error))) from error
     except Exception as error:  # a foreign compiler failed: its error becomes the reason
         raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
-
-
-def runners_of(
-    func: relax.Function, inputs: Sequence[np.ndarray], built: Mapping[str, BuiltKernel]
-) -> dict[str, Runner]:
-    """The kernels with their arguments, by key. Kernels for one computation share all arguments but constants."""
-    activations, outputs = activation_tensors(func, inputs), output_tensors(func)
-    warm = [*activations, *outputs]
-    return {
-        key: Runner(made.kernel, [*activations, *made.constants, *outputs], warm)
-        for key, made in built.items()
-    }
 
 
 def held_bytes(func: relax.Function) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +23,20 @@ from .refusal import Refusal, ended
 LOGGER = logging.getLogger(__name__)
 
 Answer = Cost | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Which process measures."""
+
+    module: str
+    hello: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it is told besides what all of them are told."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its environment variables besides those that all of them have."""
+
+
+ON_CPU = Worker("unity_collage.measure.worker")
 
 _ATTEMPTS = 2
 """How often a kernel must end the worker to be refused for it."""
@@ -39,11 +53,16 @@ class WorkerClient:
         method: Method,
         timeout_seconds: float,
         memory_bytes: int | None = None,
-        module: str = "unity_collage.measure.worker",
+        worker: Worker = ON_CPU,
     ):
         self._memory_bytes = memory_bytes or half_of_memory()
-        hello = {"threads": threads, "method": asdict(method), "memory_bytes": self._memory_bytes}
-        self._child = Child(module, hello, timeout_seconds)
+        hello = {
+            "threads": threads,
+            "method": asdict(method),
+            "memory_bytes": self._memory_bytes,
+            **worker.hello,
+        }
+        self._child = Child(worker.module, hello, timeout_seconds, worker.variables)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``."""

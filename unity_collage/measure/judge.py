@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from .. import reference
 from ..annotations import LIFTED
 from ..database.rows import FailureKind
 from .compare import Outputs, elected, why_wrong
-from .guard import outputs_of
 from .inputs import edge_inputs, random_inputs
 from .kernels import unscheduled_outputs
 from .refusal import Refusal, Refused, refusal_of
@@ -38,15 +37,21 @@ def trials(func: relax.Function) -> list[Trial]:
     return [Trial(arrays, _expected(func, arrays)) for arrays in (random, edges)]
 
 
+Run = Callable[
+    [Any, Sequence[np.ndarray], Sequence[tvm.runtime.Tensor], relax.Function, bool], list[np.ndarray]
+]
+"""Runs a kernel on inputs and constants, as :func:`.guard.outputs_of` does."""
+
+
 def outputs_or_refusal(
-    func: relax.Function, trials: list[Trial], kernel: Any, constants: list[tvm.runtime.Tensor]
+    func: relax.Function, trials: list[Trial], kernel: Any, constants: list[tvm.runtime.Tensor], run: Run
 ) -> list[Outputs]:
     """The outputs of ``kernel`` for each trial; raises Refused when it writes outside or its numbers are wrong."""
     activations = len(func.params) - int(func.attrs[LIFTED])
     results: list[Outputs] = []
     for number, trial in enumerate(trials):
         try:
-            got = outputs_of(kernel, trial.inputs[:activations], constants, func, at_end=number % 2 == 0)
+            got = run(kernel, trial.inputs[:activations], constants, func, number % 2 == 0)
         except Refused:
             raise
         except Exception as error:  # a foreign kernel failed: its error becomes the reason

@@ -62,9 +62,14 @@ def make_kernel(
     return _library_kernel(func, arrays, backend)
 
 
+def activation_arrays(func: relax.Function, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The inputs of a kernel that are not constants."""
+    return arrays[: len(arrays) - int(func.attrs[LIFTED])]
+
+
 def activation_tensors(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[tvm.runtime.Tensor]:
     """The input tensors of a kernel that are not constants."""
-    return [tvm.runtime.tensor(array) for array in arrays[: len(arrays) - int(func.attrs[LIFTED])]]
+    return [tvm.runtime.tensor(array) for array in activation_arrays(func, arrays)]
 
 
 def output_tensors(func: relax.Function) -> list[tvm.runtime.Tensor]:
@@ -112,7 +117,8 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
 def _tvm_kernel(func: relax.Function, arrays: Sequence[np.ndarray], target: Target) -> Kernel:
     lowered = fused(_caller(func, _constants(func, arrays)), target)
     kernel = _only_kernel(lowered)
-    library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
+    with target:  # a compiler for a device asks for its architecture
+        library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
     return Kernel(library.mod, _constants_of_call(lowered["main"]))
 
 

@@ -67,9 +67,14 @@ def grouped_by_computation(workloads: Iterable[Workload]) -> list[list[Workload]
     """The workloads in groups that compute the same; each group is timed in turns."""
 
     def computation(workload: Workload) -> tuple[str, int]:
-        return workload.digest, workload.evict_bytes
+        return computed(workload), workload.evict_bytes
 
     return [list(group) for _, group in groupby(sorted(workloads, key=computation), computation)]
+
+
+def computed(workload: Workload) -> str:
+    """A digest of what a kernel computes."""
+    return workload.computation or workload.digest
 
 
 def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
@@ -103,7 +108,7 @@ def measured_costs(
     answers = client.compare(
         {
             "ask": "cost",
-            "digest": group[0].digest,
+            "digest": computed(group[0]),
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
         },

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 
 from ..cost.method import Method
-from .client import WorkerClient
+from .client import ON_CPU, Worker, WorkerClient
 from .packed import PackedCosts
 
 
@@ -35,13 +35,18 @@ class Session:
         return now - self._started
 
     def client(
-        self, threads: int, method: Method, timeout_seconds: float, memory_bytes: int | None
+        self,
+        threads: int,
+        method: Method,
+        timeout_seconds: float,
+        memory_bytes: int | None,
+        worker: Worker = ON_CPU,
     ) -> WorkerClient:
         """The worker with these settings; its process starts with the first question."""
-        settings = (threads, *asdict(method).items(), timeout_seconds, memory_bytes)
+        settings = (threads, *asdict(method).items(), timeout_seconds, memory_bytes, worker)
         if self._client is None or settings != self._settings:
             self.close()
-            self._client = WorkerClient(threads, method, timeout_seconds, memory_bytes)
+            self._client = WorkerClient(threads, method, timeout_seconds, memory_bytes, worker)
             self._settings = settings
         return self._client
 

@@ -13,7 +13,6 @@ asks ``together`` have costs already, and may compute different things.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,16 +28,15 @@ from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
 from ..machine import environment
-from ..machine.load import Load, LoadWatch
 from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner, Timed
-from .built_kernel import BuiltKernel, built_kernel, held_bytes, runners_of
+from .bench import Bench, CpuBench
+from .built_kernel import BuiltKernel, built_kernel, held_bytes
 from .guard import watch
 from .inputs import random_inputs
 from .judge import Trial, outputs_or_refusal, outvoted, trials
-from .launch import overheads
-from .process_state import ProcessState, Spoilt
+from .process_state import Spoilt
 from .refusal import Refusal, Refused
 
 _CACHE_SHARE = 4
@@ -51,17 +49,16 @@ _WIDE = 0.1
 """From which part of a cost on half the width of its interval is notable."""
 
 
-class Worker:
+class MeasuringWorker:
     """Answers requests. It caches the last trials, since questions about one computation may come one by one."""
 
-    def __init__(self, threads: int, method: Method, memory_bytes: int, say: Say):
-        runtime.set_num_threads(threads)
+    def __init__(self, bench: Bench, method: Method, memory_bytes: int, say: Say):
         self._method = method
         self._say = say
         self._cache: LRUCache[str, tuple[Runner, int]] = LRUCache(
             memory_bytes // _CACHE_SHARE, getsizeof=lambda held: held[1]
         )
-        self._state = ProcessState()
+        self._bench = bench
         self._digest = ""
         self._trials: list[Trial] = []
 
@@ -69,10 +66,11 @@ class Worker:
         """Send all messages that answer one request."""
         try:
             if request["ask"] == "launch":
-                watch = LoadWatch(has_children=False)
-                found = overheads(Target(json.loads(request["target"])), request.get("backends", ["tvm"]))
-                self._state.after_building()
-                self._say({**found, "doubtful": watch.load().is_busy})
+                is_busy = self._bench.is_busy_since()
+                target = Target(json.loads(request["target"]))
+                found = self._bench.overheads(target, request.get("backends", ["tvm"]))
+                self._bench.after_building()
+                self._say({**found, "doubtful": is_busy()})
             elif request["ask"] == "environment":
                 self._say(environment.described())
             elif request["ask"] == "together":
@@ -108,8 +106,9 @@ class Worker:
         self._say({"stage": "building", "key": key})
         made = self._built(func, self._trials[0].inputs, asked, target)
         self._say({"stage": "running", "key": key})
-        made.outputs = self._state.settled(
-            lambda: outputs_or_refusal(func, self._trials, made.kernel, made.constants)
+        run = self._bench.outputs_of
+        made.outputs = self._bench.settled(
+            lambda: outputs_or_refusal(func, self._trials, made.kernel, made.constants, run)
         )
         return made
 
@@ -117,9 +116,9 @@ class Worker:
         self, func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
     ) -> BuiltKernel:
         try:
-            return built_kernel(func, inputs, asked, target)
+            return built_kernel(func, inputs, asked, target, self._bench.prepare)
         finally:
-            self._state.after_building()
+            self._bench.after_building()
 
     def _outvoted(self, func: relax.Function, built: dict[str, BuiltKernel]) -> dict[str, Refusal]:
         self._say({"stage": "comparing", "key": None})
@@ -129,13 +128,13 @@ class Worker:
         if not built:
             return
         self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
-        runners = runners_of(func, self._trials[0].inputs, built)
-        watch = LoadWatch(has_children=False)
-        timed = self._in_turns([*runners.values()], evict_bytes)
-        self._state.check_timed()
-        load = watch.load()
+        runners = self._bench.runners_of(func, self._trials[0].inputs, built)
+        is_busy = self._bench.is_busy_since()
+        timed = self._bench.time_in_turns([*runners.values()], self._method, evict_bytes)
+        self._bench.after_timing()
+        busy = is_busy()
         for key, (seconds, is_doubtful) in zip(built, timed, strict=True):
-            self._say_cost(key, seconds, is_doubtful, load)
+            self._say_cost(key, seconds, is_doubtful, busy)
         for key, runner in runners.items():
             self._keep(key, runner, func)
 
@@ -144,26 +143,20 @@ class Worker:
         target = Target(json.loads(request["target"]))
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
         turns: list[list[Timed]] = [[] for _ in runners]
-        begin, watch = time.monotonic(), LoadWatch(has_children=False)
+        begin, is_busy = time.monotonic(), self._bench.is_busy_since()
         while len(turns[0]) < _MOST_TURNS and time.monotonic() - begin < request["seconds"]:
             self._say({"stage": "timing", "key": None})
-            rounds = runtime.time_in_turns(
-                [*runners.values()],
-                min_runs=_ROUNDS_AT_ONCE,
-                max_runs=_ROUNDS_AT_ONCE,
-                max_seconds=math.inf,
-                max_warmup_seconds=0.0,
-                evict_bytes=request["evict_bytes"],
-                evict_each_run=request["apart"],
+            rounds = self._bench.time_together(
+                [*runners.values()], _ROUNDS_AT_ONCE, request["evict_bytes"], request["apart"]
             )
             for known, more in zip(turns, rounds, strict=True):
                 known.append(more)
-        self._state.check_timed()
-        load = watch.load()
+        self._bench.after_timing()
+        busy = is_busy()
         for key, of_kernel in zip(runners, turns, strict=True):
             seconds = [second for turn in of_kernel for second in turn.seconds]
             disturbed = sum(turn.is_doubtful for turn in of_kernel)
-            self._say_cost(key, seconds, disturbed > len(of_kernel) / 2, load)
+            self._say_cost(key, seconds, disturbed > len(of_kernel) / 2, busy)
         self._say({"done": True})
 
     def _runner(self, key: str, asked: Message, target: Target) -> Runner:
@@ -173,7 +166,8 @@ class Worker:
         self._say({"stage": "building", "key": key})
         func = tvm.ir.load_json(asked["function"])
         inputs = random_inputs(func)
-        runner = runners_of(func, inputs, {key: self._built(func, inputs, asked, target)})[key]
+        built = {key: self._built(func, inputs, asked, target)}
+        runner = self._bench.runners_of(func, inputs, built)[key]
         self._keep(key, runner, func)
         return runner
 
@@ -182,26 +176,12 @@ class Worker:
         with suppress(ValueError):
             self._cache[key] = runner, held_bytes(func)
 
-    def _say_cost(self, key: str, seconds: list[float], is_doubtful: bool, load: Load) -> None:
+    def _say_cost(self, key: str, seconds: list[float], is_doubtful: bool, is_busy: bool) -> None:
         """Send a cost. It is also doubtful if the runs differ much while others use the machine."""
         found = runtime.interval(seconds, self._method.percentile, self._method.confidence)
         is_wide = found.high - found.low > 2 * _WIDE * found.estimate
         self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
-                   "runs": len(seconds), "doubtful": is_doubtful or (is_wide and load.is_busy)})  # fmt: skip
-
-    def _in_turns(self, runners: list[Runner], evict: int) -> list[Timed]:
-        method = self._method
-        return runtime.time_in_turns(
-            runners,
-            percentile=method.percentile,
-            confidence=method.confidence,
-            tolerance=method.tolerance,
-            min_runs=method.min_runs,
-            max_runs=method.max_runs,
-            max_seconds=method.max_seconds,
-            max_warmup_seconds=method.max_warmup_seconds,
-            evict_bytes=evict,
-        )
+                   "runs": len(seconds), "doubtful": is_doubtful or (is_wide and is_busy)})  # fmt: skip
 
     def _refuse(self, key: str, refusal: Refusal) -> None:
         kind = None if refusal.kind is None else refusal.kind.value
@@ -213,11 +193,17 @@ def _watched_line(reason: str) -> str:
     return json.dumps({"fault": reason, "kind": FailureKind.WROTE_OUTSIDE.value}) + "\n"
 
 
+def ready(bench: Bench, hello: Message, say: Say) -> Callable[[Message], None]:
+    """The function that answers the requests of the parent that sent ``hello``."""
+    return MeasuringWorker(bench, Method(**hello["method"]), hello["memory_bytes"], say).answer
+
+
 def _ready(hello: Message, connection: int, say: Say) -> Callable[[Message], None]:
     watch(connection, _watched_line)
-    worker = Worker(hello["threads"], Method(**hello["method"]), hello["memory_bytes"], say)
+    runtime.set_num_threads(hello["threads"])
+    answer = ready(CpuBench(), hello, say)
     environment.limit_memory(hello["memory_bytes"])
-    return worker.answer
+    return answer
 
 
 if __name__ == "__main__":

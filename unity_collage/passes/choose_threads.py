@@ -31,7 +31,7 @@ from ..plan.problem import problem_of
 from ..schedule.cpu import CpuTraits
 from ..schedule.stage import nodes
 from ..search import NoCover
-from ..target import current_target
+from ..target import current_target, is_cuda
 from .confirm_costs import plan_and_near
 
 _LONGEST = 4e-6
@@ -67,7 +67,7 @@ class ChooseThreads:
     def _chosen(self, func: ir.BaseFunc) -> ir.BaseFunc:
         if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
-        if CpuTraits.of(current_target()).cores < 2:
+        if is_cuda(current_target()) or CpuTraits.of(current_target()).cores < 2:
             return func
         if reason := self.model.why_not(Capability.COMPARE):
             return skipped(func, f"short kernels keep all threads: {reason}")

@@ -24,7 +24,7 @@ from ..measure.measured import MeasuredCost
 from ..plan.plan import SideBySide
 from ..profile.digest import planned_backends, program_digest
 from ..profile.inputs import why_not_runnable
-from ..target import current_target
+from ..target import current_target, is_cuda
 
 _LOST_TO_SPLITTING = 1.2e-6
 """About how many seconds a kernel loses on all cores: NASNet's 572 kernels of less than 20 us take 0.69 ms more on two
@@ -50,7 +50,7 @@ class ScheduleBranches:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         threads, target = runtime.num_threads(), current_target()
-        if threads < 2 or why_not_runnable(mod) is not None:
+        if is_cuda(target) or threads < 2 or why_not_runnable(mod) is not None:
             return mod
         calls = Calls.of(mod)
         if isinstance(calls, str):

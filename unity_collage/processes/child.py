@@ -44,8 +44,16 @@ class Child:
     Use as a context manager.
     """
 
-    def __init__(self, module: str, hello: Mapping[str, Any], timeout_seconds: float):
+    def __init__(
+        self,
+        module: str,
+        hello: Mapping[str, Any],
+        timeout_seconds: float,
+        variables: Mapping[str, str] | None = None,
+    ):
+        """``variables``: environment variables of the process, in addition to those that all processes have."""
         self._module = module
+        self._variables = variables
         self._hello = dict(hello)
         self._timeout_seconds = timeout_seconds
         self._process: Process | None = None
@@ -58,7 +66,7 @@ class Child:
     def start(self) -> None:
         """Start the process if it does not run, without waiting until it is ready."""
         if self._process is None:
-            self._process, self._is_ready = Process(self._module, self._hello), False
+            self._process, self._is_ready = Process(self._module, self._hello, self._variables), False
 
     def ask(self, request: Mapping[str, Any]) -> Reply:
         """The child's reply. When it ends, or is silent for longer than the limit, the reply has a ``reason``."""

@@ -63,10 +63,10 @@ class Process:
     """A Python process that runs ``module``. It starts at once, and ``hello`` is its first message.
 
     A :mod:`.supervisor` between it and this process ends everything that it has started. Its folder for temporary files
-    is its own, and is removed.
+    is its own, and is removed. ``variables``: environment variables besides :func:`..machine.environment.environment`.
     """
 
-    def __init__(self, module: str, hello: Mapping[str, Any]):
+    def __init__(self, module: str, hello: Mapping[str, Any], variables: Mapping[str, str] | None = None):
         self._scratch = Scratch("worker")
         self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
@@ -78,7 +78,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=self._report,
                 stderr=self._report,
-                env={**environment(), "TMPDIR": self._scratch.name},
+                env={**environment(), **(variables or {}), "TMPDIR": self._scratch.name},
                 # Python looks for packages in the working directory first: a checkout there has no native part.
                 cwd="/",
                 # Ctrl-C in a terminal reaches every process there; this one is ended by its parent.

@@ -1,0 +1,131 @@
+"""The CUDA device: what it is, the least seconds that it needs, and whether its clock was held back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+from ..runtime import cuda
+
+_PROCESSORS, _KILOHERTZ, _L2_BYTES, _MAJOR, _MINOR = 16, 13, 38, 75, 76
+"""Numbers of attributes in ``cudaDeviceAttr``."""
+
+_FUSED_MULTIPLY_ADDS = {
+    (8, 0): (64, 1024),
+    (8, 6): (128, 512),
+    (8, 9): (128, 512),
+    (9, 0): (128, 2048),
+    (10, 0): (128, 4096),
+    (12, 0): (128, 1024),
+}
+"""By compute capability: multiply-adds a clock of a multiprocessor, of float32 and of dense 16-bit matrices. From the
+tables of throughput in NVIDIA's programming guide and its architecture papers; the second is rounded up."""
+
+_MOST_A_CLOCK = (256, 8192)
+"""For devices that the table does not know: more than any of them."""
+
+_BYTES_A_CLOCK = 128
+"""No multiprocessor reads more from the second-level cache in a clock than its first level passes on."""
+
+_MARGIN = 1.1
+"""How many times the reported clock may be possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The first CUDA device."""
+
+    name: str
+    capability: tuple[int, int]
+    processors: int
+    """The number of multiprocessors."""
+    hertz: float
+    """The highest clock that the driver reports."""
+    l2_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.processors} multiprocessors, L2 {self.l2_bytes >> 20} MiB"
+
+    def compute_seconds(self, flops: float, is_narrow: bool) -> float:
+        """Least seconds for so many operations, two for a multiply-add; ``is_narrow``: of 16 bits."""
+        rate = _FUSED_MULTIPLY_ADDS.get(self.capability, _MOST_A_CLOCK)[is_narrow]
+        return flops / (2 * rate * self.processors * self.hertz * _MARGIN)
+
+    def memory_seconds(self, nbytes: int) -> float:
+        """Least seconds to move so many bytes through the second-level cache."""
+        return nbytes / (_BYTES_A_CLOCK * self.processors * self.hertz * _MARGIN)
+
+
+@cache
+def device() -> Device:
+    """The first CUDA device; raises RuntimeError with the reason where there is none."""
+    cuda.load()
+    runtime = ctypes.CDLL("libcudart.so.13")
+    numbers = [_attribute(runtime, n) for n in (_PROCESSORS, _KILOHERTZ, _L2_BYTES, _MAJOR, _MINOR)]
+    processors, kilohertz, l2_bytes, major, minor = numbers
+    return Device(_name(), (major, minor), processors, kilohertz * 1e3, l2_bytes)
+
+
+@cache
+def driver_version() -> str:
+    """The version of the driver, such as ``580.95.05``; empty if NVML does not say."""
+    text = ctypes.create_string_buffer(96)
+    asked = _management("nvmlSystemGetDriverVersion")
+    return text.value.decode() if asked is not None and asked(text, len(text)) == 0 else ""
+
+
+class ClockWatch:
+    """Tells whether the device's clock was held back since the watch was made, by heat or by power."""
+
+    _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+    """Hardware slowdown, software and hardware thermal slowdown, power brake (``nvmlClocksEventReason``)."""
+
+    def __init__(self) -> None:
+        self._before = self._reasons()
+
+    def was_slowed(self) -> bool:
+        return bool((self._before | self._reasons()) & self._SLOWED)
+
+    def _reasons(self) -> int:
+        asked, found = _management("nvmlDeviceGetCurrentClocksEventReasons"), ctypes.c_ulonglong(0)
+        handle = _handle()
+        if asked is None or handle is None or asked(handle, ctypes.byref(found)) != 0:
+            return 0
+        return found.value
+
+
+def _attribute(runtime: ctypes.CDLL, number: int) -> int:
+    found = ctypes.c_int(0)
+    status = runtime.cudaDeviceGetAttribute(ctypes.byref(found), number, 0)
+    if status != 0:
+        raise RuntimeError(f"cudaDeviceGetAttribute {number} failed with status {status}")
+    return found.value
+
+
+def _name() -> str:
+    driver, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
+    return text.value.decode() if driver.cuDeviceGetName(text, len(text), 0) == 0 else "CUDA device"
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    with suppress(OSError):
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        if library.nvmlInit_v2() == 0:
+            return library
+    return None
+
+
+def _management(name: str) -> Callable[..., int] | None:
+    """A function of NVML, the driver's library that watches devices; None where it is not there."""
+    return getattr(_library(), name, None)
+
+
+@cache
+def _handle() -> ctypes.c_void_p | None:
+    """NVML's handle of the device; it counts all devices, CUDA those that are visible."""
+    asked, found = _management("nvmlDeviceGetHandleByIndex_v2"), ctypes.c_void_p()
+    return found if asked is not None and asked(0, ctypes.byref(found)) == 0 else None
