@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -151,7 +152,8 @@ def _best(
     pipeline: Pipeline, imported: IRModule, target: Target, refine: Refinement | None, tell: Tell
 ) -> Refined:
     """The fastest of several programs; our own where they cannot be compared, with the reason."""
-    costs, settings = pipeline.model, refine or BY_DEFAULT
+    costs = pipeline.model
+    settings = refine or (BY_DEFAULT if costs.is_limited() else replace(BY_DEFAULT, build_seconds=math.inf))
     reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
     if refine is not None and reason:
         raise CollageError(f"candidate programs cannot be compared: {reason}")

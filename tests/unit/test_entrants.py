@@ -32,6 +32,7 @@ class Listed:
     builder: Any = None
     programs: dict[str, Any] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    left_out_for_time: bool = False
 
     def add_built(self, name: str, choice: Choice, _build: Callable[[], Any]) -> None:
         self.add(name, choice)
@@ -65,6 +66,7 @@ def test_what_was_the_fastest_before_takes_part_whatever_it_takes(seconds: float
     comparison = entered(OTHER, build_seconds=seconds)
     assert [*comparison.programs] == built
     assert all(reason.startswith("not built") for reason in comparison.reasons.values())
+    assert comparison.left_out_for_time == (seconds == 0.0)
 
 
 def test_a_plan_takes_part_once() -> None:

@@ -126,6 +126,10 @@ class CostModel(ABC):
         """The target to compile for, where the costs are of another machine; None: the target in scope."""
         return None
 
+    def is_limited(self) -> bool:
+        """Whether the time for measuring has a limit; if so, the time for building programs has one too."""
+        return True
+
     def is_budget_spent(self) -> bool:
         """Whether the time for measuring is used up; nothing more is measured then."""
         return False

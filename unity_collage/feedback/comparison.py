@@ -44,6 +44,8 @@ class Comparison:
     tell: Tell
     programs: dict[str, CandidateProgram] = field(default_factory=dict[str, CandidateProgram])
     iterations: list[Prediction] = field(default_factory=list[Prediction])
+    left_out_for_time: bool = False
+    """Whether there was no time to build some program."""
 
     def add(self, name: str, choice: Choice) -> bool:
         """Build and load the program of ``choice``; whether it runs, and computes what the first program does."""

@@ -45,6 +45,7 @@ def add_entrants(
             comparison.leave_out(name, choice, f"not built: its kernels cost {ratio:.3g} times as much")
         elif clock.is_over():
             comparison.leave_out(name, choice, clock.reason())
+            comparison.left_out_for_time = True
         else:
             comparison.add(name, choice)
     if settings.stock:

@@ -29,7 +29,7 @@ class Records:
     database: CostDatabase
     fingerprint: str
     name: str
-    """The name of the fact: a digest of the model, of each plan, and of the settings."""
+    """The name of the fact: a digest of the model, of each plan, and of the settings that change the outcome."""
     model: str
     """A digest of the model. The values of its weights do not matter: they do not change how long a program takes."""
     costed: IRModule
@@ -73,7 +73,7 @@ def records_of(
     compared = {
         "model": model,
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
-        "settings": asdict(settings),
+        "settings": {name: value for name, value in asdict(settings).items() if name != "build_seconds"},
     }
     backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
     return Records(

@@ -9,6 +9,7 @@ program that cannot be built or run is dropped, with its reason.
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,7 @@ def refined(
     problems = problems_of(builder.costed)
     plans = {name: (choice, seconds) for name, choice, seconds in choices(problems, priority)}
     records = _records(builder, model, {name: choice for name, (choice, _) in plans.items()}, settings)
-    known = None if records is None else _known_winner(builder, records)
+    known = None if records is None else _known_winner(builder, records, settings)
     if known is not None:
         return known
     if records is not None and records.locked:
@@ -85,7 +86,8 @@ def refined(
     if records is not None:
         choice = comparison.programs[winner].choice
         description = None if choice is None else described(builder.costed, choice)
-        records.keep({"report": encode(report), "choice": description}, load.is_busy)
+        outcome = {"report": encode(report), "choice": description, "left_out": comparison.left_out_for_time}
+        records.keep(outcome, load.is_busy)
     return replace(result, report=report)
 
 
@@ -99,10 +101,15 @@ def _records(
     return records_of(database, builder.costed, builder.imported, plans, settings, builder.target, locked)
 
 
-def _known_winner(builder: ProgramBuilder, records: Records) -> Refined | None:
-    """The winner of a stored comparison; None if there is none, or if it cannot be built any more."""
+def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
+    """The winner of a stored comparison; None if there is none, or if it cannot be built any more.
+
+    One that left out programs for want of time does not count where there is all the time.
+    """
     known = records.find()
     if known is None:
+        return None
+    if known.get("left_out") and settings.build_seconds == math.inf and not records.locked:
         return None
     report = replace(decode(ProgramComparison, known["report"]), origin="database")
     choice = None if known["choice"] is None else choice_of(builder.costed, known["choice"])

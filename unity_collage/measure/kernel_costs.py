@@ -207,6 +207,10 @@ class KernelCosts(CostModel):
         )
         return found
 
+    def is_limited(self) -> bool:
+        """Whether there is a budget."""
+        return self.budget_seconds is not None
+
     def is_budget_spent(self) -> bool:
         """Whether the budget is used up; nothing more is measured then."""
         return self._is_spent(1.0)
