@@ -10,10 +10,12 @@ from typing import Any
 from rich.console import Console
 
 from ..errors import CollageError
+from ..profile.agreement import drawn_inputs
 from ..profile.peers.bench import timed_in_turns
 from ..profile.peers.runtimes import OURS, PEERS
 from ..profile.rounds import speedup
 from ..report import bench_table, cost_remark
+from ..target import is_cuda
 from .compile import compiled, tell_accuracy
 from .options import add_options, positive
 
@@ -39,7 +41,22 @@ def add_command(commands: Any) -> None:
     command.set_defaults(run=_bench)
 
 
+def _bench_on_device(options: argparse.Namespace) -> None:
+    """Show the time of the program on a GPU: that of a call whose end is awaited."""
+    if options.against:
+        raise CollageError(
+            f"--against {options.against[0]}: it would run on the CPU, and the program on a GPU"
+        )
+    program, console = compiled(options), Console()
+    timed = program.benchmark(**drawn_inputs(program))
+    console.print(bench_table({OURS: [timed["median"]]}, OURS, {}))
+    tell_accuracy(options, program, console)
+
+
 def _bench(options: argparse.Namespace) -> None:
+    if options.target is not None and is_cuda(options.target):
+        _bench_on_device(options)
+        return
     unknown = [name for name in options.against if name not in PEERS]
     if unknown:
         raise CollageError(f"--against {unknown[0]}: there is no such runtime; there are {', '.join(PEERS)}")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ..errors import CollageError
 from ..progress import shown
-from ..testing.conformance import CASES, CHECKS, Case, examine
+from ..testing.conformance import CASES, CHECKS, CUDA_CASES, Case, examine
 from . import STARTED
 
 
@@ -43,7 +43,7 @@ def _check(options: argparse.Namespace) -> None:
     with shown(since=STARTED) as tell:
         report = examine(
             options.backend,
-            (*CASES, *_more(options.cases)),
+            (*CASES, *CUDA_CASES, *_more(options.cases)),
             options.timeout,
             tell=lambda what: tell(0, 0, what),
         )

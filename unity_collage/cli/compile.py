@@ -69,6 +69,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
         return compile_model(
             options.model,
             **sizes_of(options),
+            target=options.target,
             backends=options.backends,
             estimator=costs,
             explain=explain,

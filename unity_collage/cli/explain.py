@@ -46,7 +46,7 @@ def _explain(options: argparse.Namespace) -> None:
             layouts=options.search_layouts,
             tune_trials=options.tune or 0,
         )
-        found = explain(model, pipeline, **sizes_of(options))
+        found = explain(model, pipeline, target=options.target, **sizes_of(options))
     if options.node is None:
         for name, explanation in found.items():
             console.print(explanation_summary(name, explanation), "")

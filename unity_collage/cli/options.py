@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from tvm.target import Target
+
 from ..compiler import BUDGET_SECONDS, cost_model
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
@@ -17,6 +19,7 @@ from ..measure.remote import RemoteCost
 from ..measure.remote.messages import address
 from ..passes.annotate_candidates import WINOGRAD
 from ..pipeline import FLOAT32, PRECISIONS
+from ..target import target_of
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -85,11 +88,18 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         help="the backends in preference order (default: all); TVM compiles what they do not take",
     )
     command.add_argument(
+        "--target",
+        type=_target,
+        metavar="TARGET",
+        help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as llvm -mcpu=znver4 "
+        "(default: this machine's CPU)",
+    )
+    command.add_argument(
         "--precision",
         choices=list(PRECISIONS),
         default=FLOAT32,
-        help="the precision of convolutions and products, and of values between them (default: f32); with bf16 the "
-        "error against float32 is shown",
+        help="the precision of convolutions and products, and of values between them (default: f32), f16 only for "
+        "cuda; the error against float32 is shown",
     )
     command.add_argument(
         "--no-winograd",
@@ -155,7 +165,11 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
     """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
     if options.rpc is None:
         limits = (options.locked, options.budget, options.remeasure)
-        return cost_model(options.database, report, *limits, packs=not options.no_packs)
+        return cost_model(
+            options.database, report, *limits, packs=not options.no_packs, target=options.target
+        )
+    if options.target is not None:
+        raise CollageError("--target and --rpc: the target is that of the servers")
     return RemoteCost(
         CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,
@@ -235,6 +249,13 @@ def duration(text: str) -> float:
     if not 0.0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 5m or 1h")
     return seconds
+
+
+def _target(text: str) -> Target:
+    try:
+        return target_of(text)
+    except CollageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _tracker(text: str) -> str:

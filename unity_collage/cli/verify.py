@@ -7,15 +7,14 @@ import argparse
 from rich.console import Console
 
 from ..errors import CollageError
-from ..pipeline import FLOAT32
 from ..profile.agreement import agreements, drawn_inputs, read_inputs, reference_of
 from ..program import Program
 
 RANDOM = "random"
 """In place of a file of inputs: they are drawn."""
 
-_NARROW_TOLERANCE = 5e-2
-"""The largest error over the range of a result for programs that compute with 8 bits of precision."""
+_TOLERANCES = {"bf16": 5e-2, "f16": 1e-2}
+"""The largest error over the range of a result, for programs that compute with 8 and with 11 bits of precision."""
 
 
 def add_verify(command: argparse.ArgumentParser) -> None:
@@ -31,7 +30,7 @@ def add_verify(command: argparse.ArgumentParser) -> None:
         type=_share,
         metavar="ERROR",
         help="with --verify: the largest error as a part of a result's range "
-        "(default: 1e-3; 1e-2 for float16; 5e-2 for bfloat16 and --precision bf16)",
+        "(default: 1e-3; 1e-2 for float16 and --precision f16; 5e-2 for bfloat16 and --precision bf16)",
     )
 
 
@@ -56,8 +55,8 @@ def verify(options: argparse.Namespace, program: Program, console: Console) -> N
         else read_inputs(options.verify, program.input_names)
     )
     tolerance = options.tolerance
-    if tolerance is None and options.precision != FLOAT32:
-        tolerance = _NARROW_TOLERANCE
+    if tolerance is None:
+        tolerance = _TOLERANCES.get(options.precision)
     found = agreements(program, options.model, inputs, tolerance)
     reference = reference_of(options.model)
     for agreement in found:

@@ -11,6 +11,8 @@ from ..processes.process import Ending
 
 _NEARLY = 0.8
 """A process that ended with more than this part of its memory in use has run out of it."""
+_NO_MEMORY = ("bad_alloc", "cudaErrorMemoryAllocation", "out of memory", "STATUS_ALLOC_FAILED")
+"""What C++, CUDA, TVM, cuBLAS and cuDNN say where memory has run out."""
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that people, supervisors and a system that is short of memory send, and kernels do not."""
 
@@ -49,7 +51,7 @@ class Refused(Exception):
 def refusal_of(error: Exception, kind: FailureKind) -> Refusal:
     """The refusal for an error of a foreign compiler or kernel."""
     text = f"{type(error).__name__}: {first_line(error)}"
-    if isinstance(error, MemoryError) or "bad_alloc" in text:
+    if isinstance(error, MemoryError) or any(said in text for said in _NO_MEMORY):
         return Refusal("memory ran out", FailureKind.OUT_OF_MEMORY)
     return Refusal(text, kind)
 
