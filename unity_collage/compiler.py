@@ -43,6 +43,7 @@ from .plan.explanation import Explanation
 from .profile.inputs import why_not_runnable
 from .program import Program
 from .progress import shown
+from .runtime import cuda
 from .runtime.libraries import claim_parallel_loops
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
@@ -102,17 +103,19 @@ def compile(
     * ``allow_winograd``: let convolutions use Winograd's algorithm, which rounds differently.
     * ``search_layouts``: let the search choose the layout of each image between two kernels, channels last or first.
       Twice as many kernels are measured. Channels last is the best layout for nearly all images.
-    * ``tune_trials``: how many schedules MetaSchedule tries for each TVM kernel that could still be in the plan.
+    * ``tune_trials``: how many schedules MetaSchedule tries for each TVM kernel that could still be in the plan;
+      for CPUs only.
     * ``refine``: how candidate programs are compared. By default ours, that of a greedy partitioner, those of each
       backend alone, and the fastest one of an earlier compile are timed in turns. With ``Refinement()`` costs that do
       not hold in the running program are also corrected, and TVM alone takes part. The fastest is the result, and the
-      plan of ``main`` has the ``comparison``.
+      plan of ``main`` has the ``comparison``. Programs for a GPU are not compared.
     * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
-      Inputs, outputs and all other arithmetic stay float32.
+      Inputs, outputs and all other arithmetic stay float32. ``"f16"`` is for the target ``cuda``: there all values
+      inside that are safe in 16 bits are float16, and inputs and outputs keep their types (docs/precision.md).
     * ``estimator``: the source of costs, such as :class:`unity_collage.measure.remote.RemoteCost`. It has its own
       database, progress and budget; those given here are not used.
     * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after
-      :func:`unity_collage.set_num_threads`.
+      :func:`unity_collage.set_num_threads`. Kernels for a GPU do not depend on it.
     """
     use_threads(threads)
     with shown() if progress is True else nullcontext(progress or None) as report:
@@ -243,6 +246,8 @@ def _checked(target: Target | str | None, runs_beside_torch: bool = False) -> Ta
     """The target; raises CollageError where no program can be made for it."""
     scope = host_target() if target is None else target_of(target)
     if is_cuda(scope):
+        if reason := cuda.why_unavailable():
+            raise CollageError(f"kernels for a GPU are measured where they run: {reason}")
         return scope
     if scope.kind.name != "llvm":
         raise CollageError(

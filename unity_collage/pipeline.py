@@ -10,6 +10,7 @@ import tvm
 from .cost.model import CostModel
 from .errors import CollageError
 from .feedback.settings import BY_DEFAULT
+from .measure.cuda.cost import CudaCost
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
@@ -29,6 +30,7 @@ from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .specs import PartitionSpec
+from .target import current_target, is_cuda
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
@@ -123,10 +125,13 @@ def collage(
     correct: bool = False,
     explain: bool = False,
 ) -> tvm.transform.Sequential:
-    """One pass that runs the passes of a :class:`Pipeline` with these fields."""
+    """One pass that runs the passes of a :class:`Pipeline` with these fields.
+
+    Without a ``model``, costs are measured where kernels for the target in scope run: on this machine, or on its GPU.
+    """
     pipeline = Pipeline(
         backends=None if backends is None else tuple(backends),
-        model=model or MeasuredCost(),
+        model=model or (CudaCost() if is_cuda(current_target()) else MeasuredCost()),
         specs=tuple(specs),
         without=tuple(without),
         precision=precision,

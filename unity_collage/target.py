@@ -63,8 +63,9 @@ def with_host(target: Target) -> Target:
 
     It also has the limits that all GPUs have, which schedules ask for. All of that is in its text.
     """
-    host = host_target() if target.host is None else target.host
-    return Target({**_LIMITS, **fields_of(target), "host": fields_of(host)})
+    host = fields_of(host_target() if target.host is None else target.host)
+    host.pop("num-cores", None)  # no kernel runs there: costs hold for any number of threads
+    return Target({**_LIMITS, **fields_of(target), "host": host})
 
 
 def device_of(target: Target) -> Device:

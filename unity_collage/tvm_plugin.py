@@ -45,9 +45,9 @@ class UntilBuild:
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         from .lowering.build import finish, lower
         from .pipeline import collage
-        from .target import current_target
+        from .target import current_target, target_of
 
-        target = current_target()
+        target = target_of(current_target())
         with target:
             lowered = lower(collage(**self.options)(mod), target)
             return finish(lowered, target)(lowered)
