@@ -22,6 +22,7 @@ from typing import Any
 import league
 import plots
 import roofline
+from gpu import report
 
 from unity_collage.profile.peers.runtimes import OURS
 from unity_collage.report import duration
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "figures.md")
 PLOTTED = "zoo_znver5"
+PLOTTED_GPU = "gpu_h200"
 
 _MARK = re.compile(r"(<!-- (table|summary): ([\w. ]+) -->\n\n)((?:\|.*\n)*)")
 _NETWORKS = {"zoo": "model zoo", "unseen": "unseen networks"}
@@ -51,6 +53,9 @@ def main(arguments: Sequence[str]) -> int:
         path.write_text(filled(path.read_text()))
     plots.speedups(_known(f"{PLOTTED}.json"), str(ROOT / "docs" / f"{PLOTTED}.svg"))
     plots.roofs(_known(f"{PLOTTED}.json"), str(ROOT / "docs" / PLOTTED.replace("zoo", "roofline")) + ".svg")
+    if reason := report.plot(_known(f"{PLOTTED_GPU}.json")["rows"], ROOT / "docs" / f"{PLOTTED_GPU}.svg"):
+        print(f"no plot of {PLOTTED_GPU}: {reason}", file=sys.stderr)
+        return 1
     return 0
 
 

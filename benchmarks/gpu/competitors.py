@@ -1,0 +1,161 @@
+"""The competitors for one network: each a function of no arguments that runs it and returns what it returned."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch  # pyright: ignore[reportMissingImports]
+import torch._inductor.config as inductor  # pyright: ignore[reportMissingImports]
+
+import unity_collage as uc
+
+from .failures import capturing
+from .jobs import COMPILED, EAGER, Job, Settings, backends_of
+from .models import Network
+
+Run = Callable[[], Any]
+
+
+@dataclass
+class Competitor:
+    """What is timed, and what is known of it."""
+
+    run: Run
+    result: Callable[[], torch.Tensor]
+    """One run, and its result on the device."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    kept: tuple[Any, ...] = ()
+    """What a graph reads without owning it: once freed, its memory goes back to the device at the next capture."""
+
+
+class Competitors:
+    """Makes the competitors of one job."""
+
+    def __init__(self, network: Network, job: Job, settings: Settings) -> None:
+        self._network, self._job, self._settings = network, job, settings
+        self._inputs = [each.to(settings.device) for each in network.inputs]
+
+    def reference(self) -> torch.Tensor:
+        """The result of eager torch in float32 without TF32, on the device."""
+        module = copy.deepcopy(self._network.module).to(self._settings.device)
+        with torch.no_grad():
+            return module(*self._inputs).clone()
+
+    def made(self, name: str) -> Competitor:
+        """The competitor ``name``; what makes it impossible is raised."""
+        if name == EAGER:
+            return self._eager()
+        if name == COMPILED:
+            return self._compiled()
+        return self._ours(backends_of(name))
+
+    # Ours
+
+    def _ours(self, backends: list[str] | None) -> Competitor:
+        program, facts = self._compile(backends)
+        with capturing(self._settings.device):  # the first call captures the program's kernels
+            program(*self._inputs)
+        return Competitor(lambda: program(*self._inputs), lambda: _tensor(program(*self._inputs)), facts)
+
+    def _compile(self, backends: list[str] | None) -> tuple[uc.Program, dict[str, Any]]:
+        begun = time.perf_counter()
+        program = uc.compile(
+            self._network.module,
+            self._network.inputs,
+            target=None if self._settings.device == "cpu" else self._settings.device,
+            backends=backends,
+            precision=self._job.precision,
+            database=self._settings.database,
+            budget_seconds=self._settings.budget_seconds,
+        )
+        seconds = time.perf_counter() - begun
+        plan = (program.plan or {}).get("main")
+        kernels = Counter(kernel.backend for kernel in plan.kernels) if plan else Counter()
+        return program, {
+            "compile_seconds": seconds,
+            "kernels": dict(sorted(kernels.items())),
+            "plan_seconds": plan.seconds if plan else None,
+            "remarks": list(plan.remarks) if plan else [],
+        }
+
+    # torch
+
+    def _module(self) -> tuple[torch.nn.Module, list[torch.Tensor]]:
+        """The module and its inputs in the precision and layout in which torch is fastest."""
+        module = copy.deepcopy(self._network.module).to(self._settings.device)
+        inputs = self._inputs
+        if self._network.is_image:
+            module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+            inputs = [each.contiguous(memory_format=torch.channels_last) for each in inputs]
+        if self._job.precision == "f16":
+            module = module.half()
+            inputs = [each.half() if each.is_floating_point() else each for each in inputs]
+        return module, inputs
+
+    def _eager(self) -> Competitor:
+        module, inputs = self._module()
+        if self._settings.device == "cpu":
+            return _called(torch.no_grad()(lambda: module(*inputs)))
+        with capturing(self._settings.device):
+            return _captured(module, inputs)
+
+    def _compiled(self) -> Competitor:
+        module, inputs = self._module()
+        begun = time.perf_counter()
+        inductor.freezing = self._settings.freezing
+        compiled = torch.compile(module, mode=self._settings.mode)
+        run = torch.no_grad()(lambda: compiled(*inputs))
+        with capturing(self._settings.device):
+            for _ in range(4):  # the second call records, the third replays a graph
+                run()
+            if self._settings.device != "cpu":
+                torch.cuda.synchronize()
+        made = _called(run)
+        made.facts["compile_seconds"] = time.perf_counter() - begun
+        return made
+
+
+def in_full_precision() -> None:
+    """No TF32 in float32, and the fastest algorithms of cuDNN."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+
+def relative_error(found: torch.Tensor, reference: torch.Tensor) -> float:
+    """The length of the difference over the length of the reference."""
+    found, reference = found.double().reshape(-1), reference.double().reshape(-1)
+    return float(torch.linalg.vector_norm(found - reference) / torch.linalg.vector_norm(reference))
+
+
+def _captured(module: torch.nn.Module, inputs: list[torch.Tensor]) -> Competitor:
+    """The calls of a module in a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), torch.no_grad():
+        for _ in range(3):
+            module(*inputs)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        found = module(*inputs)
+    return Competitor(graph.replay, lambda: _replayed(graph, found), kept=(module, inputs))
+
+
+def _called(run: Run) -> Competitor:
+    return Competitor(run, lambda: run().clone())
+
+
+def _replayed(graph: Any, found: torch.Tensor) -> torch.Tensor:
+    graph.replay()
+    torch.cuda.synchronize()
+    return found.clone()
+
+
+def _tensor(found: Any) -> torch.Tensor:
+    return torch.from_dlpack(found[0] if isinstance(found, Sequence) else found)
