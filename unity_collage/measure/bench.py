@@ -27,6 +27,9 @@ T = TypeVar("T")
 class Bench(Protocol):
     """Runs kernels for a worker. Raises Spoilt when a kernel has left it in a state in which no other can be timed."""
 
+    tries_nan: bool
+    """Whether kernels also have to show that they keep NaN. On the CPU the rules know which primitives do not."""
+
     def settled(self, run: Callable[[], T]) -> T:
         """What ``run`` returns, which runs a kernel."""
         ...
@@ -81,6 +84,8 @@ class Bench(Protocol):
 
 class CpuBench:
     """Kernels run on the one thread pool, between guard pages."""
+
+    tries_nan = False
 
     def __init__(self) -> None:
         self._state = ProcessState()

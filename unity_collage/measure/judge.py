@@ -13,6 +13,7 @@ from tvm import relax
 from .. import reference
 from ..annotations import LIFTED
 from ..database.rows import FailureKind
+from ..graph.calls import operators
 from .compare import Outputs, elected, why_wrong
 from .inputs import edge_inputs, random_inputs
 from .kernels import unscheduled_outputs
@@ -20,6 +21,12 @@ from .refusal import Refusal, Refused, refusal_of
 from .tolerance import tolerances
 
 TRUSTED = "TVM's unscheduled kernel"
+
+_PRODUCTS = frozenset(
+    {"matmul", "nn.attention", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose"))}
+)
+_FEW = 7
+"""About how many NaN are among the inputs of a trial."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,34 @@ Run = Callable[
     [Any, Sequence[np.ndarray], Sequence[tvm.runtime.Tensor], relax.Function, bool], list[np.ndarray]
 ]
 """Runs a kernel on inputs and constants, as :func:`.guard.outputs_of` does."""
+
+
+def nan_trial(func: relax.Function) -> Trial | None:
+    """Random inputs with a few NaN, and what numpy computes; None for products, for integers, and where numpy cannot.
+
+    Behind products and convolutions libraries take ReLU and clip, which turn NaN into the lower bound: a kernel of its
+    own would cost too much.
+    """
+    arrays = random_inputs(func)
+    count = len(arrays) - int(func.attrs[LIFTED])
+    floats = [i for i, array in enumerate(arrays[:count]) if np.issubdtype(array.dtype, np.floating)]
+    if not floats or any(name.partition(".")[2] in _PRODUCTS for name in operators(func)):
+        return None
+    poisoned = arrays[floats[0]].copy()
+    poisoned.reshape(-1)[:: max(1, poisoned.size // _FEW)] = np.nan
+    arrays[floats[0]] = poisoned
+    expected = _expected(func, arrays)
+    return None if expected is None else Trial(arrays, expected)
+
+
+def why_nan_is_lost(got: Outputs, expected: Outputs) -> Refusal | None:
+    """Why outputs have numbers where they should have NaN, or None."""
+    for number, (value, right) in enumerate(zip(got, expected, strict=True)):
+        if np.any(np.isnan(right.astype(np.float64)) & ~np.isnan(value.astype(np.float64))):
+            return Refusal(
+                f"output {number} is a number where the reference is NaN", FailureKind.WRONG_NUMBERS
+            )
+    return None
 
 
 def outputs_or_refusal(

@@ -24,6 +24,7 @@ from tvm import relax
 from tvm.target import Target
 
 from .. import runtime
+from ..annotations import LIFTED
 from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
@@ -35,7 +36,7 @@ from .bench import Bench, CpuBench
 from .built_kernel import BuiltKernel, built_kernel, held_bytes
 from .guard import watch
 from .inputs import random_inputs
-from .judge import Trial, outputs_or_refusal, outvoted, trials
+from .judge import Trial, nan_trial, outputs_or_refusal, outvoted, trials, why_nan_is_lost
 from .process_state import Spoilt
 from .refusal import Refusal, Refused
 
@@ -61,6 +62,7 @@ class MeasuringWorker:
         self._bench = bench
         self._digest = ""
         self._trials: list[Trial] = []
+        self._nan: Trial | None = None
 
     def answer(self, request: Message) -> None:
         """Send all messages that answer one request."""
@@ -89,6 +91,7 @@ class MeasuringWorker:
         if request["digest"] != self._digest:
             self._say({"stage": "computing the reference", "key": None})
             self._trials, self._digest = trials(first), request["digest"]
+            self._nan = nan_trial(first) if self._bench.tries_nan else None
         built: dict[str, BuiltKernel] = {}
         for key, func in funcs.items():
             try:
@@ -110,7 +113,18 @@ class MeasuringWorker:
         made.outputs = self._bench.settled(
             lambda: outputs_or_refusal(func, self._trials, made.kernel, made.constants, run)
         )
+        if self._nan is not None:
+            self._bench.settled(lambda: self._check_nan(func, made))
         return made
+
+    def _check_nan(self, func: relax.Function, made: BuiltKernel) -> None:
+        """Raises Refused if a kernel makes numbers of NaN."""
+        assert self._nan is not None and self._nan.expected is not None
+        count = len(func.params) - int(func.attrs[LIFTED])
+        got = self._bench.outputs_of(made.kernel, self._nan.inputs[:count], made.constants, func, True)
+        refusal = why_nan_is_lost(got, self._nan.expected)
+        if refusal is not None:
+            raise Refused(refusal)
 
     def _built(
         self, func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
