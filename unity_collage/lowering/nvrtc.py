@@ -37,6 +37,39 @@ _OPTIONS = (
     "--define-macro=inff=INFINITY",  # so TVM writes infinity in bfloat16
 )
 
+NAN_KEPT = """
+template <typename A, typename B>
+static __forceinline__ __device__ auto collage_max(A a, B b) -> decltype(true ? A() : B()) {
+  return a != a || a > b ? a : b;
+}
+template <typename A, typename B>
+static __forceinline__ __device__ auto collage_min(A a, B b) -> decltype(true ? A() : B()) {
+  return a != a || a < b ? a : b;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+static __forceinline__ __device__ float collage_max(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+static __forceinline__ __device__ float collage_min(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+#ifdef __CUDA_FP16_H__
+static __forceinline__ __device__ half collage_max(half a, half b) { return __hmax_nan(a, b); }
+static __forceinline__ __device__ half collage_min(half a, half b) { return __hmin_nan(a, b); }
+#endif
+#endif
+#define max(a, b) collage_max(a, b)
+#define min(a, b) collage_min(a, b)
+"""
+"""What stands before the kernels of a source: the larger and the smaller of two numbers is NaN if one of them is, as
+for numpy and ONNX. CUDA's own functions return the number, so ReLU and max pooling would lose NaN."""
+
+_KERNEL = 'extern "C" __global__'
+
 _SMALL_HEADERS = {
     b"cuda/std/cstdint": b"""#pragma once
 namespace cuda { namespace std {
@@ -82,10 +115,11 @@ def compiled(source: str, arch: str) -> bytes:
 
     Sources that need more than the small headers are compiled with those of the wheels.
     """
+    kept = source.replace(_KERNEL, NAN_KEPT + _KERNEL, 1)
     try:
-        return _cubin(source.encode(), arch, _SMALL_HEADERS)
+        return _cubin(kept.encode(), arch, _SMALL_HEADERS)
     except CompileError:
-        return _cubin(source.encode(), arch, {})
+        return _cubin(kept.encode(), arch, {})
 
 
 class CompileError(RuntimeError):
