@@ -132,8 +132,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], list[object]], str]] = {
         "MatMul 'y' cannot be converted: ",
     ),
     "an unknown backend": (
-        lambda f: [saved(f / "m.onnx", PRODUCT), "--backends", "cudnn"],
-        "no backend named 'cudnn'; there are: onednn, openblas, kernels, tvm",
+        lambda f: [saved(f / "m.onnx", PRODUCT), "--backends", "mkl"],
+        "no backend named 'mkl'; there are: onednn, openblas, kernels, cudnn, cublas, tvm",
     ),
     "a database that is none": (_no_database, "notes.txt: file is not a database"),
     "an output in no folder": (

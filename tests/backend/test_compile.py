@@ -213,7 +213,7 @@ def test_why_a_file_is_no_program(tmp_path: Path) -> None:
         (3, {}, ModelError, "a model is an IRModule, .* or a path, not a int"),
         ("nothing.onnx", {}, ModelError, "nothing.onnx is not a file"),
         (IRModule({}), {}, ModelError, "no function named main"),
-        (scaled(1.0), {"backends": "cudnn"}, UnknownBackend, "no backend named 'cudnn'; there are: onednn, "),
+        (scaled(1.0), {"backends": "mkl"}, UnknownBackend, "no backend named 'mkl'; there are: onednn, "),
         (
             scaled(1.0),
             {"target": Target("c")},

@@ -17,6 +17,7 @@ from unity_collage.cli.main import main
 from unity_collage.compiler import compile_with
 from unity_collage.errors import CollageError
 from unity_collage.pipeline import collage
+from unity_collage.target import CUDA
 from unity_collage.testing import graphs
 from unity_collage.testing.conformance import CASES, CHECKS, CheckState, case, examine
 from unity_collage.testing.conformance.cases import bound, weights
@@ -26,6 +27,9 @@ from unity_collage.testing.fixed_cost import FixedCost
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "backend"
 HERE = Path(__file__).parent
+
+ON_CPU = [name for name, backend in known().items() if backend.kinds != {CUDA}]
+"""The others are examined in tests/gpu."""
 
 KNOWN = {
     (
@@ -86,7 +90,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*known(), "handmade:HANDMADE"])
+@pytest.mark.parametrize("name", [*ON_CPU, "handmade:HANDMADE"])
 def test_a_backend_keeps_its_promises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     report = examine(name)

@@ -19,7 +19,7 @@ from unity_collage.cost.asking import workloads
 from unity_collage.cost.method import Method
 from unity_collage.database.rows import FailureKind
 from unity_collage.machine import environment
-from unity_collage.measure.client import WorkerClient
+from unity_collage.measure.client import Worker, WorkerClient
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.refusal import Refusal
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
@@ -138,7 +138,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 
     def of(code: str, timeout_seconds: float) -> WorkerClient:
         (tmp_path / "typed_worker.py").write_text(code)
-        made.append(WorkerClient(1, QUICK, timeout_seconds, module="typed_worker"))
+        made.append(WorkerClient(1, QUICK, timeout_seconds, worker=Worker("typed_worker")))
         return made[-1]
 
     yield of

@@ -20,7 +20,7 @@ import unity_collage.schedule as schedule_module
 from unity_collage.cost.method import Method
 from unity_collage.graph import DataflowGraph, SubGraph, extract
 from unity_collage.lowering import pack_weights
-from unity_collage.measure.client import WorkerClient
+from unity_collage.measure.client import Worker, WorkerClient
 from unity_collage.plan.costs import Cost
 from unity_collage.processes.child import Child
 from unity_collage.schedule import schedule, scheduled_module
@@ -153,7 +153,7 @@ def test_a_fault_in_the_measuring_process_is_logged_here(
     function = extract(SubGraph(DataflowGraph(graphs.chain()), 1), lift_constants=True)
     kernel = {"backend": "tvm", "function": tvm.ir.save_json(function)}
     question = {"ask": "cost", "digest": "relu", "target": str(TARGET), "evict_bytes": 0}
-    with WorkerClient(1, quick, 300.0, module=module_of(WORKER)) as client:
+    with WorkerClient(1, quick, 300.0, worker=Worker(module_of(WORKER))) as client:
         answer = client.compare(question, {"relu": kernel})["relu"]
     assert isinstance(answer, Cost), answer
     (said,) = faults.take()

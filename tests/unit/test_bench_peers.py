@@ -126,5 +126,5 @@ def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch.setattr(bench_command, "compiled", lambda options: Namespace(plan=None))
     monkeypatch.setattr(bench_command, "timed_in_turns", lambda *_: found)
     monkeypatch.setattr(bench_command, "tell_accuracy", lambda *_: None)
-    bench_command._bench(Namespace(against=["mnn"], model="no.onnx", rounds=1))
+    bench_command._bench(Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None))
     assert "not timed: mnn: ModelError: not converted: [1] x\n" in capsys.readouterr().out

@@ -24,7 +24,7 @@ from unity_collage.errors import CollageError, UnavailableBackend, UnknownBacken
 from unity_collage.report import backend_table
 from unity_collage.testing.fake_backend import fake_backend
 
-OURS = ["onednn", "openblas", "kernels", "tvm"]
+OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm"]
 
 FAKE = """
 from unity_collage.testing.fake_backend import fake_backend
@@ -256,13 +256,24 @@ def test_a_name_of_two_backends_leaves_the_others(install: Install) -> None:
     install(DUPLICATE, theirs="their_package:BACKEND")
     assert [backend.name for backend in registry.select(["tvm"], Target("llvm"))] == ["tvm"]
     assert registry.get("tvm").name == "tvm"
-    assert list(registry.every()) == ["openblas", "kernels", "tvm"]
+    assert list(registry.every()) == [name for name in OURS if name != "onednn"]
     assert row("onednn") == f"not available: {TWICE}"
+
+
+def test_backends_make_kernels_for_the_kind_of_the_target() -> None:
+    gpu = Target({"kind": "cuda", "arch": "sm_90"})
+    assert [name for name in OURS if registry.why_not_for(registry.get(name), gpu) is None] == [
+        "cudnn", "cublas", "tvm"
+    ]  # fmt: skip
+    assert not {"cudnn", "cublas"} & {backend.name for backend in registry.select(None, Target("llvm"))}
+    with pytest.raises(UnavailableBackend, match="it makes kernels for llvm, and the target is cuda"):
+        registry.select(["onednn"], gpu)
 
 
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(
-        UnknownBackend, match="no backend named 'mkl'; there are: onednn, openblas, kernels, tvm"
+        UnknownBackend,
+        match="no backend named 'mkl'; there are: onednn, openblas, kernels, cudnn, cublas, tvm",
     ):
         registry.get("mkl")
 

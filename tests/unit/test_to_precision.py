@@ -189,6 +189,6 @@ def test_a_kernel_that_somebody_has_made_is_left_alone():
     assert_becomes(mod, mod)
 
 
-def test_only_bfloat16_is_a_storage_type():
-    with pytest.raises(CollageError, match="float16"):
-        ToPrecision("float16")
+def test_float8_is_not_a_storage_type():
+    with pytest.raises(CollageError, match="float8_e4m3fn, only in bfloat16, float16"):
+        ToPrecision("float8_e4m3fn")

@@ -17,6 +17,7 @@ from versions import Subject
 
 import unity_collage.schedule as schedule
 from unity_collage.graph import outside_vars
+from unity_collage.schedule import gpu
 
 
 def test_a_change_raises_the_version() -> None:
@@ -75,8 +76,8 @@ def test_the_command_does_not_overwrite_what_has_changed(
     assert versions.recorded()["loops"]["version"] == 4
 
 
-ELSEWHERE = {"tuned.py", "faults.py"}
-"""Schedules of a tuner, and what becomes of exceptions."""
+ELSEWHERE = {"tuned.py", "faults.py", "gpu.py"}
+"""Schedules of a tuner, what becomes of exceptions, and schedules for GPUs, which have digests of their own."""
 NEVER = {"_as_written", "_quotient"}
 """Loops that no rule takes, which TVM does not make; a maker of formulas, which is called while importing."""
 
@@ -139,6 +140,12 @@ def test_another_constant_is_another_digest(
     before = versions.schedule_digests([graph])
     monkeypatch.setattr(f"unity_collage.schedule.{module}.{name}", value)
     assert versions.schedule_digests([graph]) != before
+
+
+def test_another_rule_is_another_digest_of_schedules_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = versions.gpu_schedule_digests(["product"])
+    monkeypatch.setattr("unity_collage.schedule.gpu._RULES", gpu._RULES[-1:])
+    assert versions.gpu_schedule_digests(["product"]) != before
 
 
 EXTRACT = sys.modules["unity_collage.graph.extract"]

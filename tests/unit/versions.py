@@ -20,6 +20,10 @@ from tvm.target import Target
 from versioned_graphs import EXTRACTED, LOWERED, SCHEDULED
 
 from unity_collage.backends.base import Backend
+from unity_collage.backends.cublas import lowering as cublas_lowering
+from unity_collage.backends.cublas.backend import CUBLAS
+from unity_collage.backends.cudnn import lowering as cudnn_lowering
+from unity_collage.backends.cudnn.backend import CUDNN
 from unity_collage.backends.kernels import lowering as kernels_lowering
 from unity_collage.backends.kernels.backend import KERNELS
 from unity_collage.backends.native.codegen import Lower
@@ -38,6 +42,7 @@ from unity_collage.measure.judge import trials
 from unity_collage.plan.candidate import Candidate, CompositePart
 from unity_collage.rules import Found
 from unity_collage.schedule import SCHEDULE_VERSION
+from unity_collage.schedule.gpu import GPU_SCHEDULE_VERSION
 from unity_collage.testing.conformance import CASES
 
 RECORDED = Path(__file__).with_name("versions.json")
@@ -48,10 +53,23 @@ TARGETS = {
 }
 """Said in full, so that nothing depends on the machine that asks."""
 
+GPU = Target(
+    {
+        "kind": "cuda",
+        "arch": "sm_90",
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+        "thread_warp_size": 32,
+        "host": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"},
+    }
+)
+
 NATIVE: dict[str, tuple[Backend, Lower]] = {
     "onednn": (ONEDNN, onednn_lowering.lower),
     "openblas": (OPENBLAS, openblas_lowering.lower),
     "kernels": (KERNELS, kernels_lowering.lower),
+    "cudnn": (CUDNN, cudnn_lowering.lower),
+    "cublas": (CUBLAS, cublas_lowering.lower),
 }
 """Backends that tell a native library what to compute, as JSON."""
 
@@ -71,12 +89,14 @@ class Subject:
 
 def subjects() -> list[Subject]:
     """All there are, as they are now."""
-    schedule, extraction = (
+    schedule, of_gpus, extraction = (
         "SCHEDULE_VERSION in unity_collage/schedule/__init__.py",
+        "GPU_SCHEDULE_VERSION in unity_collage/schedule/gpu.py",
         "EXTRACTION_VERSION in unity_collage/graph/extract.py",
     )
     return [
         Subject("schedules", SCHEDULE_VERSION, schedule_digests(), schedule),
+        Subject("GPU schedules", GPU_SCHEDULE_VERSION, gpu_schedule_digests(), of_gpus),
         Subject("extraction", EXTRACTION_VERSION, extraction_digests(), extraction),
         Subject(
             "measuring", METHOD_VERSION, measuring_digests(), "METHOD_VERSION in unity_collage/cost/method.py"
@@ -95,6 +115,11 @@ def schedule_digests(names: Iterable[str] = tuple(SCHEDULED)) -> Digests:
         for mcpu, target in TARGETS.items()
         for name in names
     }
+
+
+def gpu_schedule_digests(names: Iterable[str] = tuple(SCHEDULED)) -> Digests:
+    """Of the kernels of each graph that is named, bound to the threads of a GPU."""
+    return {name: _digest(_kernels(fused(SCHEDULED[name](), GPU))) for name in names}
 
 
 def extraction_digests() -> Digests:

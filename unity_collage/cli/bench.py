@@ -48,7 +48,7 @@ def _bench_on_device(options: argparse.Namespace) -> None:
             f"--against {options.against[0]}: it would run on the CPU, and the program on a GPU"
         )
     program, console = compiled(options), Console()
-    timed = program.benchmark(**drawn_inputs(program))
+    timed = program.benchmark(drawn_inputs(program))
     console.print(bench_table({OURS: [timed["median"]]}, OURS, {}))
     tell_accuracy(options, program, console)
 

@@ -14,7 +14,7 @@ import tvm
 from tvm.target import Target
 
 from .. import runtime
-from ..backends.registry import every, get, why_unavailable
+from ..backends.registry import every, get, why_not_for, why_unavailable
 from ..graph.extract import EXTRACTION_VERSION
 from ..machine.device import device, driver_version
 from ..machine.fingerprint import family, fields_of, machine, text_of
@@ -28,11 +28,11 @@ from .method import METHOD_VERSION, Method
 _NEWER = ("version", "tvm", "made by", "method")
 """Fields whose old values do not come back after an update."""
 
-_SETTINGS = (
-    *("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS"),
-    *("CUBLAS", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "TVM_CUDA_"),
-)
-"""Prefixes of environment variables that change how libraries run."""
+_SETTINGS = ("DNNL_", "GOMP_", "OMP_", "ONEDNN_", "OPENBLAS_", "TVM_BIND_THREADS", "TVM_NUM_THREADS")
+"""Prefixes of environment variables that change how libraries run on a CPU."""
+
+_CUDA_SETTINGS = ("CUBLAS", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "TVM_CUDA_")
+"""Those that change how libraries run on a CUDA device."""
 
 
 def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
@@ -44,7 +44,7 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
         "made by": made_by(backend),
         "target": str(target),
         **_place(target, f"{METHOD_VERSION} {method}"),
-        "environment": " ".join(f"{name}={value}" for name, value in _environment().items()),
+        "environment": " ".join(f"{name}={value}" for name, value in _environment(target).items()),
     }
     return text_of(fields)
 
@@ -102,8 +102,13 @@ def of_family(fingerprint: str) -> str:
 
 def available(method: Method) -> dict[str, str]:
     """The fingerprint of each backend that can run in this process, for the host's target."""
-    backends = [name for name, backend in every().items() if why_unavailable(backend) is None]
-    return {name: cost_fingerprint(name, host_target(), method) for name in backends}
+    target = host_target()
+    backends = [
+        name
+        for name, backend in every().items()
+        if why_not_for(backend, target) is None and why_unavailable(backend) is None
+    ]
+    return {name: cost_fingerprint(name, target, method) for name in backends}
 
 
 def stale(texts: Mapping[str, str], here: Mapping[str, str]) -> frozenset[str]:
@@ -123,5 +128,6 @@ def _is_stale(there: Mapping[str, str], now: Mapping[str, Mapping[str, str]]) ->
     return any(ours.get(name) != there.get(name) for name in _NEWER)
 
 
-def _environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_SETTINGS)}
+def _environment(target: Target) -> dict[str, str]:
+    settings = _CUDA_SETTINGS if target.kind.name == "cuda" else _SETTINGS
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(settings)}

@@ -13,18 +13,11 @@ from ..runtime import cuda
 _PROCESSORS, _KILOHERTZ, _L2_BYTES, _MAJOR, _MINOR = 16, 13, 38, 75, 76
 """Numbers of attributes in ``cudaDeviceAttr``."""
 
-_FUSED_MULTIPLY_ADDS = {
-    (8, 0): (64, 1024),
-    (8, 6): (128, 512),
-    (8, 9): (128, 512),
-    (9, 0): (128, 2048),
-    (10, 0): (128, 4096),
-    (12, 0): (128, 1024),
-}
-"""By compute capability: multiply-adds a clock of a multiprocessor, of float32 and of dense 16-bit matrices. From the
-tables of throughput in NVIDIA's programming guide and its architecture papers; the second is rounded up."""
+_MULTIPLY_ADDS = {(8, 0): 64, (8, 6): 128, (8, 9): 128, (9, 0): 128, (10, 0): 256, (12, 0): 128}
+"""By compute capability: multiply-adds of float32 that a multiprocessor does in a clock, or a sixteenth of those of
+dense 16-bit matrices if that is more. From the tables in NVIDIA's programming guide and its architecture papers."""
 
-_MOST_A_CLOCK = (256, 8192)
+_MOST_A_CLOCK = 512
 """For devices that the table does not know: more than any of them."""
 
 _BYTES_A_CLOCK = 128
@@ -49,9 +42,9 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name}, {self.processors} multiprocessors, L2 {self.l2_bytes >> 20} MiB"
 
-    def compute_seconds(self, flops: float, is_narrow: bool) -> float:
-        """Least seconds for so many operations, two for a multiply-add; ``is_narrow``: of 16 bits."""
-        rate = _FUSED_MULTIPLY_ADDS.get(self.capability, _MOST_A_CLOCK)[is_narrow]
+    def compute_seconds(self, flops: float) -> float:
+        """Least seconds for so many operations of float32, two for a multiply-add; 16 of 16 bits count as one."""
+        rate = _MULTIPLY_ADDS.get(self.capability, _MOST_A_CLOCK)
         return flops / (2 * rate * self.processors * self.hertz * _MARGIN)
 
     def memory_seconds(self, nbytes: int) -> float:

@@ -13,7 +13,6 @@ from tvm.target import Target
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.model import Capability, Workload
 from ...cost.work import work_of
-from ...graph.shapes import dtype_of
 from ...machine.caches import rounded
 from ...machine.device import device
 from ...machine.environment import usable_cores
@@ -25,7 +24,6 @@ from ..questions import Client, Fingerprints
 from .workers import Workers, most
 
 _MODULE, _LOCK = "unity_collage.measure.cuda.worker", "unity_collage.cuda.lock"
-_WIDE = frozenset({"float32", "float64", "int32", "int64"})
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,6 @@ class CudaCost(KernelCosts):
 
 
 def _lower_bound(workload: Workload) -> float:
-    work, types = work_of(workload.func), {dtype_of(param) for param in workload.func.params}
+    work = work_of(workload.func)
     moved = work.weight_bytes + work.read_bytes + work.written_bytes
-    is_narrow = not types <= _WIDE  # one operand of 16 bits is enough: casts may be inside
-    return max(device().compute_seconds(work.flops, is_narrow), device().memory_seconds(moved))
+    return max(device().compute_seconds(work.flops), device().memory_seconds(moved))

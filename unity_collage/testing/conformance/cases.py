@@ -25,17 +25,18 @@ class Case:
 
     name: str
     make: Callable[[], relax.Function]
+    kind: str | None = None
+    """The kind of targets that it is for, such as ``cuda``; None: all of them."""
 
 
-def case(name: str, body: Body, *shapes: Shape, dtype: str = "float32") -> Case:
+def case(name: str, body: Body, *shapes: Shape, dtype: str = "float32", kind: str | None = None) -> Case:
     """A case that computes ``body`` for tensors of ``shapes``.
 
     Nested calls in ``body`` become bindings, and a tuple becomes several results.
     """
     texts = [",".join(map(str, shape)) for shape in shapes]
-    return Case(
-        f"{name} {dtype} {' '.join(f'({text})' for text in texts)}", lambda: function(body, shapes, dtype)
-    )
+    full_name = f"{name} {dtype} {' '.join(f'({text})' for text in texts)}"
+    return Case(full_name, lambda: function(body, shapes, dtype), kind)
 
 
 def function(body: Body, shapes: Sequence[Shape], dtype: str = "float32") -> relax.Function:
@@ -55,10 +56,11 @@ def bound(value: relax.Expr) -> Any:
     return builder.emit(value)
 
 
-def weights(*shape: int) -> Any:
+def weights(*shape: int, dtype: str = "float32") -> Any:
     """A constant of ordinary numbers."""
     count = math.prod(shape)
-    return relax.const(np.sin(np.arange(1, count + 1, dtype="float32") * 1.7).reshape(shape))
+    numbers = np.sin(np.arange(1, count + 1, dtype="float32") * 1.7)
+    return relax.const(numbers.reshape(shape).astype(dtype))
 
 
 _RANKS: tuple[Shape, ...] = ((), (1,), (7,), (3, 5), (1, 3, 5, 7), (3, 8, 6, 6))

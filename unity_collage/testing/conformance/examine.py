@@ -8,8 +8,10 @@ from itertools import zip_longest
 import tvm
 
 from ...errors import CollageError
+from ...target import CUDA
 from .asking import Answer, Failure, Subject
 from .cases import CASES, Case
+from .cuda_cases import CUDA_CASES
 from .library import OF_THE_LIBRARY, LibraryExamination
 from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, Report, counted
@@ -20,18 +22,19 @@ _THREADS = 2
 
 def examine(
     where: str,
-    cases: Sequence[Case] = CASES,
+    cases: Sequence[Case] = (*CASES, *CUDA_CASES),
     timeout_seconds: float = 60.0,
     memory_bytes: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Check all promises of the backend ``where``: the name of an installed backend, or ``package.module:VALUE``.
 
-    Its code runs only in worker processes, so a crash is a verdict. ``timeout_seconds``: the limit for one step of one
-    kernel. ``memory_bytes``: how many bytes a process may grow, by default half of the machine's memory. ``tell`` is
-    called with what is being examined. Raises CollageError if there is no such backend.
+    Its code runs only in worker processes, so a crash is a verdict. ``cases``: those for another kind of targets are
+    left out. ``timeout_seconds``: the limit for one step of one kernel. ``memory_bytes``: how many bytes a process may
+    grow, by default half of the machine's memory. ``tell`` is called with what is being examined. Raises CollageError
+    if there is no such backend.
     """
-    asked = [AskedCase(case.name, tvm.ir.save_json(case.make())) for case in cases]
+    made = [(case.kind, AskedCase(case.name, tvm.ir.save_json(case.make()))) for case in cases]
     notes = Notes()
     with (
         Subject(where, _THREADS, timeout_seconds) as subject,
@@ -41,12 +44,13 @@ def examine(
         if met["value"] is not None:
             return Report(where, notes.verdicts())
         _rule(subject, notes)
+        asked = [case for kind, case in made if kind in (None, met["kind"])]
         proposals = _proposals(subject, other, asked, notes, tell)
         unavailable = met["unavailable"]
         if unavailable is None:
-            LibraryExamination(subject, other, notes, tell, timeout_seconds, met["stays_in_ir"]).run(
-                proposals
-            )
+            LibraryExamination(
+                subject, other, notes, tell, timeout_seconds, met["stays_in_ir"], met["kind"]
+            ).run(proposals)
         else:
             notes.skipped(f"not available here: {unavailable}", *OF_THE_LIBRARY)
     return Report(met["name"], notes.verdicts(), unavailable)
@@ -68,9 +72,13 @@ def _met(subject: Subject, where: str, notes: Notes) -> Answer:
     reason = met["unavailable"]
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         notes.found("availability", f"why_unavailable() answers {reason!r}, neither None nor a text")
+    elif reason is None and met["no_device"] is not None:
+        reason = f"there is no CUDA device: {met['no_device']}"
+        notes.found("availability", f"why_unavailable() answers None, and {reason}")
     state = "available" if reason is None else f"not available, {reason}"
-    notes.passed("availability", f"{state}; nothing was loaded to know")
-    return met
+    loaded = "only the driver and the CUDA runtime were" if met["kind"] == CUDA else "nothing was"
+    notes.passed("availability", f"{state}; {loaded} loaded to know")
+    return {**met, "unavailable": reason}
 
 
 def _rule(subject: Subject, notes: Notes) -> None:
@@ -100,7 +108,9 @@ def _proposals(
             notes.found("proposals", f"[{case.name}]: {problem}")
         _compare(case, said["text"], again["text"], notes)
         for one in said["proposals"]:
-            kernel = Proposed(case, one["number"], one["label"], one["results"], one["constants"])
+            kernel = Proposed(
+                case, one["number"], one["label"], tuple(one["nodes"]), one["results"], one["constants"]
+            )
             found.kernels.setdefault(one["digest"], kernel)
         _refusals(case, said["refusals"], found, notes)
     _proposed(found, len(cases), notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +24,71 @@ from ...lowering.fuse import fused
 from ...lowering.offload import offloaded_module
 from ...lowering.outline import global_var
 from ...lowering.outlined import external_function
+from ...measure import judge
 from ...measure.compare import why_wrong
-from ...measure.guard import outputs_of
+from ...measure.guard import output_types, outputs_of
 from ...measure.inputs import random_inputs
 from ...measure.judge import Trial, outputs_or_refusal, outvoted, trials
-from ...measure.kernels import build_kernel, output_tensors
+from ...measure.kernels import make_kernel
 from ...measure.refusal import Refusal, Refused, refusal_of
 from ...measure.tolerance import tolerances
 from ...rewrites.constants import constant
+from ...target import device_of
 
 Stage = Callable[[str], None]
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Maps the inputs of a kernel to its results."""
 
 
-def examined(func: relax.Function, backend: Backend, target: Target, stage: Stage) -> str | None:
+def _no_preparation(_module: Any) -> None:
+    """The first run is as any other."""
+
+
+@dataclass(frozen=True)
+class KernelPlace:
+    """Where kernels run: between guard pages of the CPU, or on a device."""
+
+    target: Target
+    run: judge.Run = outputs_of
+    prepare: Callable[[Any], None] = _no_preparation
+    """Called with the module of a kernel before its first run, it lets a library choose how to compute the kernel."""
+
+
+class NotHere(Exception):
+    """The library has no implementation of a kernel on this device; the text is its reason."""
+
+
+def examined(func: relax.Function, backend: Backend, place: KernelPlace, stage: Stage) -> str | None:
     """Make the kernel of ``func``, run it between guard pages on two sets of inputs, and on the first set again.
 
-    The result says how the last run differs from the first, or is None. Raises Refused for everything else that is
-    wrong.
+    The result says how the last run differs from the first, or is None. Raises NotHere if the library chooses nothing
+    for it on this device, and Refused for everything else that is wrong.
     """
     stage("computing the reference")
     asked, count = trials(func), _activations(func)
     stage("building")
     with compile_errors():
-        kernel, constants = build_kernel(func, asked[0].inputs, backend, target)
+        made = make_kernel(func, asked[0].inputs, backend, place.target)
+    _prepare(made.module, place)
+    kernel, constants = made.function, made.constants
     stage("running")
-    results = outputs_or_refusal(func, asked, kernel, constants)
+    results = outputs_or_refusal(func, asked, kernel, constants, place.run)
     for refusal in outvoted(func, asked, {backend.name: results}).values():
         raise Refused(refusal)
     stage("running again")
-    again = outputs_of(kernel, asked[0].inputs[:count], constants, func, at_end=True)
+    again = place.run(kernel, asked[0].inputs[:count], constants, func, True)
     equal = all(one.tobytes() == other.tobytes() for one, other in zip(results[0], again, strict=True))
     return None if equal else "two runs on equal inputs, with another between them, differ"
+
+
+def _prepare(module: Any, place: KernelPlace) -> None:
+    try:
+        place.prepare(module)
+    except Exception as error:  # a foreign library failed: its error becomes the reason
+        refusal = refusal_of(error, FailureKind.COMPILE_ERROR)
+        if refusal.kind is FailureKind.COMPILE_ERROR:
+            raise NotHere(refusal.reason) from error
+        raise Refused(refusal) from error
 
 
 @contextmanager
@@ -67,7 +100,7 @@ def compile_errors() -> Iterator[None]:
         raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
 
 
-def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
+def together(funcs: Sequence[relax.Function], backend: Backend, place: KernelPlace) -> None:
     """Make all ``funcs`` at once, those with constants twice with other constants; raises Refused if some is wrong."""
     drawn = [(func, random_inputs(func)) for func in funcs]
     drawn += [(func, random_inputs(func, seed=7)) for func in funcs if int(func.attrs[LIFTED])]
@@ -84,7 +117,9 @@ def together(funcs: Sequence[relax.Function], backend: Backend) -> None:
         if kernel is None:
             reason = f"{len(drawn)} functions were given at once, and {symbol} is in none of the modules"
             raise Refused(Refusal(reason, FailureKind.COMPILE_ERROR))
-        _verify(func, [_trial(func, arrays)], _destination_passing(func, kernel), symbol)
+        _verify(
+            func, [_trial(func, arrays)], _destination_passing(func, kernel, device_of(place.target)), symbol
+        )
 
 
 def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, path: Path) -> None:
@@ -96,11 +131,12 @@ def export(funcs: Sequence[relax.Function], backend: Backend, target: Target, pa
     )  # it is read as a library, and not loaded as a program
 
 
-def load(funcs: Sequence[relax.Function], path: Path) -> None:
+def load(funcs: Sequence[relax.Function], target: Target, path: Path) -> None:
     """Run the library that :func:`export` wrote; raises Refused for numbers that differ from numpy's."""
-    machine = relax.VirtualMachine(library_file.read(path), tvm.cpu())
+    device = device_of(target)
+    machine = relax.VirtualMachine(library_file.read(path), device)
     for number, func in enumerate(funcs):
-        _verify(func, trials(func), _returning(machine[f"run_{number}"]), f"function {number}")
+        _verify(func, trials(func), _returning(machine[f"run_{number}"], device), f"function {number}")
 
 
 def _verify(func: relax.Function, asked: list[Trial], run: Run, name: str) -> None:
@@ -145,18 +181,18 @@ def _function(modules: Sequence[tvm.runtime.Module], symbol: str) -> Any:
     return None
 
 
-def _destination_passing(func: relax.Function, kernel: Any) -> Run:
+def _destination_passing(func: relax.Function, kernel: Any, device: tvm.runtime.Device) -> Run:
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        outputs = output_tensors(func)
-        kernel(*map(tvm.runtime.tensor, arrays), *outputs)
+        outputs = [tvm.runtime.empty(shape, dtype, device) for shape, dtype in output_types(func)]
+        kernel(*(tvm.runtime.tensor(array, device) for array in arrays), *outputs)
         return [output.numpy() for output in outputs]
 
     return run
 
 
-def _returning(function: Any) -> Run:
+def _returning(function: Any, device: tvm.runtime.Device) -> Run:
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        result = function(*map(tvm.runtime.tensor, arrays))
+        result = function(*(tvm.runtime.tensor(array, device) for array in arrays))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         return [tensor.numpy() for tensor in results]
 

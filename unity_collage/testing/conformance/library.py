@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...database.rows import FailureKind
 from ...scratch import Scratch
+from ...target import CUDA
 from .asking import Answer, Failure, Subject
 from .proposals import AskedCase, Proposals, Proposed
 from .verdicts import Notes, counted
@@ -22,6 +23,7 @@ _MOST_ENDS = 5
 """How many kernels may end the process before no more are tried."""
 _SAMPLE = 24
 """How many kernels are put into one module and one library, one for each label."""
+_ON_DEVICE = "its kernels run on a CUDA device, for which NVIDIA's libraries start threads of their own"
 _BY_KIND = {
     None: "numbers",
     FailureKind.COMPILE_ERROR: "made",
@@ -43,14 +45,18 @@ class LibraryExamination:
         tell: Callable[[str], None],
         timeout_seconds: float,
         stays_in_ir: bool,
+        kind: str,
     ):
+        """``kind``: the kind of targets that the kernels are made for."""
         self._subject, self._other, self._notes, self._tell = subject, other, notes, tell
         self._timeout_seconds = timeout_seconds
-        self._stays_in_ir = stays_in_ir
+        self._stays_in_ir, self._kind = stays_in_ir, kind
 
     def run(self, proposals: Proposals) -> None:
         """Run all checks that need the library."""
         self._fingerprint()
+        if self._kind == CUDA:
+            self._notes.skipped(_ON_DEVICE, "threads")
         if not proposals.kernels:
             self._notes.skipped("it proposes no kernel", *OF_THE_LIBRARY)
             return
@@ -59,7 +65,8 @@ class LibraryExamination:
             sample = list({kernel.label: kernel for kernel in reversed(good)}.values())[:_SAMPLE]
             if sample:
                 self._exported(sample, fresh)
-                self._threads(sample)
+                if self._kind != CUDA:
+                    self._threads(sample)
         if self._stays_in_ir:
             self._notes.skipped("its kernels stay in the IR, it has no code generator", "together", "errors")
         else:
@@ -86,6 +93,7 @@ class LibraryExamination:
     def _examined(self, kernels: Sequence[Proposed]) -> list[Proposed]:
         """The kernels without faults, with their functions."""
         good: list[Proposed] = []
+        missing: dict[Proposed, str] = {}
         before = self._subject.ended
         for tried, kernel in enumerate(kernels):
             if self._subject.ended - before >= _MOST_ENDS:
@@ -98,11 +106,25 @@ class LibraryExamination:
             except Failure as failure:
                 self._failed(kernel, failure)
                 continue
+            if "not_here" in made:
+                missing[kernel] = made["not_here"]
+                continue
             self._noted(kernel, made)
             good.append(replace(kernel, function=made["function"]))
         if kernels:
-            self._judged(len(kernels), good)
+            self._missing(kernels, missing)
+            self._judged(len(kernels), len(missing), good)
         return good
+
+    def _missing(self, kernels: Sequence[Proposed], missing: Mapping[Proposed, str]) -> None:
+        """Note what the library cannot compute on this device with any of the labels.
+
+        A rule offers a few algorithms of a library as labels, and the library may have fewer on some device.
+        """
+        here = {kernel.computation for kernel in kernels if kernel not in missing}
+        for kernel, reason in missing.items():
+            if kernel.computation not in here:
+                self._notes.found("made", f"{kernel.name}: {reason}")
 
     def _failed(self, kernel: Proposed, failure: Failure) -> None:
         checks = [self._check_of(failure)]
@@ -119,16 +141,17 @@ class LibraryExamination:
         """Note what else is wrong with a kernel whose numbers are right."""
         if made["differs"] is not None:
             self._notes.found("repeatable", f"{kernel.name}: {made['differs']}")
-        if made["surplus_threads"]:
+        if made["surplus_threads"] and self._kind != CUDA:
             self._notes.found("threads", f"{kernel.name}: it started {_own(made['surplus_threads'])}")
         if made["conflict"] is not None:
             self._notes.found("pool", made["conflict"])
 
-    def _judged(self, proposed: int, good: Sequence[Proposed]) -> None:
+    def _judged(self, proposed: int, missing: int, good: Sequence[Proposed]) -> None:
         """Note what all kernels keep, for the checks without findings."""
-        notes, count = self._notes, counted(len(good), "kernel")
-        notes.passed("made", f"{counted(proposed, 'kernel')} proposed, {proposed} made")
-        notes.passed("runs", f"{counted(proposed, 'kernel')} came back")
+        notes, count, made = self._notes, counted(len(good), "kernel"), proposed - missing
+        more = f"; the library has no implementation of {missing} on this device" if missing else ""
+        notes.passed("made", f"{counted(proposed, 'kernel')} proposed, {made} made{more}")
+        notes.passed("runs", f"{counted(made, 'kernel')} came back")
         if good:
             notes.passed("numbers", f"{count}: those of numpy, on random inputs and on edge values")
             notes.passed("bounds", f"{count} left their neighbours and their inputs alone")
@@ -175,7 +198,7 @@ class LibraryExamination:
             path = str(Path(folder) / "kernels.so")
             try:
                 self._subject.ask("export", functions=functions, path=path)
-                fresh.ask("load", functions=functions, path=path)
+                fresh.ask("load", functions=functions, path=path, kind=self._kind)
             except Failure as failure:
                 self._notes.found("exported", failure.reason)
         line = f"a library of {counted(len(sample), 'kernel')} gives the right numbers in a fresh process"

@@ -27,6 +27,8 @@ class Proposed:
     number: int
     """The position of the proposal among the rule's answers."""
     label: str
+    nodes: tuple[int, ...]
+    """The indexes of the nodes that it computes."""
     results: int
     constants: int
     function: str = ""
@@ -36,6 +38,11 @@ class Proposed:
     def name(self) -> str:
         """The label and the case, for findings."""
         return f"{self.label} of [{self.case.name}]"
+
+    @property
+    def computation(self) -> tuple[str, tuple[int, ...]]:
+        """What is computed: kernels of several labels may compute the same."""
+        return self.case.name, self.nodes
 
     def arguments(self) -> Answer:
         """The arguments of a worker's methods for this kernel."""

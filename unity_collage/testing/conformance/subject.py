@@ -151,6 +151,7 @@ class Asked:
         return {
             "number": number,
             "label": candidate.label,
+            "nodes": list(candidate.indexes),
             "digest": kernel_digest(signatures, self.graph, candidate),
             "results": results,
             "constants": int(func.attrs[LIFTED]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,15 +26,20 @@ from ...errors import CollageError
 from ...graph import SubGraph, extract
 from ...lowering.outlined import external_function
 from ...machine import environment
+from ...measure.cuda.bench import CudaBench
 from ...measure.guard import watch
 from ...measure.kernels import NoKernel
 from ...measure.refusal import Refusal, Refused, refusal_of
 from ...processes.serving import Say, serve_messages
+from ...runtime import cuda
 from ...runtime.vendors import VENDORS
-from ...target import host_target
+from ...target import CUDA, cuda_target, host_target, target_of
 from .. import fake_backend
 from . import kernels
 from .subject import Answer, Asked, Watch, resolve, why_no_rule, why_no_value
+
+_SOME_DEVICE = "cuda -arch=sm_90"
+"""What rules for CUDA are asked about where there is no device."""
 
 
 class ConformanceWorker:
@@ -41,7 +47,7 @@ class ConformanceWorker:
 
     def __init__(self, say: Say, scope: ExitStack):
         self._say, self._scope = say, scope
-        self._target = host_target()
+        self._place = kernels.KernelPlace(host_target())
         self._backend: Any = None
         self._asked: dict[str, Asked] = {}
         self._allowed_threads = _threads() + runtime.num_threads() - 1
@@ -65,16 +71,42 @@ class ConformanceWorker:
         self._backend = resolve(where)
         answer: Answer = {"imported": watch.libraries(), "value": why_no_value(self._backend)}
         if answer["value"] is None:
-            reason = self._backend.why_unavailable()
-            answer |= {"name": self._backend.name, "unavailable": reason, "asked": watch.everything()}
-            answer["stays_in_ir"] = self._backend.codegen is None
+            answer |= self._availability(watch)
+            answer |= {"name": self._backend.name, "stays_in_ir": self._backend.codegen is None}
             if ":" in where:
                 self._scope.enter_context(fake_backend.only_backends(self._backend))
         return answer
 
+    def _availability(self, watch: Watch) -> Answer:
+        """What ``why_unavailable`` answers and loads, and on which kind of targets the kernels run.
+
+        That is CUDA if the backend makes kernels for nothing else. It may then load the driver and the CUDA runtime,
+        since only they know the devices.
+        """
+        is_for_cuda = self._backend.kinds == {CUDA}
+        missing = cuda.why_unavailable() if is_for_cuda else None
+        watch.everything()
+        reason = self._backend.why_unavailable()
+        answer: Answer = {"unavailable": reason, "no_device": missing, "asked": watch.everything()}
+        if is_for_cuda and reason is None and missing is None:
+            self._use_device()
+        elif is_for_cuda:
+            self._place = kernels.KernelPlace(target_of(_SOME_DEVICE))
+        return {**answer, "kind": self._place.target.kind.name}
+
+    def _use_device(self) -> None:
+        """Run kernels on the first CUDA device from now on.
+
+        The driver reserves addresses for the memory of all devices, so addresses are not limited any more.
+        """
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        bench = CudaBench()
+        self._place = kernels.KernelPlace(cuda_target(), bench.outputs_of, bench.prepare)
+
     def rule(self) -> Answer:
         """What is wrong with the rule of the backend."""
-        return {"problem": why_no_rule(self._backend, self._target)}
+        return {"problem": why_no_rule(self._backend, self._place.target)}
 
     def fingerprint(self) -> Answer:
         """The fingerprint of the backend, asked for twice."""
@@ -87,12 +119,18 @@ class ConformanceWorker:
         return self._case(case, function).described()
 
     def kernel(self, case: str, function: str, number: int, threads: int | None = None) -> Answer:
-        """Make and examine one proposed kernel; ``threads``: the new size of the pool."""
+        """Make and examine one proposed kernel; ``threads``: the new size of the pool.
+
+        The reply is the reason if the library has no implementation of it on this device.
+        """
         if threads is not None:
             self._allowed_threads += threads - runtime.num_threads()
             runtime.set_num_threads(threads)
         func = self._case(case, function).kernel(number)
-        differs = kernels.examined(func, self._backend, self._target, self._stage)
+        try:
+            differs = kernels.examined(func, self._backend, self._place, self._stage)
+        except kernels.NotHere as reason:
+            return {"not_here": str(reason)}
         surplus = max(0, _threads() - self._allowed_threads)
         self._allowed_threads += surplus
         return {"differs": differs, "surplus_threads": surplus, "conflict": runtime.why_pools_conflict(),
@@ -110,28 +148,30 @@ class ConformanceWorker:
     def together(self, functions: list[str]) -> Answer:
         """Make several kernels at once."""
         self._stage("building")
-        kernels.together(_functions(functions), self._backend)
+        kernels.together(_functions(functions), self._backend, self._place)
         return {}
 
     def export(self, functions: list[str], path: str) -> Answer:
         """Write a library with several kernels."""
         self._stage("exporting")
-        kernels.export(_functions(functions), self._backend, self._target, Path(path))
+        kernels.export(_functions(functions), self._backend, self._place.target, Path(path))
         return {}
 
-    def load(self, functions: list[str], path: str) -> Answer:
-        """Load and run a library, in a process that has not imported the backend."""
+    def load(self, functions: list[str], path: str, kind: str) -> Answer:
+        """Load and run a library for targets of a kind, in a process that has not imported the backend."""
         self._stage("loading")
+        if kind == CUDA:
+            self._use_device()
         for name in VENDORS:
             if runtime.why_unavailable(name) is None:
                 runtime.load(name)
-        kernels.load(_functions(functions), Path(path))
+        kernels.load(_functions(functions), self._place.target, Path(path))
         return {}
 
     def _case(self, name: str, function: str) -> Asked:
         if name not in self._asked:
             assert isinstance(self._backend, Backend)
-            self._asked[name] = Asked(self._backend, tvm.ir.load_json(function), self._target)
+            self._asked[name] = Asked(self._backend, tvm.ir.load_json(function), self._place.target)
         return self._asked[name]
 
     def _stage(self, name: str) -> None:
