@@ -41,14 +41,23 @@ void Pause() {
 #endif
 }
 
+// Whether the system puts fences into other threads; set before there are workers. A worker that asked for it when it is
+// first needed could be asking while the process is forked, and the new process would wait for its answer for ever.
+std::atomic<bool> can_order{false};
+
+void AskForOrdering() {
+#if defined(SYS_membarrier)
+  can_order.store(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0);
+#endif
+}
+
 // Puts a fence into every running thread of the process: what this thread has stored before is seen by what
 // they load after, and what they have stored before by what it loads after. False where the system has no
 // such call.
 bool OrderAllThreads() {
 #if defined(SYS_membarrier)
-  static const bool is_registered =
-      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-  return is_registered && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return can_order.load(std::memory_order_relaxed) &&
+         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 #else
   return false;
 #endif
@@ -217,6 +226,7 @@ std::atomic<Team*> team{nullptr};
 
 Team& GlobalTeam() {
   static const bool made = [] {
+    AskForOrdering();
     team.store(new Team);
     pthread_atfork(nullptr, nullptr, [] { team.store(new Team); });
     return true;
