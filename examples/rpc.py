@@ -53,9 +53,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             compile_for(address, Path(folder) / "costs.sqlite")
     finally:
+        tracker.terminate()  # before the server, whose connection it would miss on standard error
         # With its own processes, which would look for the tracker for a minute.
         os.killpg(server.pid, signal.SIGTERM)
-        tracker.terminate()
 
 
 def compile_for(tracker: str, database: Path) -> None:

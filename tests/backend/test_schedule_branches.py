@@ -153,7 +153,7 @@ def test_a_locked_database_without_a_trial_leaves_the_program(
     plan = compiled(database, locked=True).plan["main"]
 
     assert plan.branches is None
-    assert plan.remarks[-1] == "branches side by side were not tried: nothing may be measured"
+    assert "branches side by side were not tried: nothing may be measured" in plan.remarks
 
 
 def test_on_a_spent_budget_nothing_is_tried(
