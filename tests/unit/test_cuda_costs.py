@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from unity_collage.machine.device import ClockWatch, Device
 from unity_collage.machine.fingerprint import fields_of
 from unity_collage.measure.cuda import cost
 from unity_collage.measure.cuda.cost import CudaCost
+from unity_collage.runtime import cuda
 from unity_collage.schedule.gpu import GPU_SCHEDULE_VERSION
 from unity_collage.target import host_target, target_of
 from unity_collage.testing.conformance.cases import Body, function
@@ -86,10 +88,16 @@ def test_without_nvml_nothing_is_known_of_the_clock(monkeypatch: pytest.MonkeyPa
     assert not ClockWatch().was_slowed()
 
 
-def test_what_the_runtime_does_not_tell_is_an_error() -> None:
-    runtime: Any = SimpleNamespace(cudaDeviceGetAttribute=lambda _found, number, _device: number)
-    with pytest.raises(RuntimeError, match="cudaDeviceGetAttribute 16 failed with status 16"):
-        device_module._attribute(runtime, 16)
+def test_what_the_runtime_does_not_tell_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: Any = SimpleNamespace(
+        cudaDeviceGetAttribute=lambda _found, number, _device: number,
+        cudaGetLastError=lambda: 0,
+        cudaGetErrorName=lambda status: f"error {status}".encode(),
+        cudaGetErrorString=lambda _: b"no such attribute",
+    )
+    monkeypatch.setattr(cuda, "_runtime", lambda: told)
+    with pytest.raises(RuntimeError, match="cudaDeviceGetAttribute failed: error 16: no such attribute"):
+        cuda.attribute(16)
 
 
 # Costs
@@ -142,7 +150,7 @@ def test_workers_share_a_lock_and_the_cores(on_h100: CudaCost, monkeypatch: pyte
         on_h100._made()
     one, other = (args[-1] for args in made)
     assert one == other and one.module == "unity_collage.measure.cuda.worker"
-    assert one.hello["lock"].endswith("unity_collage.cuda.lock")
+    assert one.hello["lock"].endswith(f"unity_collage.cuda.{os.getuid()}.lock")
     assert one.variables == {"OPENBLAS_NUM_THREADS": "2"}
 
 

@@ -22,7 +22,7 @@ from ..runtime import libraries
 from ..runtime.vendors import VENDORS
 from ..schedule import SCHEDULE_VERSION
 from ..schedule.gpu import GPU_SCHEDULE_VERSION
-from ..target import host_target
+from ..target import host_target, is_cuda
 from .method import METHOD_VERSION, Method
 
 _NEWER = ("version", "tvm", "made by", "method")
@@ -51,7 +51,7 @@ def cost_fingerprint(backend: str, target: Target, method: Method) -> str:
 
 def _place(target: Target, method: str) -> dict[str, str]:
     """The fields of where kernels for ``target`` run in this process, on its CPU or its CUDA device, and how."""
-    if target.kind.name == "cuda":
+    if is_cuda(target):
         return {
             "schedules": str(GPU_SCHEDULE_VERSION),
             "method": method,
@@ -129,5 +129,5 @@ def _is_stale(there: Mapping[str, str], now: Mapping[str, Mapping[str, str]]) ->
 
 
 def _environment(target: Target) -> dict[str, str]:
-    settings = _CUDA_SETTINGS if target.kind.name == "cuda" else _SETTINGS
+    settings = _CUDA_SETTINGS if is_cuda(target) else _SETTINGS
     return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(settings)}

@@ -10,7 +10,7 @@ from functools import cache
 
 from ..runtime import cuda
 
-_PROCESSORS, _KILOHERTZ, _L2_BYTES, _MAJOR, _MINOR = 16, 13, 38, 75, 76
+_PROCESSORS, _KILOHERTZ, _L2_BYTES = 16, 13, 38
 """Numbers of attributes in ``cudaDeviceAttr``."""
 
 _MULTIPLY_ADDS = {(8, 0): 64, (8, 6): 128, (8, 9): 128, (9, 0): 128, (10, 0): 256, (12, 0): 128}
@@ -56,10 +56,9 @@ class Device:
 def device() -> Device:
     """The first CUDA device; raises RuntimeError with the reason where there is none."""
     cuda.load()
-    runtime = ctypes.CDLL("libcudart.so.13")
-    numbers = [_attribute(runtime, n) for n in (_PROCESSORS, _KILOHERTZ, _L2_BYTES, _MAJOR, _MINOR)]
-    processors, kilohertz, l2_bytes, major, minor = numbers
-    return Device(_name(), (major, minor), processors, kilohertz * 1e3, l2_bytes)
+    processors, kilohertz, l2_bytes = map(cuda.attribute, (_PROCESSORS, _KILOHERTZ, _L2_BYTES))
+    major, minor = map(int, cuda.capability().split("."))
+    return Device(cuda.name(), (major, minor), processors, kilohertz * 1e3, l2_bytes)
 
 
 @cache
@@ -88,19 +87,6 @@ class ClockWatch:
         if asked is None or handle is None or asked(handle, ctypes.byref(found)) != 0:
             return 0
         return found.value
-
-
-def _attribute(runtime: ctypes.CDLL, number: int) -> int:
-    found = ctypes.c_int(0)
-    status = runtime.cudaDeviceGetAttribute(ctypes.byref(found), number, 0)
-    if status != 0:
-        raise RuntimeError(f"cudaDeviceGetAttribute {number} failed with status {status}")
-    return found.value
-
-
-def _name() -> str:
-    driver, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
-    return text.value.decode() if driver.cuDeviceGetName(text, len(text), 0) == 0 else "CUDA device"
 
 
 @cache

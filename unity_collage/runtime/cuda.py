@@ -118,10 +118,15 @@ def count() -> int:
 @cache
 def capability() -> str:
     """The compute capability of the first device, such as ``9.0``."""
-    major, minor = ctypes.c_int(0), ctypes.c_int(0)
-    _call("cudaDeviceGetAttribute", ctypes.byref(major), _MAJOR, DEVICE[1])
-    _call("cudaDeviceGetAttribute", ctypes.byref(minor), _MINOR, DEVICE[1])
-    return f"{major.value}.{minor.value}"
+    return f"{attribute(_MAJOR)}.{attribute(_MINOR)}"
+
+
+def attribute(number: int) -> int:
+    """An attribute of the first device, by its number in ``cudaDeviceAttr``; raises RuntimeError where CUDA does not
+    say."""
+    found = ctypes.c_int(0)
+    _call("cudaDeviceGetAttribute", ctypes.byref(found), number, DEVICE[1])
+    return found.value
 
 
 @cache

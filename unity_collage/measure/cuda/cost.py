@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from ..kernel_costs import KernelCosts
 from ..questions import Client, Fingerprints
 from .workers import Workers, most
 
-_MODULE, _LOCK = "unity_collage.measure.cuda.worker", "unity_collage.cuda.lock"
+_MODULE = "unity_collage.measure.cuda.worker"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class CudaCost(KernelCosts):
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPARE})
 
     def evict_bytes(self, working_set: int) -> int:
-        """None if a network of ``working_set`` bytes stays in the second-level cache, else at most twice that cache.
+        """0 if a network of ``working_set`` bytes stays in the second-level cache, else at most twice that cache.
 
         It has two halves, and data that multiprocessors of both read is in both. ResNet-50 with 51 MB of weights, and
         costs of warm ones, took 1.22 times its plan on a device with 60 MB.
@@ -62,7 +63,7 @@ class CudaCost(KernelCosts):
     def _made(self) -> WorkerClient:
         # No kernel runs on the processor, so references may use all of it.
         threads = {"OPENBLAS_NUM_THREADS": str(max(1, len(usable_cores()) // most()))}
-        worker = Worker(_MODULE, {"lock": str(Path(gettempdir(), _LOCK))}, threads)
+        worker = Worker(_MODULE, {"lock": str(_lock())}, threads)
         return WorkerClient(0, self.method, self.timeout_seconds, self.memory_bytes, worker)
 
     def _spread(
@@ -76,6 +77,11 @@ class CudaCost(KernelCosts):
         return Fingerprints(
             target, lambda backend: cost_fingerprint(backend, target, self.method), backend_version
         )
+
+
+def _lock() -> Path:
+    """The file that is locked while the device is used. A user cannot open the file of another one."""
+    return Path(gettempdir(), f"unity_collage.cuda.{os.getuid()}.lock")
 
 
 def _lower_bound(workload: Workload) -> float:
