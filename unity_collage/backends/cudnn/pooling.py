@@ -6,6 +6,7 @@ from tvm import relax
 
 from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, ints, op_name, shape_of, static_shape
+from ..onednn.pooling import reaching
 from ..onednn.windows import Window, by_letters, window_of
 from .images import as_plane, window_of_plane
 from .types import why_not_operand
@@ -27,10 +28,10 @@ def pooling(call: relax.Call) -> NativeStep | str:
     algorithm = "max"
     if "avg_pool" in op_name(call):
         algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
-    reaching = _reaching(window, kernel, source.dims[2:], result.dims[2:])
-    if algorithm == "avg_include_padding" and reaching != window:
+    behind = reaching(window, kernel, source.dims[2:], result.dims[2:])
+    if algorithm == "avg_include_padding" and behind != window:
         return "windows reach beyond the padding, and cuDNN counts the elements there, which Relax does not"
-    return _pool(source, result, algorithm, kernel, reaching)
+    return _pool(source, result, algorithm, kernel, behind)
 
 
 def adaptive(call: relax.Call) -> NativeStep | str:
@@ -70,20 +71,6 @@ def _views(call: relax.Call) -> tuple[View, View] | str:
     if isinstance(source, str):
         return source
     return result if isinstance(result, str) else (source, result)
-
-
-def _reaching(
-    window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]
-) -> Window:
-    """The window with enough padding behind that the last window ends within it."""
-    needed = (
-        (count - 1) * stride + size - extent - before
-        for count, stride, size, extent, before in zip(
-            made, window.strides, kernel, have, window.padding_l, strict=True
-        )
-    )
-    behind = tuple(max(n, p) for n, p in zip(needed, window.padding_r, strict=True))
-    return Window(window.strides, window.dilates, window.padding_l, behind)
 
 
 ENTRIES = {

@@ -26,10 +26,10 @@ def pooling(call: relax.Call) -> NativeStep | str:
         algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
         if any(window.dilates):
             return "oneDNN's average pooling with dilation divides by another number of elements"
-    reaching = _reaching(window, kernel, source.dims[2:], result.dims[2:])
-    if algorithm == "avg_include_padding" and reaching != window:
+    behind = reaching(window, kernel, source.dims[2:], result.dims[2:])
+    if algorithm == "avg_include_padding" and behind != window:
         return "windows reach beyond the padding, and oneDNN counts the elements there, which Relax does not"
-    return pool(source, result, algorithm, kernel, reaching)
+    return pool(source, result, algorithm, kernel, behind)
 
 
 def adaptive(call: relax.Call) -> NativeStep | str:
@@ -71,10 +71,8 @@ def _views(call: relax.Call) -> tuple[View, View] | str:
     return result if isinstance(result, str) else (source, result)
 
 
-def _reaching(
-    window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]
-) -> Window:
-    """The window with enough padding behind that the last window ends within it, as oneDNN demands."""
+def reaching(window: Window, kernel: tuple[int, ...], have: tuple[int, ...], made: tuple[int, ...]) -> Window:
+    """The window with enough padding behind that the last window ends within it, as libraries demand."""
     reach = (
         (count - 1) * stride + (size - 1) * (gap + 1) + 1 - extent - before
         for count, stride, size, gap, extent, before in zip(
