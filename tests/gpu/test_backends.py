@@ -146,14 +146,20 @@ def costs_of(kernel: PlannedKernel) -> Iterator[float]:
 def test_a_convolution_network_is_right(conv_program: uc.Program, precision: str) -> None:
     close(conv_program(IMAGE), conv_net_result(), precision)
     check_bound_to_threads(conv_program)
-    assert "cudnn" in {kernel.backend for kernel in conv_program.plan["main"].kernels}
+    assert "cudnn" in with_a_cost(conv_program)
 
 
 def test_a_layer_of_a_transformer_is_right(layer_program: uc.Program, layer: Any, precision: str) -> None:
     _, x, expected = layer
     close(layer_program(x), expected, precision)
     check_bound_to_threads(layer_program)
-    assert "cublas" in {kernel.backend for kernel in layer_program.plan["main"].kernels}
+    assert "cublas" in with_a_cost(layer_program)
+
+
+def with_a_cost(program: uc.Program) -> set[str]:
+    """The backends that made a kernel or a rival of one. Which one wins depends on the device."""
+    kernels = program.plan["main"].kernels
+    return {each.backend for kernel in kernels for each in (kernel, *kernel.others) if each.seconds}
 
 
 def test_libraries_compute_on_two_streams_at_once(
