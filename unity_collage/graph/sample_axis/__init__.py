@@ -1,0 +1,175 @@
+"""Whether a function computes each of its samples alone, so that a batch may be computed in parts.
+
+A free dimension is the number of *samples* if each sample of each result depends on the same sample of the inputs only.
+This is proved operator by operator (:mod:`.rules`); what has no rule is a reason why it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import ir, relax, sym, tirx
+from tvm_ffi import structural_map, structural_walk
+
+from ..calls import op_name
+from .axes import Mixed, Operand, SampleAxis, Samples, dims_of, has_samples, is_one, rank_of
+from .rules import FILLED, RULES
+
+__all__ = ["Mixed", "SampleAxes", "SampleAxis", "sample_axes"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAxes:
+    """Where the inputs and results of a function hold their samples."""
+
+    params: tuple[Samples, ...]
+    """None: the input is the same for all samples."""
+    results: tuple[SampleAxis, ...]
+    """One for the result, or one for each field of a tuple."""
+
+
+def sample_axes(func: relax.Function, samples: tirx.Var) -> SampleAxes:
+    """The axes of the samples of ``func``, of which there are as many as the dimension ``samples`` has.
+
+    Raises :class:`Mixed` with the reason where a result may depend on several samples or on how many there are.
+    """
+    walk = _Walk(samples)
+    params = tuple(walk.of_param(param) for param in func.params)
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            walk.bind(binding)
+    found = walk.value(func.body.body)
+    fields = found if isinstance(found, list) else [found]
+    results = [each for each in fields if isinstance(each, SampleAxis) and each.outer == 1]
+    if len(results) < len(fields):
+        raise Mixed("a result does not hold its samples in a row")
+    if all(each is None for each in params):
+        raise Mixed("no input has samples")
+    return SampleAxes(params, tuple(results))
+
+
+@dataclass
+class _Walk:
+    samples: tirx.Var
+    values: dict[relax.Var, Operand] = field(default_factory=dict[relax.Var, "Operand"])
+    analyzer: sym.Analyzer = field(default_factory=sym.Analyzer)
+
+    def of_param(self, param: relax.Var) -> Samples:
+        try:
+            found = self._by_type(param.ty)
+        except Mixed as error:
+            raise Mixed(f"input {param.name}: {error}") from None
+        self.values[param] = found
+        return found
+
+    def bind(self, binding: relax.Binding) -> None:
+        value = binding.value
+        try:
+            self.values[binding.var] = self._checked(self._value_of(value), binding.var.ty)
+        except Mixed as error:
+            name = op_name(value).removeprefix("relax.") or type(value).__name__
+            raise Mixed(f"{name} ({binding.var.name}): {error}") from None
+
+    def value(self, expr: relax.Expr) -> Operand:
+        """The samples of a variable or constant, or a list of those of a tuple's fields."""
+        if isinstance(expr, relax.Var):
+            return self.values.get(expr)  # a size has none
+        if isinstance(expr, relax.Tuple):
+            return [self.value(each) for each in expr.fields]
+        return None
+
+    def _value_of(self, value: relax.Expr) -> Operand:
+        if isinstance(value, relax.TupleGetItem):
+            fields = self.value(value.tuple_value)
+            return fields[value.index] if isinstance(fields, list) else None
+        if isinstance(value, relax.Call):
+            return self._called(value)
+        if isinstance(value, relax.Var | relax.Tuple | ir.Constant | relax.ShapeExpr):
+            return self.value(value)
+        raise Mixed("it is no operator")
+
+    def _called(self, call: relax.Call) -> Operand:
+        name = op_name(call)
+        if not name:
+            raise Mixed("it is no operator")
+        operands = [self.value(arg) for arg in call.args]
+        if not any(map(has_samples, operands)):
+            return self._filled(call) if self._mentions(call.ty) else None
+        if name not in RULES:
+            raise Mixed("how it treats samples is not known")
+        if name not in _SHAPED and any(self._mentions_as_number(arg) for arg in call.args):
+            raise Mixed("it uses their number")
+        return RULES[name](call, operands)
+
+    def _filled(self, call: relax.Call) -> Operand:
+        """The samples of one thing that is written at all positions."""
+        if isinstance(call.ty, relax.ShapeType):
+            return None
+        if op_name(call) not in FILLED:
+            raise Mixed("it depends on their number")
+        found = self._by_type(call.ty)
+        assert found is not None
+        for arg in call.args:
+            own = found.axis - rank_of(call) + rank_of(arg) if isinstance(arg.ty, relax.TensorType) else -1
+            if own >= 0 and not is_one(dims_of(arg)[own]):
+                raise Mixed("it repeats a value that has an extent along the axis of the samples")
+        return found
+
+    def _by_type(self, ty: ir.Type) -> Samples:
+        """The samples that the shape of a type tells."""
+        if not self._mentions(ty):
+            return None
+        if not isinstance(ty, relax.TensorType):
+            raise Mixed("it is no tensor")
+        dims = dims_of(ty)
+        (axis, *more) = [i for i, dim in enumerate(dims) if self._mentions(dim)]
+        if more:
+            raise Mixed("two axes depend on their number")
+        return SampleAxis(axis, self._each(dims[axis]))
+
+    def _each(self, dim: ir.Expr) -> int:
+        """The number of positions for each sample."""
+
+        def one(var: tirx.Var) -> ir.Expr:
+            return tirx.const(1, "int64") if var.same_as(self.samples) else var
+
+        at_one = self.analyzer.simplify(structural_map(dim, [(tirx.Var, one)]))
+        if isinstance(at_one, tirx.IntImm):
+            each = int(at_one.value)
+            if self.analyzer.can_prove_equal(dim, self.samples * each):
+                return each
+        raise Mixed(f"the extent {dim} is no multiple of their number")
+
+    def _checked(self, found: Operand, ty: ir.Type) -> Operand:
+        """``found``, where the shapes agree with it."""
+        if isinstance(ty, relax.TupleType):
+            fields = found if isinstance(found, list) else [None] * len(ty.fields)
+            return [self._checked(each, of) for each, of in zip(fields, ty.fields, strict=True)]
+        if isinstance(ty, relax.TensorType) and _extent(found) != _extent(self._by_type(ty)):
+            raise Mixed("its shape and its operands tell different samples")
+        return found
+
+    def _mentions_as_number(self, arg: relax.Expr) -> bool:
+        return not isinstance(arg.ty, relax.TensorType | relax.TupleType) and self._mentions(arg.ty, arg)
+
+    def _mentions(self, *nodes: Any) -> bool:
+        """Whether the number of samples is in one of these types or expressions."""
+        found: list[tirx.Var] = []
+
+        def visit(var: tirx.Var) -> None:
+            if var.same_as(self.samples):
+                found.append(var)
+
+        for node in nodes:
+            structural_walk(node, [(tirx.Var, visit)])
+        return bool(found)
+
+
+_SHAPED = frozenset(f"relax.{name}" for name in ("reshape", "broadcast_to"))
+"""Operators whose operand is the shape of their result, which is checked by itself."""
+
+
+def _extent(samples: Operand) -> tuple[int, int] | None:
+    """The axis, and how many positions it has for each sample."""
+    return (samples.axis, samples.outer * samples.each) if isinstance(samples, SampleAxis) else None
