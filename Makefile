@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: check check-native check-pythons check-wheel format-native wheel
+.PHONY: check check-native check-proofs check-pythons check-wheel format-native wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch too, then lint, types and the import contract, in the environment
 # that the tests made.
@@ -26,6 +26,10 @@ check-native:
 	  -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build $(NATIVE_BUILD)
 	$(NATIVE_BUILD)/check_native
+
+# Plans and forged plans of 500 random graphs of up to 12 nodes, against brute force.
+check-proofs:
+	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
 
 # A wheel for other machines, in dist/.
 wheel:

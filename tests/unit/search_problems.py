@@ -8,18 +8,20 @@ from math import fsum
 from hypothesis import strategies as st
 
 from unity_collage.index_set import EMPTY, IndexSet, index_set, members
-from unity_collage.search.certificate import why_not_valid
 from unity_collage.search.problem import Option, Problem, Solution
+from unity_collage.search.validity import why_not_valid
 
 BACKENDS = ("one", "two")
 
 
 @st.composite
-def problems(draw: st.DrawFn, redundant: bool | None = None, single_exit: bool | None = None) -> Problem:
-    """DAGs of up to 10 nodes with up to 10 options: ties, equal insides, two backends, transitions, launches, free
+def problems(
+    draw: st.DrawFn, redundant: bool | None = None, single_exit: bool | None = None, most: int = 10
+) -> Problem:
+    """DAGs of up to ``most`` nodes with as many options: ties, equal insides, two backends, transitions, launches, free
     nodes, options with several exits and with hidden nodes. Not all of them can be covered.
     """
-    count = draw(st.integers(1, 10))
+    count = draw(st.integers(1, most))
     sources = tuple(
         tuple(sorted(draw(st.sets(st.integers(max(0, i - 4), i - 1), max_size=3)))) if i else ()
         for i in range(count)
@@ -31,18 +33,21 @@ def problems(draw: st.DrawFn, redundant: bool | None = None, single_exit: bool |
     one_exit = draw(st.booleans()) if single_exit is None else single_exit
     options = [
         option
-        for number in range(draw(st.integers(1, 10)))
+        for number in range(draw(st.integers(1, most)))
         if (option := _option(draw, frame, number, one_exit)) is not None
     ]
     if draw(st.integers(0, 9)) < 8:
-        options = [*options[: 10 - _missing(frame, options).bit_count()], *_singles(frame, options)]
+        options = [*options[: most - _missing(frame, options).bit_count()], *_singles(frame, options)]
+    by_value = {("one", "two"): tuple(float(index % 3) for index in range(count)), ("two", "one"): 0.5}
     return Problem(
         sources,
         free,
         tuple(options),
         launch_seconds=draw(st.sampled_from((0.0, 1.0, 2.5))),
         results=results,
-        transitions=draw(st.sampled_from(({}, {}, {("one", "two"): 1.0}, dict.fromkeys(_PAIRS, 0.75)))),
+        transitions=draw(
+            st.sampled_from(({}, {}, {("one", "two"): 1.0}, dict.fromkeys(_PAIRS, 0.75), by_value))
+        ),
         redundant=twice,
     )
 
@@ -184,7 +189,9 @@ def _transitions(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> 
                 if problem.inputs(1 << through) & same:
                     same |= 1 << through
             readers = {option.backend for option in chosen if problem.inputs(option.inside) & same}
-            paid += sum(problem.transitions.get((writer.backend, b), 0.0) for b in readers - {writer.backend})
+            for reader in readers - {writer.backend}:
+                seconds = problem.transitions.get((writer.backend, reader), 0.0)
+                paid += seconds[index] if isinstance(seconds, tuple) else seconds
     return paid
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ from tvm import relax
 from tvm.script import relax as R
 
 from unity_collage.annotations import LIFTED
+from unity_collage.backends.registry import known
 from unity_collage.cost.arithmetic import flops
-from unity_collage.cost.bounds import least_seconds
+from unity_collage.cost.bounds import least_seconds, work_for
+from unity_collage.cost.model import Workload
 from unity_collage.cost.windows import Axis
 from unity_collage.cost.work import Work, work_of
 from unity_collage.machine.peaks import MARGIN, SHARED_MARGIN, Machine
+from unity_collage.testing.fake_backend import fake_backend
 
 Body = Callable[..., relax.Expr]
 
@@ -179,3 +183,28 @@ def test_the_roofline_is_the_slowest_part(done: Work, evict_bytes: int, seconds:
 def test_data_somewhat_larger_than_a_cache_may_still_be_in_it() -> None:
     """Two megabytes over two threads do not yet count as out of the second level's reach."""
     assert MACHINE.read_seconds(2 << 20) * MARGIN == pytest.approx((2 << 20) / 16e9)
+
+
+def test_multiplications_count_only_for_backends_that_do_them_as_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library that may reorder products needs the bytes all the same; so does one that is not known."""
+    func = function(R.matmul, (512, 512), (512, 512))
+    known = {
+        "sure": replace(fake_backend("sure"), multiplies_as_written=True),
+        "maybe": fake_backend("maybe"),
+    }
+    monkeypatch.setattr("unity_collage.cost.bounds.find", known.get)
+    work = {
+        name: work_for(Workload("digest", name, "matmul", func, 0)) for name in ("sure", "maybe", "other")
+    }
+    assert work["sure"].flops == 2 * 512**3
+    assert work["maybe"] == work["other"] == replace(work["sure"], flops=0.0)
+    assert work["maybe"].read_bytes == 2 * 4 * 512**2
+
+
+def test_the_backends_of_this_package_say_whether_they_multiply_as_written() -> None:
+    """An engine of cuDNN may use a Fourier transform; what others have registered with TVM says nothing."""
+    sure = {name for name, backend in known().items() if backend.multiplies_as_written}
+    assert {"onednn", "openblas", "kernels", "cublas", "tvm"} <= sure and "cudnn" not in sure
+    assert not fake_backend("toy").multiplies_as_written

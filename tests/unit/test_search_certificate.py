@@ -54,6 +54,7 @@ def test_a_right_claim_stands() -> None:
         ({"lower_bound": 5.0}, "the gap is 0.31"),
         ({"proved": False}, "it is said to be not proved, and what is proved is 7.2"),
         ({"proof": None}, "it is said to be proved, and what is proved is nothing"),
+        ({"proved_seconds": 7.5}, "it is said to prove 7.5 s, and it proves 7.2"),
         ({"proof": BoundProof((1.0,))}, "1 potentials for 5 nodes"),
         ({"proof": BoundProof((1.5, 0.5, 2.0, 1.5, 1.5))}, "node 1 is free"),
         ({"proof": BoundProof((1.5, 0.0, 2.5, 1.5, 1.75))}, "option 3 costs 0.25 s less than the proof says"),

@@ -15,6 +15,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, EXPLANATION, PLAN
+from unity_collage.backends.merging import merged_candidates
 from unity_collage.cost.model import CostModel, Overheads, Workload
 from unity_collage.errors import NoPlan
 from unity_collage.graph import DataflowGraph
@@ -36,7 +37,7 @@ from unity_collage.testing.fixed_cost import FixedCost
 
 MERGING = replace(fake_backend("toy", "relax.nn.relu", "relax.exp", "relax.tanh"), merges=True)
 SINGLES = {"toy": 1.0, "tvm": 9.0, "tvm:exp+tanh": 9.0, "tvm:relu+exp": 9.0, "tvm:relu+exp+tanh": 9.0}
-SETTINGS = FixedCost({"toy:relu+exp": 1.5, "toy:exp+tanh": 1.8, **SINGLES})
+SETTINGS = FixedCost({"toy:relu+exp": 1.5, "toy:exp+tanh": 1.8, "toy:relu+exp+tanh": 3.5, **SINGLES})
 
 
 def planned(
@@ -63,6 +64,47 @@ def test_merged_kernels_that_are_more_expensive_stay_apart() -> None:
     dear = FixedCost({**SINGLES, "toy:relu+exp": 2.5, "toy:exp+tanh": 2.5})
     plan = planned(dear, SearchPartition(), merge=True)
     assert [kernel.label for kernel in plan.kernels] == ["relu", "exp", "tanh"]
+
+
+LONE = {"toy": 1.0, "tvm": 9.0, "tvm:relu+exp": 9.0, "tvm:exp+tanh": 9.0, "tvm:relu+exp+tanh": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("pair", "labels"),
+    [(1.5, ["relu+exp+tanh"]), (2.0, ["relu+exp+tanh"]), (2.5, ["relu", "exp", "tanh"])],
+    ids=["a pair pays", "a pair costs as much as its parts", "a pair costs more than its parts"],
+)
+def test_three_kernels_become_one_where_that_is_cheaper(pair: float, labels: list[str]) -> None:
+    """One round of pairs, as before, ends with two kernels or three."""
+    model = FixedCost({**LONE, "toy:relu+exp": pair, "toy:exp+tanh": pair, "toy:relu+exp+tanh": 1.2})
+    assert [kernel.label for kernel in planned(model, SearchPartition(), merge=True).kernels] == labels
+
+
+def test_merging_goes_on_until_nothing_gains() -> None:
+    """Eight kernels in a row; a call costs 1, however many kernels it runs, and at most eight are merged."""
+    x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for op in [relax.op.exp, relax.op.tanh] * 5:
+                value = builder.emit(op(value))
+            value = builder.emit_output(value)
+        builder.emit_func_output(value)
+    model = FixedCost({"toy": 1.0, "tvm": 90.0})
+    plan = planned(model, SearchPartition(), builder.get()["main"], merge=True)
+    assert sorted(len(kernel.bindings) for kernel in plan.kernels) == [2, 8]
+
+
+def test_merged_kernels_keep_their_number_of_threads() -> None:
+    graph = DataflowGraph(graphs.chain())
+    relu, exp, tanh = (
+        Candidate(number, "toy", "fake", label, (number,), threads=threads)
+        for number, (label, threads) in enumerate((("relu", 1), ("exp", 1), ("tanh", None)))
+    )
+    with only_backends(MERGING):
+        merged = merged_candidates(graph, [relu, exp, tanh], first_id=9)
+    assert [(c.label, c.threads) for c in merged] == [("relu+exp", 1), ("exp+tanh", None)]
 
 
 def test_nothing_is_merged_unasked() -> None:
@@ -254,7 +296,7 @@ class Charged(CostModel):
         return {w.key: Cost(1.0 if f"{w.backend}:{w.label}" in cheap else 1.4) for w in workloads}
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
-        pairs = {f"{a}>{b}": self.transition for a in backends for b in backends if a != b}
+        pairs = {f"{a}>{b}": ((0, self.transition),) for a in backends for b in backends if a != b}
         return Overheads(0.0, {"toy": 0.0, "tvm": 5.0 * self.transition}, pairs)
 
 

@@ -1,4 +1,4 @@
-"""``unity-collage check``: examine whether a backend keeps the promises of backends."""
+"""``unity-collage check``: examine whether a backend keeps its promises, or whether plans are what they claim to be."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from ..errors import CollageError
 from ..progress import shown
 from ..testing.conformance import CASES, CHECKS, CUDA_CASES, Case, examine
 from . import STARTED
+from .check_plan import findings, is_file_of_plans
 
 
 def add_command(commands: Any) -> None:
     """Add ``check`` to ``commands``."""
-    text = "check whether a backend keeps its promises: value, rule, kernels and their numbers"
+    text = "check the plans in a file, or whether a backend keeps its promises: value, rule, kernels and their numbers"
     command = commands.add_parser("check", help=text, description=f"{text.capitalize()}.")
     command.add_argument(
-        "backend",
-        metavar="NAME",
-        help="a backend that `unity-collage backends` lists, or package.module:VALUE",
+        "what",
+        metavar="FILE|NAME",
+        help="a program that compile -o has saved, a report in JSON, or a module as text with collage.plan; else a "
+        "backend that `unity-collage backends` lists, or package.module:VALUE",
+    )
+    command.add_argument(
+        "--annotated",
+        metavar="FILE",
+        help="the module as text, before SearchPartition, that the plans are of: the problem that they answer is made "
+        "anew from its collage.candidates and collage.costs",
     )
     command.add_argument(
         "--cases",
@@ -40,9 +48,28 @@ def add_command(commands: Any) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if is_file_of_plans(options.what):
+        _check_plans(options.what, options.annotated)
+    elif options.annotated is not None:
+        raise CollageError(f"--annotated is for plans, and {options.what} is not a file with plans")
+    else:
+        _check_backend(options)
+
+
+def _check_plans(path: str, annotated: str | None) -> None:
+    """Print a line for each plan; raises CollageError if one does not hold."""
+    found = list(findings(path, annotated))
+    for name, finding in found:
+        Console().print(f"{name}: {finding.text}", markup=False, highlight=False, soft_wrap=True)
+    failed = sum(not finding.holds for _, finding in found)
+    if failed:
+        raise CollageError(f"{failed} of {len(found)} plans in {path} do not hold")
+
+
+def _check_backend(options: argparse.Namespace) -> None:
     with shown(since=STARTED) as tell:
         report = examine(
-            options.backend,
+            options.what,
             (*CASES, *CUDA_CASES, *_more(options.cases)),
             options.timeout,
             tell=lambda what: tell(0, 0, what),

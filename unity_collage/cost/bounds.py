@@ -8,7 +8,9 @@ the same time, so the bound is the maximum, not the sum. Peaks are measured (:mo
 enlarged by a margin.
 
 **What is assumed.** Contractions are computed as they are written. No kernel multiplies ``A (B C)`` for ``(A B) C``,
-uses Strassen's products, or computes equal operands once. None of the backends does.
+uses Strassen's products or Fourier transforms, or computes equal operands once. A backend declares that with
+``Backend.multiplies_as_written``. For any other backend, or one that is not known, multiplications do not count, and
+the bytes remain.
 
 **Unions.** ``cost(A + B) >= cost(A)`` does not hold for two parts of one kernel, and it is not used. A fused kernel
 need not write the values between ``A`` and ``B``: a sum over a large product writes one number. It may use another
@@ -21,6 +23,9 @@ lowers all bounds by the same factor (:mod:`unity_collage.search.lazy`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ..backends.registry import find
 from ..machine.peaks import Machine
 from .model import Workload
 from .work import Work, work_of
@@ -28,7 +33,14 @@ from .work import Work, work_of
 
 def lower_bound(workload: Workload, machine: Machine) -> float:
     """A lower bound in seconds of every kernel of ``workload`` on ``machine``, without the launch."""
-    return least_seconds(work_of(workload.func), workload.evict_bytes, machine)
+    return least_seconds(work_for(workload), workload.evict_bytes, machine)
+
+
+def work_for(workload: Workload) -> Work:
+    """The least work of every kernel that the backend of ``workload`` may make of it."""
+    work, backend = work_of(workload.func), find(workload.backend)
+    as_written = backend is not None and backend.multiplies_as_written
+    return work if as_written else replace(work, flops=0.0)
 
 
 def least_seconds(work: Work, evict_bytes: int, machine: Machine) -> float:

@@ -24,10 +24,12 @@ from ..graph import DataflowGraph
 from ..lowering.apply import Functions, applied
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
-from ..plan.check import why_plan_does_not_hold
+from ..plan.check import GIVEN, checked
 from ..plan.costs import Costs
 from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
+from ..plan.instance import unpacked
+from ..plan.posed import posed
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
@@ -67,17 +69,19 @@ class SearchPartition:
         names = NameSupply(mod)
         for gvar, func in mod.functions_items():
             if isinstance(func, relax.Function) and CANDIDATES.on(func):
-                partitioned, outlined = self._partitioned(func, names)
+                partitioned, outlined = self._partitioned(func, mod, names)
                 functions.update({gvar: partitioned, **outlined})
             else:
                 functions[gvar] = func
         result = IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
         return relax.transform.Normalize()(result)
 
-    def _partitioned(self, func: relax.Function, names: NameSupply) -> tuple[relax.Function, Functions]:
-        """``func`` with its cheapest cover outlined, and the new functions."""
-        graph = DataflowGraph(func)
-        func = self._costed(graph)
+    def _partitioned(
+        self, func: relax.Function, mod: IRModule, names: NameSupply
+    ) -> tuple[relax.Function, Functions]:
+        """``func`` of ``mod`` with its cheapest cover outlined, and the new functions."""
+        graph = DataflowGraph(func, mod)
+        func = self._costed(graph, mod)
         problem, whole, cheapest = self._searched(graph, func)
         certificate = certified(whole, cheapest)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
@@ -97,6 +101,7 @@ class SearchPartition:
             declined=_declined(func),
             explanation=explanation,
             certificate=certificate,
+            problem=whole,
             ties=ties,
             doubt=self._doubt(graph, list(candidates.values()), COSTS.read(func), solution),
         )
@@ -108,7 +113,7 @@ class SearchPartition:
             return cheapest
         return with_ties_broken(problem, cheapest, [candidate.backend for candidate in candidates])
 
-    def _costed(self, graph: DataflowGraph) -> relax.Function:
+    def _costed(self, graph: DataflowGraph, mod: IRModule) -> relax.Function:
         """The function with its costs, or with those that the search asks the estimator for."""
         func = graph.func
         if COSTS.on(func) or self.estimator is None:
@@ -119,15 +124,14 @@ class SearchPartition:
             return problem_of(graph, candidates, costs, self.redundant)
 
         try:
-            return COSTS.write(func, self._lazy_costs(func, make))
+            return COSTS.write(func, self._lazy_costs(func, make, mod))
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
 
-    def _lazy_costs(self, func: relax.Function, make: Callable[[Costs], Problem]) -> Costs:
+    def _lazy_costs(self, func: relax.Function, make: Callable[[Costs], Problem], mod: IRModule) -> Costs:
         assert self.estimator is not None
-        return lazy_costs(
-            func, self.estimator, Search(make, self._solved, assume_fusion_pays=self.assume_fusion_pays)
-        )
+        search = Search(make, self._solved, assume_fusion_pays=self.assume_fusion_pays)
+        return lazy_costs(func, self.estimator, search, mod)
 
     def _searched(self, graph: DataflowGraph, func: relax.Function) -> tuple[Problem, Problem, Solution]:
         """The search problem of the annotations of ``func``, that with all candidates, and the solution; raises NoPlan.
@@ -207,12 +211,21 @@ def _explanation(
     )
 
 
-def why_not_plan(costed: relax.Function, partitioned: relax.Function, redundant: bool = True) -> str | None:
+def why_not_plan(costed: relax.Function, partitioned: relax.Function) -> str | None:
     """What is wrong with ``collage.plan`` of ``partitioned``, or None.
 
-    ``costed``: the same function after EstimateCosts. Its candidates and costs are the problem, and the certificate of
-    the plan is checked against it. ``redundant``: the option that SearchPartition had.
+    ``costed``: the same function after EstimateCosts. The problem is made anew from its candidates and costs, the plan
+    must answer that one, and its certificate is checked against it.
     """
-    graph, candidates, costs = DataflowGraph(costed), CANDIDATES.read(costed), COSTS.read(costed)
-    problem = problem_of(graph, candidates, costs, redundant)
-    return why_plan_does_not_hold(optimistic(graph, candidates, costs, problem), PLAN.read(partitioned))
+    plan = PLAN.read(partitioned)
+    if plan.certificate is None:
+        return GIVEN
+    if not plan.problem:
+        return "the plan does not carry the problem that it answers"
+    finding = checked(plan, stated_problem(costed, unpacked(plan.problem).redundant))
+    return None if finding.holds else finding.text
+
+
+def stated_problem(func: relax.Function, redundant: bool = True) -> Problem:
+    """The search problem that the annotations of ``func`` state, made without the code that the search uses."""
+    return posed(DataflowGraph(func), CANDIDATES.read(func), COSTS.read(func), redundant)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
@@ -14,6 +17,10 @@ PACKED = "pack"
 """The origin of a cost of another machine with a processor of this family, scaled to this machine."""
 
 
+NOT_NEEDED = "not needed"
+"""The origin of what stands for a cost that nobody has asked for, since only one plan is possible: it says nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The seconds of one run of a kernel, or the reason why it has no cost."""
@@ -24,7 +31,7 @@ class Cost:
     """The interval that the median lies in."""
     runs: int = 0
     origin: str = "measured"
-    """``measured``, ``database``, ``formula``, ``UNKNOWN``, ``IN_PROGRAM`` or ``PACKED``."""
+    """``measured``, ``database``, ``formula``, ``UNKNOWN``, ``IN_PROGRAM``, ``PACKED`` or ``NOT_NEEDED``."""
     reason: str = ""
     """Why there is no cost; empty where there is one."""
     is_doubtful: bool = False
@@ -40,8 +47,25 @@ class Cost:
     @property
     def interval(self) -> tuple[float, float] | None:
         """``(low, high)`` of a measured cost."""
-        known = self.seconds is not None and self.low <= self.seconds <= self.high
-        return (self.low, self.high) if known else None
+        if self.seconds is None or self.origin == NOT_NEEDED:
+            return None
+        return (self.low, self.high) if self.low <= self.seconds <= self.high else None
+
+
+Point = tuple[int, float]
+"""The bytes of a value, and seconds."""
+
+
+def at_size(points: Sequence[Point], nbytes: int) -> float:
+    """The seconds for a value of ``nbytes``, between ``points``, which ascend: linear in the logarithm of the size.
+
+    Outside of them they are those of the nearest point, so one point holds for all sizes.
+    """
+    after = bisect_left(points, (nbytes, -math.inf))
+    if after in (0, len(points)):
+        return points[min(after, len(points) - 1)][1]
+    (smaller, low), (larger, high) = points[after - 1 : after + 1]
+    return low + (high - low) * math.log(nbytes / smaller) / math.log(larger / smaller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +79,8 @@ class Costs:
     """The VM's overhead for a call of a kernel whose backend is not in ``launches``."""
     launches: dict[str, float] = field(default_factory=dict[str, float])
     """The same overhead by backend."""
-    transitions: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds for a value that one backend writes and another reads, by ``"writer>reader"``."""
+    transitions: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
+    """What a value costs that one backend writes and another reads, by ``"writer>reader"`` (:func:`at_size`)."""
     skipped: tuple[str, ...] = ()
     """The steps that were left out because the cost model cannot do them, each with its reason."""
 

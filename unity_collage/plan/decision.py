@@ -6,16 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..graph import DataflowGraph, index_set, members
+from ..graph.variants import sizes_of
 from ..index_set import IndexSet
-from ..search import Solution
+from ..search import Problem, Solution
 from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
 from .candidate import VIEW, Candidate, DeclinedBinding
 from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
+from .instance import packed
 from .names import binding_names
-from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost
+from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost, hidden_by_limits
 from .regrets import grouped
+
+_CLOSED = 1e-9
+"""Up to which gap a search says that no plan is cheaper."""
 
 Ties = Mapping[int, Sequence[Sequence[int]]]
 """The candidates that tie with each chosen one, by id, as :func:`unity_collage.search.ties.tied_with` finds them."""
@@ -31,13 +36,14 @@ def plan_of(
     declined: Iterable[DeclinedBinding] = (),
     explanation: Explanation | None = None,
     certificate: Certificate | None = None,
+    problem: Problem | None = None,
     ties: Ties | None = None,
     doubt: float = 0.0,
 ) -> Plan:
     """The plan of ``solution``; ``functions`` are the names of its kernels' functions, in their order.
 
-    With an ``explanation`` every kernel has its runner-up. The ``certificate`` is about the cheapest plan; the plan's
-    ``tie_policy`` says how the policy for ties changed it.
+    With an ``explanation`` every kernel has its runner-up. The ``certificate`` is about the cheapest plan for
+    ``problem``; the plan's ``tie_policy`` says how the policy for ties changed it.
     """
     names = binding_names(graph)
     kernels = _kernels(solution, candidates, costs, functions, names, ties or {})
@@ -45,7 +51,8 @@ def plan_of(
         kernels = [_with_runner_up(kernel, explanation) for kernel in kernels]
     without_cost = tuple(_without_cost(candidates.values(), costs))
     corrected = _corrected(candidates.values(), costs)
-    packed = sum(costs.of(option.id).origin == PACKED for option in solution.chosen)
+    from_packs = sum(costs.of(option.id).origin == PACKED for option in solution.chosen)
+    refused = _declined(declined, names)
     return Plan(
         kernels=tuple(kernel for kernel in kernels if kernel.backend != VIEW),
         seconds=solution.seconds,
@@ -55,18 +62,46 @@ def plan_of(
         algorithm=solution.algorithm,
         visited_states=solution.visited,
         launch_seconds=costs.launch_seconds,
+        sizes=sizes_of(graph.func),
         left_behind=_left_behind(solution, names),
         without_cost=without_cost,
-        declined=tuple(
-            DeclinedBindings(group.backend, group.reason, tuple(names[i] for i in group.bindings))
-            for group in grouped(declined)
+        declined=refused,
+        remarks=(
+            *_remarks(solution, len(without_cost), corrected, from_packs),
+            *_what_is_proved(certificate, problem, refused),
+            *costs.skipped,
         ),
-        remarks=(*_remarks(solution, len(without_cost), corrected, packed), *costs.skipped),
         certificate=certificate,
+        problem="" if problem is None else packed(problem),
         tie_policy=_tie_claim(solution) if solution.swaps else None,
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
         doubt=doubt,
     )
+
+
+def _declined(declined: Iterable[DeclinedBinding], names: Sequence[str]) -> tuple[DeclinedBindings, ...]:
+    return tuple(
+        DeclinedBindings(
+            group.backend, group.reason, tuple(names[i] for i in group.bindings), group.condition
+        )
+        for group in grouped(declined)
+    )
+
+
+def _what_is_proved(
+    certificate: Certificate | None, problem: Problem | None, declined: Sequence[DeclinedBindings]
+) -> Iterator[str]:
+    """Remarks about what the certificate shows, and among which candidates."""
+    if certificate is None or problem is None:
+        return
+    if not certificate.proved and certificate.gap <= _CLOSED:
+        yield (
+            f"searched, not proved: no plan is cheaper by the bound of the {certificate.algorithm} search; "
+            f"proved is that none is by more than {certificate.unproved:.2%}"
+        )
+    for hidden in hidden_by_limits(declined):
+        word = "optimal" if certificate.proved else "searched"
+        yield f"{word} among {len(problem.options)} candidates: {hidden}"
 
 
 def _left_behind(solution: Solution, names: Sequence[str]) -> tuple[str, ...]:

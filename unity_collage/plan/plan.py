@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..search.certificate import Certificate
@@ -86,6 +86,17 @@ class DeclinedBindings:
     backend: str
     reason: str
     bindings: tuple[str, ...]
+    condition: str = "predicate"
+    """What refused them, as in :class:`.candidate.DeclinedBinding`; for a ``limit`` the last one of each group."""
+
+
+def hidden_by_limits(declined: Sequence[DeclinedBindings]) -> Iterator[str]:
+    """In a line, which groups were not offered as candidates because of a limit of a rule."""
+    limits = [group for group in declined if group.condition == "limit"]
+    if limits:
+        places = len({binding for group in limits for binding in group.bindings})
+        reasons = "; ".join(dict.fromkeys(f"{group.backend}: {group.reason}" for group in limits))
+        yield f"groups that end at {places} bindings were not all offered ({reasons})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,9 @@ class Plan:
     visited_states: int = 0
     launch_seconds: float = 0.0
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The values of symbolic dimensions that the costs hold for, by name; empty: all sizes are static."""
+    """The values of symbolic dimensions that the function is for, by name; empty unless it is a variant."""
+    variants: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    """Of a function that only chooses one by the sizes of its inputs: its variants, and the sizes of each."""
     left_behind: tuple[str, ...] = ()
     """Bindings in no kernel: views, and operators that TVM compiles as they are."""
     without_cost: tuple[WithoutCost, ...] = ()
@@ -130,17 +143,33 @@ class Plan:
     """Remarks for readers: steps that were skipped, doubts, changes after the search."""
     certificate: Certificate | None = None
     """A claim about the cheapest plan that :func:`unity_collage.search.certificate.why_not` checks."""
+    problem: str = ""
+    """The problem that the certificate answers, as :mod:`.instance` packs it."""
     tie_policy: TieClaim | None = None
     """What the policy for ties changed in that plan."""
     more_than_cheapest: float = 0.0
     """Seconds that the policy for ties added."""
     measured_seconds: float | None = None
     """Measured seconds of a run of the whole program."""
+    percentile: float = 50.0
+    """Which percentile of the runs the costs of kernels are, and ``measured_seconds``."""
     doubt: float = 0.0
     """By what part of its cost another plan may be cheaper: some costs were measured while others used the machine."""
     branches: SideBySide | None = None
     comparison: ProgramComparison | None = None
     """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether its kernels have costs; otherwise it was chosen by rule, or no other plan is possible."""
+        return any(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def additive_error(self) -> float | None:
+        """By how many seconds the whole program is slower than the sum of costs; None where one is not known."""
+        if self.measured_seconds is None or not self.has_costs:
+            return None
+        return self.measured_seconds - self.seconds
 
 
 WITHOUT_CANDIDATES = Plan(remarks=("TVM compiles it as it is",))

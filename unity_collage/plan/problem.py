@@ -11,10 +11,11 @@ from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..graph.kinds import LEGALIZED_BY_TARGET
 from ..graph.order import read_outside
+from ..graph.shapes import nbytes_of
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 from .candidate import Candidate
-from .costs import Cost, Costs
+from .costs import Cost, Costs, at_size
 
 _DRIFT = 0.025
 """By what part two costs may differ by chance if they were not timed in turns. On shared machines kernels differ by
@@ -41,7 +42,10 @@ def problem_of(
         options=tuple(options),
         launch_seconds=costs.launch_seconds,
         launches=costs.launches,
-        transitions={_writer_and_reader(pair): seconds for pair, seconds in costs.transitions.items()},
+        transitions={
+            _writer_and_reader(pair): tuple(at_size(points, nbytes_of(node.var)) for node in graph.nodes)
+            for pair, points in costs.transitions.items()
+        },
         results=graph.results,
         redundant=redundant,
         drift=_DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
@@ -145,6 +149,11 @@ def _tvm_can(node: Node) -> bool:
     if call is None or node.op.startswith(_VM_PREFIXES) or has_kernel(call):
         return True
     return node.op in LEGALIZED_BY_TARGET or ir.Op.get(node.op).get_attr("FCallPacked") is not None
+
+
+def possible_without_kernels(graph: DataflowGraph) -> IndexSet:
+    """The bindings that need no kernel of a plan: the VM evaluates them, or TVM compiles them as they are."""
+    return index_set(node.index for node in graph.nodes if node.is_host or _tvm_can(node))
 
 
 def why_no_cover(

@@ -9,6 +9,7 @@ from tvm import relax
 from tvm.tirx import IntImm
 
 from ..graph import DataflowGraph, Node, members
+from ..graph.prim_funcs import CALL_TIR
 from ..search import Problem, Solution, Through
 from ..search.certificate import Certificate
 from .candidate import Candidate, DeclinedBinding
@@ -101,7 +102,9 @@ def grouped(declined: Iterable[DeclinedBinding]) -> Iterable[DeclinedGroup]:
 
 
 def _binding(node: Node, name: str) -> ExplainedBinding:
-    return ExplainedBinding(name, node.op, _type_text(node.var.ty), node.is_host)
+    return ExplainedBinding(
+        name, node.label if node.op == CALL_TIR else node.op, _type_text(node.var.ty), node.is_host
+    )
 
 
 def _type_text(ty: object) -> str:

@@ -7,7 +7,6 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import __version__, runtime
@@ -103,7 +102,7 @@ def facts_about(
 
 
 def plans_in(facts: Facts) -> dict[str, Plan]:
-    """The plan of each function, without the certificate of its search; empty where there was none."""
+    """The plan of each function, with what its checker needs; empty where there was none."""
     # With what they need they take as long to import as a small program to load.
     from ..plan.encoding import decode
     from ..plan.plan import Plan
@@ -181,5 +180,5 @@ def _capability_of(arch: str) -> str:
 def _packed(plans: Mapping[str, Plan]) -> str:
     from ..plan.encoding import encode
 
-    data = {name: encode(replace(plan, certificate=None)) for name, plan in plans.items()}
+    data = {name: encode(plan) for name, plan in plans.items()}
     return base64.b64encode(zlib.compress(json.dumps(data).encode())).decode()

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from .alternatives import evolutionary_cover
 from .bounds import lp_potentials, lp_proof, repaired
+from .branching import branched
 from .certificate import Certificate, certificate_of
+from .enumeration import Enumeration, why_not_enumerated
 from .exact import cheapest_cover
 from .greedy import greedy_cover
 from .milp import milp_cover
@@ -50,11 +52,26 @@ def solve(
 
 
 def certified(problem: Problem, solution: Solution, seconds: float = 5.0) -> Certificate:
-    """The certificate of ``solution``, with the proof of the highest bound that is found in ``seconds``."""
-    quick = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
-    if quick.proved or seconds <= 0.0:
-        return quick
-    return certificate_of(problem, solution, lp_proof(problem, seconds))
+    """The certificate of ``solution``, with the proof of the highest bound that is found in about ``seconds``.
+
+    If one linear program does not prove enough, an enumeration may, and else a proof by cases.
+    """
+    deadline = time.monotonic() + seconds
+    known = certificate_of(problem, solution, repaired(problem, potentials_of(problem)))
+    if known.proved or seconds <= 0.0:
+        return known
+    known = certificate_of(problem, solution, lp_proof(problem, seconds))
+    bound = min(solution.lower_bound, solution.seconds - solution.tie_seconds)
+    if known.proved or known.proved_seconds >= bound or time.monotonic() > deadline:
+        return known
+    claim = Enumeration(bound, lp_potentials(problem, max(0.1, deadline - time.monotonic())))
+    if why_not_enumerated(problem, claim) is None:
+        return certificate_of(problem, solution, enumeration=claim)
+    if (left := deadline - time.monotonic()) <= 0.0:
+        return known
+    branches = branched(problem, bound, left)
+    by_cases = certificate_of(problem, solution, branches=branches)
+    return by_cases if by_cases.proved_seconds > known.proved_seconds else known
 
 
 def _auto(problem: Problem, max_states: int, seconds: float) -> Solution:

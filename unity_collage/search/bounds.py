@@ -6,12 +6,13 @@ numbers are lowered until the conditions hold exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf, nextafter
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum, inf, nextafter
 
 from ..index_set import members
-from .linear import Model, minimise
+from .linear import Model, Outcome, minimise
 from .potentials import potentials_of
 from .problem import Option, Problem
 from .proof import ANY, BoundProof, Conditions, Reading, sums_of
@@ -37,6 +38,49 @@ def lp_proof(problem: Problem, seconds: float = 10.0) -> BoundProof:
     return best if best is not None and best.seconds > quick.seconds else quick
 
 
+def lp_branch(
+    problem: Problem, taken: Sequence[int], dear: float, seconds: float
+) -> tuple[BoundProof, dict[int, float], dict[int, float]] | None:
+    """A proof for the plans that take the options ``taken``, by id, and how much of each option the program takes.
+
+    The second result is the cost that the proof has for each option taken (:mod:`.branches`). If no plan may exist, a
+    node that is not covered costs ``dear`` seconds many times. None if the time was not enough.
+    """
+    deadline = time.monotonic() + seconds
+    for penalty in (None, _MANY * max(dear, 1e-9)):
+        relaxation = _relaxation(problem, with_readings=True)
+        columns = {option.id: column for column, option in relaxation.options.items()}
+        if not columns.keys() >= set(taken):
+            return None
+        rows = {id_: relaxation.model.row(1.0, [(columns[id_], 1.0)], 1.0) for id_ in taken}
+        if penalty is not None:
+            _forgive(relaxation, penalty)
+        outcome = minimise(relaxation.model, max(0.01, deadline - time.monotonic()))
+        if outcome.status == "optimal":
+            # At least nothing, launch included: where nodes may be computed twice, no potential is below 0.
+            charged = {
+                option.id: max(option.seconds - outcome.duals[rows[option.id]], -problem.launch(option))
+                for option in problem.options
+                if option.id in rows
+            }
+            options = tuple(replace(o, seconds=charged.get(o.id, o.seconds)) for o in problem.options)
+            proof = _proof_of(replace(problem, options=options), relaxation, outcome)
+            return proof, charged, {id_: outcome.values[column] for id_, column in columns.items()}
+    return None
+
+
+_MANY = 16.0
+
+
+def _forgive(relaxation: _Relaxation, penalty: float) -> None:
+    """Let each row of a program be short, at a penalty."""
+    model = relaxation.model
+    for row in (*relaxation.nodes, *relaxation.readings.values()):
+        lower, upper, terms = model.rows[row]
+        if lower > -inf:
+            model.rows[row] = (lower, upper, [*terms, (model.column(penalty, upper=inf), 1.0)])
+
+
 @dataclass(slots=True)
 class _Relaxation:
     """A linear program, and which of its rows have the duals of a proof."""
@@ -44,6 +88,8 @@ class _Relaxation:
     model: Model
     nodes: list[int]
     """The row of each node."""
+    options: dict[int, Option]
+    """The options that can be in a plan, by column."""
     readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
     """The row of each reading."""
 
@@ -67,7 +113,7 @@ def _relaxation(problem: Problem, with_readings: bool) -> _Relaxation:
     for index, terms in enumerate(holders):
         free, twice = problem.free >> index & 1, problem.redundant
         rows.append(model.row(-inf if free else 1.0, terms, inf if twice else 1.0))
-    made = _Relaxation(model, rows)
+    made = _Relaxation(model, rows, columns)
     if with_readings:
         _add_readings(problem, made, columns)
     return made
@@ -113,7 +159,7 @@ def _add_crossings(
     ``writers``: the columns of the options that write it, by backend. ``readers``: of those that read it, by last node.
     """
     value, reader = crossing
-    paid = {w: 0.0 if w == reader else problem.transitions.get((w, reader), 0.0) for w in writers}
+    paid = {w: 0.0 if w == reader else problem.transition(w, reader, value) for w in writers}
     if not any(paid.values()):
         return
     model = made.model
@@ -128,8 +174,10 @@ def _add_crossings(
 def _from_duals(problem: Problem, relaxation: _Relaxation, seconds: float) -> BoundProof | None:
     """The proof in the duals of the solved program; None if the time was not enough."""
     outcome = minimise(relaxation.model, seconds)
-    if outcome.status != "optimal":
-        return None
+    return _proof_of(problem, relaxation, outcome) if outcome.status == "optimal" else None
+
+
+def _proof_of(problem: Problem, relaxation: _Relaxation, outcome: Outcome) -> BoundProof:
     readings = {
         reading: outcome.duals[row] for reading, row in relaxation.readings.items() if outcome.duals[row] > 0
     }
@@ -185,10 +233,7 @@ class _Repair:
     def _lower(self, option: Option, excess: float) -> bool:
         """Lower the largest number in the condition of ``option``; whether that harms no other condition."""
         inside = max(members(option.inside), key=lambda index: self.potentials[index])
-        written = self._conditions.writes(option)
-        charged = [
-            reading for reading in self.readings if reading[0] in written and self.readings[reading] > 0.0
-        ]
+        charged = [reading for reading in self._charged(option) if self.readings[reading] > 0.0]
         callers = [reading for reading in charged if reading[2] == len(self._problem)]
         if self.potentials[inside] > 0.0 or not charged:
             lowered = _lowered(self.potentials[inside], excess)
@@ -198,6 +243,17 @@ class _Repair:
         self.readings[largest] = max(0.0, _lowered(self.readings[largest], excess))
         self._sums = sums_of(self.readings)
         return bool(callers)
+
+    def _charged(self, option: Option) -> Iterator[Reading]:
+        """The readings that ``option`` is charged for: those of a backend that are more than its transition."""
+        written = self._conditions.writes(option)
+        for reading in self.readings:
+            value, reader, _ = reading
+            if value in written:
+                same = reader in (ANY, option.backend)
+                paid = 0.0 if same else self._problem.transition(option.backend, reader, value)
+                if fsum([*self._sums[value][reader], -paid]) > 0.0:
+                    yield reading
 
 
 def _lowered(number: float, excess: float) -> float:

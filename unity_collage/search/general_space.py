@@ -68,7 +68,7 @@ class GeneralSpace:
             self._overlappable = EMPTY
         names = dict.fromkeys(option.backend for option in problem.options)
         self._number = {name: position for position, name in enumerate(names)}
-        self._seconds = [[problem.transitions.get((a, b), 0.0) for b in names] for a in names]
+        self._names = tuple(names)
         self._charged_readers = self._paying_readers()
         self._tagged = any(self._charged_readers)
 
@@ -78,10 +78,10 @@ class GeneralSpace:
         moves = [move for made in self._moves for move in made]
         for move in moves:
             if move.option is not None:
-                row = self._seconds[self._number[move.option.backend]]
-                paying = sum(1 << reader for reader, seconds in enumerate(row) if seconds > 0.0)
+                writer = self._number[move.option.backend]
                 for output in members(move.outputs):
-                    found[output] |= paying
+                    for reader in range(len(self._names)):
+                        found[output] |= (self._paid(writer, 1 << reader, output) > 0.0) << reader
         for move in moves:
             if move.option is None:  # its readers read its inputs
                 for source in members(move.inputs):
@@ -123,20 +123,21 @@ class GeneralSpace:
             passed_on = 1 << writer
             for value in members(move.outputs):
                 tag = table.pop(value, _Tag(value, -1, 0))
-                paid += self._paid(writer, tag.readers)
+                paid += self._paid(writer, tag.readers, value)
                 if value != move.top and self._charged_readers[value]:
                     table[value] = _Tag(value, writer, tag.readers)
         for value in members(move.inputs):
             tag = table.get(value, _Tag(value, -1, 0))
             if tag.writer >= 0:
-                paid += self._paid(tag.writer, passed_on & ~tag.readers)
+                paid += self._paid(tag.writer, passed_on & ~tag.readers, value)
             readers = tag.readers | (passed_on & self._charged_readers[value])
             if readers or tag.writer >= 0:
                 table[value] = tag._replace(readers=readers)
         return tuple(sorted(table.values())), paid
 
-    def _paid(self, writer: int, readers: int) -> float:
-        return sum(self._seconds[writer][reader] for reader in members(readers) if reader != writer)
+    def _paid(self, writer: int, readers: int, value: int) -> float:
+        names, transition = self._names, self._problem.transition
+        return sum(transition(names[writer], names[k], value) for k in members(readers) if k != writer)
 
 
 def _opened(waiting: tuple[_OpenKernel, ...], move: Move) -> tuple[_OpenKernel, ...] | None:

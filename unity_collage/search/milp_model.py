@@ -45,7 +45,7 @@ def plan_model(problem: Problem) -> PlanModel:
     left = {index: model.column(0.0, integer=True) for index in members(problem.free)}
     options = {columns[option.id]: option for option in usable}
     cover = (_add_demand if problem.redundant else _add_cover)(problem, model, options, left)
-    if any(problem.transitions.values()):
+    if problem.has_transitions:
         _add_transitions(problem, model, options, left)
     return PlanModel(problem, model, options, columns, left, cover)
 
@@ -115,7 +115,7 @@ def _add_transitions(
             if tag is None:
                 continue
             for writer, terms in written[index].items():
-                seconds = 0.0 if writer == backend else problem.transitions.get((writer, backend), 0.0)
+                seconds = 0.0 if writer == backend else problem.transition(writer, backend, index)
                 if seconds > 0.0:
                     paid = model.column(seconds)
                     model.row(-1.0, [(paid, 1.0), (tag, -1.0), *_negative(terms)])

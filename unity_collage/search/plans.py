@@ -124,8 +124,11 @@ def _transitions(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Se
         for index in members(unit.inputs)
         for origin in behind[index]
     }
-    crossings = ((backend[origin], reader) for origin, reader in sorted(reads) if backend[origin] != reader)
-    return [problem.transitions.get(crossing, 0.0) for crossing in crossings]
+    return [
+        problem.transition(backend[origin], reader, origin)
+        for origin, reader in sorted(reads)
+        if backend[origin] != reader
+    ]
 
 
 def solution_of(

@@ -62,6 +62,10 @@ class Swap:
     """The ids of the options of the cheapest plan that it replaces."""
 
 
+Transition = float | tuple[float, ...]
+"""Seconds for each value, or seconds by value for each node."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """The question which options should compute the graph."""
@@ -75,7 +79,9 @@ class Problem:
     """Charged once for every chosen option whose backend is not in ``launches``."""
     results: IndexSet = EMPTY
     """The values that the caller reads. Values that no node reads are wanted in any case."""
-    transitions: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    transitions: Mapping[tuple[str, str], Transition] = field(
+        default_factory=dict[tuple[str, str], "Transition"]
+    )
     """Seconds, at least 0, for a value that one backend writes and another reads: ``(writer, reader)``."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
@@ -144,6 +150,18 @@ class Problem:
     def launch(self, option: Option) -> float:
         """The seconds that calling the kernel costs."""
         return self.launches.get(option.backend, self.launch_seconds)
+
+    def transition(self, writer: str, reader: str, value: int) -> float:
+        """The seconds that node ``value`` costs if one backend writes it and another reads it."""
+        seconds = self.transitions.get((writer, reader), 0.0)
+        return seconds[value] if isinstance(seconds, tuple) else seconds
+
+    @cached_property
+    def has_transitions(self) -> bool:
+        """Whether any transition costs something."""
+        return any(
+            any(seconds) if isinstance(seconds, tuple) else seconds for seconds in self.transitions.values()
+        )
 
 
 @dataclass(frozen=True)

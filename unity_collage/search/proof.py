@@ -70,8 +70,8 @@ def why_no_proof(problem: Problem, proof: BoundProof) -> str | None:
         if problem.redundant and not potential >= 0:
             return f"node {node} may be computed twice, its potential is {potential}"
     conditions = Conditions(problem)
-    if not all(seconds >= 0 for seconds in problem.transitions.values()):
-        return "a transition costs less than nothing"
+    if reason := why_wrong_transitions(problem):
+        return reason
     for value, backend, last, seconds in proof.readings:
         if not seconds >= 0:
             return f"a reading of node {value} by {backend} is {seconds}"
@@ -88,6 +88,20 @@ def why_no_proof(problem: Problem, proof: BoundProof) -> str | None:
         if not over <= 0:
             return f"option {option.id} costs {over} s less than the proof says"
     return None
+
+
+def why_wrong_transitions(problem: Problem) -> str | None:
+    """Why the transitions of a problem are not as the definition says, or None."""
+    for of_pair in problem.transitions.values():
+        if not all(seconds >= 0 for seconds in (of_pair if isinstance(of_pair, tuple) else (of_pair,))):
+            return "a transition costs less than nothing"
+    return None
+
+
+def transition(problem: Problem, writer: str, reader: str, value: int) -> float:
+    """The seconds of a transition, which the problem has for a pair of backends, or for each value of a pair."""
+    of_pair = problem.transitions.get((writer, reader), 0.0)
+    return of_pair[value] if isinstance(of_pair, tuple) else of_pair
 
 
 def sums_of(readings: Mapping[Reading, float]) -> dict[int, dict[str, list[float]]]:
@@ -157,7 +171,7 @@ class Conditions:
             for reader, given in sums.get(value, {}).items():
                 paid = 0.0
                 if reader not in (ANY, option.backend):
-                    paid = problem.transitions.get((option.backend, reader), 0.0)
+                    paid = transition(problem, option.backend, reader, value)
                 charged = [*given, -paid]
                 if fsum(charged) > 0:
                     terms += charged

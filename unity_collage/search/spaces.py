@@ -21,7 +21,7 @@ def space_of(problem: Problem, potentials: Sequence[float]) -> Space:
     """The smallest state space that is correct for ``problem``."""
     moves = moves_of(problem, potentials)
     single = all(size(move.outputs) == 1 for made in moves for move in made)
-    if single and not any(problem.transitions.values()):
+    if single and not problem.has_transitions:
         return PlainSpace(problem, moves)
     return GeneralSpace(problem, moves)
 

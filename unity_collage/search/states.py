@@ -66,7 +66,7 @@ class Space(Protocol):
 
 def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
     """For each usable option, by id, the cheapest option with the same effect."""
-    tagged = any(problem.transitions.values())
+    tagged = problem.has_transitions
     best: dict[tuple[IndexSet, IndexSet, str], Option] = {}
     usable = [option for option in sorted(problem.options, key=lambda o: o.id) if is_usable(problem, option)]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from math import fsum
 
 from ..index_set import members
-from .certificate import ROUNDING, Certificate, launch, why_not_valid, why_wrong_cost
+from .certificate import Certificate
 from .problem import Option, Problem
+from .validity import ROUNDING, launch, why_not_valid, why_wrong_cost
 
 
 @dataclass(frozen=True, slots=True)

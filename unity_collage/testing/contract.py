@@ -1,6 +1,7 @@
 """Contract: an instrument that checks the promises of every pass of ours.
 
-A pass does not change its input, its output is well-formed, and the script of the output parses back to it.
+A pass does not change its input, its output is well-formed, and the script of the output parses back to it. Each plan
+of a search passes the checker of plans.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.ir.instrument import pass_instrument
+
+from ..annotations import COSTS, PLAN
+from ..passes.search_partition import stated_problem
+from ..plan.check import checked
+from ..plan.instance import unpacked
+from ..plan.plan import Plan
 
 
 @pass_instrument
@@ -33,6 +40,27 @@ class Contract:
         assert relax.analysis.check_well_formed(mod), f"{info.name} leaves a module that is not well-formed"
         why = why_no_round_trip(mod)
         assert why is None, f"{info.name}: {why}"
+        if info.name == "collage.SearchPartition":
+            for name, plan in PLAN.by_function(mod).items():
+                reason = why_plan_fails(before, name, plan)
+                assert reason is None, f"{info.name}: the plan of {name} {reason}"
+
+
+def why_plan_fails(before: IRModule, name: str, plan: Plan) -> str | None:
+    """Why the checker refuses the plan that a search has made of a function of ``before``, or None.
+
+    The problem is made anew from the annotations; costs that the search has asked for itself are in none.
+    """
+    searched = before[name] if name in _names(before) else None
+    stated = None
+    if isinstance(searched, relax.Function) and COSTS.on(searched) and plan.problem:
+        stated = stated_problem(searched, unpacked(plan.problem).redundant)
+    finding = checked(plan, stated)
+    return None if finding.holds else finding.text
+
+
+def _names(mod: IRModule) -> set[str]:
+    return {gvar.name_hint for gvar in mod.get_global_vars()}
 
 
 def why_no_round_trip(mod: IRModule) -> str | None:

@@ -1,0 +1,247 @@
+"""``unity-collage check FILE``: the plans in reports, in modules as text, and what forged ones are refused for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.cli.main import main
+from unity_collage.errors import InvalidAnnotation
+from unity_collage.graph import DataflowGraph
+from unity_collage.passes import AnnotateCandidates, ApplyPlan, EstimateCosts, SearchPartition
+from unity_collage.passes.search_partition import stated_problem
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.check import checked, why_another_problem, why_malformed
+from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.encoding import encode
+from unity_collage.plan.instance import packed, unpacked
+from unity_collage.plan.plan import Plan
+from unity_collage.plan.problem import optimistic, problem_of
+from unity_collage.program.facts import _packed, plans_in
+from unity_collage.search.certificate import Certificate
+from unity_collage.testing import graphs
+from unity_collage.testing.fake_backend import fake_backend, only_backends
+from unity_collage.testing.fixed_cost import FixedCost
+
+TOY = fake_backend("toy", "relax.nn.relu", "relax.exp", "relax.tanh")
+
+
+def costed(fused: float = 2.5) -> IRModule:
+    """A module with costs: the library is faster by itself, TVM in one kernel of all three operators."""
+    costs = FixedCost({"toy": 1.0, "tvm": 2.0, "tvm:relu+exp+tanh": fused}, launch=0.1)
+    with only_backends(TOY), Target("llvm"):
+        module = IRModule({"main": graphs.chain()})
+        return tvm.transform.Sequential([AnnotateCandidates(), EstimateCosts(costs)])(module)
+
+
+def searched(fused: float = 2.5, **options: Any) -> tuple[IRModule, IRModule, Plan]:
+    """The module with costs, what the search makes of it, and the plan."""
+    before = costed(fused)
+    with only_backends(TOY), Target("llvm"):
+        after = SearchPartition(**options)(before)
+    return before, after, PLAN.read(after["main"])
+
+
+def test_a_plan_carries_what_its_checker_needs() -> None:
+    _, _, plan = searched()
+    finding = checked(plan)
+    assert finding.holds
+    assert finding.text == "proved: 2600 ms, and no plan of its 9 candidates costs less"
+
+
+def forged(change: Callable[[Plan], Plan]) -> str:
+    before, _, plan = searched()
+    finding = checked(change(plan), stated_problem(before["main"]))
+    assert not finding.holds
+    return finding.text
+
+
+def certificate(plan: Plan) -> Certificate:
+    assert plan.certificate is not None
+    return plan.certificate
+
+
+def with_costs(plan: Plan, seconds: float) -> Plan:
+    """The plan that answers the same question with other costs of its candidates."""
+    problem = unpacked(plan.problem)
+    options = tuple(replace(option, seconds=seconds) for option in problem.options)
+    return replace(plan, problem=packed(replace(problem, options=options)))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda p: replace(p, certificate=None), "it was given, not searched"),
+        (lambda p: replace(p, certificate=replace(p.certificate, proof=None)), "what is proved is nothing"),
+        (lambda p: replace(p, proved=False), "the plan says proved: False, its certificate True"),
+        (lambda p: replace(p, seconds=2.0), "the plan says 2.0 s, its certificate 2.6 s"),
+        (lambda p: replace(p, kernels=()), "the kernels of the plan are not those of its certificate"),
+        (
+            lambda p: replace(p, kernels=(replace(p.kernels[0], backend="toy"),)),
+            "the kernels of the plan are not",
+        ),
+        (lambda p: with_costs(p, 9.0), "the annotations state another problem: candidate 0 differs"),
+        (
+            lambda p: replace(p, problem=packed(replace(unpacked(p.problem), options=()))),
+            "the annotations state another problem: candidate 0 differs",
+        ),
+        (
+            lambda p: replace(p, problem=packed(replace(unpacked(p.problem), free=0b111))),
+            "the annotations state another problem: free differ",
+        ),
+    ],
+)
+def test_a_forged_plan_is_refused(change: Callable[[Plan], Plan], reason: str) -> None:
+    assert reason in forged(change)
+
+
+def test_a_plan_that_is_only_said_to_be_proved_is_refused() -> None:
+    """Of three kernels that cost 3.3 s, though one of 2.6 s exists, the certificate says so without a proof."""
+    before, _, plan = searched()
+    with only_backends(TOY), Target("llvm"):
+        library = tuple(c.id for c in CANDIDATES.read(before["main"]) if c.backend == "toy")
+        given = PLAN.read(ApplyPlan({"main": library}, origin="mine")(before)["main"])
+    claim = Certificate(
+        library, (), given.seconds, given.seconds, 0.0, True, "exact", proved_seconds=given.seconds
+    )
+    lie = replace(given, certificate=claim, proved=True, lower_bound=given.seconds, problem=plan.problem)
+    assert given.seconds > plan.seconds
+    assert "it is said to be proved, and what is proved is nothing" in checked(lie).text
+    honest = replace(given, certificate=None, proved=False)
+    assert checked(honest).text == "given, not searched: it claims no bound"
+
+
+def test_a_plan_of_a_heuristic_is_searched_and_not_proved() -> None:
+    """Greedy takes TVM's kernel of all, though three of the library cost 3.3 s."""
+    _, _, plan = searched(5.0, algorithm="greedy")
+    finding = checked(plan)
+    assert finding.holds and not plan.proved
+    assert finding.text.startswith("searched, not proved: 5100 ms for a valid plan of its 9 candidates")
+    assert "proved is that none costs less than 3200 ms" in finding.text
+
+
+@pytest.mark.parametrize("suffix", [".json", ".py", ".txt"])
+def test_the_command_says_a_line_for_each_plan(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after, plan = searched()
+    path, annotated = tmp_path / f"plan{suffix}", tmp_path / "before.py"
+    annotated.write_text(before.script(show_meta=True))
+    text = json.dumps({"main": {**encode(plan), "explanation": {}}}) if suffix == ".json" else after.script()
+    path.write_text(text)
+    line = "main: proved: 2600 ms, and no plan of its 9 candidates costs less\n"
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == line
+    assert main(["check", str(path), "--annotated", str(annotated)]) == 0
+    assert capsys.readouterr().out == line
+
+
+def test_the_command_refuses_a_forged_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, _, plan = searched()
+    path, annotated = tmp_path / "plan.json", tmp_path / "before.py"
+    path.write_text(json.dumps(encode(with_costs(plan, 9.0))))
+    annotated.write_text(before.script(show_meta=True))
+    assert main(["check", str(path)]) == 1
+    output = capsys.readouterr()
+    assert output.out.startswith("plan: does not hold: it costs 9.1 s, not 2.6 s")
+    assert "1 of 1 plans in" in output.err
+    path.write_text(json.dumps({"main": encode(with_costs(plan, 9.0))}))
+    assert main(["check", str(path), "--annotated", str(annotated)]) == 1
+    assert "the annotations state another problem" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("plan.json", "{", "is not JSON"),
+        ("plan.json", "[]", "has no plans by function"),
+        ("plan.json", '{"main": {"kernels": 3}}', "collage.plan cannot be read"),
+        ("plan.json", '{"main": {"proved": true, "problem": "x"}}', "the problem of a plan cannot be read"),
+        ("module.py", "x = 3", "is not a module as text"),
+    ],
+)
+def test_a_file_that_is_something_else_is_an_error_in_a_line(
+    name: str, text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert main(["check", str(tmp_path / name)]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_no_backend(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "nowhere.so"]) == 1
+    assert "nowhere.so is not a file" in capsys.readouterr().err
+    assert main(["check", "nothing", "--annotated", "x.py"]) == 1
+    assert "nothing is not a file with plans" in capsys.readouterr().err
+
+
+def test_a_saved_program_has_its_plan_with_the_proof() -> None:
+    _, _, plan = searched()
+    facts: Any = {"plan": _packed({"main": plan})}
+    assert plans_in(facts) == {"main": plan}
+
+
+def test_a_text_that_is_no_problem_is_named() -> None:
+    for text in ("", "x", "eJw="):
+        with pytest.raises(InvalidAnnotation, match="the problem of a plan cannot be read"):
+            unpacked(text)
+
+
+def test_what_is_no_problem_at_all_is_named() -> None:
+    problem = stated_problem(costed()["main"])
+    assert why_malformed(problem) is None
+    assert "does not come before" in (why_malformed(replace(problem, sources=((1,), (), ()))) or "")
+    twice = (*problem.options, problem.options[0])
+    assert why_malformed(replace(problem, options=twice)) == "two options have one id"
+    outside = (replace(problem.options[0], inside=0b1000),)
+    assert "nodes that do not exist" in (why_malformed(replace(problem, options=outside)) or "")
+    short = replace(problem, transitions={("toy", "tvm"): (0.1,)})
+    assert why_malformed(short) == "transitions are not for each node"
+
+
+def _typed(costs: dict[int, Cost]) -> relax.Function:
+    """The diamond 0 relu, 1 exp, 2 tanh, 3 add with a candidate for each, and one that computes relu again."""
+    candidates = (
+        *(Candidate(i, "tvm", "typed", "single", (i,)) for i in range(4)),
+        Candidate(4, "toy", "typed", "relu+exp", (0, 1), hidden=(0,)),
+    )
+    by_key = {str(c.id): costs.get(c.id, Cost(1.0, 0.9, 1.1, 9)) for c in candidates}
+    keys = {c.id: str(c.id) for c in candidates}
+    transitions = {"toy>tvm": ((4, 0.125), (4096, 0.5))}
+    made = Costs(by_key, keys, 0.25, {"toy": 0.5}, transitions)
+    return COSTS.write(CANDIDATES.write(graphs.diamond(), candidates), made)
+
+
+NONE = Cost(None, reason="refused")
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [
+        {},
+        {1: Cost(None, bound=0.5), 4: Cost(None, origin=UNKNOWN)},
+        {0: NONE},
+        {0: NONE, 1: NONE, 4: NONE},
+        {0: NONE, 2: NONE},
+        dict.fromkeys(range(5), NONE),
+        {3: Cost(None, reason="late", origin=UNKNOWN)},
+    ],
+)
+def test_the_checker_states_the_problem_that_is_searched(costs: dict[int, Cost]) -> None:
+    """By code of its own, also where kernels are missing: what may be left behind follows from them."""
+    func = _typed(costs)
+    graph, candidates, typed = DataflowGraph(func), CANDIDATES.read(func), COSTS.read(func)
+    asked = optimistic(graph, candidates, typed, problem_of(graph, candidates, typed))
+    stated = stated_problem(func)
+    assert why_another_problem(asked, stated) is None
+    assert unpacked(packed(stated)) == stated
