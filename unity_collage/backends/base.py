@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.runtime import Module
 from tvm.target import Target
 
@@ -15,6 +15,10 @@ from ..rules import Rule
 Codegen = Callable[[Sequence[relax.Function], Mapping[str, Any], Mapping[Any, str]], list[Module]]
 """The ``relax.ext.<name>`` contract. Arguments: functions with attribute ``Codegen``, options, and the names that
 constants may get. Result: runtime modules with a function for each ``global_symbol``."""
+
+
+LowerToTIR = Callable[[relax.Function], tirx.PrimFunc | str]
+"""A function of operators as one PrimFunc, which takes its parameters and then its results, or the reason why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,25 @@ class Backend:
     and is called only if the backend is available."""
     codegen: Codegen | None = None
     """Makes the kernels; if None, they stay in the IR, for TVM."""
+    lower_to_tir: LowerToTIR | None = None
+    """Makes a PrimFunc of each kernel, which TVM compiles; ``codegen`` is None then. Large constants are the last
+    parameters. A PrimFunc with ``tirx.is_scheduled`` keeps its loops, any other gets the schedules of this package. The
+    attribute ``Composite`` of the function is the candidate's label, where it has one."""
     limits_threads: bool = False
     """Whether a kernel respects the attribute ``collage.threads`` of its function: the most threads that it may use."""
     merges: bool = False
     """Whether its code generator makes one kernel of a function with several ``Composite`` functions."""
+    multiplies_as_written: bool = False
+    """Whether its kernels do the multiplications of the contractions that they are given, or Winograd's: they do not
+    multiply ``A (B C)`` for ``(A B) C``, use Fourier transforms, or compute equal operands once. Lower bounds of costs
+    count multiplications only then (:mod:`unity_collage.cost.bounds`)."""
     kinds: frozenset[str] = frozenset({"llvm"})
     """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
     version: int = 1
     """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured
     costs hold for one version. ``fingerprint`` has the version of the library."""
+
+    @property
+    def is_fused_by_tvm(self) -> bool:
+        """Whether TVM makes its kernels from the operators: there is no code of the backend between."""
+        return self.codegen is None and self.lower_to_tir is None

@@ -1,22 +1,26 @@
 """DataflowGraph: the bindings of a Relax function as an indexed graph.
 
 Every binding of every block is a node: calls, tuples, projections, shape expressions, calls of ``call_tir``,
-``call_dps_packed`` and global functions, and the results of control flow. Nodes are numbered block by block.
+``call_dps_packed`` and global functions, and the results of control flow. Nodes are numbered block by block. A
+``call_tir`` is an operator like another: its kind is that of its PrimFunc, which the module has.
 Inside a dataflow block the order is post-dfs: a producer comes before its consumers, and a chain is numbered
 consecutively. Constants and inline tuples belong to the binding that mentions them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
 
 from ..index_set import EMPTY, IndexSet, index_set
+from .in_place import changed_readers
 from .kinds import OpKind, call_kinds, call_signature, kind_without_kernel
+from .prim_funcs import CALL_TIR, callee_of, prim_func_of, prim_kinds, tensors_of
 
 _HOST_OPS = frozenset(
     {
@@ -44,11 +48,15 @@ class Node:
     op: str
     """Operator name such as ``relax.nn.conv2d``; ``tuple``, ``getitem``, ``call:NAME``, ``if``, ... otherwise."""
     inputs: tuple[int, ...]
-    """Indexes of the bindings that it reads, each once, in order of first mention."""
+    """Indexes of the bindings that it reads, each once, in order of first mention; then those that it must wait for."""
     block: int
     """The number of its binding block."""
     in_dataflow: bool
     """Whether that block is a dataflow block: only dataflow blocks may be partitioned."""
+    prim: tirx.PrimFunc | None = None
+    """The PrimFunc that it calls with ``call_tir``; None if it calls none, or the graph was made without a module."""
+    changed_by: str = ""
+    """The binding that changes an operand in place afterwards; empty if none does."""
 
     @property
     def var(self) -> relax.Var:
@@ -65,17 +73,35 @@ class Node:
         return value if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else None
 
     @property
+    def operands(self) -> tuple[relax.Expr, ...]:
+        """The arguments of the call that are values; the tensors of a ``call_tir``."""
+        call = self.call
+        if call is None:
+            return ()
+        return tensors_of(call) if self.op == CALL_TIR else tuple(call.args)
+
+    @property
+    def label(self) -> str:
+        """What it computes in a word: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
+        callee = callee_of(self.binding.value)
+        return short_name(self.op) if callee is None else callee.name_hint
+
+    @property
     def is_host(self) -> bool:
         """Whether the VM evaluates it for free: tuples, projections, views, shape arithmetic, aliases."""
         return self.op in _HOST_OPS or self.op in ("tuple", "getitem", "var", "constant", "shape")
 
 
 class DataflowGraph:
-    """The nodes of one function, and which node reads which."""
+    """The nodes of one function, and which node reads which.
 
-    def __init__(self, func: relax.Function):
+    ``mod`` has the PrimFuncs that the function calls. Without it the graph has the same nodes, but each ``call_tir`` is
+    opaque.
+    """
+
+    def __init__(self, func: relax.Function, mod: IRModule | None = None):
         self.func = func
-        self.nodes: tuple[Node, ...] = tuple(_nodes(func))
+        self.nodes: tuple[Node, ...] = tuple(_nodes(func, mod))
         self.index_of: dict[relax.Var, int] = {node.var: node.index for node in self.nodes}
         consumers = [EMPTY] * len(self.nodes)
         for node in self.nodes:
@@ -107,10 +133,15 @@ class DataflowGraph:
         """The fusion kind of each node."""
         calls = [node.call for node in self.nodes]
         by_signature = call_kinds(call for call in calls if call is not None and has_kernel(call))
-        return tuple(self._kind(node, by_signature) for node in self.nodes)
+        of_prims = prim_kinds(node.prim for node in self.nodes if node.prim is not None)
+        return tuple(self._kind(node, by_signature, of_prims) for node in self.nodes)
 
-    def _kind(self, node: Node, by_signature: dict[str, OpKind]) -> OpKind:
+    def _kind(
+        self, node: Node, by_signature: dict[str, OpKind], of_prims: dict[tirx.PrimFunc, OpKind]
+    ) -> OpKind:
         call = node.call
+        if node.prim is not None:
+            return of_prims[node.prim]
         if call is not None and has_kernel(call):
             return by_signature[call_signature(call)]
         return kind_without_kernel(node.op)
@@ -147,13 +178,21 @@ def has_kernel(call: relax.Call) -> bool:
     )
 
 
-def _nodes(func: relax.Function) -> Iterator[Node]:
+def short_name(op: str) -> str:
+    """``relax.nn.conv2d`` -> ``conv2d``."""
+    return op.rsplit(".", 1)[-1]
+
+
+def _nodes(func: relax.Function, mod: IRModule | None) -> Iterator[Node]:
     index_of: dict[relax.Var, int] = {}
     for number, block in enumerate(func.body.blocks):
         in_dataflow = isinstance(block, relax.DataflowBlock)
-        ordered = _post_dfs(block.bindings) if in_dataflow else block.bindings
+        waits = changed_readers(func, block.bindings, used_vars) if in_dataflow else {}
+        changed_by = {reader: var.name for var, readers in waits.items() for reader in readers}
+        ordered = _post_dfs(block.bindings, waits) if in_dataflow else block.bindings
         for binding in ordered:
-            sources = (index_of[var] for var in used_vars(binding.value) if var in index_of)
+            read = (*used_vars(binding.value), *waits.get(binding.var, ()))
+            sources = (index_of[var] for var in read if var in index_of)
             node = Node(
                 index=len(index_of),
                 binding=binding,
@@ -161,12 +200,16 @@ def _nodes(func: relax.Function) -> Iterator[Node]:
                 inputs=tuple(dict.fromkeys(sources)),
                 block=number,
                 in_dataflow=in_dataflow,
+                prim=prim_func_of(binding.value, mod),
+                changed_by=changed_by.get(binding.var, ""),
             )
             index_of[binding.var] = node.index
             yield node
 
 
-def _post_dfs(bindings: Iterable[relax.Binding]) -> list[relax.Binding]:
+def _post_dfs(
+    bindings: Iterable[relax.Binding], waits: Mapping[relax.Var, Iterable[relax.Var]]
+) -> list[relax.Binding]:
     """Producers first, each chain consecutively: the post-order of a depth-first search from the unread bindings.
 
     The deepest input is visited first (as in Sethi-Ullman numbering), so a shallow input is numbered right before its
@@ -176,7 +219,8 @@ def _post_dfs(bindings: Iterable[relax.Binding]) -> list[relax.Binding]:
     sources: dict[relax.Var, list[relax.Var]] = {}
     depth: dict[relax.Var, int] = {}
     for var, binding in by_var.items():
-        found = dict.fromkeys(used for used in used_vars(binding.value) if used in depth)
+        read = (*used_vars(binding.value), *waits.get(var, ()))
+        found = dict.fromkeys(used for used in read if used in depth)
         sources[var] = sorted(found, key=lambda used: -depth[used])
         depth[var] = 1 + max((depth[used] for used in found), default=0)
     read = {used for inputs in sources.values() for used in inputs}

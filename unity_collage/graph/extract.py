@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tvm import ir, relax
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
 
 from ..index_set import members
 from ..target import devices_of
-from .dataflow import DataflowGraph, used_vars
+from .dataflow import DataflowGraph, Node, used_vars
+from .prim_funcs import CALL_TIR, callee_of, prim_digest
 from .sub_graph import SubGraph
 
 SMALL_CONSTANT = 1
@@ -23,12 +26,15 @@ EXTRACTION_VERSION = 1
 LIFTED = "collage.lifted_constants"
 """Function attribute: the number of trailing parameters that are constants in the program."""
 
-Leaf = relax.Var | ir.GenericConst
+PRIM_FUNCS = "collage.prim_funcs"
+"""Attribute of a function that stands alone: a module with the PrimFuncs that it calls, under names of its own."""
+
+Leaf = relax.Var | ir.GenericConst | relax.GlobalVar
 
 
-def substitute(expr: relax.Expr, replacement: dict[Leaf, relax.Expr]) -> relax.Expr:
-    """``expr`` with variables and constants replaced; it must not bind variables itself."""
-    if isinstance(expr, (relax.Var, ir.GenericConst)):
+def substitute(expr: relax.Expr, replacement: Mapping[Any, relax.Expr]) -> relax.Expr:
+    """``expr`` with variables, constants and names replaced; it must not bind variables itself."""
+    if isinstance(expr, (relax.Var, ir.GenericConst, relax.GlobalVar)):
         return replacement.get(expr, expr)
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([substitute(field, replacement) for field in expr.fields])
@@ -67,17 +73,33 @@ def is_small(constant: ir.GenericConst) -> bool:
     return math.prod(int(extent) for extent in constant.value.shape) <= SMALL_CONSTANT
 
 
-def extract(sub: SubGraph, *, lift_constants: bool = False) -> relax.Function:
+def prim_funcs(sub: SubGraph) -> dict[relax.GlobalVar, tirx.PrimFunc]:
+    """The PrimFuncs that the inside calls by their names in the module, in order of first mention."""
+    found: dict[relax.GlobalVar, tirx.PrimFunc] = {}
+    for i in members(sub.inside):
+        node = sub.graph.nodes[i]
+        callee = callee_of(node.value)
+        if node.prim is not None and callee is not None:
+            found[callee] = node.prim
+    return found
+
+
+def extract(sub: SubGraph, *, lift_constants: bool = False, alone: bool = False) -> relax.Function:
     """A function that computes the exits of ``sub`` from its :func:`outside_vars`, in that order.
 
     It returns one exit as it is, and several as a tuple in index order. Constants stay inside. With ``lift_constants``
     the large ones become trailing parameters, whose number is the attribute ``LIFTED``. An operand that is read twice,
-    as in ``matmul(x, x)``, is one parameter.
+    as in ``matmul(x, x)``, is one parameter. With ``alone`` the function needs no module: the PrimFuncs that it calls
+    are its attribute ``PRIM_FUNCS``.
     """
     params: dict[Leaf, relax.Var] = {var: relax.Var(var.name, var.ty) for var in outside_vars(sub)}
     lifted = large_constants(sub) if lift_constants else []
     params.update({constant: relax.Var(f"c{i}", constant.ty) for i, constant in enumerate(lifted)})
     renamed: dict[Leaf, relax.Expr] = dict(params)
+    carried = IRModule()
+    if alone:
+        own, carried = _carried(prim_funcs(sub))
+        renamed |= own
     exits = set(members(sub.exit))
     builder = relax.BlockBuilder()
     results: list[relax.Expr] = []
@@ -92,7 +114,27 @@ def extract(sub: SubGraph, *, lift_constants: bool = False) -> relax.Function:
                     results.append(emitted)
         builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
     func = builder.get()["extracted"].without_attr("global_symbol")
+    if carried.functions:
+        func = func.with_attr(PRIM_FUNCS, carried)
     return func.with_attr(LIFTED, len(lifted)) if lift_constants else func
+
+
+def _carried(
+    called: Mapping[relax.GlobalVar, tirx.PrimFunc],
+) -> tuple[dict[relax.GlobalVar, relax.GlobalVar], IRModule]:
+    """New names for PrimFuncs, which do not depend on those in the module, and a module with them."""
+    builder = relax.BlockBuilder()
+    names = {
+        gvar: builder.add_func(prim.without_attr("global_symbol"), f"tir{i}")
+        for i, (gvar, prim) in enumerate(called.items())
+    }
+    return names, builder.get()
+
+
+def prim_funcs_of(func: relax.Function) -> IRModule:
+    """The module in the attribute ``PRIM_FUNCS`` of ``func``; empty if it calls no PrimFunc."""
+    attrs: Any = func.attrs or {}
+    return attrs.get(PRIM_FUNCS, IRModule())
 
 
 def _constants(expr: relax.Expr) -> Iterator[ir.GenericConst]:
@@ -116,7 +158,8 @@ class Signatures:
 
     Variables are written as positions, and so are constants of more than ``SMALL_CONSTANT`` elements, with their types.
     Sixteen equal convolutions with different weights have one signature. A constant that is read twice keeps one
-    position, so it differs from two constants. The text does not depend on the process.
+    position, so it differs from two constants. A PrimFunc is written as the digest of its loops. The text does not
+    depend on the process.
     """
 
     def __init__(self, graph: DataflowGraph):
@@ -129,6 +172,8 @@ class Signatures:
         lines: list[str] = []
         for position, i in enumerate(members(sub.inside)):
             node = self._graph.nodes[i]
+            if node.op == CALL_TIR:
+                self._name_prim(node, local)
             lines.append(f"%{position} = {self._expr(node.value, local)}")
             local[node.var] = f"%{position}"
         lines.append("return " + ", ".join(local[self._graph.nodes[i].var] for i in members(sub.exit)))
@@ -141,6 +186,8 @@ class Signatures:
     def _expr(self, expr: relax.Expr, local: dict[Leaf, str]) -> str:
         if isinstance(expr, ir.GenericConst) and (text := self._by_value(expr)) is not None:
             return text
+        if isinstance(expr, relax.GlobalVar):
+            return local.get(expr, str(expr))
         if isinstance(expr, (relax.Var, ir.GenericConst)):
             if expr not in local:
                 kind = "p" if isinstance(expr, relax.Var) else "c"
@@ -157,6 +204,13 @@ class Signatures:
             types = "".join(f", {ty}" for ty in expr.ty_args)
             return f"{name}({args}{types}) {expr.attrs if expr.attrs is not None else ''}"
         return str(expr)
+
+    def _name_prim(self, node: Node, local: dict[Leaf, str]) -> None:
+        """Let the digest of the PrimFunc that ``node`` calls stand for its name."""
+        callee = callee_of(node.value)
+        if node.prim is None or callee is None:
+            raise ValueError(f"{node.label} has no signature: its graph was made without the module")
+        local[callee] = f"tir {prim_digest(node.prim)}"
 
     def _by_value(self, constant: ir.GenericConst) -> str | None:
         """The text of a small constant, with its value; None for a large one."""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ..index_set import EMPTY, IndexSet, is_subset, members, size, to_text
 from .dataflow import DataflowGraph, used_vars
+from .dataflow import short_name as short_name
 from .kinds import OpKind
 from .nested import Nested, why_not_nested
 from .order import read_outside, reads
@@ -80,7 +81,7 @@ class SubGraph:
     @cached_property
     def label(self) -> str:
         """Operator names in index order: ``conv2d+add+relu``."""
-        return "+".join(short_name(self.graph.nodes[i].op) for i in members(self.inside))
+        return "+".join(self.graph.nodes[i].label for i in members(self.inside))
 
     def why_not_valid(self, limits: Limits) -> str | None:
         """The first condition that fails, or None if the nodes may be one kernel."""
@@ -141,7 +142,7 @@ class SubGraph:
         return None
 
     def _name(self, index: int) -> str:
-        return f"{self.graph.nodes[index].var.name} ({short_name(self.graph.nodes[index].op)})"
+        return f"{self.graph.nodes[index].var.name} ({self.graph.nodes[index].label})"
 
     def _reads_outside(self, index: int) -> bool:
         inside, index_of = self.inside, self.graph.index_of
@@ -150,8 +151,3 @@ class SubGraph:
             if source is None or not inside >> source & 1:
                 return True
         return False
-
-
-def short_name(op: str) -> str:
-    """``relax.nn.conv2d`` -> ``conv2d``."""
-    return op.rsplit(".", 1)[-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN, UNRECOGNISED
@@ -24,8 +24,9 @@ from ..search.plans import solution_of
 from ..search.ties import tied_with
 from .outline import Group, NameSupply, global_var, outline
 from .outlined import external_function, kernel_digest, kernel_function, primitive_function
+from .tir_hook import NotLowered, calling, lowered_to_tir
 
-Functions = dict[relax.GlobalVar, relax.Function]
+Functions = dict[relax.GlobalVar, ir.BaseFunc]
 Chosen = Mapping[str, Sequence[int]]
 """Ids of candidates by the name of their function."""
 
@@ -40,7 +41,7 @@ def applied_module(mod: IRModule, chosen: Chosen, origin: str = "given") -> IRMo
     for gvar, func in mod.functions_items():
         if gvar.name_hint in chosen and isinstance(func, relax.Function):
             picked = _picked(gvar.name_hint, func, chosen[gvar.name_hint])
-            result, outlined = _applied(func, picked, names, origin)
+            result, outlined = _applied(DataflowGraph(func, mod), picked, names, origin)
             functions.update({gvar: result, **outlined})
         else:
             functions[gvar] = func
@@ -57,9 +58,9 @@ def _picked(name: str, func: relax.Function, chosen: Sequence[int]) -> list[Cand
 
 
 def _applied(
-    func: relax.Function, chosen: Sequence[Candidate], names: NameSupply, origin: str
+    graph: DataflowGraph, chosen: Sequence[Candidate], names: NameSupply, origin: str
 ) -> tuple[relax.Function, Functions]:
-    graph = DataflowGraph(func)
+    func = graph.func
     if not COSTS.on(func):
         result, _, outlined = applied(graph, chosen, names)
         return result, outlined
@@ -116,25 +117,38 @@ def _outlined(
         if candidate.backend == VIEW:
             groups.append(Group(sub, None, tuple(args)))
             continue
-        backend, weights = candidate.backend, large_constants(sub)
-        if get(backend).codegen is None:
+        weights = large_constants(sub)
+        key: tuple[object, ...] = (candidate.backend, kernel_digest(signatures, graph, candidate))
+        if get(candidate.backend).codegen is None:
             args += weights
-            key: tuple[object, ...] = (signatures.digest(sub), candidate.threads)
         else:
-            key = (backend, kernel_digest(signatures, graph, candidate), *weights)
+            key = (*key, *weights)
         if key not in shared:
             name = names.fresh(hint)
-            if get(backend).codegen is None:
-                func = primitive_function(sub, candidate.threads)
-            else:
-                func = external_function(kernel_function(graph, candidate), backend, candidate.label, name)
-            shared[key] = _add(outlined, name, func)
+            shared[key] = _add(outlined, name, _function(graph, candidate, name, outlined, names))
         callee = shared[key]
         groups.append(Group(sub, callee, tuple(args)))
     return groups, outlined
 
 
-def _add(outlined: Functions, name: str, func: relax.Function) -> relax.GlobalVar:
+def _function(
+    graph: DataflowGraph, candidate: Candidate, name: str, outlined: Functions, names: NameSupply
+) -> relax.Function:
+    """The function of one candidate; a PrimFunc that its backend makes of it is added to ``outlined``."""
+    backend = get(candidate.backend)
+    if backend.codegen is not None:
+        return external_function(kernel_function(graph, candidate), backend.name, candidate.label, name)
+    if backend.lower_to_tir is None:
+        return primitive_function(candidate.sub_graph(graph), candidate.threads)
+    func = kernel_function(graph, candidate, lift_constants=True)
+    try:
+        prim = lowered_to_tir(func, backend)
+    except NotLowered as refusal:
+        raise NoPlan(f"{backend.name} makes no kernel of {candidate.label}: {refusal}") from None
+    return calling(func, _add(outlined, names.fresh(f"{name}_tir"), prim))
+
+
+def _add(outlined: Functions, name: str, func: ir.BaseFunc) -> relax.GlobalVar:
     gvar = global_var(name, func)
     outlined[gvar] = func
     return gvar

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import tvm
-from tvm import relax
+from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import THREADS, threads_of
+from ..graph import OpKind
+from ..graph.prim_funcs import SCHEDULED
 from ..legalization import legalize_ops
 from ..rewrites.flat_casts import with_flat_casts
 from ..schedule import scheduled_module
@@ -19,6 +21,7 @@ from . import nvrtc
 from .gpu_kernels import bound_kernels
 from .own_sizes import with_own_sizes
 from .pack_weights import packed
+from .set_apart import final_kernels, with_set_apart
 from .small_constants import with_filled_constants
 from .sorts_and_scans import dispatched
 from .unknown_shapes import refuse_unknown_shapes
@@ -47,7 +50,9 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
 
 def _legalized(mod: IRModule) -> IRModule:
     """``mod`` with TVM's unscheduled kernels for the target in scope; views (reshape) stay views."""
+    mod = with_set_apart(mod)
     limits = {gvar.name_hint: threads_of(func) for gvar, func in mod.functions_items()}
+    final = final_kernels(mod)
     passes = [
         legalize_ops(),
         relax.transform.AnnotateTIROpPattern(),
@@ -59,7 +64,7 @@ def _legalized(mod: IRModule) -> IRModule:
     kernels = _each_function(mod, lambda func: with_filled_constants(func) if _is_kernel(func) else func)
     legal = _each_function(tvm.transform.Sequential(passes)(dispatched(kernels)), with_flat_casts)
     legal = with_own_sizes(legal)  # of casts that read variables only: TVM's passes nest calls in them
-    return _limited(legal, limits)
+    return _attributed(legal, limits, final)
 
 
 def _each_function(mod: IRModule, change: Callable[[relax.Function], relax.Function]) -> IRModule:
@@ -74,10 +79,16 @@ def _is_kernel(func: relax.Function) -> bool:
     return bool((func.attrs or {}).get("Primitive", 0))
 
 
-def _limited(mod: IRModule, limits: Mapping[str, int | None]) -> IRModule:
-    """``mod`` whose kernels have the ``collage.threads`` of their functions, which FuseTIR drops."""
-    functions = {
-        gvar: func if (threads := limits.get(gvar.name_hint)) is None else func.with_attr(THREADS, threads)
-        for gvar, func in mod.functions_items()
-    }
+def _attributed(mod: IRModule, limits: Mapping[str, int | None], final: Collection[str]) -> IRModule:
+    """``mod`` whose kernels have the attributes of their functions that FuseTIR drops.
+
+    These are ``collage.threads``, and ``tirx.is_scheduled`` for those in ``final``.
+    """
+    functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
+    for gvar, func in mod.functions_items():
+        if (threads := limits.get(gvar.name_hint)) is not None:
+            func = func.with_attr(THREADS, threads)
+        if gvar.name_hint in final and isinstance(func, tirx.PrimFunc):
+            func = func.with_attrs({SCHEDULED: True, "op_pattern": int(OpKind.OPAQUE)})
+        functions[gvar] = func
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -21,7 +21,7 @@ def kernel_function(
     graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False
 ) -> relax.Function:
     """The function that a candidate computes, from :func:`extract`, with its composites as attribute ``PARTS``."""
-    func = extract(candidate.sub_graph(graph), lift_constants=lift_constants)
+    func = extract(candidate.sub_graph(graph), lift_constants=lift_constants, alone=True)
     if candidate.threads is not None:
         func = func.with_attr(THREADS, candidate.threads)
     if candidate.composites:

@@ -126,7 +126,9 @@ def _callee(call: Call) -> ir.GlobalVar:
 def _call_tir(call: Call, args: Sequence[Value], mod: ir.IRModule | None) -> Value:
     if mod is None or len(call.args) > 2:
         raise Unsupported("call_tir: symbolic variables as arguments have no numpy reference")
-    tensors = literal(call.args[1], {}) if args[1] is None else args[1]
+    given = args[1]
+    if given is None or any(value is None for value in given):
+        given = literal(call.args[1], {})  # sizes among the arguments are literals
     types = list(call.ty.fields) if isinstance(call.ty, ir.TupleType) else [call.ty]
-    results = prim_func.run(mod[_callee(call)], tensors, types)
+    results = prim_func.run(mod[_callee(call)], given, types)
     return tuple(results) if isinstance(call.ty, ir.TupleType) else results[0]

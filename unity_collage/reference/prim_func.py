@@ -1,8 +1,8 @@
 """Evaluation of the PrimFuncs of ``call_tir`` with numpy: loops over blocks of one store each.
 
 A block is computed for its whole iteration space at once. That covers the blocks that topi writes: element-wise
-operators, padding, gathers, and reductions with +, *, min, max. It does not cover other blocks that read the buffer
-they write.
+operators, padding, gathers, and reductions with +, *, min, max. Other blocks that read what they have written are
+refused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from unity_collage.reference import tir_expr
@@ -93,9 +94,23 @@ def _why_not_nest(nest: _Nest) -> str | None:
         return f"call_tir: block {block.name_hint} has a predicate"
     if block.init is not None and _reducer(store) is None:
         return f"call_tir: block {block.name_hint} reduces with something else than +, *, min or max"
+    if _reads_own(block, store):
+        return f"call_tir: block {block.name_hint} reads what it has written"
     exprs = (*nest.realize.iter_values, *store.indices, store.value)
     reasons = (tir_expr.why_not(expr) for expr in exprs)
     return next((f"call_tir: {reason}" for reason in reasons if reason is not None), None)
+
+
+def _reads_own(block: Any, store: Any) -> bool:
+    """Whether an element depends on others of the buffer that the block writes: they are not computed at once."""
+    summed = store.value.b if block.init is not None else store.value
+    loads: list[Any] = []
+    tvm_ffi.structural_walk([summed, *store.indices], (ir.TensorLoad, lambda load: loads.append(load)))
+    own = [load for load in loads if load.source.same_as(store.buffer)]
+    if block.init is not None:
+        return bool(own)
+    ordered = any(var.iter_type != tirx.IterVar.DataPar for var in block.iter_vars)
+    return any(ordered or not tvm_ffi.structural_equal(load.indices, store.indices) for load in own)
 
 
 def _reducer(store: Any) -> np.ufunc | None:

@@ -16,6 +16,7 @@ from .pattern import DFPattern
 from .primitives import PrimitiveChain
 from .tree import rule_tree
 from .vertical import Vertical
+from .whole_cones import WholeCones
 
 __all__ = [
     "ByKind",
@@ -44,6 +45,7 @@ __all__ = [
     "TupleProjection",
     "Union",
     "Vertical",
+    "WholeCones",
     "coalesce",
     "rule_tree",
 ]

@@ -9,7 +9,7 @@ from typing import Protocol
 import tvm
 from tvm import ir, relax
 
-from ..graph import DataflowGraph, IndexSet, Nested, Node, SubGraph, members, short_name
+from ..graph import DataflowGraph, IndexSet, Nested, Node, SubGraph, members
 from ..index_set import EMPTY, first_inside, size
 
 
@@ -57,7 +57,7 @@ def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] 
         if i in parts:
             names.append(parts[i].label)
         elif not any(part.inside >> i & 1 for part in nested):
-            names.append(short_name(graph.nodes[i].op))
+            names.append(graph.nodes[i].label)
     return "+".join(names)
 
 
@@ -65,9 +65,13 @@ def why_not_partitionable(node: Node) -> str | None:
     """Why no backend can make a kernel of this node alone, or None."""
     if not node.in_dataflow:
         return "not in a dataflow block"
+    if node.op.startswith("call:"):
+        return f"it calls the function {node.op[5:]}, which is not opened"
     if node.call is None:
         return f"{node.op} is not an operator"
-    for value in (node.var, *node.call.args):
+    if node.changed_by:
+        return f"{node.changed_by} changes an operand in place afterwards, so it stays where it is"
+    for value in (node.var, *node.operands):
         reason = why_not_static(value)
         if reason is not None:
             return reason

@@ -47,7 +47,7 @@ class OpCallByKind(Printed):
             if reason is None and kind > self.most:
                 reason = f"{node.op} is {kind.name}, at most {self.most.name} is asked for"
             if reason is None:
-                yield Found(1 << node.index, self.name, short_name(node.op))
+                yield Found(1 << node.index, self.name, node.label)
             else:
                 yield Declined(node.index, self.name, reason)
 

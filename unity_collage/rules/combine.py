@@ -67,6 +67,8 @@ class _Enumeration:
         self._seen: set[Key] = set()
         """Keys that were made or refused. During the enumeration it holds those of the current last node only."""
         self._work = 0
+        self._cut_off: set[int] = set()
+        """The last nodes of unions that are too large to be offered."""
         self._starts: dict[int, list[tuple[Region, bool]]] = defaultdict(list)
         """By last node, the regions to begin with; True marks a union."""
         self._by_exit: dict[int, list[Region]] = defaultdict(list)
@@ -117,6 +119,9 @@ class _Enumeration:
                     self._starts[wider.last].append((wider, True))
         if (overflow or self._is_spent()) and offered is not None:
             yield from self._overflowed(offered)
+        if last in self._cut_off:
+            reason = f"unions of more than {self._rule.max_size} operators are not offered"
+            yield Declined(last, self._rule.name, reason, "limit")
 
     def _overflowed(self, part: Region) -> Iterator[Found | Declined]:
         largest = self._largest(part)
@@ -144,7 +149,11 @@ class _Enumeration:
 
     def _fresh(self, up: Region, down: Region) -> Iterator[Region]:
         self._work += 1
-        if up.inside & down.inside or self._is_too_large(up.size + down.size) or self._is_spent():
+        if up.inside & down.inside or self._is_spent():
+            return
+        if self._is_too_large(up.size + down.size):
+            if self._joins(up, down):
+                self._cut_off.add(max(up.last, down.last))
             return
         nested = in_order((*up.nested, *down.nested)) if up.nested or down.nested else ()
         key = (up.inside | down.inside, up.hidden | down.hidden, nested)

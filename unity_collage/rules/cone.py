@@ -12,14 +12,16 @@ it is convex; at most one anchor (a reduction, a convolution or a product).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..graph import DataflowGraph, IndexSet, Node, OpKind, SubGraph, members
 from ..graph.dataflow import has_kernel
 from ..graph.order import read_outside
+from ..graph.prim_funcs import CALL_TIR, why_not_fused
 from ..index_set import EMPTY, size
 from .base import Declined, Found, why_not_partitionable
 from .cancelling import PERMUTATION, cancelling_transposes, cancels_inside
+from .fields import is_field, with_fields
 from .prologue import prologue_of, reads_through
 from .tree import Printed
 
@@ -31,10 +33,10 @@ class FusionCone(Printed):
     """Regions with one exit that TVM's loop fusion makes one kernel of, by operator kind.
 
     The rules are those of Relay Collage: an anchor is followed by broadcast operators (A -> B), broadcast operators
-    feed a reduction (B -> R), injective operators feed each other (I -> I). Three are added. A convolution or a product
+    feed a reduction (B -> R), injective operators feed each other (I -> I). Four are added. A convolution or a product
     takes in the transpose or the channel factors that it reads. It takes in a chain of element-wise operators that only
-    it reads. It may be followed by transposes. A producer joins only when all its readers are inside, so every region
-    is convex and has no taps.
+    it reads. It may be followed by transposes. An opaque PrimFunc is a region by itself. A producer joins only when all
+    its readers are inside, so every region is convex and has no taps; one with several results joins with all of them.
 
     With ``recompute``, a region may also compute a cheap producer for itself that other nodes read too; that producer
     is hidden. Cheap operators are those up to INJECTIVE.
@@ -53,7 +55,7 @@ class FusionCone(Printed):
     """Most nodes that a region computes again: the hidden ones, and the producers that feed nothing else inside."""
 
     def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
-        able = [self._why_not(graph, node) is None for node in graph.nodes]
+        able = self.able(graph)
         pairs = cancelling_transposes(graph)
         apart = [able[node.index] and not pairs >> node.index & 1 for node in graph.nodes]
         for node in graph.nodes:
@@ -63,37 +65,66 @@ class FusionCone(Printed):
                 yield from found
                 if pairs:  # cancelling transposes separate two layouts: offer regions across them too
                     yield from (each for each in self._regions(graph, node, able) if each not in found)
-            elif node.call is not None and not node.is_host:
+                continue
+            if _stands_alone(node):
+                yield Found(1 << node.index, self.name, node.label)
+            if (node.call is not None and not node.is_host) or node.op.startswith("call:"):
                 yield Declined(node.index, self.name, reason)
 
+    def able(self, graph: DataflowGraph) -> list[bool]:
+        """For each node, whether it may be in a region: an operator, or the projection of one."""
+        able = [self._why_not(graph, node) is None for node in graph.nodes]
+        return [able[node.index] if node.op != "getitem" else is_field(node, able) for node in graph.nodes]
+
     def _why_not(self, graph: DataflowGraph, node: Node) -> str | None:
-        if node.call is not None and not has_kernel(node.call):
-            return f"{node.op} has no legalization"
-        reason = why_not_partitionable(node)
+        reason = _why_no_kernel(node) or why_not_partitionable(node)
         if reason is None and graph.kinds[node.index] > OpKind.OUT_EWISE_FUSABLE:
-            return f"{node.op} is opaque to TVM's fusion"
+            return f"{_name(node)} is opaque to TVM's fusion"
         return reason
 
-    def _regions(self, graph: DataflowGraph, exit_node: Node, able: list[bool]) -> Iterator[Found]:
+    def _regions(self, graph: DataflowGraph, exit_node: Node, able: list[bool]) -> Iterator[Found | Declined]:
         if exit_node.is_host:
             return
         start = 1 << exit_node.index
         seen: dict[IndexSet, None] = {start: None}
         queue = [start]
-        for region in queue:
+        for position, region in enumerate(queue):
             if len(seen) >= self.max_regions:
+                waiting = queue[position:]
                 break
             for wider in self._widened(graph, region, able):
                 if wider not in seen:
                     seen[wider] = None
                     queue.append(wider)
-        largest = self._largest(graph, start, able)
+        else:
+            waiting = []
+        largest = self.largest(graph, start, able)
         offered = dict.fromkeys((*seen, largest))
         for region in offered:
             yield Found(region, self.name, SubGraph(graph, region).label)
-        if self.recompute:
-            for region, hidden in self._recomputing(graph, offered, able).items():
-                yield Found(region, self.name, SubGraph(graph, region).label, hidden)
+        if not self.recompute:
+            yield from self._beyond_limits(graph, offered, waiting, able)
+            return
+        again = self._recomputing(graph, offered, able)
+        for region, hidden in again.items():
+            yield Found(region, self.name, SubGraph(graph, region).label, hidden)
+        if len(again) >= self.max_regions:
+            reason = f"only {self.max_regions} groups that compute an operator again are offered"
+            yield Declined(exit_node.index, self.name, reason, "limit")
+
+    def _beyond_limits(
+        self, graph: DataflowGraph, offered: Iterable[IndexSet], waiting: Iterable[IndexSet], able: list[bool]
+    ) -> Iterator[Declined]:
+        """Which limits keep groups from being offered. ``waiting``: the regions that were not widened any more."""
+        *_, largest = offered
+        last, known = largest.bit_length() - 1, set(offered)
+        if any(wider not in known for region in waiting for wider in self._widened(graph, region, able)):
+            reason = f"only the {self.max_regions} smallest groups and the largest one are offered"
+            yield Declined(last, self.name, reason, "limit")
+        endless = replace(self, max_depth=len(graph), max_size=len(graph))
+        if next(endless._widened(graph, max(known, key=size), able), None) is not None:
+            reason = f"groups of more than {self.max_size} operators, or {self.max_depth} in a row, are not offered"
+            yield Declined(last, self.name, reason, "limit")
 
     def _recomputing(
         self, graph: DataflowGraph, offered: Iterable[IndexSet], able: list[bool]
@@ -113,7 +144,8 @@ class FusionCone(Printed):
                 found[wider] = hidden
         return found
 
-    def _largest(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> IndexSet:
+    def largest(self, graph: DataflowGraph, region: IndexSet, able: list[bool]) -> IndexSet:
+        """The largest region that grows from ``region``."""
         while (wider := next(self._widened(graph, region, able), None)) is not None:
             region = wider
         return region
@@ -144,6 +176,25 @@ class FusionCone(Printed):
         )
 
 
+def _why_no_kernel(node: Node) -> str | None:
+    """Why TVM makes no kernel of a call that could be fused, or None."""
+    if node.call is None:
+        return None
+    if node.prim is not None:
+        reason = why_not_fused(node.call, node.prim)
+        return reason and f"{_name(node)}: {reason}"
+    return None if has_kernel(node.call) else f"{node.op} has no legalization"
+
+
+def _stands_alone(node: Node) -> bool:
+    """Whether a node that does not fuse is a kernel by itself: a PrimFunc with loops that are not final."""
+    return node.prim is not None and _why_no_kernel(node) is None and why_not_partitionable(node) is None
+
+
+def _name(node: Node) -> str:
+    return f"the PrimFunc {node.label}" if node.op == CALL_TIR else node.op
+
+
 def _exit_of(region: IndexSet) -> IndexSet:
     return 1 << region.bit_length() - 1
 
@@ -160,6 +211,9 @@ def _recomputed(graph: DataflowGraph, region: IndexSet) -> IndexSet:
 
 def _joining(graph: DataflowGraph, region: IndexSet, source: int, recompute: bool) -> IndexSet:
     """The nodes that join the kernel of ``region`` together with ``source``; empty if ``source`` cannot join."""
+    if graph.nodes[source].op == "getitem":
+        whole = EMPTY if recompute else with_fields(graph, region, source)
+        return whole if whole and _fuses(graph, region, graph.nodes[source].inputs[0]) else EMPTY
     if _fuses(graph, region, source):
         return 1 << source
     if recompute:

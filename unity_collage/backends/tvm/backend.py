@@ -1,6 +1,7 @@
 """TVM as a backend: the groups that FuseOps could make one kernel of, with our CPU schedules or DLight's for GPUs.
 
-Takes     every operator that has a legalization and a static shape, fused by kind (FusionCone).
+Takes     every operator that has a legalization, and every PrimFunc (``call_tir``), with static shapes, fused by kind
+          (FusionCone).
 Declines  dynamic shapes, opaque operators; those are left to TVM without a cost.
 Needs     nothing but TVM.
 """
@@ -11,17 +12,19 @@ import tvm
 from tvm.target import Target
 
 from ...graph import Limits
-from ...rules import FusionCone, OnlyValid, Union
+from ...rules import FusionCone, OnlyValid, Union, WholeCones
 from ..base import Backend
 
 
-def _rule(_target: Target) -> OnlyValid:
+def _rule(_target: Target) -> Union:
     """All cones, and for each exit the two smallest cones that compute again a producer which other nodes read too.
 
-    There are only two because each such candidate is one more kernel to measure.
+    There are only two because each such candidate is one more kernel to measure. A chain that is longer than a cone may
+    be is one more candidate as a whole.
     """
     again = FusionCone(recompute=True, max_recomputed=1, max_regions=2)
-    return OnlyValid(Union((FusionCone(), again)), Limits(max_depth=FusionCone().max_depth))
+    cones = OnlyValid(Union((FusionCone(), again)), Limits(max_depth=FusionCone().max_depth))
+    return Union((cones, OnlyValid(WholeCones(), Limits())))
 
 
 TVM = Backend(
@@ -30,6 +33,7 @@ TVM = Backend(
     why_unavailable=lambda: None,
     fingerprint=lambda: f"tvm {tvm.__version__}",
     limits_threads=True,
+    multiplies_as_written=True,
     kinds=frozenset({"llvm", "cuda"}),
     version=1,
 )

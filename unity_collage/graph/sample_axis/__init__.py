@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import tvm_ffi
 from tvm import ir, relax, sym, tirx
-from tvm_ffi import structural_map, structural_walk
 
 from ..calls import op_name
 from .axes import Mixed, Operand, SampleAxis, Samples, dims_of, has_samples, is_one, rank_of
 from .rules import FILLED, RULES
 
-__all__ = ["Mixed", "SampleAxes", "SampleAxis", "sample_axes"]
+__all__ = ["Mixed", "SampleAxes", "SampleAxis", "dims_of", "sample_axes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class SampleAxes:
     """None: the input is the same for all samples."""
     results: tuple[SampleAxis, ...]
     """One for the result, or one for each field of a tuple."""
+    is_tuple: bool = False
+    """Whether the result is a tuple."""
 
 
 def sample_axes(func: relax.Function, samples: tirx.Var) -> SampleAxes:
@@ -44,9 +46,9 @@ def sample_axes(func: relax.Function, samples: tirx.Var) -> SampleAxes:
     results = [each for each in fields if isinstance(each, SampleAxis) and each.outer == 1]
     if len(results) < len(fields):
         raise Mixed("a result does not hold its samples in a row")
-    if all(each is None for each in params):
-        raise Mixed("no input has samples")
-    return SampleAxes(params, tuple(results))
+    if not any(each is not None and each.each == 1 for each in params):
+        raise Mixed("no input has one position for each sample")
+    return SampleAxes(params, tuple(results), isinstance(found, list))
 
 
 @dataclass
@@ -134,7 +136,8 @@ class _Walk:
         def one(var: tirx.Var) -> ir.Expr:
             return tirx.const(1, "int64") if var.same_as(self.samples) else var
 
-        at_one = self.analyzer.simplify(structural_map(dim, [(tirx.Var, one)]))
+        substituted: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
+        at_one = self.analyzer.simplify(substituted(dim, [(tirx.Var, one)]))
         if isinstance(at_one, tirx.IntImm):
             each = int(at_one.value)
             if self.analyzer.can_prove_equal(dim, self.samples * each):
@@ -161,8 +164,9 @@ class _Walk:
             if var.same_as(self.samples):
                 found.append(var)
 
+        walk: Any = tvm_ffi.structural_walk  # type: ignore[reportUnknownMemberType]
         for node in nodes:
-            structural_walk(node, [(tirx.Var, visit)])
+            walk(node, [(tirx.Var, visit)])
         return bool(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -24,6 +24,7 @@ from ...lowering.fuse import fused
 from ...lowering.offload import offloaded_module
 from ...lowering.outline import global_var
 from ...lowering.outlined import external_function
+from ...lowering.tir_hook import calling, lowered_to_tir
 from ...measure import judge
 from ...measure.compare import why_wrong
 from ...measure.guard import output_types, outputs_of
@@ -201,13 +202,18 @@ def _returning(function: Any, device: tvm.runtime.Device) -> Run:
 
 def _program(funcs: Sequence[relax.Function], backend: Backend) -> IRModule:
     """A module like those of SearchPartition, in which ``run_<i>`` calls the kernel of ``funcs[i]``."""
-    functions: dict[relax.GlobalVar, relax.Function] = {}
+    functions: dict[relax.GlobalVar, ir.BaseFunc] = {}
     for number, func in enumerate(funcs):
         symbol, arrays, count = f"kernel_{number}", random_inputs(func), _activations(func)
         constants: list[relax.Expr] = []
         if backend.codegen is None:
-            kernel = func.without_attr(LIFTED).with_attr("Primitive", 1)
             constants = [constant(array) for array in arrays[count:]]
+        if backend.lower_to_tir is not None:
+            prim = lowered_to_tir(func, backend)
+            functions[tir := global_var(f"{symbol}_tir", prim)] = prim
+            kernel = calling(func, tir)
+        elif backend.codegen is None:
+            kernel = func.without_attr(LIFTED).with_attr("Primitive", 1)
         else:
             kernel = external_function(_bound(func, arrays), backend.name, "candidate", symbol)
         callee = global_var(symbol, kernel)

@@ -1,0 +1,93 @@
+"""Bindings that change an operand in place: all earlier readers of that memory come before them.
+
+Relax orders such calls by their place in the block only. A pass that moves bindings needs the order as edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tvm import relax
+
+from .calls import op_name
+
+IN_PLACE = {"relax.call_tir_inplace": None, "relax.call_inplace_packed": 1}
+"""The operators that write to operands, with the place of the first operand; None: the operands are one tuple."""
+
+_VIEWS = (
+    "relax.reshape",
+    "relax.expand_dims",
+    "relax.squeeze",
+    "relax.flatten",
+    "relax.memory.view",
+    "relax.memory.ensure_zero_offset",
+    "relax.builtin.stop_lift_params",
+)
+"""Operators whose result may be the memory of their operand."""
+
+UsedVars = Callable[[relax.Expr], Iterable[relax.Var]]
+
+
+def changed_readers(
+    func: relax.Function, bindings: Sequence[relax.Binding], used_vars: UsedVars
+) -> dict[relax.Var, tuple[relax.Var, ...]]:
+    """For each binding of a block that changes memory, the earlier ones that read this memory."""
+    changes = {binding.var: changed_operands(binding.value) for binding in bindings}
+    if not any(changes.values()):
+        return {}
+    memory = _Memory(binding for block in func.body.blocks for binding in block.bindings)
+    found: dict[relax.Var, tuple[relax.Var, ...]] = {}
+    for number, binding in enumerate(bindings):
+        changed = {owner for var in changes[binding.var] for owner in memory.of(var)}
+        if changed:
+            found[binding.var] = tuple(
+                earlier.var
+                for earlier in bindings[:number]
+                if any(changed & memory.of(var) for var in used_vars(earlier.value))
+            )
+    return found
+
+
+def changed_operands(value: relax.Expr) -> tuple[relax.Var, ...]:
+    """The variables whose memory ``value`` writes to."""
+    name = op_name(value)
+    if name not in IN_PLACE:
+        return ()
+    assert isinstance(value, relax.Call)
+    first = IN_PLACE[name]
+    args: Any = value.args
+    operands: list[relax.Expr] = list(args[1].fields if first is None else args[first:])
+    places = [int(place) for place in value.attrs.inplace_indices]
+    return tuple(var for i in places if i >= 0 and isinstance(var := operands[i], relax.Var))
+
+
+class _Memory:
+    """The variables that own the memory of each variable."""
+
+    def __init__(self, bindings: Iterable[relax.Binding]):
+        self._owners: dict[relax.Var, frozenset[relax.Var]] = {}
+        for binding in bindings:
+            sources = list(_shared(binding.value))
+            if sources:
+                self._owners[binding.var] = frozenset().union(*map(self.of, sources))
+
+    def of(self, var: relax.Var) -> frozenset[relax.Var]:
+        """Those of ``var``: itself, or what it is a view of, a part of, or another name for."""
+        return self._owners.get(var, frozenset((var,)))
+
+
+def _shared(value: relax.Expr) -> Iterator[relax.Var]:
+    """The variables whose memory ``value`` may share."""
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, relax.Tuple):
+        for field in value.fields:
+            yield from _shared(field)
+    elif isinstance(value, relax.TupleGetItem):
+        yield from _shared(value.tuple_value)
+    elif op_name(value) in _VIEWS:
+        assert isinstance(value, relax.Call)
+        yield from _shared(value.args[0])
+    else:
+        yield from changed_operands(value)

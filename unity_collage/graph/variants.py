@@ -1,0 +1,63 @@
+"""Variants: functions that are made for single sizes, and the function that chooses between them.
+
+Only attributes of functions say so, which every pass can read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+SIZES = "collage.sizes"
+"""Attribute of a variant: the size of each dimension that it is made for, by name."""
+
+SWITCH = "collage.switch"
+"""Attribute of the function that calls the variants: their names, the one for all other sizes last."""
+
+
+def sizes_of(func: ir.BaseFunc) -> dict[str, int]:
+    """The sizes that ``func`` is made for, by dimension; empty unless it is a variant."""
+    found: Any = func.attrs[SIZES] if SIZES in (func.attrs or {}) else {}
+    return {str(name): int(size) for name, size in found.items()}
+
+
+def is_switch(func: ir.BaseFunc) -> bool:
+    """Whether ``func`` does nothing but call the variant for the sizes of its inputs."""
+    return SWITCH in (func.attrs or {})
+
+
+def called_by_switch(func: ir.BaseFunc) -> tuple[str, ...]:
+    """The names of the functions that the switch ``func`` chooses between; empty for other functions."""
+    found: Any = func.attrs[SWITCH] if is_switch(func) else ()
+    return tuple(str(name) for name in found)
+
+
+def variants_in(mod: IRModule) -> list[str]:
+    """The names of the functions of ``mod`` that are made for single sizes, in the order of its switch."""
+    if all(gvar.name_hint != "main" for gvar in mod.get_global_vars()):
+        return []
+    return [name for name in called_by_switch(mod["main"]) if sizes_of(mod[name])]
+
+
+def alone(mod: IRModule, variant: str) -> IRModule:
+    """``mod`` whose ``main`` is one of its variants, as a model of these sizes, with the functions that it calls."""
+    main = mod[variant].without_attr(SIZES).with_attr("global_symbol", "main")
+    called = {gvar: mod[gvar] for gvar in reached(main, mod)}
+    return IRModule({ir.GlobalVar("main"): main, **called}, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def reached(func: relax.Function, mod: IRModule) -> list[ir.GlobalVar]:
+    """The functions of ``mod`` that ``func`` calls, and those that they call."""
+    seen: dict[ir.GlobalVar, None] = {}
+    pending: list[ir.BaseFunc] = [func]
+    while pending:
+        mentioned: list[relax.Expr] = []
+        relax.analysis.post_order_visit(pending.pop(), mentioned.append)
+        for gvar in mentioned:
+            if isinstance(gvar, ir.GlobalVar) and gvar not in seen:
+                seen[gvar] = None
+                if isinstance(mod[gvar], relax.Function):
+                    pending.append(mod[gvar])
+    return list(seen)
