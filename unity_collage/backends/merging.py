@@ -7,6 +7,7 @@ measured like any others, and the search decides again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ..graph import DataflowGraph, Limits, Nested, SubGraph, disjoint_union, index_set
 from ..index_set import members
@@ -19,41 +20,67 @@ MOST_PARTS = 8
 _LIMITS = Limits(max_exits=0, allow_taps=True)
 
 
-def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_id: int) -> list[Candidate]:
-    """Each two touching kernels of ``chosen`` as one candidate, if their backend merges and the whole is valid.
+class Merge(NamedTuple):
+    """Two touching kernels as one."""
 
-    The search checks whether a plan with them can be put in an order. Ids count up from ``first_id``.
-    """
-    wholes = [
-        (upper, union)
-        for upper, lower in _touching(
-            graph, [c for c in chosen if c.backend != VIEW and get(c.backend).merges]
+    upper: Candidate
+    lower: Candidate
+    """Reads a value of ``upper``."""
+    whole: SubGraph
+
+    def candidate(self, number: int) -> Candidate:
+        """The candidate with this id. If its parts run on equally many threads, so does the whole."""
+        return Candidate(
+            id=number,
+            backend=self.upper.backend,
+            rule="merged",
+            label=self.whole.label,
+            indexes=tuple(members(self.whole.inside)),
+            hidden=tuple(members(self.whole.hidden)),
+            composites=tuple(
+                CompositePart(part.label, tuple(members(part.inside))) for part in self.whole.nested
+            ),
+            threads=self.upper.threads if self.upper.threads == self.lower.threads else None,
         )
+
+
+def merges(graph: DataflowGraph, kernels: Sequence[Candidate], near: Sequence[Candidate] = ()) -> list[Merge]:
+    """Each two touching kernels, at least one of them in ``kernels``, if their backend merges and the whole is valid.
+
+    ``near``: more kernels, which may overlap. The search checks whether a plan with the whole can be put in an order.
+    """
+    able = [kernel for kernel in kernels if kernel.backend != VIEW and get(kernel.backend).merges]
+    found = [
+        Merge(upper, lower, union)
+        for upper, lower in _touching(graph, able, near)
         if not isinstance(union := disjoint_union(_in_parts(graph, upper), _in_parts(graph, lower)), str)
         and len(union.nested) <= MOST_PARTS
         and union.why_not_valid(_LIMITS) is None
     ]
-    return [
-        Candidate(
-            id=first_id + number,
-            backend=upper.backend,
-            rule="merged",
-            label=union.label,
-            indexes=tuple(members(union.inside)),
-            hidden=tuple(members(union.hidden)),
-            composites=tuple(CompositePart(part.label, tuple(members(part.inside))) for part in union.nested),
-        )
-        for number, (upper, union) in enumerate(wholes)
+    return list({(m.upper.backend, m.whole.inside, m.whole.hidden): m for m in reversed(found)}.values())[
+        ::-1
     ]
 
 
-def _touching(graph: DataflowGraph, kernels: Sequence[Candidate]) -> Iterator[tuple[Candidate, Candidate]]:
+def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_id: int) -> list[Candidate]:
+    """The :func:`merges` of ``chosen`` as candidates. Ids count up from ``first_id``."""
+    return [merge.candidate(number) for number, merge in enumerate(merges(graph, chosen), first_id)]
+
+
+def _touching(
+    graph: DataflowGraph, kernels: Sequence[Candidate], near: Sequence[Candidate]
+) -> Iterator[tuple[Candidate, Candidate]]:
     """Pairs of kernels of one backend, each once, in which the second reads a value of the first."""
-    writer = {index: k for k in kernels for index in members(k.sub_graph(graph).exit)}
-    for kernel in kernels:
-        sources = [writer[index] for index in members(kernel.sub_graph(graph).input) if index in writer]
-        for source in dict.fromkeys(sources):
-            if source.backend == kernel.backend:
+    writers: dict[int, list[Candidate]] = {}
+    for kernel in (*kernels, *near):
+        for index in members(kernel.sub_graph(graph).exit):
+            writers.setdefault(index, []).append(kernel)
+    ids = {kernel.id for kernel in kernels}
+    for kernel in (*kernels, *near):
+        read = members(kernel.sub_graph(graph).input)
+        sources = {source.id: source for index in read for source in writers.get(index, ())}
+        for source in sources.values():
+            if source.backend == kernel.backend and ids & {source.id, kernel.id}:
                 yield source, kernel
 
 

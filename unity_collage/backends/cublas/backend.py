@@ -43,6 +43,7 @@ CUBLAS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("cublas"),
     fingerprint=lambda: runtime.describe("cublas"),
     codegen=native_codegen("cublas", lower),
+    multiplies_as_written=True,
     kinds=frozenset({"cuda"}),
     version=1,
 )

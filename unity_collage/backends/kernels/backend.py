@@ -54,5 +54,7 @@ KERNELS = Backend(
     fingerprint=lambda: runtime.describe("kernels"),
     codegen=native_codegen("kernels", lower),
     limits_threads=True,
+    merges=True,
+    multiplies_as_written=True,
     version=1,
 )

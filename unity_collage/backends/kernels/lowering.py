@@ -1,4 +1,5 @@
-"""The lowering tables of our own kernels. A function names its algorithm by its ``Composite`` label."""
+"""The lowering tables of our own kernels. A function names its algorithm by its ``Composite`` label, or one for each
+part."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tvm import relax
 from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
 from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
-from ..native.labels import algorithm_label
+from ..native.labels import algorithm_labels
 from ..native.lowering import NotLowerable, Tables, lower_function
 from ..native.program import Blob, NativeStep, programs_json
 from ..native.values import op_name
@@ -136,15 +137,16 @@ def _checked(step: NativeStep | str) -> NativeStep | str:
 
 
 def _tables(func: relax.Function, name: str) -> Tables:
-    label = algorithm_label(func, name, ALGORITHMS)
+    labels = algorithm_labels(func, name, ALGORITHMS)
     return Tables(
-        ALGORITHMS[label].step,
+        ALGORITHMS[labels[0]].step,
         grown,
         absorbed_input,
         absorbed_output,
         _no_copy,
         joined=join,
         read_in_place=LAYOUT_CHANGES | {CAST, CONCAT},
+        steps={label: ALGORITHMS[label].step for label in labels},
     )
 
 

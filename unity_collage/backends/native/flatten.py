@@ -18,6 +18,8 @@ class FlatBinding:
     call: relax.Call
     region: int
     """The number of the inner function that contains the operator; 0 is the outer function."""
+    label: str = ""
+    """The ``Composite`` label of the innermost function with one that contains the operator."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ def flatten(func: relax.Function) -> Flat:
     """The operators of ``func``; raises NotFlat for control flow and for calls of functions from outside."""
     flat = Flat(list(func.params))
     regions = _Regions(flat)
-    flat.results = regions.inline_body(func, 0)
+    flat.results = regions.inline_body(func, 0, _label(func))
     return flat
 
 
@@ -86,7 +88,7 @@ class _Regions:
     local: dict[relax.Expr, relax.Function] = field(default_factory=dict)
     inlined: dict[relax.Expr, None] = field(default_factory=dict)
 
-    def inline_body(self, func: relax.Function, region: int) -> list[relax.Expr]:
+    def inline_body(self, func: relax.Function, region: int, label: str) -> list[relax.Expr]:
         """Append the bindings of a function body; returns its results, one expression for each field."""
         if not isinstance(func.body, relax.SeqExpr):
             return [func.body]
@@ -94,18 +96,18 @@ class _Regions:
             for binding in block.bindings:
                 if not isinstance(binding, relax.VarBinding):
                     raise NotFlat("it contains a match_cast, which native programs do not have")
-                self._bind(binding.var, binding.value, region)
+                self._bind(binding.var, binding.value, region, label)
         result = self.flat.resolve(func.body.body)
         return list(result.fields) if isinstance(result, relax.Tuple) else [result]
 
-    def _bind(self, var: relax.Var, value: relax.Expr, region: int) -> None:
+    def _bind(self, var: relax.Var, value: relax.Expr, region: int, label: str) -> None:
         flat = self.flat
         if isinstance(value, relax.Function):
             self.local[var] = value
         elif isinstance(value, relax.Call) and isinstance(value.op, relax.Var) and value.op in self.local:
-            self._inline(var, value)
+            self._inline(var, value, label)
         elif isinstance(value, relax.Call):
-            flat.bindings.append(FlatBinding(var, value, region))
+            flat.bindings.append(FlatBinding(var, value, region, label))
         elif isinstance(value, relax.TupleGetItem):
             self._field(var, value)
         elif isinstance(value, relax.If):
@@ -113,14 +115,14 @@ class _Regions:
         else:
             flat.alias[var] = value
 
-    def _inline(self, var: relax.Var, call: relax.Call) -> None:
+    def _inline(self, var: relax.Var, call: relax.Call, label: str) -> None:
         # A second call of the same function must not bind its variables again.
         inner = copy_with_new_vars(self.local[call.op]) if call.op in self.inlined else self.local[call.op]
         self.inlined[call.op] = None
         for param, arg in zip(inner.params, call.args, strict=True):
             self.flat.alias[param] = arg
         self.count += 1
-        results = self.inline_body(inner, self.count)
+        results = self.inline_body(inner, self.count, _label(inner) or label)
         self.flat.alias[var] = results[0] if len(results) == 1 else relax.Tuple(results)
 
     def _field(self, var: relax.Var, value: relax.TupleGetItem) -> None:
@@ -131,3 +133,7 @@ class _Regions:
             self.flat.fields[var] = (holder, value.index)
         else:
             raise NotFlat("it reads a field of an expression that is not a variable")
+
+
+def _label(func: relax.Function) -> str:
+    return str((func.attrs or {}).get("Composite", ""))

@@ -22,6 +22,14 @@ def algorithm_label(func: relax.Function, name: str, algorithms: Collection[str]
     return labels[0]
 
 
+def algorithm_labels(func: relax.Function, name: str, algorithms: Collection[str]) -> tuple[str, ...]:
+    """The different labels of ``func`` that are among ``algorithms``; raises NotLowerable if there are none."""
+    labels = dict.fromkeys(label for label in _labels(func) if label in algorithms)
+    if not labels:
+        raise NotLowerable(f"{name}: it has 0 composite functions with a label of {', '.join(algorithms)}")
+    return tuple(labels)
+
+
 def _labels(func: relax.Function) -> Iterator[str]:
     """The ``Composite`` attributes of a function and of the functions inside it."""
     if "Composite" in (func.attrs or {}):

@@ -7,7 +7,7 @@ through them, or a copy materializes them when a step or a result needs the valu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -43,6 +43,10 @@ class Tables:
     """Operators that get no step: ``absorbed_input`` reads through them, or they are copied."""
     why_partial: Callable[[NativeStep], str | None] = lambda _step: None
     """Why a step cannot run, or None: some layout changes only work together."""
+    steps: Mapping[str, Callable[[relax.Call], NativeStep | str]] = field(
+        default_factory=dict[str, "Callable[[relax.Call], NativeStep | str]"]
+    )
+    """In place of ``step``, by the ``Composite`` label of the function that contains the call."""
 
 
 def lower_functions(
@@ -100,7 +104,7 @@ class _Lowering:
             bindings = list(group)
             if not self._as_region(bindings):
                 for binding in bindings:
-                    self._lower(binding.var, self.flat.resolved(binding.call), reads)
+                    self._lower(binding, self.flat.resolved(binding.call), reads)
 
     def put_in_order(self) -> list[NativeStep]:
         """The steps in running order; they read operands through layout changes, or from copies that come before."""
@@ -129,7 +133,8 @@ class _Lowering:
         self._keep(bindings[-1].var, calls[-1], step)
         return True
 
-    def _lower(self, var: relax.Var, call: relax.Call, reads: Counter[relax.Expr]) -> None:
+    def _lower(self, binding: FlatBinding, call: relax.Call, reads: Counter[relax.Expr]) -> None:
+        var = binding.var
         if not isinstance(call.op, ir.Op):
             raise NotLowerable(f"{self.name}: a call of {call.op}, which is not an operator")
         if op_name(call) == "relax.split" or self._grows(var, call, reads):
@@ -137,7 +142,7 @@ class _Lowering:
         if op_name(call) in self.tables.read_in_place:
             self.changes[var] = call
             return
-        step = self.tables.step(call)
+        step = self.tables.steps.get(binding.label, self.tables.step)(call)
         if isinstance(step, str):
             raise self._refusal(call, step)
         self._keep(var, call, step)

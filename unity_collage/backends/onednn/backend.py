@@ -47,5 +47,6 @@ ONEDNN = Backend(
     codegen=native_codegen("onednn", lower),
     limits_threads=True,
     merges=True,
+    multiplies_as_written=True,
     version=3,
 )

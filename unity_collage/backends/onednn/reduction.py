@@ -45,6 +45,8 @@ def step(call: relax.Call) -> NativeStep | str:
     outer, reduced, inner = (
         math.prod(shape[part]) for part in (slice(run.start), run, slice(run.stop, None))
     )
+    if reduced == 1:
+        return "every reduced axis has one element"
     if inner == 1:
         return _rows(call, outer, reduced)
     if op_name(call) not in _COLUMNS:

@@ -36,5 +36,6 @@ OPENBLAS = Backend(
     codegen=native_codegen("openblas", lower),
     limits_threads=True,
     merges=True,
+    multiplies_as_written=True,
     version=1,
 )

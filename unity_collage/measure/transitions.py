@@ -1,0 +1,74 @@
+"""Measures what a value costs more if one backend writes and another reads it, by the size of the value.
+
+Two chains have the same kernels of two backends and differ in their order: ``a b a b`` and ``a a b b``. Run one after
+the other, the first has two transitions more for each run. Chains have as many transitions one way as the other, so
+each direction has half. What is lost by calling other code than before counts too: it is part of a mixed plan.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from ..backends.base import Backend
+from ..errors import last_line
+from .transition_chains import SIZES, Chains, chains, probes
+
+ROUNDS = 12
+"""How often a transition has to show. The first round in which it does not ends the measuring."""
+NOISE = 0.1
+"""By what part of its time a chain may differ from one with the same kernels in another order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transitions:
+    """What transitions cost."""
+
+    seconds: dict[str, list[tuple[int, float]]] = field(default_factory=dict[str, list[tuple[int, float]]])
+    """By ``"writer>reader"``: the seconds at each of ``SIZES``. Pairs that have none at any size are left out."""
+    unknown: dict[str, str] = field(default_factory=dict[str, str])
+    """The backends, or pairs of them, whose transitions could not be measured, with the reason."""
+
+
+def transitions(target: Target, backends: Sequence[Backend]) -> Transitions:
+    """The transitions between each two of ``backends``."""
+    kernels, unknown = probes(target, backends)
+    found = _measured(kernels, list(combinations(kernels, 2)), target)
+    return Transitions(found.seconds, {**unknown, **found.unknown})
+
+
+def _measured(
+    kernels: Mapping[str, IRModule], pairs: Sequence[tuple[str, str]], target: Target
+) -> Transitions:
+    """The transitions of ``pairs``. If a kernel does not link or does not run, each pair is tried alone."""
+    found = Transitions()
+    try:
+        timers = chains(kernels, pairs, target)
+        for one, other in pairs:
+            points = [(size, _excess(timers[one, other, size])) for size in SIZES]
+            if any(seconds for _, seconds in points):
+                found.seconds.update({f"{one}>{other}": points, f"{other}>{one}": points})
+        return found
+    except Exception as error:  # a foreign kernel failed
+        if len(pairs) == 1:
+            return Transitions({}, {" and ".join(pairs[0]): f"their probes do not run: {last_line(error)}"})
+    for part in [_measured(kernels, [pair], target) for pair in pairs]:
+        found.seconds.update(part.seconds)
+        found.unknown.update(part.unknown)
+    return found
+
+
+def _excess(timer: Chains) -> float:
+    """Seconds of a transition: 0 unless each round shows one that exceeds the noise of the kernels."""
+    more: list[float] = []
+    for _ in range(ROUNDS):
+        mixed, apart = timer()
+        if mixed - apart <= NOISE * apart:
+            return 0.0
+        more.append(mixed - apart)
+    return statistics.median(more) / 2
