@@ -6,12 +6,13 @@ uses each, so that an upgrade of TVM that moves one says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
+from tvm.target import Target
 
 
 def register_operator(name: str, description: str) -> None:
@@ -22,6 +23,18 @@ def register_operator(name: str, description: str) -> None:
 def give_type(gvar: ir.GlobalVar, ty: ir.Type) -> None:
     """The type of a global variable that no block builder has made: the public constructor takes none."""
     relax.expr._update_type(gvar, ty)
+
+
+def vm_functions(builder: relax.ExecBuilder, mod: IRModule) -> dict[ir.GlobalVar, tirx.PrimFunc]:
+    """The functions of the virtual machine for ``mod``: ``relax.build`` compiles them with all kernels at once."""
+    made = relax.vm_build._ffi_api.VMTIRCodeGen(builder, mod)
+    functions = {gvar: func for gvar, func in made.functions_items() if gvar not in mod.functions}
+    return {gvar: func for gvar, func in functions.items() if isinstance(func, tirx.PrimFunc)}
+
+
+def vm_link(builder: relax.ExecBuilder, target: Target, library: Any, constants: Mapping[str, Any]) -> Any:
+    """The module of an executable that imports ``library``: ``relax.build`` takes no library that is there already."""
+    return relax.vm_build._ffi_api.VMLink(builder, target, library, [], constants)
 
 
 def tuning_workload(kernel: tirx.PrimFunc) -> IRModule:

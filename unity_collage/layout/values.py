@@ -63,7 +63,8 @@ class Tensor:
 
     def is_unit(self, axis: int) -> bool:
         """Whether the original ``axis`` is known to have extent one."""
-        extent = None if self.extents is None else self.extents[axis]
+        shape = self.type.shape
+        extent = shape.values[axis] if isinstance(shape, relax.ShapeExpr) else None
         return isinstance(extent, tirx.IntImm) and extent.value == 1
 
     @property

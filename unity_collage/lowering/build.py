@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tvm
@@ -11,10 +12,12 @@ from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 from tvm.relax.backend.cuda import pipeline as cuda_pipeline
 from tvm.target import Target
 
+from ..graph.calls import op_name
 from ..legalization import legalize_ops
 from ..target import is_cuda, with_host
 from . import nvrtc
 from .gpu_kernels import bound_kernels, refuse_unbuilt
+from .linked import linked_executable
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -81,25 +84,22 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
             return relax.build(lowered, scope, relax_pipeline=steps, exec_mode="bytecode")
     if any(module.is_compilation_exportable() for module in external):
         return relax.build(lowered, target, relax_pipeline=steps, exec_mode="bytecode")
-    executable = relax.build(
-        lowered.without_attr(EXTERNAL_MODS), target, relax_pipeline=steps, exec_mode="compiled"
-    )
-    (generated,) = executable.mod.imports
-    for module in external:
-        generated.import_module(module)
-    return executable
+    with target:
+        finished = steps(lowered.without_attr(EXTERNAL_MODS))
+    return linked_executable(finished, external, target)
 
 
 def finish(lowered: IRModule, target: Target) -> tvm.transform.Sequential:
     """The second half of TVM's pipeline: memory is planned, and the VM's calls are written.
 
     TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
-    in the other one, and crashes. So memory is not planned for such programs. On a GPU the kernels of a program whose
-    memory is planned are captured in a CUDA graph.
+    in the other one, and crashes. So memory is not planned for such programs. Branches that only call other functions,
+    those of sizes for instance, allocate nothing, and memory is planned as always. On a GPU the kernels of a program
+    whose memory is planned are captured in a CUDA graph.
     """
     pipeline = cuda_pipeline if is_cuda(target) else cpu_pipeline
     left_out = set[str]()
-    if has_branches(lowered):
+    if any(_allocates(func) for func in _with_branches(lowered)):
         left_out.add("StaticPlanBlockMemory")
     if why_no_graph(lowered) is not None:
         left_out.add("RewriteCUDAGraph")
@@ -134,8 +134,27 @@ def why_no_graph(mod: IRModule) -> str | None:
 
 def has_branches(mod: IRModule) -> bool:
     """Whether any function contains an ``If``."""
-    found: list[relax.Expr] = []
+    return any(True for _ in _with_branches(mod))
+
+
+def _with_branches(mod: IRModule) -> Iterator[relax.Function]:
+    """The functions that contain an ``If``."""
     for func in mod.functions.values():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, found.append)
-    return any(isinstance(expr, relax.If) for expr in found)
+        if isinstance(func, relax.Function) and any(
+            isinstance(expr, relax.If) for expr in _expressions(func)
+        ):
+            yield func
+
+
+def _allocates(func: relax.Function) -> bool:
+    """Whether a function allocates tensors itself."""
+    return any(
+        isinstance(expr, relax.Call) and op_name(expr) == "relax.builtin.alloc_tensor"
+        for expr in _expressions(func)
+    )
+
+
+def _expressions(func: relax.Function) -> list[relax.Expr]:
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func, found.append)
+    return found

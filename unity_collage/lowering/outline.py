@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..graph.dataflow import DataflowGraph
@@ -132,7 +132,7 @@ def _call(graph: DataflowGraph, group: Group) -> Iterable[relax.Binding]:
         yield relax.VarBinding(var, item)
 
 
-def global_var(name: str, func: relax.Function) -> relax.GlobalVar:
+def global_var(name: str, func: ir.BaseFunc) -> relax.GlobalVar:
     """A typed global variable for ``func``."""
     builder = relax.BlockBuilder()
     return builder.add_func(func, name)

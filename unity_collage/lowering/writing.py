@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import tvm
 from tvm.support import cc
 
 from .imports_object import imports_apart, packed_imports
@@ -31,8 +30,7 @@ def write_linked(module: Any, path: Path) -> None:
 
 
 def _exported(executable: Any, path: Path, link: Callable[..., None], pack: Callable[..., str]) -> None:
-    module = executable.mod if isinstance(executable, tvm.runtime.Executable) else executable
-    module.export_library(str(path), fcompile=link, fpack_imports=pack)
+    executable.export_library(str(path), fcompile=link, fpack_imports=pack)
 
 
 def _archive(path: str, files: Sequence[str], **_options: Any) -> None:

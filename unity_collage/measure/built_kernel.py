@@ -47,7 +47,7 @@ def built_kernel(
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
         else:
-            made = make_kernel(func, inputs, get(asked["backend"]), target)
+            made = make_kernel(func, inputs, get(asked["backend"]), target, only_here=True)
         prepare(made.module)
         return BuiltKernel(made.function, made.constants)
     except NoKernel as error:

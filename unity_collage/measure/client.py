@@ -54,12 +54,15 @@ class WorkerClient:
         timeout_seconds: float,
         memory_bytes: int | None = None,
         worker: Worker = ON_CPU,
+        objects: str | None = None,
     ):
+        """``objects``: the folder of the object code of kernels; None: only the memory of the process has it."""
         self._memory_bytes = memory_bytes or half_of_memory()
         hello = {
             "threads": threads,
             "method": asdict(method),
             "memory_bytes": self._memory_bytes,
+            "objects": objects,
             **worker.hello,
         }
         self._child = Child(worker.module, hello, timeout_seconds, worker.variables)

@@ -16,6 +16,7 @@ from ..errors import CollageError
 from ..graph.calls import calls, op_name, operators
 from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
+from .prim_inputs import index_bounds, operators_inside
 
 _POSITIVE_OPS = frozenset(
     {"relax.log", "relax.sqrt", "relax.rsqrt", "relax.power", "relax.log2", "relax.log10"}
@@ -177,7 +178,7 @@ def _float_edges(dtype: np.dtype, large: float, divides: bool) -> np.ndarray:
 
 
 def _domain(func: relax.Function) -> _Domain:
-    names = operators(func)
+    names = operators(func) | operators_inside(func)
     params = func.params if names & _POSITIVE_OPS else _variances(func)
     recurrent = (call.args[1] for call in calls(func) if op_name(call) in _RECURRENT_OPS)
     return _Domain(
@@ -208,6 +209,8 @@ def _index_bounds(func: relax.Function) -> dict[relax.Var, int]:
         index = call.args[position]
         if isinstance(index, relax.Var):
             bounds[index] = min(bound, bounds.get(index, bound))
+    for operand, bound in index_bounds(func):
+        bounds[operand] = min(bound, bounds.get(operand, bound))
     return bounds
 
 

@@ -14,6 +14,7 @@ from .. import reference
 from ..annotations import LIFTED
 from ..database.rows import FailureKind
 from ..graph.calls import operators
+from ..graph.extract import prim_funcs_of
 from .compare import Outputs, elected, why_wrong
 from .inputs import edge_inputs, random_inputs
 from .kernels import unscheduled_outputs
@@ -22,8 +23,13 @@ from .tolerance import tolerances
 
 TRUSTED = "TVM's unscheduled kernel"
 
-_PRODUCTS = frozenset(
-    {"matmul", "nn.attention", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose"))}
+_WITHOUT_NAN = frozenset(
+    {
+        "call_tir",
+        "matmul",
+        "nn.attention",
+        *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")),
+    }
 )
 _FEW = 7
 """About how many NaN are among the inputs of a trial."""
@@ -54,12 +60,12 @@ def nan_trial(func: relax.Function) -> Trial | None:
     """Random inputs with a few NaN, and what numpy computes; None for products, for integers, and where numpy cannot.
 
     Behind products and convolutions libraries take ReLU and clip, which turn NaN into the lower bound: a kernel of its
-    own would cost too much.
+    own would cost too much. PrimFuncs have no trial either: a maximum in TIR says nothing of NaN.
     """
     arrays = random_inputs(func)
     count = len(arrays) - int(func.attrs[LIFTED])
     floats = [i for i, array in enumerate(arrays[:count]) if np.issubdtype(array.dtype, np.floating)]
-    if not floats or any(name.partition(".")[2] in _PRODUCTS for name in operators(func)):
+    if not floats or any(name.partition(".")[2] in _WITHOUT_NAN for name in operators(func)):
         return None
     poisoned = arrays[floats[0]].copy()
     poisoned.reshape(-1)[:: max(1, poisoned.size // _FEW)] = np.nan
@@ -126,7 +132,7 @@ _UNCONFIRMED = Refusal(
 
 def _expected(func: relax.Function, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
     try:
-        return reference.run(func.without_attr(LIFTED), arrays)
+        return reference.run(func.without_attr(LIFTED), arrays, prim_funcs_of(func))
     except reference.Unsupported:
         return None
 

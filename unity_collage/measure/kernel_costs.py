@@ -7,7 +7,8 @@ import math
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from ..cost.method import Method
 from ..cost.model import Capability, CostModel, Overheads, Progress, Workload
 from ..database.costs import CostDatabase
 from ..errors import MissingCost
-from ..plan.costs import UNKNOWN, Cost
+from ..plan.costs import UNKNOWN, Cost, Point
 from .locked import missing_costs, missing_fact
 from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs
 from .session import Session
@@ -174,24 +175,39 @@ class KernelCosts(CostModel):
         """Launches and transitions of these backends, measured once per machine."""
         here = self._fingerprints()
         names = sorted({*backends, "tvm"})
-        fingerprint, fact = here.of_several(names), f"overheads {' '.join(names)}"
+        fingerprint, fact = here.of_several(names), f"overheads by size {' '.join(names)}"
         known = self._fact(fact, fingerprint)
         if known is None and self.locked:
             what = "the overheads of kernel calls"
             raise MissingCost(missing_fact(self._opened(), fact, what, fingerprint))
         if known is None:
             self.progress(0, 1, "measuring this machine: calls and transitions")
-            question = {"ask": "launch", "target": str(here.target)}
-            known = self._client().ask({**question, "backends": names})
-            if "seconds" not in known:  # a backend has ended the process: ask for TVM's launches alone
-                known = self._client().ask({**question, "backends": ["tvm"]})
+            known = self._measured_overheads(names, str(here.target))
             if "seconds" not in known:
                 warnings.warn(
                     f"kernel calls could not be timed and count as free: {known['reason']}", stacklevel=2
                 )
-                return Overheads()
+                return Overheads(unknown=dict.fromkeys(names, str(known["reason"])))
             self._keep_fact(fact, fingerprint, known, known.pop("doubtful"))
-        return Overheads(float(known["seconds"]), known["launches"], known["transitions"])
+        return Overheads(
+            float(known["seconds"]),
+            known["launches"],
+            _points(known["transitions"]),
+            known.get("unknown", {}),
+        )
+
+    def _measured_overheads(self, names: Sequence[str], target: str) -> dict[str, Any]:
+        """The answer of the process that measures; of TVM's launches alone if a backend has ended the process."""
+        question = {"ask": "launch", "target": target}
+        found = self._client().ask({**question, "backends": names})
+        if "seconds" in found:
+            return found
+        others = [name for name in names if name != "tvm"]
+        alone = self._client().ask({**question, "backends": ["tvm"]})
+        if "seconds" not in alone or not others:
+            return alone
+        why = f"a probe of {', '.join(others)} failed: {found['reason']}"
+        return {**alone, "unknown": dict.fromkeys(others, why)}
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs of kernels for one computation; if one is not known, it is timed in turns with the others."""
@@ -219,13 +235,24 @@ class KernelCosts(CostModel):
         """Measure nothing more: the plan is the best one that is known so far."""
         self._session.is_stopped = True
 
+    @contextmanager
+    def sharing(self, part: float) -> Iterator[None]:
+        """The time for new costs, and that for measuring some once more, both end when this part of them is over."""
+        before, self._session.share = self._session.share, part
+        try:
+            yield
+        finally:
+            self._session.share = before
+
     def _is_spent(self, part: float) -> bool:
         """Whether this part of the budget is used up."""
         if self._session.is_stopped:
             return True
+        begin = 0.0 if part <= _FIRST_PART else _FIRST_PART
+        end = begin + (part - begin) * self._session.share
         return (
             self.budget_seconds is not None
-            and self._session.seconds_since_start() >= part * self.budget_seconds
+            and self._session.seconds_since_start() >= end * self.budget_seconds
         )
 
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
@@ -270,7 +297,7 @@ class KernelCosts(CostModel):
     def _time_left(self) -> str:
         if self.budget_seconds is None:
             return ""
-        left = _FIRST_PART * self.budget_seconds - self._session.seconds_since_start()
+        left = _FIRST_PART * self._session.share * self.budget_seconds - self._session.seconds_since_start()
         return f", for at most {max(left, 0.0):.0f} s more"
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
@@ -279,3 +306,8 @@ class KernelCosts(CostModel):
 
     def _opened(self) -> CostDatabase:
         return CostDatabase() if self.database is None else self.database
+
+
+def _points(found: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Point, ...]]:
+    """The points of each pair of backends, from JSON data."""
+    return {pair: tuple((int(size), float(s)) for size, s in points) for pair, points in found.items()}

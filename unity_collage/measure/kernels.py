@@ -14,9 +14,15 @@ from tvm.target import Target
 
 from ..annotations import LIFTED, SCHEDULES
 from ..backends.base import Backend
+from ..graph.extract import PRIM_FUNCS, prim_funcs_of
+from ..lowering.function_objects import function_object
 from ..lowering.fuse import fused
+from ..lowering.linked import linked
 from ..lowering.outlined import external_function
+from ..lowering.set_apart import with_set_apart
+from ..lowering.tir_hook import NotLowered, standing_alone
 from ..rewrites.constants import constant
+from ..target import is_cuda
 from .guard import output_types
 
 SYMBOL = "candidate"
@@ -35,11 +41,13 @@ class Kernel:
     """Holds the kernel's function, itself or in a module that it imports."""
     constants: list[tvm.runtime.Tensor]
     """The constant operands, in the form in which the kernel reads them."""
+    symbol: str = SYMBOL
+    """The name of the function."""
 
     @property
     def function(self) -> Any:
         """The kernel's function; None if the module has none."""
-        return self.module.get_function(SYMBOL, query_imports=True)
+        return self.module.get_function(self.symbol, query_imports=True)
 
 
 def build_kernel(
@@ -51,14 +59,25 @@ def build_kernel(
 
 
 def make_kernel(
-    func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
+    func: relax.Function,
+    arrays: Sequence[np.ndarray],
+    backend: Backend,
+    target: Target,
+    *,
+    only_here: bool = False,
 ) -> Kernel:
     """A kernel in destination-passing style: it takes the activations of ``func``, its constants, and the outputs.
 
     ``arrays`` are values for all parameters. A library stores those of lifted constants itself; TVM may pack them.
+    With ``only_here`` the kernel cannot be written to a library, and the object code is that which programs link.
     """
+    if backend.lower_to_tir is not None:
+        try:
+            return _tvm_kernel(standing_alone(func, backend), arrays, target, only_here)
+        except NotLowered as refusal:
+            raise NoKernel(str(refusal)) from None
     if backend.codegen is None:
-        return _tvm_kernel(func, arrays, target)
+        return _tvm_kernel(func, arrays, target, only_here)
     return _library_kernel(func, arrays, backend)
 
 
@@ -79,8 +98,9 @@ def output_tensors(func: relax.Function) -> list[tvm.runtime.Tensor]:
 
 def unscheduled_outputs(func: relax.Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of TVM's own kernels for a generic CPU, without schedules of ours."""
-    module = IRModule({"main": func.without_attr(LIFTED).with_attr("global_symbol", "main")})
-    machine = relax.VirtualMachine(relax.build(module, Target("llvm")), tvm.cpu())
+    main = relax.GlobalVar("main"), _bare(func).with_attr("global_symbol", "main")
+    module = IRModule(dict([*prim_funcs_of(func).functions_items(), main]))
+    machine = relax.VirtualMachine(relax.build(with_set_apart(module), Target("llvm")), tvm.cpu())
     result = machine["main"](*[tvm.runtime.tensor(array) for array in arrays])
     results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [tensor.numpy() for tensor in results]
@@ -114,9 +134,14 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
     return {var: constant(arrays[first + i]) for i, var in enumerate(func.params[first:])}
 
 
-def _tvm_kernel(func: relax.Function, arrays: Sequence[np.ndarray], target: Target) -> Kernel:
+def _tvm_kernel(
+    func: relax.Function, arrays: Sequence[np.ndarray], target: Target, only_here: bool
+) -> Kernel:
     lowered = fused(_caller(func, _constants(func, arrays)), target)
     kernel = _only_kernel(lowered)
+    alone = function_object(kernel, target) if only_here and not is_cuda(target) else None
+    if alone is not None:
+        return Kernel(linked([alone.code]), _constants_of_call(lowered["main"]), alone.symbol)
     with target:  # a compiler for a device asks for its architecture
         library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
     return Kernel(library.mod, _constants_of_call(lowered["main"]))
@@ -134,8 +159,8 @@ def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> 
 
     The module gets the schedules that the function carries, since :func:`fused` looks for them there.
     """
-    builder = relax.BlockBuilder()
-    bare = func.without_attr(LIFTED).without_attr(SCHEDULES).with_attr("Primitive", 1)
+    builder = relax.BlockBuilder(prim_funcs_of(func))
+    bare = _bare(func).without_attr(SCHEDULES).with_attr("Primitive", 1)
     callee = builder.add_func(bare, "kernel")
     params = [relax.Var(param.name, param.ty) for param in func.params if param not in constants]
     with builder.function("main", params):
@@ -146,6 +171,11 @@ def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> 
     mod = builder.get()
     schedules = (func.attrs or {}).get(SCHEDULES)
     return mod if schedules is None else mod.with_attr(SCHEDULES, schedules)
+
+
+def _bare(func: relax.Function) -> relax.Function:
+    """``func`` for a module that has its PrimFuncs."""
+    return func.without_attr(LIFTED).without_attr(PRIM_FUNCS)
 
 
 def _constants_of_call(main: relax.Function) -> list[tvm.runtime.Tensor]:

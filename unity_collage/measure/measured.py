@@ -13,10 +13,11 @@ from ..cost.fingerprint import backend_version, cost_fingerprint
 from ..cost.model import Capability, Workload
 from ..database.rows import digest
 from ..errors import MissingCost
+from ..lowering.object_store import ObjectStore, object_store
 from ..machine.caches import Caches, reported
 from ..machine.last_level import caches
 from ..machine.load import LoadWatch
-from ..machine.peaks import known_machine, machine
+from ..machine.peaks import Machine, known_machine, machine
 from ..plan.costs import Cost
 from ..target import current_target
 from .kernel_costs import KernelCosts
@@ -47,11 +48,20 @@ class MeasuredCost(KernelCosts):
 
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds of costs in seconds, by key; the machine's peaks are measured once."""
-        database = self._opened()
-        if self.locked and known_machine(database) is None:
-            raise MissingCost(f"the peaks of this machine are not in {database.name}, and it is locked")
-        peaks = machine(database)
+        peaks = self._known_peaks()
+        if peaks is None:
+            database = self._opened()
+            if self.locked:
+                raise MissingCost(f"the peaks of this machine are not in {database.name}, and it is locked")
+            peaks = machine(database)
         return {workload.key: lower_bound(workload, peaks) for workload in workloads}
+
+    def _known_peaks(self) -> Machine | None:
+        """The peaks of this machine, if the database has them: it is asked once in a session."""
+        peaks, threads = self._session.peaks, runtime.num_threads()
+        if threads not in peaks and (known := known_machine(self._opened())) is not None:
+            peaks[threads] = known
+        return peaks.get(threads)
 
     def tuning(self, trials: int) -> Tuning:
         """Costs with schedules that MetaSchedule finds in ``trials`` trials; use the result as a context manager."""
@@ -110,7 +120,7 @@ class MeasuredCost(KernelCosts):
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds by key; 0 where the machine's peaks are not known yet."""
-        if known_machine(self._opened()) is None:
+        if self._known_peaks() is None:
             return super()._bounds_if_known(workloads)
         return self.lower_bounds(workloads)
 
@@ -130,7 +140,16 @@ class MeasuredCost(KernelCosts):
 
     def _client(self) -> Client:
         threads = runtime.num_threads()
-        return self._session.client(threads, self.method, self.timeout_seconds, self.memory_bytes)
+        folder = self.object_store().folder
+        objects = None if folder is None else str(folder)
+        return self._session.client(
+            threads, self.method, self.timeout_seconds, self.memory_bytes, objects=objects
+        )
+
+    def object_store(self) -> ObjectStore:
+        """The object code of TVM's kernels, in a folder next to the file of costs."""
+        database = self._opened()
+        return object_store(database.path, self.locked or database.read_only)
 
     def _fingerprints(self) -> Fingerprints:
         target = current_target()

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 
 from ..cost.method import Method
+from ..machine.peaks import Machine
 from .client import ON_CPU, Worker, WorkerClient
 from .packed import PackedCosts
 
@@ -19,12 +20,16 @@ class Session:
         self._started: float | None = None
         self.is_stopped = False
         """Whether nothing more is to be measured."""
+        self.share = 1.0
+        """The part of the time that the function may use for which costs are asked now, with those before it."""
         self.seconds_again = 0.0
         """Seconds that went into measuring known costs again."""
         self.measured: set[str] = set()
         """The keys of the costs, and the names of the facts, that were measured in this session."""
         self.packs: PackedCosts | None = None
         """The packs of costs, once they are read."""
+        self.peaks: dict[int, Machine] = {}
+        """The peaks of this machine by number of threads, once they are known."""
         self.again: dict[str, float] = {}
         """When the measurement began of facts that are known already, by name."""
 
@@ -41,12 +46,13 @@ class Session:
         timeout_seconds: float,
         memory_bytes: int | None,
         worker: Worker = ON_CPU,
+        objects: str | None = None,
     ) -> WorkerClient:
         """The worker with these settings; its process starts with the first question."""
-        settings = (threads, *asdict(method).items(), timeout_seconds, memory_bytes, worker)
+        settings = (threads, *asdict(method).items(), timeout_seconds, memory_bytes, worker, objects)
         if self._client is None or settings != self._settings:
             self.close()
-            self._client = WorkerClient(threads, method, timeout_seconds, memory_bytes, worker)
+            self._client = WorkerClient(threads, method, timeout_seconds, memory_bytes, worker, objects)
             self._settings = settings
         return self._client
 

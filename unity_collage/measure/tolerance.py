@@ -50,9 +50,14 @@ def tolerances(func: relax.Function) -> list[float]:
 
 
 def _rounded_to(func: relax.Function) -> list[str]:
-    """The types that casts inside a function round to."""
-    casts = [call for call in calls(func) if op_name(call) == "relax.astype"]
-    return [dtype for call in casts if (dtype := dtype_of(call)) in _ALLOWED]
+    """The types that casts, and PrimFuncs, inside a function round to."""
+    rounding = [call for call in calls(func) if op_name(call) in ("relax.astype", "relax.call_tir")]
+    types = [
+        ty
+        for call in rounding
+        for ty in (call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty])
+    ]
+    return [dtype for ty in types if (dtype := dtype_of(ty)) in _ALLOWED]
 
 
 def _tolerance(names: frozenset[str], dtype: str) -> float:

@@ -13,6 +13,7 @@ asks ``together`` have costs already, and may compute different things.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from ..annotations import LIFTED
 from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
+from ..lowering.object_store import keep_in
 from ..machine import environment
 from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
@@ -44,7 +46,8 @@ _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, divided by this."""
 
 _ROUNDS_AT_ONCE, _MOST_TURNS = 6, 4
-"""For kernels that are timed together: rounds in one go, and how often at most."""
+"""For kernels that are timed together: rounds in one go, and how often at most; more often for a percentile that needs
+more runs."""
 
 _WIDE = 0.1
 """From which part of a cost on half the width of its interval is notable."""
@@ -158,7 +161,8 @@ class MeasuringWorker:
         runners = {key: self._runner(key, asked, target) for key, asked in request["candidates"].items()}
         turns: list[list[Timed]] = [[] for _ in runners]
         begin, is_busy = time.monotonic(), self._bench.is_busy_since()
-        while len(turns[0]) < _MOST_TURNS and time.monotonic() - begin < request["seconds"]:
+        most = max(_MOST_TURNS, math.ceil(self._method.min_runs / _ROUNDS_AT_ONCE))
+        while len(turns[0]) < most and time.monotonic() - begin < request["seconds"]:
             self._say({"stage": "timing", "key": None})
             rounds = self._bench.time_together(
                 [*runners.values()], _ROUNDS_AT_ONCE, request["evict_bytes"], request["apart"]
@@ -209,6 +213,7 @@ def _watched_line(reason: str) -> str:
 
 def ready(bench: Bench, hello: Message, say: Say) -> Callable[[Message], None]:
     """The function that answers the requests of the parent that sent ``hello``."""
+    keep_in(hello["objects"])
     return MeasuringWorker(bench, Method(**hello["method"]), hello["memory_bytes"], say).answer
 
 

@@ -13,7 +13,9 @@ from . import op as op
 from . import script as script
 from . import transform as transform
 from . import utils as utils
+from . import vm_build as vm_build
 from .block_builder import *
+from .exec_builder import ExecBuilder as ExecBuilder
 from .expr import *
 from .expr_functor import PyExprMutator as PyExprMutator
 from .global_info import *

@@ -8,6 +8,7 @@ from . import script as script
 from . import stmt as stmt
 from . import transform as transform
 from .buffer import *
+from .build import build as build
 from .compilation_pipeline import get_default_tir_pipeline as get_default_tir_pipeline
 from .expr import *
 from .function import *

@@ -1,10 +1,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tvm.ir import Expr, PrimType, Span, Var
+from tvm.ir import Expr, PrimType, Span, Type, Var
 from tvm.ir.expr import PrimLike
 
 Buffer = Var
+
+class BufferType(Type): ...
 
 def decl_buffer(
     shape: Sequence[PrimLike] | PrimLike,

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from tvm.target import Target
 
+from ...cost.bounds import work_for
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.model import Capability, Workload
-from ...cost.work import work_of
 from ...machine.caches import rounded
 from ...machine.device import device
 from ...machine.environment import usable_cores
@@ -85,6 +85,6 @@ def _lock() -> Path:
 
 
 def _lower_bound(workload: Workload) -> float:
-    work = work_of(workload.func)
+    work = work_for(workload)
     moved = work.weight_bytes + work.read_bytes + work.written_bytes
     return max(device().compute_seconds(work.flops), device().memory_seconds(moved))

@@ -1,0 +1,57 @@
+"""The cost model of what runs here: of this processor, or of its GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tvm.target import Target
+
+from ..cost.method import MEDIAN, Method
+from ..cost.model import Progress
+from ..database.costs import CostDatabase
+from ..target import is_cuda
+from .cuda.cost import CudaCost
+from .kernel_costs import KernelCosts
+from .measured import MeasuredCost
+
+BUDGET_SECONDS = 35.0
+"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
+
+
+def cost_model(
+    database: CostDatabase | str | Path | None,
+    progress: Progress | None = None,
+    locked: bool = False,
+    budget_seconds: float | None = BUDGET_SECONDS,
+    remeasure: bool = False,
+    packs: bool = True,
+    target: Target | None = None,
+    percentile: float = MEDIAN,
+) -> KernelCosts:
+    """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured.
+
+    For a CUDA ``target`` they are measured on the device. A cost is this ``percentile`` of the runs of a kernel.
+    """
+    method = Method.of(percentile)
+    opened = (
+        database
+        if isinstance(database, CostDatabase)
+        else CostDatabase(database, read_only=locked, goes_on=True)
+    )
+    model = replace(
+        costs_for(target),
+        database=opened,
+        locked=locked,
+        budget_seconds=budget_seconds,
+        remeasure=remeasure,
+        method=method,
+    )
+    if isinstance(model, MeasuredCost):
+        model = replace(model, packs=packs)
+    return model if progress is None else replace(model, progress=progress)
+
+
+def costs_for(target: Target | None) -> KernelCosts:
+    """Costs measured where kernels for ``target`` run, in the database of the user; None: for this processor."""
+    return CudaCost() if target is not None and is_cuda(target) else MeasuredCost()
