@@ -17,13 +17,14 @@ from ..profile.rounds import speedup
 from ..report import bench_table, cost_remark
 from ..target import is_cuda
 from .compile import compiled, tell_accuracy
-from .options import add_options, positive
+from .options import add_no_measure, add_options, positive
 
 
 def add_command(commands: Any) -> None:
     """Add ``bench`` to ``commands``."""
     command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
     add_options(command)
+    add_no_measure(command)
     command.add_argument(
         "--against",
         nargs="+",

@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from ..compiler import compile as compile_model
+from ..cost.method import MEDIAN
+from ..cost.model import Progress
 from ..errors import CollageError
 from ..lowering.library_file import why_no_library
 from ..measure.kernel_costs import KernelCosts
@@ -23,7 +25,8 @@ from ..progress import shown
 from ..report import comparison_line, comparison_table, plan_summary
 from ..report.writing import why_no_report, write_report
 from . import STARTED
-from .options import add_options, cost_model_of, refinement_of, sizes_of
+from .dry_run import add_dry_run, tell_dry_run
+from .options import add_no_measure, add_options, cost_model_of, refinement_of, sizes_of
 from .verify import add_verify, check_verify, verify
 
 
@@ -31,6 +34,8 @@ def add_command(commands: Any) -> None:
     """Add ``compile`` to ``commands``."""
     command = commands.add_parser("compile", help="compile a model and show its plan")
     add_options(command)
+    add_no_measure(command)
+    add_dry_run(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
         "--report", metavar="FILE", help="write the plan and its explanation, as .json or .html"
@@ -41,8 +46,13 @@ def add_command(commands: Any) -> None:
 
 def _compile(options: argparse.Namespace) -> None:
     """Compile, show, save and report. Paths are checked first, before anything is measured."""
+    if options.dry_run:
+        tell_dry_run(options)
+        return
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
+    if options.report and options.no_measure:
+        raise CollageError("--report explains costs, and --no-measure has none: leave one of the two out")
     check_verify(options)
     program = compiled(options, explain=options.report is not None)
     console = Console()
@@ -65,7 +75,7 @@ def _compile(options: argparse.Namespace) -> None:
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     """The program of the model that the options name."""
     refine = refinement_of(options)
-    with shown(since=STARTED) as report, _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
+    with shown(since=STARTED) as report, _costs_of(options, report) as costs:
         return compile_model(
             options.model,
             **sizes_of(options),
@@ -79,7 +89,22 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
             refine=refine,
             precision=options.precision,
             tell=lambda what: report(0, 0, what),
+            measure=not options.no_measure,
         )
+
+
+@contextmanager
+def _costs_of(options: argparse.Namespace, report: Progress) -> Iterator[KernelCosts | None]:
+    """The costs to compile by, which Ctrl-C stops; None where nothing is measured."""
+    if options.no_measure:
+        if options.percentile != MEDIAN:
+            raise CollageError(
+                "--percentile needs costs, and --no-measure has none: leave one of the two out"
+            )
+        yield None
+        return
+    with _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
+        yield costs
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 
 from .. import __version__, runtime
 from ..errors import CollageError, first_line
-from . import backends, bench, check, compile, db, explain, info
+from . import backends, bench, check, compare, compile, db, explain, info
 from .options import add_threads
 
 INTERRUPTED = 130
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
     add_threads(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (compile, bench, backends, explain, info, check, db):
+    for command in (compile, bench, backends, explain, compare, info, check, db):
         command.add_command(commands)
     return parser
 

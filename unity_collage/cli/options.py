@@ -9,6 +9,7 @@ from typing import Any
 from tvm.target import Target
 
 from ..compiler import BUDGET_SECONDS, cost_model
+from ..cost.method import MEDIAN, Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
 from ..errors import CollageError
@@ -49,6 +50,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
     _add_remote(command)
 
 
+def add_no_measure(command: argparse.ArgumentParser) -> None:
+    """Add the option of a command that compiles to choose kernels by rule."""
+    command.add_argument(
+        "--no-measure",
+        action="store_true",
+        help="choose kernels by rule: each backend takes all it can, in the order of --backends, TVM groups the rest",
+    )
+
+
 def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Add the number of threads to the options of ``parser``."""
     parser.add_argument(
@@ -68,7 +78,8 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=SIZES",
-        help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1",
+        help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1; "
+        "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it",
     )
     command.add_argument(
         "--dim",
@@ -128,6 +139,14 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         help="measure known costs again too; by default only those that other work of the machine disturbed",
     )
     command.add_argument(
+        "--percentile",
+        type=_percentile,
+        metavar="P",
+        default=MEDIAN,
+        help="which percentile of its runs is the cost of a kernel, such as 50 (the median, the default), 90 or 99: "
+        "for these each kernel runs far more often",
+    )
+    command.add_argument(
         "--tune",
         type=positive,
         metavar="TRIALS",
@@ -166,7 +185,12 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
     if options.rpc is None:
         limits = (options.locked, options.budget, options.remeasure)
         return cost_model(
-            options.database, report, *limits, packs=not options.no_packs, target=options.target
+            options.database,
+            report,
+            *limits,
+            packs=not options.no_packs,
+            target=options.target,
+            percentile=options.percentile,
         )
     if options.target is not None:
         raise CollageError("--target and --rpc: the target is that of the servers")
@@ -178,6 +202,7 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
         remeasure=options.remeasure,
         tracker=options.rpc,
         key=options.rpc_key,
+        method=Method.of(options.percentile),
     )
 
 
@@ -215,12 +240,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _shape(text: str) -> tuple[str, int | tuple[int, ...]]:
-    """``image=1,3,640,640`` or ``batch=1``: one number is the size of a dimension, or of an input of rank 1."""
+def _shape(text: str) -> tuple[str, int | Sequence[int]]:
+    """``image=1,3,640,640`` or ``batch=1``: one number is the size of a dimension, or of an input of rank 1.
+
+    ``length=1..512`` is a range of sizes of a dimension, both ends included.
+    """
     name, _, sizes = text.rpartition("=")
+    low, dots, high = (part.strip() for part in sizes.partition(".."))
+    if name and dots and low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high):
+        return name, range(int(low), int(high) + 1)
     parts = sizes.strip("()[] ").replace("x", ",").split(",") if name else []
     if not parts or not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a shape: write NAME=1,3,640,640 or NAME=1")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a shape: write NAME=1,3,640,640 or NAME=1, or NAME=1..512 for a range of sizes"
+        )
     numbers = [int(part) for part in parts]
     return name, tuple(numbers) if len(numbers) > 1 else numbers[0]
 
@@ -249,6 +282,15 @@ def duration(text: str) -> float:
     if not 0.0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 5m or 1h")
     return seconds
+
+
+def _percentile(text: str) -> float:
+    try:
+        return Method.of(float(text)).percentile
+    except (ValueError, CollageError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a percentile between 0 and 100, such as 90"
+        ) from None
 
 
 def _target(text: str) -> Target:

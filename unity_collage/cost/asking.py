@@ -8,10 +8,12 @@ from itertools import accumulate
 
 from cachetools import LRUCache, cached
 from tvm import ir, relax
+from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
+from ..graph.prim_funcs import prim_funcs_called
 from ..graph.shapes import nbytes_of
 from ..lowering.outlined import kernel_digest, kernel_function
 from ..plan.candidate import VIEW, Candidate
@@ -19,23 +21,25 @@ from ..plan.costs import Cost, Costs
 from .model import CostModel, Overheads, Workload
 
 
-def workloads(func: relax.Function, model: CostModel) -> dict[int, Workload]:
+def workloads(func: relax.Function, model: CostModel, mod: IRModule | None = None) -> dict[int, Workload]:
     """The workload of each candidate of ``func``, by candidate id; equal workloads are one value.
 
-    Views have none.
+    ``mod`` has the PrimFuncs that ``func`` calls. Views have no workload.
     """
-    return dict(_workloads(func, model.evict_bytes(working_set(func))))
+    prims = prim_funcs_called(func, mod)
+    return dict(_workloads(func, model.evict_bytes(working_set(func)), prims))
 
 
-def _question(func: relax.Function, behind: int) -> tuple[Hashable, ...]:
+def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hashable, ...]:
     """What the workloads of ``func`` follow from; its other attributes do not matter."""
-    return func.body, CANDIDATES.encoded(func), behind
+    called = tuple((gvar.name_hint, prim) for gvar, prim in prims.functions_items())
+    return func.body, CANDIDATES.encoded(func), behind, called
 
 
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
-def _workloads(func: relax.Function, behind: int) -> Mapping[int, Workload]:
+def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
-    graph = DataflowGraph(func)
+    graph = DataflowGraph(func, prims)
     signatures = Signatures(graph)
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
@@ -109,7 +113,8 @@ def costs_of(
         {**keys, **views},
         overheads.launch_seconds,
         launches,
-        dict(overheads.transitions),
+        {pair: tuple(points) for pair, points in overheads.transitions.items()},
+        tuple(f"transitions of {name} count as free: {why}" for name, why in overheads.unknown.items()),
     )
 
 

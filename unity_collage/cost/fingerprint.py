@@ -8,6 +8,7 @@ docstring does not.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 import tvm
@@ -114,7 +115,7 @@ def available(method: Method) -> dict[str, str]:
 def stale(texts: Mapping[str, str], here: Mapping[str, str]) -> frozenset[str]:
     """The digests of those fingerprints in ``texts`` (by digest) that this machine had once and has no longer.
 
-    ``here``: the fingerprint of each backend now. Another number of threads or another target may be used again, so
+    ``here``: the fingerprint of each backend now. Another number of threads, target or percentile may be used again, so
     only other versions count. Fingerprints of other machines are never stale.
     """
     now = {name: fields_of(text) for name, text in here.items()}
@@ -125,7 +126,20 @@ def _is_stale(there: Mapping[str, str], now: Mapping[str, Mapping[str, str]]) ->
     ours = now.get(there.get("backend", ""))
     if ours is None or any(ours[name] != there.get(name) for name in ("machine", "system")):
         return False
-    return any(ours.get(name) != there.get(name) for name in _NEWER)
+    return any(ours.get(name) != there.get(name) for name in _NEWER if name != "method") or (
+        there.get("method") not in (ours.get("method"), _now(there.get("method", "")))
+    )
+
+
+_PERCENTILE = re.compile(r"percentile=([\d.]+)")
+
+
+def _now(method: str) -> str | None:
+    """How kernels are timed now for the percentile that a fingerprint's ``method`` names; None: it names none."""
+    found = _PERCENTILE.search(method)
+    if found is None or not 0 < float(found[1]) < 100:
+        return None
+    return f"{METHOD_VERSION} {Method.of(float(found[1]))}"
 
 
 def _environment(target: Target) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm import relax
+from tvm.ir import IRModule
 
 from ..plan.costs import UNKNOWN, Cost, Costs
 from ..search.exact import cheapest_cover
@@ -41,15 +42,16 @@ class Search:
     """See :class:`LazySearch`."""
 
 
-def lazy_costs(func: relax.Function, model: CostModel, search: Search) -> Costs:
+def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRModule | None = None) -> Costs:
     """Costs whose cheapest plan is a cheapest plan of all candidates.
 
     A candidate that need not be measured has a cost without seconds: it has a lower bound, and its reason gives the
-    least cost of a plan with the candidate. Without lower bounds of the cost model they are 0.
+    least cost of a plan with the candidate. Without lower bounds of the cost model they are 0. ``mod`` has the
+    PrimFuncs that ``func`` calls.
 
     Raises NoCover.
     """
-    asked = workloads(func, model)
+    asked = workloads(func, model, mod)
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     by_key = {workload.key: workload for workload in asked.values()}

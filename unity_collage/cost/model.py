@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..errors import CollageError
 from ..machine.caches import reported
-from ..plan.costs import Cost
+from ..plan.costs import Cost, Point
 
 if TYPE_CHECKING:
     from ..database.costs import CostDatabase
@@ -52,8 +52,10 @@ class Overheads:
     """For a call of a kernel whose backend is not in ``launches``."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """For a call of a kernel, by backend."""
-    transitions: Mapping[str, float] = field(default_factory=dict[str, float])
-    """For a value that one backend writes and another reads, by ``"writer>reader"``."""
+    transitions: Mapping[str, Sequence[Point]] = field(default_factory=dict[str, "Sequence[Point]"])
+    """For a value that one backend writes and another reads, by ``"writer>reader"``: seconds by bytes, ascending."""
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The backends whose transitions are not known and count as free, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,11 @@ class CostModel(ABC):
     def is_budget_spent(self) -> bool:
         """Whether the time for measuring is used up; nothing more is measured then."""
         return False
+
+    def sharing(self, part: float) -> AbstractContextManager[None]:
+        """While the result is entered, measuring ends when this part of its time is over; by default it does not."""
+        del part
+        return nullcontext()
 
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         """The database of the costs, if there is one, and whether it is locked, so that nothing is measured."""

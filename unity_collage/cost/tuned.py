@@ -49,7 +49,7 @@ def tuned_costs(
     A candidate whose tuned schedule is faster gets the key of that schedule.
     """
     plans = _Plans(func, costs)
-    workloads = {w.key: w for w in asked.values() if get(w.backend).codegen is None}
+    workloads = {w.key: w for w in asked.values() if get(w.backend).is_fused_by_tvm}
     costed = [w for key, w in workloads.items() if costs.by_key[key].seconds is not None]
     try:
         hopeful = promising(plans, model.lower_bounds(costed))

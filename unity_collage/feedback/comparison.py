@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..annotations import PLAN
+from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
 from ..plan.comparison import Prediction, ProgramComparison, ProgramTimes
-from ..profile.programs import ProgramWorker
+from ..profile.programs import LEAST_RUNS, ProgramWorker
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
 from .settings import Refined, Refinement, Tell
@@ -103,16 +104,23 @@ class Comparison:
         running = [name for name in names if name in self.programs and not self.programs[name].reason]
         if not running:
             return {}
-        medians = self.worker.timed_in_turns(running, rounds, self.settings.round_seconds)
+        medians = self._in_turns(running, rounds)
         if not isinstance(medians, str):
             return medians
-        alone = {
-            name: self.worker.timed_in_turns([name], rounds, self.settings.round_seconds) for name in running
-        }
+        alone = {name: self._in_turns([name], rounds) for name in running}
         for name, found in alone.items():
             if isinstance(found, str):
                 self.programs[name].reason = found
         return {name: found[name] for name, found in alone.items() if not isinstance(found, str)}
+
+    def _in_turns(self, names: Sequence[str], rounds: int) -> dict[str, list[float]] | str:
+        """The median, or the percentile of the settings, of these programs by round; or the reason for none."""
+        seconds, percentile = self.settings.round_seconds, self.settings.percentile
+        if percentile == MEDIAN:
+            return self.worker.timed_in_turns(names, rounds, seconds)
+        # All rounds together have as many runs as the percentile of a cost needs.
+        runs = max(LEAST_RUNS, -(-Method.of(percentile).min_runs // self.settings.rounds))
+        return self.worker.timed_in_turns(names, rounds, seconds, percentile, runs)
 
     def finish(self) -> tuple[str, Refined]:
         """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs."""

@@ -13,7 +13,7 @@ from tvm_ffi import structural_hash
 
 from ..annotations import CANDIDATES
 from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
-from ..cost.method import Method
+from ..cost.method import MEDIAN, Method
 from ..database.costs import CostDatabase
 from ..database.rows import digest
 from ..errors import MissingCost
@@ -73,7 +73,7 @@ def records_of(
     compared = {
         "model": model,
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
-        "settings": {name: value for name, value in asdict(settings).items() if name != "build_seconds"},
+        "settings": _outcome_settings(settings),
     }
     backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
     return Records(
@@ -85,6 +85,12 @@ def records_of(
         locked,
         settings.is_optional,
     )
+
+
+def _outcome_settings(settings: Refinement) -> dict[str, Any]:
+    """The settings that change the outcome; medians are not named, as before there were other percentiles."""
+    found = {name: value for name, value in asdict(settings).items() if name != "build_seconds"}
+    return found if found.pop("percentile") == MEDIAN else {**found, "percentile": settings.percentile}
 
 
 def fingerprint_of(backends: Sequence[str], target: Target) -> str:

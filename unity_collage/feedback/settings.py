@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..cost.method import MEDIAN
 from ..plan.comparison import ProgramComparison
 from .breeding import Breeding
 
@@ -37,6 +38,8 @@ class Refinement:
     """A program whose kernels cost this many times what those of our plan cost is not built."""
     build_seconds: float = math.inf
     """The limit for building the programs other than ours."""
+    percentile: float = MEDIAN
+    """Which percentile of a program's runs is compared."""
     is_optional: bool = False
     """Whether our program is the result where programs cannot be compared; otherwise that is an error."""
 
@@ -57,3 +60,5 @@ class Refined:
     """None: programs were not compared."""
     remarks: tuple[str, ...] = ()
     """Why they were not."""
+    percentile: float = MEDIAN
+    """Which percentile of the runs the costs of its kernels are."""

@@ -18,6 +18,9 @@ from ..scratch import Scratch
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
 
+LEAST_RUNS = 3
+"""A round has at least so many runs of each program."""
+
 
 class ProgramWorker:
     """A worker process that runs programs by name, all on the same inputs and threads. Use as a context manager.
@@ -48,12 +51,19 @@ class ProgramWorker:
             path.unlink()
 
     def timed_in_turns(
-        self, names: Sequence[str], rounds: int, round_seconds: float
+        self,
+        names: Sequence[str],
+        rounds: int,
+        round_seconds: float,
+        percentile: float = 50.0,
+        runs: int = LEAST_RUNS,
     ) -> dict[str, list[float]] | str:
-        """The median seconds of a run of each program, by round; or the reason why there are none."""
-        reply = self._ask(
-            {"ask": "turns", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
-        )
+        """The median, or another percentile, of the seconds of a run of each program, by round; or why there are none.
+
+        A round has at least so many ``runs`` of each program.
+        """
+        request = {"ask": "turns", "names": list(names), "rounds": rounds, "round_seconds": round_seconds}
+        reply = self._ask({**request, "percentile": percentile, "runs": runs})
         return reply["reason"] if "reason" in reply else reply["medians"]
 
     def kernel_seconds(

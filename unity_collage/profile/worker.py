@@ -52,14 +52,17 @@ class LoadedPrograms:
         pairs = zip(self._outputs[name], self._outputs[reference], strict=True)
         return {"error": max((_relative(a, b) for a, b in pairs), default=0.0)}
 
-    def _turns(self, names: list[str], rounds: int, round_seconds: float) -> dict[str, Any]:
-        """The median seconds of a run of each program, by round."""
-        programs = {name: partial(self._timed, name) for name in names}
-        return {"medians": in_turns(programs, rounds, round_seconds, PAUSE_SECONDS)}
+    def _turns(
+        self, names: list[str], rounds: int, round_seconds: float, percentile: float, runs: int
+    ) -> dict[str, Any]:
+        """The ``percentile`` of the seconds of a run of each program, by round of at least so many ``runs``."""
+        programs = {name: partial(self._timed, name, runs) for name in names}
+        found = in_turns(programs, rounds, round_seconds, PAUSE_SECONDS, percentile=percentile)
+        return {"medians": found}
 
-    def _timed(self, name: str, seconds: float) -> list[float]:
+    def _timed(self, name: str, runs: int, seconds: float) -> list[float]:
         return runtime.measure(
-            self._runs[name], [], warmup_seconds=seconds / 4, min_runs=3, min_seconds=seconds
+            self._runs[name], [], warmup_seconds=seconds / 4, min_runs=runs, min_seconds=seconds
         )
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:

@@ -33,3 +33,11 @@ def left(title: str) -> Column:
 def right(title: str) -> Column:
     """A column of numbers."""
     return Column(title, justify="right", no_wrap=True)
+
+
+def additive_text(error: float, predicted: float) -> str:
+    """``additive error: 90 us more than all kernels together (+1.8%)``; ``predicted`` is not 0."""
+    how = "more" if error >= 0 else "less"
+    return (
+        f"additive error: {duration(abs(error))} {how} than all kernels together ({error / predicted:+.1%})"
+    )

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ..plan.plan import Plan, PlannedKernel, Tie
-from .cells import counted, duration, left, plus_minus, right
+from .cells import additive_text, counted, duration, left, plus_minus, right
 from .words import unproved_text
 
 ROWS = 15
@@ -27,16 +27,30 @@ Kernels = Sequence[PlannedKernel]
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:
     """A summary of the plan of function ``name``: a line, the share of each backend, the most expensive kernels."""
-    kernels = plan.kernels
+    kernels, title = plan.kernels, f"[bold]{name}[/bold]{_for_sizes(plan)}"
+    if plan.variants:
+        return Group(
+            f"{title}: by the sizes of its inputs it runs one of {len(plan.variants)} plans", *_remarks(plan)
+        )
     if not kernels:
-        return Group(f"[bold]{name}[/bold]: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
-    runs = (
-        "" if plan.measured_seconds is None else f", measured {duration(plan.measured_seconds)}{_when(plan)}"
-    )
-    headline = (
-        f"[bold]{name}[/bold]: {counted(len(kernels), 'kernel')}, predicted {duration(plan.seconds)}{runs}"
-    )
-    return Group(headline, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
+        return Group(f"{title}: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
+    headline = f"{title}: {counted(len(kernels), 'kernel')}, {_seconds_of(plan)}"
+    error = () if plan.additive_error is None else (additive_text(plan.additive_error, plan.seconds),)
+    return Group(headline, *error, "", backend_shares(kernels), "", kernel_table(plan), *_remarks(plan))
+
+
+def _for_sizes(plan: Plan) -> str:
+    """`` (batch 8)`` for the plan of a variant."""
+    return f" ({', '.join(f'{name} {size}' for name, size in plan.sizes.items())})" if plan.sizes else ""
+
+
+def _seconds_of(plan: Plan) -> str:
+    """``predicted 5.02 ms, measured 5.11 ms``; of another percentile than the median ``predicted p90 5.02 ms``."""
+    which = "" if plan.percentile == 50.0 else f"p{plan.percentile:g} "
+    predicted = f"predicted {which}{duration(plan.seconds)}" if plan.has_costs else "nothing measured"
+    if plan.measured_seconds is None:
+        return predicted
+    return f"{predicted}, measured {which}{duration(plan.measured_seconds)}{_when(plan)}"
 
 
 def _when(plan: Plan) -> str:
@@ -53,7 +67,7 @@ def backend_shares(kernels: Kernels) -> Table:
     total = _seconds(kernels)
     for (backend,), group in _grouped(kernels, "backend").items():
         seconds = _seconds(group)
-        table.add_row(backend, str(len(group)), duration(seconds), _share(seconds, total))
+        table.add_row(backend, str(len(group)), _time(seconds), _share(seconds, total))
     return table
 
 
@@ -70,11 +84,11 @@ def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
     groups = list(_grouped(kernels, "label", "backend").items())
     for (label_text, backend), group in groups[:rows]:
         seconds = _seconds(group)
-        cells = (label_text, backend, str(len(group)), duration(seconds), _share(seconds, total))
+        cells = (label_text, backend, str(len(group)), _time(seconds), _share(seconds, total))
         table.add_row(*cells, _next_best(group))
     rest = [kernel for _, group in groups[rows:] for kernel in group]
     if rest:
-        table.add_row(f"({counted(len(groups) - rows, 'kind')} more)", "", str(len(rest)), duration(_seconds(rest)),
+        table.add_row(f"({counted(len(groups) - rows, 'kind')} more)", "", str(len(rest)), _time(_seconds(rest)),
                       _share(_seconds(rest), total))  # fmt: skip
     return table
 
@@ -82,6 +96,9 @@ def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
 def _remarks(plan: Plan) -> list[RenderableType]:
     """Remarks: ties, branches side by side, a missing proof, candidates without a cost."""
     lines = _ties(plan)
+    has_figures = plan.has_costs or not (plan.kernels or plan.algorithm or plan.variants)
+    if not has_figures:  # otherwise they say what matters
+        lines += plan.remarks
     if branches := plan.branches:
         now, before = duration(branches.seconds), duration(branches.split_seconds)
         stages = counted(branches.stages, "stage")
@@ -153,6 +170,11 @@ def _grouped(kernels: Kernels, *keys: str) -> dict[tuple[str, ...], list[Planned
 
 def _seconds(kernels: Kernels) -> float:
     return sum(kernel.seconds for kernel in kernels)
+
+
+def _time(seconds: float) -> str:
+    """A time; empty for kernels that were not measured."""
+    return duration(seconds) if seconds else ""
 
 
 def _share(seconds: float, total: float) -> str:

@@ -12,11 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import runtime
+from ..backends.newest import KNOWN_ON, library_text
 from ..backends.registry import BackendStatus
 from ..machine.load import Load
 from ..plan.comparison import ProgramComparison
 from ..plan.plan import Plan
-from .cells import duration, left, right
+from .cells import additive_text, duration, left, right
 
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
 """A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
@@ -58,19 +59,19 @@ def comparison_table(report: ProgramComparison) -> RenderableType:
         else:
             table.add_row(name, "", "", escape(program.reason))
     lines: list[RenderableType] = []
-    if report.additive_error is not None and report.measured and report.predicted is not None:
+    if report.additive_error is not None and report.measured and report.predicted:
         times = f"predicted {duration(report.predicted)}, measured {duration(report.measured)}"
-        lines.append(f"{times}: additive error {report.additive_error / report.measured:+.0%}")
+        lines.append(f"{times}: {additive_text(report.additive_error, report.predicted)}")
     if report.origin == "database":
         lines.append("compared before: the times of equal programs on an equal machine are in the database")
     return Group(table, "", *lines) if lines else table
 
 
 def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
-    """One row for each backend: its version, or the reason why it cannot be used."""
-    table = Table(left("backend"), "state", box=None)
+    """One row for each backend: its version, or why it cannot be used, and its library with the newest version."""
+    table = Table(left("backend"), "state", f"library (known on {KNOWN_ON})", box=None)
     for backend in backends:
-        table.add_row(escape(backend.name), escape(backend.state))
+        table.add_row(escape(backend.name), escape(backend.state), escape(library_text(backend.name)))
     conflict = runtime.why_pools_conflict()
     return table if conflict is None else Group(table, "", f"warning: {conflict}")
 
@@ -89,7 +90,7 @@ def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mappi
 def cost_remark(plan: Plan, seconds: float) -> str | None:
     """What to do about a program that takes far longer than its kernels cost; None where it does not."""
     costed = plan.seconds
-    if not plan.kernels or seconds < _LATE * costed or seconds < costed + _NOTABLE_SECONDS:
+    if not plan.has_costs or seconds < _LATE * costed or seconds < costed + _NOTABLE_SECONDS:
         return None
     return (
         f"it takes {seconds / costed:.2g} times as long as its kernels were measured at, {duration(costed)}: "

@@ -10,6 +10,7 @@ from ..lowering.library_file import why_no_file
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
+from .cells import additive_text, duration
 from .html import html_report
 
 FORMATS = (".json", ".html")
@@ -27,10 +28,25 @@ def write_report(
 ) -> None:
     """Write plans and explanations by function, as JSON or as a page, depending on the suffix of ``path``."""
     if Path(path).suffix == ".html":
-        text = html_report(title, explained, {name: plan.remarks for name, plan in plans.items()})
+        text = html_report(title, explained, {name: _noted(plan) for name, plan in plans.items()})
     else:
         whole = {
-            name: {**encode(plan), "explanation": encode(explained[name])} for name, plan in plans.items()
+            name: {**encode(plan), **_error(plan), "explanation": encode(explained[name])}
+            for name, plan in plans.items()
         }
         text = json.dumps(whole, indent=1) + "\n"
     Path(path).write_text(text, encoding="utf-8")
+
+
+def _noted(plan: Plan) -> tuple[str, ...]:
+    """The remarks of a plan, after the time of the whole program."""
+    if plan.measured_seconds is None:
+        return plan.remarks
+    error = plan.additive_error
+    more = "" if error is None else f"; {additive_text(error, plan.seconds)}"
+    which = "" if plan.percentile == 50.0 else f"p{plan.percentile:g} "
+    return (f"the whole program takes {which}{duration(plan.measured_seconds)}{more}", *plan.remarks)
+
+
+def _error(plan: Plan) -> dict[str, float]:
+    return {} if plan.additive_error is None else {"additive_error": plan.additive_error}

@@ -1,0 +1,66 @@
+"""``unity-collage compare``: what a given plan costs beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..errors import CollageError
+from ..frontend.models import read_model
+from ..inspection.given_plan import PlanCosts, compare_plan
+from ..pipeline import Pipeline
+from ..plan.encoding import encode
+from ..progress import shown
+from ..report.given_plan import plan_costs_summary
+from . import STARTED
+from .options import add_options, cost_model_of, rules_left_out, sizes_of
+
+
+def add_command(commands: Any) -> None:
+    """Add ``compare`` to ``commands``."""
+    text = "say what a plan of yours costs beside ours, kernel by kernel"
+    command = commands.add_parser("compare", help=text, description=f"{text.capitalize()}.")
+    add_options(command)
+    command.add_argument(
+        "--plan",
+        metavar="FILE",
+        required=True,
+        help="the plan: a report of compile --report plan.json, kernels typed by hand in such a file, or a partitioned "
+        "module as TVMScript (.py)",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    command.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    if options.refine or options.breed or options.tune:
+        raise CollageError("compare goes by the costs of kernels: leave --refine, --breed and --tune out")
+    model = read_model(Path(options.model))
+    with shown(since=STARTED) as report, cost_model_of(options, report) as costs:
+        pipeline = Pipeline(
+            backends=None if options.backends is None else tuple(options.backends),
+            model=costs,
+            without=rules_left_out(options),
+            precision=options.precision,
+            layouts=options.search_layouts,
+        )
+        found = compare_plan(model, options.plan, pipeline, target=options.target, **sizes_of(options))
+    if options.json:
+        sys.stdout.write(json.dumps({name: as_data(each) for name, each in found.items()}, indent=1) + "\n")
+        return
+    console = Console()
+    for name, each in found.items():
+        console.print(plan_costs_summary(name, each), "", highlight=False)
+
+
+def as_data(found: PlanCosts) -> dict[str, Any]:
+    """The comparison as data, with what follows from it."""
+    data = encode(found)
+    for difference, item in zip(found.differences, data.get("differences", ()), strict=True):
+        item["loss"] = difference.seconds
+    return {**data, "loss": found.loss, "is_tie": found.is_tie}

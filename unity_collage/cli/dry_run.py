@@ -1,0 +1,51 @@
+"""``--dry-run``: show what a compile would measure."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from ..errors import CollageError
+from ..inspection.dry_run import dry_run
+from ..report.dry_run import dry_run_summary
+from .options import sizes_of
+
+_MAKING = {
+    "output": "-o",
+    "report": "--report",
+    "verify": "--verify",
+    "no_measure": "--no-measure",
+    "rpc": "--rpc",
+}
+"""Options, by their names here, that need a program or another machine."""
+
+
+def add_dry_run(command: argparse.ArgumentParser) -> None:
+    """Add the option to a command."""
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show the candidates, what was declined, and how many kernels would be measured for how long",
+    )
+
+
+def tell_dry_run(options: argparse.Namespace) -> None:
+    """Print the dry run of the model that the options name."""
+    for name, option in _MAKING.items():
+        if getattr(options, name):
+            raise CollageError(f"{option} and --dry-run: a dry run measures nothing and builds nothing")
+    found = dry_run(
+        options.model,
+        target=options.target,
+        backends=options.backends,
+        database=options.database,
+        **sizes_of(options),
+        budget_seconds=options.budget,
+        packs=not options.no_packs,
+        allow_winograd=not options.no_winograd,
+        search_layouts=options.search_layouts,
+        precision=options.precision,
+        percentile=options.percentile,
+    )
+    Console().print(dry_run_summary(found), highlight=False)

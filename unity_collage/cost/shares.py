@@ -1,0 +1,33 @@
+"""Shares: each variant of a model gets a part of the time for measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tvm import ir
+from tvm.ir import IRModule
+
+from ..graph.variants import sizes_of
+from .model import CostModel
+
+_FIRST = 0.5
+"""The part of the time that the first variant gets, the smallest one, which is the most likely."""
+
+
+def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
+    """``mod`` with each function changed by ``change``, which asks ``model``; variants in order, each with its share.
+
+    What a variant leaves over is for those after it.
+    """
+    functions = dict(mod.functions_items())
+    shares = dict(_shares([gvar for gvar, func in functions.items() if sizes_of(func)]))
+    for gvar in [*shares, *(gvar for gvar in functions if gvar not in shares)]:
+        with model.sharing(shares.get(gvar, 1.0)):
+            functions[gvar] = change(functions[gvar])
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _shares(variants: list[ir.GlobalVar]) -> Iterator[tuple[ir.GlobalVar, float]]:
+    """The variants, and the part of all time that is over when each has had its share."""
+    for place, gvar in enumerate(variants):
+        yield gvar, 1.0 if len(variants) == 1 else _FIRST + (1 - _FIRST) * place / (len(variants) - 1)

@@ -1,0 +1,109 @@
+"""Finds the candidates that the kernels of a given plan name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from ..annotations import CANDIDATES, DECLINED
+from ..backends.merging import merged_candidates
+from ..errors import CollageError
+from ..graph import DataflowGraph
+from ..index_set import EMPTY, IndexSet, index_set, members
+from ..plan.candidate import VIEW, Candidate
+from ..plan.given import GivenKernel
+from ..plan.names import binding_names
+from ..plan.problem import possible_without_kernels
+
+
+def chosen_candidates(
+    graph: DataflowGraph, kernels: Sequence[GivenKernel], where: str
+) -> tuple[Candidate, ...]:
+    """The candidate of each kernel, and the views of what is left.
+
+    Raises CollageError, with ``where`` and the number of the kernel, for a kernel that is not a candidate, and for a
+    binding in no kernel that has a candidate: its cost would not be known.
+    """
+    names = binding_names(graph)
+    index = {name: number for number, name in enumerate(names)}
+    candidates = CANDIDATES.read(graph.func)
+    chosen: list[Candidate] = []
+    covered = EMPTY
+    for number, kernel in enumerate(kernels, 1):
+        place = f"{where}, kernel {number}"
+        if unknown := [name for name in kernel.bindings if name not in index]:
+            raise CollageError(f"{place}: the model has no binding {unknown[0]}")
+        inside = index_set(index[name] for name in kernel.bindings)
+        found = _candidate(graph, candidates, kernel, inside, place, names)
+        chosen.append(found if kernel.threads is None else replace(found, threads=kernel.threads))
+        covered |= inside
+    for view in candidates:
+        inside = index_set(view.indexes)
+        if view.backend == VIEW and not inside & covered:
+            chosen.append(view)
+            covered |= inside
+    _check_rest(graph, candidates, covered, where, names)
+    return tuple(chosen)
+
+
+def _candidate(
+    graph: DataflowGraph,
+    candidates: Sequence[Candidate],
+    kernel: GivenKernel,
+    inside: IndexSet,
+    place: str,
+    names: Sequence[str],
+) -> Candidate:
+    """The candidate for ``inside``; of several the one that writes all values, as our own plans prefer it."""
+    own = [candidate for candidate in candidates if candidate.backend == kernel.backend]
+    same = [candidate for candidate in own if index_set(candidate.indexes) == inside]
+    same = same or list(_merged(graph, own, inside))
+    labelled = [candidate for candidate in same if kernel.label in ("", candidate.label, candidate.title)]
+    if labelled:
+        return min(labelled, key=lambda candidate: len(candidate.hidden))
+    text = ", ".join(kernel.bindings[:4]) + (", ..." if len(kernel.bindings) > 4 else "")
+    if same:
+        raise CollageError(f"{place}: {kernel.backend} makes {same[0].label} of {text}, not {kernel.label}")
+    raise CollageError(f"{place}: {_why_none(graph, own, kernel.backend, inside, text, names)}")
+
+
+def _merged(graph: DataflowGraph, own: Sequence[Candidate], inside: IndexSet) -> Iterator[Candidate]:
+    """Two candidates of a backend in one call, where together they are ``inside``."""
+    parts = [candidate for candidate in own if not index_set(candidate.indexes) & ~inside]
+    for pair in combinations(parts, 2):
+        if index_set(pair[0].indexes) | index_set(pair[1].indexes) == inside:
+            yield from merged_candidates(graph, pair, first_id=0)
+
+
+def _why_none(
+    graph: DataflowGraph,
+    own: Sequence[Candidate],
+    backend: str,
+    inside: IndexSet,
+    text: str,
+    names: Sequence[str],
+) -> str:
+    if not own:
+        return f"no backend named {backend} has candidates here"
+    refused = DECLINED.read(graph.func) if DECLINED.on(graph.func) else ()
+    reasons = [
+        f"{names[each.index]}: {each.reason}"
+        for each in refused
+        if each.backend == backend and inside >> each.index & 1
+    ]
+    return f"{backend} makes no kernel of {text}" + (f" ({reasons[0]})" if reasons else "")
+
+
+def _check_rest(
+    graph: DataflowGraph, candidates: Sequence[Candidate], covered: IndexSet, where: str, names: Sequence[str]
+) -> None:
+    """Raises CollageError for a binding without a kernel that is not free."""
+    with_candidates = EMPTY
+    for candidate in candidates:
+        with_candidates |= index_set(candidate.indexes)
+    free = possible_without_kernels(graph) & ~with_candidates
+    free |= index_set(node.index for node in graph.nodes if node.is_host)
+    for number in members(index_set(range(len(graph.nodes))) & ~covered & ~free):
+        op = graph.nodes[number].label
+        raise CollageError(f"{where}: {names[number]} ({op}) is in no kernel, so its cost is not known")
