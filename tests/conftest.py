@@ -15,6 +15,8 @@ from unity_collage.testing.faults import Faults
 
 # Drawing examples takes long where other work keeps the processor busy: that is no fault of the test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# What `make check-proofs` runs.
+settings.register_profile("thorough", settings.get_profile("patient"), max_examples=500)
 settings.load_profile("patient")
 
 _FAULTS = Faults()

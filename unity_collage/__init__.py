@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .errors import CollageError
     from .feedback.settings import Refinement
     from .frontend.models import import_model
+    from .inspection.dry_run import dry_run
+    from .lowering.link_external import link_external
     from .pipeline import collage
     from .program import Program, load
     from .runtime import num_threads, set_num_threads
@@ -34,8 +36,10 @@ _HOME = {
     "Refinement": "feedback.settings",
     "collage": "pipeline",
     "compile": "compiler",
+    "dry_run": "inspection.dry_run",
     "host_target": "target",
     "import_model": "frontend.models",
+    "link_external": "lowering.link_external",
     "load": "program",
     "num_threads": "runtime",
     "set_num_threads": "runtime",
@@ -51,8 +55,10 @@ __all__ = [
     "backends",
     "collage",
     "compile",
+    "dry_run",
     "host_target",
     "import_model",
+    "link_external",
     "load",
     "num_threads",
     "passes",

@@ -19,21 +19,25 @@ from tvm.target import Target
 from . import runtime
 from .annotations import EXPLANATION, PLAN
 from .backends.registry import select
+from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
+from .cost.method import MEDIAN, Method
 from .cost.model import Capability, CostModel, Progress
 from .database.costs import CostDatabase
 from .errors import CollageError
 from .feedback.builder import ProgramBuilder, built_by_tvm
 from .feedback.candidates import OURS
+from .feedback.percentiles import percentile_of, too_few_runs
 from .feedback.refine import CORRECTED, refined
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .frontend.models import Imported, Model, import_model, is_of_torch
 from .frontend.sizes import Shapes
 from .lowering.build import build
+from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
-from .measure.cuda.cost import CudaCost
-from .measure.kernel_costs import KernelCosts
+from .measure.choices import has_no_choice
+from .measure.here import BUDGET_SECONDS, cost_model
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .passes.correct_costs import CorrectCosts
@@ -45,14 +49,16 @@ from .program import Program
 from .progress import shown
 from .runtime import cuda
 from .runtime.libraries import claim_parallel_loops
+from .sizes.variants import in_order, varied
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
 
-BUDGET_SECONDS = 35.0
-"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
-
 _NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
+
+
+_OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
+"""The arguments of ``compile`` that an imported module does not need."""
 
 
 def compile(
@@ -79,13 +85,18 @@ def compile(
     precision: str = FLOAT32,
     estimator: CostModel | None = None,
     threads: int | None = None,
+    params: Params = (),
+    measure: bool = True,
+    percentile: float = MEDIAN,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
     * ``model``: an ONNX model or the path of one, a ``torch.nn.Module`` with ``example_inputs``, a
       ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
     * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
-      ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only.
+      ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only. ``{"batch": [1, 8]}`` and
+      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that get plans of their own; likely ones do
+      if none are named, and none with ``{"batch": []}`` (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
@@ -116,12 +127,23 @@ def compile(
       database, progress and budget; those given here are not used.
     * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after
       :func:`unity_collage.set_num_threads`. Kernels for a GPU do not depend on it.
+    * ``params``: weights that are parameters of the model, by name, or those behind ``num_input`` in order. Copies of
+      them become constants, which are packed once and are no inputs any more.
+    * ``measure``: with False kernels are chosen by rule, in the order of ``backends``, and grouped as TVM does. Nothing
+      is measured, and no database is opened.
+    * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
     """
+    options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
+    _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())
-        scope = _checked(asked, is_of_torch(model))
-        costs = estimator or cost_model(database, report, locked, budget_seconds, remeasure, packs, scope)
+        scope = checked_target(asked, is_of_torch(model))
+        costs = estimator or (
+            cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
+            if measure
+            else MeasuredCost()
+        )
         pipeline = Pipeline(
             backends=_names(backends),
             model=costs,
@@ -131,23 +153,59 @@ def compile(
             layouts=search_layouts,
             tune_trials=tune_trials,
             explain=explain,
+            measure=measure,
+            only_choices=not explain and refine is None,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         said("importing the model")
-        source = import_model(model, example_inputs, shapes, dims)
+        source = with_params(import_model(model, example_inputs, shapes, dims), params)
         said("looking for kernels")
-        program = _finished(source, scope, _best(pipeline, source.mod, scope, refine, said))
+        by_size, remarks = with_sizes(source, scope, params)
+        with using(_objects(costs)):
+            best = _best(pipeline, by_size, scope, refine, said)
+            program = _finished(source, scope, replace(best, remarks=(*remarks, *best.remarks)))
+        if has_weights(source) and not any(map(len, source.samples.values())):
+            program.let_bind(partial(compile, source.mod, **options))
     _tell_of_what_is_not_kept(costs)
     return program
+
+
+def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:
+    """The module of a model with variants for sizes that it leaves open, and remarks; raises CollageError for a GPU."""
+    if is_cuda(target):
+        if any(map(len, source.samples.values())):
+            raise CollageError("sample sizes are for CPUs: on a GPU fix the sizes, then it runs a CUDA graph")
+        return source.mod, ()
+    at = source.at
+    return varied(source.mod, source.samples, at and (lambda sizes: with_params(at(sizes), params).mod))
+
+
+def _objects(costs: CostModel) -> ObjectStore:
+    """The object code of kernels next to the costs."""
+    database, locked = costs.database_and_lock()
+    if database is None:
+        return ObjectStore()
+    return object_store(database.path, locked or database.read_only)
+
+
+def _built(
+    store: ObjectStore, how: Callable[[IRModule, Target], relax.VMExecutable], mod: IRModule, target: Target
+) -> relax.VMExecutable:
+    """What ``how`` builds, with the object code in ``store``."""
+    with using(store):
+        return how(mod, target)
 
 
 def _finished(source: Imported, target: Target, best: Refined) -> Program:
     """The program of the final module that was chosen."""
     is_stock = best.mod is source.mod
-    relink = partial(built_by_tvm if is_stock else build, best.mod, target)
+    relink = partial(_built, current_store(), built_by_tvm if is_stock else build, best.mod, target)
     program = _program(best.executable, source, best.mod, target, relink)
+    program.plan = in_order(program.plan or {}, best.mod)
     measured = None if best.report is None else best.report.measured
     program.add_to_plan("main", measured_seconds=measured, comparison=best.report, remarks=best.remarks)
+    for name in program.plan or {}:
+        program.add_to_plan(name, percentile=best.percentile)
     return program
 
 
@@ -156,7 +214,15 @@ def _best(
 ) -> Refined:
     """The fastest of several programs; our own where they cannot be compared, with the reason."""
     costs = pipeline.model
+    if not pipeline.measure:
+        with target:
+            mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
+        return Refined(mod, build(mod, target))
     settings = refine or (BY_DEFAULT if costs.is_limited() else replace(BY_DEFAULT, build_seconds=math.inf))
+    percentile = percentile_of(costs)
+    if refine is not None and percentile != MEDIAN:
+        raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
+    settings = replace(settings, percentile=percentile)
     reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
     if refine is not None and reason:
         raise CollageError(f"candidate programs cannot be compared: {reason}")
@@ -169,9 +235,15 @@ def _best(
         costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
         search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
         builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))
+        if has_no_choice(costed):
+            return Refined(*builder.searched(costed))
         if reason is not None:
-            return Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
-        return _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
+            best = Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
+        else:
+            best = _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
+        return replace(
+            best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
+        )
 
 
 def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:
@@ -197,6 +269,32 @@ def _has_branches(mod: IRModule) -> bool:
     """Whether ScheduleBranches has put branches side by side."""
     found = PLAN.by_function(mod).get("main")
     return found is not None and found.branches is not None
+
+
+def _check_options(
+    measure: bool,
+    percentile: float,
+    refine: Refinement | None,
+    tune_trials: int,
+    search_layouts: bool,
+    explain: bool,
+    estimator: CostModel | None,
+) -> None:
+    """Raises CollageError for options that contradict each other, before anything is done."""
+    needing = {
+        "refine": refine,
+        "tune_trials": tune_trials,
+        "search_layouts": search_layouts,
+        "explain": explain,
+        "percentile": percentile != MEDIAN,
+    }
+    if not measure and (asked := [name for name, value in needing.items() if value]):
+        raise CollageError(f"{asked[0]} needs costs, and nothing is measured: leave one of the two out")
+    Method.of(percentile)
+    if percentile != MEDIAN and estimator is not None:
+        raise CollageError(
+            "a percentile and an estimator: give MeasuredCost(method=Method.of(percentile)) alone"
+        )
 
 
 def _tell_of_what_is_not_kept(costs: CostModel) -> None:
@@ -226,8 +324,8 @@ def explain(
 
     The names of variables are those of the values in the ONNX model.
     """
-    imported = import_model(model, shapes=shapes, dims=dims).mod
-    scope = _checked(target or pipeline.model.target())
+    scope = checked_target(target or pipeline.model.target())
+    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims), scope)
     asked = replace(pipeline, explain=True)
     with scope:
         searched = tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported)
@@ -236,13 +334,13 @@ def explain(
 
 def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
     """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
-    source, scope = import_model(model), _checked(target)
+    source, scope = import_model(model), checked_target(target)
     with scope:
         partitioned = passes(source.mod)
     return _program(build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope))
 
 
-def _checked(target: Target | str | None, runs_beside_torch: bool = False) -> Target:
+def checked_target(target: Target | str | None, runs_beside_torch: bool = False) -> Target:
     """The target; raises CollageError where no program can be made for it."""
     scope = host_target() if target is None else target_of(target)
     if is_cuda(scope):
@@ -278,31 +376,3 @@ def _program(
         target,
         machine=machine(),
     )
-
-
-def cost_model(
-    database: CostDatabase | str | Path | None,
-    progress: Progress | None = None,
-    locked: bool = False,
-    budget_seconds: float | None = BUDGET_SECONDS,
-    remeasure: bool = False,
-    packs: bool = True,
-    target: Target | None = None,
-) -> KernelCosts:
-    """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured.
-
-    For a CUDA ``target`` they are measured on the device.
-    """
-    opened = (
-        database
-        if isinstance(database, CostDatabase)
-        else CostDatabase(database, read_only=locked, goes_on=True)
-    )
-    model = (
-        CudaCost(opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure)
-        if target is not None and is_cuda(target)
-        else MeasuredCost(
-            opened, locked=locked, budget_seconds=budget_seconds, remeasure=remeasure, packs=packs
-        )
-    )
-    return model if progress is None else replace(model, progress=progress)

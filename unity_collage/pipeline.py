@@ -10,10 +10,11 @@ import tvm
 from .cost.model import CostModel
 from .errors import CollageError
 from .feedback.settings import BY_DEFAULT
-from .measure.cuda.cost import CudaCost
+from .measure.here import costs_for
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
+from .passes.choose_by_rule import ChooseByRule
 from .passes.choose_threads import ChooseThreads
 from .passes.confirm_costs import ConfirmCosts
 from .passes.correct_costs import CorrectCosts
@@ -30,7 +31,7 @@ from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .specs import PartitionSpec
-from .target import current_target, is_cuda
+from .target import current_target
 
 FLOAT32 = "f32"
 PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
@@ -68,9 +69,15 @@ class Pipeline:
     """Backends in preference order: also measure for the programs that these make alone, and for the greedy one."""
     hopeless: float = BY_DEFAULT.hopeless
     """A program that one backend makes alone is not worth measuring for if it costs this many times ours."""
+    measure: bool = True
+    """Whether kernels are chosen by their costs; otherwise by rule (:class:`.passes.ChooseByRule`)."""
+    only_choices: bool = False
+    """Whether nothing is measured for a function in which nothing has to be chosen (docs/costs.md)."""
 
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
+        if not self.measure:
+            return [*self.until_candidates(), ChooseByRule(self.backends), OffloadBYOC(), FuseRemaining()]
         return [*self.until_costs(), self.search(), *self.after_search()]
 
     def until_candidates(self) -> list[tvm.transform.Pass]:
@@ -88,7 +95,7 @@ class Pipeline:
 
     def until_costs(self) -> list[tvm.transform.Pass]:
         """The passes after which every candidate has a cost, a lower bound that is high enough, or a reason."""
-        return [*self.until_candidates(), *self._costs()]
+        return [*self.until_candidates(), *self.costs()]
 
     def search(self) -> tvm.transform.Pass:
         """The search for the cheapest plan."""
@@ -98,16 +105,17 @@ class Pipeline:
         """The passes from a plan to a module that is ready to be built."""
         return [OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
 
-    def _costs(self) -> list[tvm.transform.Pass]:
+    def costs(self) -> list[tvm.transform.Pass]:
+        """The passes from candidates to their costs."""
         correcting = [CorrectCosts(self.model)] if self.correct else []
         measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
         if self.every or self.tune_trials:
             return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
-            EstimateNeededCosts(self.model, self.programs, self.hopeless),
+            EstimateNeededCosts(self.model, self.programs, self.hopeless, self.only_choices),
             *measuring,
-            EstimateNeededCosts(self.model),
+            EstimateNeededCosts(self.model, only_choices=self.only_choices),
             OfferMerged(self.model),
         ]
 
@@ -124,14 +132,15 @@ def collage(
     every: bool = False,
     correct: bool = False,
     explain: bool = False,
+    measure: bool = True,
 ) -> tvm.transform.Sequential:
-    """One pass that runs the passes of a :class:`Pipeline` with these fields.
+    """One pass that runs the passes of a :class:`Pipeline` with these fields; nothing is measured without a choice.
 
     Without a ``model``, costs are measured where kernels for the target in scope run: on this machine, or on its GPU.
     """
     pipeline = Pipeline(
         backends=None if backends is None else tuple(backends),
-        model=model or (CudaCost() if is_cuda(current_target()) else MeasuredCost()),
+        model=model or costs_for(current_target()),
         specs=tuple(specs),
         without=tuple(without),
         precision=precision,
@@ -140,6 +149,8 @@ def collage(
         every=every,
         correct=correct,
         explain=explain,
+        measure=measure,
+        only_choices=not explain,
     )
     return tvm.transform.Sequential(pipeline.passes(), name="collage")
 

@@ -36,7 +36,7 @@ class UntilBuild:
     """All passes from an imported module to one that ``relax.build`` links.
 
     The target is the one in scope, or the host. Compiled VM functions do not find kernels of libraries in what
-    ``relax.build`` links: use its ``exec_mode="bytecode"``, the default, or :func:`unity_collage.compile`.
+    ``relax.build`` links: with ``exec_mode="compiled"`` call :func:`unity_collage.link_external` on what it returns.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -73,9 +73,64 @@ def test_compile_writes_the_program_and_the_plan_and_says_so(run: Run, tmp_path:
     code, out, err = run("compile", model, "-o", program, "--report", plan, "--database", costs)
     assert (code, err) == (0, [])
     assert re.fullmatch(r"main: 1 kernel, predicted [\d.]+ .?s, measured [\d.]+ .?s( on [\d-]+)?", out[0])
+    assert re.fullmatch(
+        r"additive error: [\d.]+ .?s (more|less) than all kernels together \([+-][\d.]+%\)", out[1]
+    )
     assert out[-2:] == [f"wrote {plan}", f"wrote {program}"]
     assert json.loads(plan.read_text())["main"]["kernels"][0]["label"] == "matmul"
     np.testing.assert_allclose(uc.load(program)(np.ones((2, 4), "float32")).numpy(), np.full((2, 3), 4.0))
+
+
+def test_a_dry_run_builds_nothing(run: Run, tmp_path: Path, costs: Path) -> None:
+    model, program = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "m.so"
+    code, out, err = run("compile", model, "--dry-run", "--database", costs)
+    assert (code, err) == (0, [])
+    assert out[0].startswith("main: 1 binding, ") and "nothing is to be measured" in " ".join(out)
+    code, out, err = run("compile", model, "--dry-run", "--database", tmp_path / "none.sqlite")
+    assert (
+        code == 0
+        and "at most 3 are measured" in " ".join(" ".join(out).split())
+        and not (tmp_path / "none.sqlite").exists()
+    )
+    code, out, err = run("compile", model, "--dry-run", "-o", program)
+    assert (code, out, program.exists()) == (1, [], False) and "-o and --dry-run" in err[0]
+
+
+def test_nothing_is_measured_by_rule(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unity_collage.processes.child.Child.__init__", None)
+    model, program = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "m.so"
+    arguments = ("compile", model, "--no-measure", "--database", tmp_path / "c.sqlite")
+    code, out, err = run(*arguments, "-o", program)
+    assert (code, err, (tmp_path / "c.sqlite").exists()) == (0, [], False)
+    assert out[0] == "main: 1 kernel, nothing measured" and "chosen by rule" in " ".join(out)
+    np.testing.assert_allclose(uc.load(program)(np.ones((2, 4), "float32")).numpy(), np.full((2, 3), 4.0))
+    code, _, err = run(*arguments, "--report", tmp_path / "plan.json")
+    assert code == 1 and "--report explains costs" in err[0]
+
+
+def test_a_plan_is_compared_with_ours(run: Run, tmp_path: Path, costs: Path) -> None:
+    model, plan = saved(tmp_path / "m.onnx", PRODUCT), tmp_path / "mine.json"
+    plan.write_text(json.dumps({"main": {"kernels": [{"backend": "tvm", "bindings": ["y"]}]}}))
+    code, out, err = run("compare", model, "--plan", plan, "--database", costs, "--json")
+    assert (code, err) == (0, [])
+    found = json.loads("\n".join(out))["main"]
+    assert found["given_kernels"][0]["backend"] == "tvm" and found["loss"] == found["given"] - found["ours"]
+    code, out, _ = run("compare", model, "--plan", plan, "--database", costs)
+    assert code == 0 and out[0].startswith("main: the given plan costs ")
+    plan.write_text(json.dumps({"main": {"kernels": [{"backend": "tvm", "bindings": ["z"]}]}}))
+    code, out, err = run("compare", model, "--plan", plan, "--database", costs)
+    assert (code, out) == (1, []) and err[0].endswith("main, kernel 1: the model has no binding z")
+
+
+def test_a_plan_by_a_percentile_says_so(run: Run, tmp_path: Path, costs: Path) -> None:
+    model = saved(tmp_path / "m.onnx", PRODUCT)
+    code, out, err = run("compile", model, "--percentile", 90, "--database", costs)
+    assert (code, err) == (0, []) and "predicted p90 " in out[0] and "measured p90 " in out[0]
+    with uc.CostDatabase(costs) as database:
+        texts = database.fingerprints().values()
+        assert all(any(f"percentile={p} " in text for text in texts) for p in ("50.0", "90.0"))
+        enough = [row for row in database.costs() if row.runs >= 54]
+    assert enough, "kernels ran more often"
 
 
 def test_bench_shows_both_runtimes(

@@ -180,3 +180,19 @@ def test_without_the_backend_there_is_no_winograd():
 def test_a_function_must_name_its_algorithm():
     with pytest.raises(NotLowerable, match="main: it has 0 composite functions with a label of"):
         lower([function(conv, IMAGE)], ["main"])
+
+
+def test_kernels_of_several_algorithms_run_in_one_call():
+    func = function(chained, (1, 6, 7, 16))
+    cost = {"kernels:kernels.winograd2": 1.5e-6, "kernels": 1e-6, "tvm": 1e-2}
+    program = compiled(IRModule({"main": func}), ("kernels",), FixedCost(cost))
+    (kernel,) = program.plan["main"].kernels
+    assert kernel.backend == "kernels" and kernel.label.count("conv2d") == 3
+    assert_agrees(func, program)
+
+
+def chained(x: relax.Expr) -> relax.Expr:
+    """Three convolutions, of which the second one has groups."""
+    first = nn.relu(nn.conv2d(x, constant(3, 3, 16, 16), **OPTIONS))
+    second = nn.conv2d(first, constant(3, 3, 2, 16), groups=8, **OPTIONS)
+    return nn.conv2d(second, constant(3, 3, 16, 16), **OPTIONS)

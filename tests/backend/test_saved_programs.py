@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage.cli import main as cli
 from unity_collage.lowering import library_file
+from unity_collage.plan.plan import Plan
 from unity_collage.program import facts as program_facts
 from unity_collage.program.facts import plans_in
 from unity_collage.runtime.libraries import own_library
@@ -77,6 +79,25 @@ def test_a_program_tells_what_it_needs_and_how_it_was_made(program: uc.Program, 
     assert set(facts["machine"]) == {"machine", "system"}
     (plan,) = plans_in(facts).values()  # pyright: ignore[reportArgumentType]
     assert program.plan is not None and plan.kernels == program.plan["main"].kernels
+
+
+def test_the_plan_of_a_saved_program_is_checked_without_loading_it(
+    saved: Path, nothing_is_loaded: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", str(saved)]) == 0
+    assert capsys.readouterr().out.startswith("main: proved: ")
+    forged = resealed(
+        saved, saved.with_name("forged.so"), plan=program_facts._packed({"main": _unproved(saved)})
+    )
+    assert cli.main(["check", str(forged)]) == 1
+    assert "main: does not hold: it is said to be proved" in capsys.readouterr().out
+
+
+def _unproved(saved: Path) -> Plan:
+    """The plan of a saved program without its proof, which it still claims to have."""
+    plan = plans_in(facts_of(saved))["main"]  # pyright: ignore[reportArgumentType]
+    assert plan.certificate is not None
+    return replace(plan, certificate=replace(plan.certificate, proof=None, enumeration=None, branches=()))
 
 
 @pytest.mark.parametrize("twentieth", range(20))

@@ -98,6 +98,10 @@ def test_a_global_average_is_a_pooling_over_everything():
     assert (made.attr("kernel"), made.attr("algorithm")) == ((7, 7), "avg_include_padding")
 
 
+def test_a_reduction_of_one_element_is_declined():
+    assert step(lambda x: op.mean(x, 0), (1, 4)) == "every reduced axis has one element"
+
+
 def test_a_mean_of_pixels_is_a_pooling_and_a_mean_of_rows_a_reduction():
     pixels = step(lambda x: op.mean(x, axis=(1, 2)), (2, 7, 7, 32))
     assert pixels.primitive == "pooling"

@@ -55,6 +55,13 @@ class Kernels:
                 vi = T.axis.spatial(4, i)
                 B[vi] = T.nextafter(A[vi], T.float32(1))
 
+    @T.prim_func(private=True, s_tir=True)
+    def scan(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.sblock("scan"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] + T.if_then_else(vi > 0, B[vi - 1], T.float32(0))
+
     @R.function
     def main(x: R.Tensor((3, 4), "float32")):
         cls = Kernels
@@ -87,6 +94,7 @@ def test_blocks_run_in_order_and_indices_are_computed():
     ("name", "reason"),
     [
         ("serial", "call_tir: a TIR BufferStore has no numpy reference"),
+        ("scan", "call_tir: block scan reads what it has written"),
         ("strange", "call_tir: the TIR intrinsic nextafter has no numpy reference"),
     ],
 )

@@ -64,6 +64,16 @@ def test_a_function_can_be_abandoned() -> None:
     assert [gvar.name_hint for gvar in builder.get().get_global_vars()] == ["outer"]
 
 
+def test_functions_of_the_virtual_machine_are_linked_with_a_library_that_is_there() -> None:
+    param = relax.Var("x", relax.TensorType((2,), "float32"))
+    main = relax.Function([param], relax.SeqExpr([], param), param.ty).with_attr("global_symbol", "main")
+    builder = relax.ExecBuilder()
+    functions = tvm_private.vm_functions(builder, ir.IRModule({"main": main}))
+    library = tvm.tirx.build(ir.IRModule(functions), target="llvm")
+    linked = tvm_private.vm_link(builder, tvm.target.Target("llvm"), library, {})
+    assert [module.kind for module in linked.imports] == ["llvm"]
+
+
 def test_no_other_file_reaches_for_them() -> None:
     used = re.compile(r"(?:\b(?:tvm|ir|relax|tirx)(?:\.\w+)*\._(?!_)\w+)|(?:from tvm[\w.]* import _\w+)")
     found = {

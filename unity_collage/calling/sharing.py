@@ -11,6 +11,9 @@ import tvm
 from tvm import relax, s_tir, tirx
 from tvm.ir import IRModule
 
+from ..graph.shapes import shape_of
+from ..graph.variants import called_by_switch
+
 _WITH_DESTINATION = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_with_grad"})
 """Calls of kernels that write to new memory, except that TVM makes views of kernels that only reshape."""
 
@@ -31,7 +34,12 @@ Origins = frozenset[Any]
 
 def shared_results(mod: IRModule) -> tuple[int, ...]:
     """The numbers of results of ``main`` whose memory may be that of an input, a constant or an earlier result."""
-    body = mod["main"].body
+    return _shared_in(mod, mod["main"])
+
+
+def _shared_in(mod: IRModule, func: relax.Function) -> tuple[int, ...]:
+    """:func:`shared_results` of ``main`` or of one of its variants."""
+    body = func.body
     found = _Origins(mod)
     found.read(body)
     value = found.value(body)
@@ -96,12 +104,23 @@ class _Origins:
             return self.of(value.true_branch) | self.of(value.false_branch)
         if isinstance(value, relax.TupleGetItem):
             return self.of(value)
+        if isinstance(value, relax.Call) and self._has_own_results(value.op):
+            return frozenset({value if var is None else var})
+        if isinstance(value, tvm.ir.GenericConst) and 0 in (shape_of(value) or ()):
+            return frozenset({value})  # nothing can be written to it
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
             return frozenset({_ANYTHING})
         name = value.op.name
         if name in _VIEWS or (name in _WITH_DESTINATION and self._only_reshapes(value)):
             return frozenset().union(*map(self.of, _tensors(value)))
         return frozenset({value if var is None else var})
+
+    def _has_own_results(self, callee: relax.Expr) -> bool:
+        """Whether a variant is called whose results are in memory of their own."""
+        variants = called_by_switch(self._mod["main"])
+        if not isinstance(callee, tvm.ir.GlobalVar) or callee.name_hint not in variants:
+            return False
+        return not _shared_in(self._mod, self._mod[callee])
 
     def _only_reshapes(self, call: relax.Call) -> bool:
         kernel = call.args[0]

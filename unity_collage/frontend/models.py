@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from tvm.ir import IRModule
 
 from ..errors import ModelError
 from .onnx.importer import imported as imported_onnx
+from .onnx.inputs import names_in
+from .onnx.names import safe
 from .onnx.reading import OnnxFile, read_onnx
-from .sizes import Shapes, with_fixed_sizes
+from .sizes import Samples, Shapes, dimensions_of, split, with_fixed_sizes
 
 Model = Any
 """An IRModule; an ``onnx.ModelProto``; a ``torch.nn.Module`` with example inputs; a ``torch.export.ExportedProgram``;
@@ -29,6 +31,10 @@ class Imported:
     """The names of its inputs in the model, in the order of the parameters of ``main``."""
     outputs: tuple[str, ...] = ()
     """The names of its results in the model, if they have names."""
+    samples: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Sample sizes that were given for symbolic sizes of ``main``, by their names."""
+    at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)
+    """Imports the model with these symbolic sizes of ``main`` fixed; None: nothing but its module is known."""
 
 
 def import_model(
@@ -40,7 +46,8 @@ def import_model(
     """The module of a model; raises ModelError with the reason in one line.
 
     ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
-    number is the size of the dimension with this name. ``dims`` names dimensions only. ``example_inputs`` are the
+    number is the size of the dimension with this name. Several numbers for a dimension, or a range, are samples: it
+    stays open, and ``compile`` makes plans for them. ``dims`` names dimensions only. ``example_inputs`` are the
     arguments that a ``torch.nn.Module`` is exported with.
     """
     if isinstance(model, (str, Path)):
@@ -48,20 +55,47 @@ def import_model(
     if isinstance(model, onnx.ModelProto):
         model = OnnxFile(model)
     if isinstance(model, OnnxFile):
-        return Imported(*imported_onnx(model.model, model.folder, shapes, dims))
+        return _of_onnx(model, shapes, dims)
     if isinstance(model, IRModule):
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
-        return Imported(with_fixed_sizes(model, shapes or {}, dims or {}), names)
+        fixed, samples = split(shapes, names, dimensions_of(model))
+        return _of_module(with_fixed_sizes(model, fixed, dims or {}), names, (), samples)
     if is_of_torch(model):
         from .pytorch import imported as imported_torch  # needs PyTorch, which who brings such a model has
 
         mod, inputs, outputs = imported_torch(model, example_inputs)
-        return Imported(with_fixed_sizes(mod, shapes or {}, dims or {}), inputs, outputs)
+        fixed, samples = split(shapes, inputs, dimensions_of(mod))
+        return _of_module(with_fixed_sizes(mod, fixed, dims or {}), inputs, outputs, samples)
     raise ModelError(
         "a model is an IRModule, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a path, "
         f"not a {type(model).__name__}"
     )
+
+
+def _of_onnx(model: OnnxFile, shapes: Shapes | None, dims: Mapping[str, int] | None) -> Imported:
+    """An ONNX model. With more sizes fixed it is imported anew: what a shape computes becomes a constant then."""
+    inputs, dimensions = names_in(model.model.graph)
+    fixed, samples = split(shapes, inputs, dimensions)
+    names = {safe(name): name for name in dimensions}
+
+    def at(sizes: Mapping[str, int]) -> Imported:
+        more = {names.get(name, name): size for name, size in sizes.items()}
+        return Imported(*imported_onnx(model.model, model.folder, fixed, {**(dims or {}), **more}))
+
+    by_symbol = {safe(name): sizes for name, sizes in samples.items()}
+    return Imported(*imported_onnx(model.model, model.folder, fixed, dims), by_symbol, at)
+
+
+def _of_module(
+    mod: IRModule, inputs: tuple[str, ...], outputs: tuple[str, ...], samples: Samples
+) -> Imported:
+    """A module. With more sizes fixed it is the same, and so are its constants."""
+
+    def at(sizes: Mapping[str, int]) -> Imported:
+        return Imported(with_fixed_sizes(mod, {}, sizes), inputs, outputs)
+
+    return Imported(mod, inputs, outputs, samples, at)
 
 
 def read_model(path: Path) -> Any:

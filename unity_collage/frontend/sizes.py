@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tvm import ir, relax
 from tvm.ir import IRModule
@@ -10,7 +10,38 @@ from tvm.ir import IRModule
 from ..errors import ModelError, first_line
 
 Shapes = Mapping[str, int | Sequence[int]]
-"""Sizes by name: a number for a dimension, several for an input."""
+"""Sizes by name: a number for a dimension, several for an input. Several for a dimension, or a range, are samples."""
+
+Samples = dict[str, Sequence[int]]
+"""Sample sizes by the name of a dimension."""
+
+
+def split(
+    shapes: Shapes | None, inputs: Collection[str], dimensions: Collection[str]
+) -> tuple[dict[str, int | Sequence[int]], Samples]:
+    """What ``shapes`` fixes, and the samples in it; an input goes before a dimension of the same name.
+
+    Raises ModelError for a range that is given for an input.
+    """
+    fixed: dict[str, int | Sequence[int]] = {}
+    samples: Samples = {}
+    for name, sizes in (shapes or {}).items():
+        if isinstance(sizes, range) and (name in inputs or name not in dimensions):
+            what = "an input" if name in inputs else "not one"
+            known = ", ".join(dimensions) or "none"
+            raise ModelError(
+                f"a range is for a dimension, and {name!r} is {what}; the free dimensions are: {known}"
+            )
+        if isinstance(sizes, int) or name in inputs or name not in dimensions:
+            fixed[name] = sizes
+        else:
+            samples[name] = sizes
+    return fixed, samples
+
+
+def dimensions_of(mod: IRModule) -> list[str]:
+    """The names of the symbolic sizes in the parameters of ``main``."""
+    return list(dict.fromkeys(var.name for param in mod["main"].params for var in _symbols(param)))
 
 
 def with_fixed_sizes(mod: IRModule, shapes: Shapes, dims: Mapping[str, int]) -> IRModule:

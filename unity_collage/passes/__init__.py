@@ -3,6 +3,7 @@
 from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
+from .choose_by_rule import ChooseByRule
 from .choose_threads import ChooseThreads
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
@@ -10,6 +11,7 @@ from .estimate_costs import EstimateCosts
 from .estimate_needed_costs import EstimateNeededCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
+from .make_variants import MakeVariants
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
@@ -23,6 +25,7 @@ __all__ = [
     "AnnotateCandidates",
     "ApplyPlan",
     "ChannelsLast",
+    "ChooseByRule",
     "ChooseThreads",
     "ConfirmCosts",
     "CorrectCosts",
@@ -30,6 +33,7 @@ __all__ = [
     "EstimateNeededCosts",
     "ExpandTransposed",
     "FuseRemaining",
+    "MakeVariants",
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",

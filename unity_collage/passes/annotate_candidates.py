@@ -19,6 +19,8 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, members
+from ..graph.prim_funcs import CALL_TIR
+from ..graph.variants import is_switch
 from ..index_set import EMPTY, IndexSet
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
@@ -51,15 +53,15 @@ class AnnotateCandidates:
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if is_partitionable(func):
-                graph = DataflowGraph(func)
+                graph = DataflowGraph(func, mod)
                 func = annotated(graph, gathered(backends, self.specs, graph, target), target, self.without)
             functions[gvar] = func
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def is_partitionable(func: ir.BaseFunc) -> TypeGuard[relax.Function]:
-    """Whether a function can be partitioned: no pass has made one kernel of it."""
-    if not isinstance(func, relax.Function):
+    """Whether a function can be partitioned: it computes something, and no pass has made one kernel of it."""
+    if not isinstance(func, relax.Function) or is_switch(func):
         return False
     return not any(name in (func.attrs or {}) for name in ("Primitive", "Composite", "Codegen"))
 
@@ -79,6 +81,8 @@ def annotated(
             if isinstance(answer, Declined):
                 refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
+            elif reason := _why_no_part(graph, answer, spec.backend):
+                declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
             elif answer.rule in without:
                 last = answer.inside.bit_length() - 1
                 declined[DeclinedBinding(spec.backend, last, f"{answer.rule} is switched off")] = None
@@ -91,6 +95,14 @@ def annotated(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
     )
     return DECLINED.write(CANDIDATES.write(graph.func, candidates), tuple(declined))
+
+
+def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | None:
+    """Why a code generator cannot make a kernel of a proposal: it does not get the PrimFuncs of the module."""
+    if get(backend).codegen is None:
+        return None
+    called = [graph.nodes[i].label for i in members(proposal.inside) if graph.nodes[i].op == CALL_TIR]
+    return f"{called[0]} is a PrimFunc, which the code generator does not get" if called else None
 
 
 def _candidate(number: int, backend: str, proposal: Found) -> Candidate:

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..graph.variants import is_switch
 from ..layout.translate import translated
 
 _KERNEL_ATTRS = ("Primitive", "Composite", "Codegen")
@@ -44,6 +45,8 @@ def why_left_alone(func: relax.Function) -> str | None:
     for name in _KERNEL_ATTRS:
         if func.attrs is not None and name in func.attrs:
             return f"it is a kernel already: it has the attribute {name}"
+    if is_switch(func):
+        return "it only chooses a variant"
     if not isinstance(func.body, relax.SeqExpr):
         return "its body is not a sequence of bindings"
     for block in func.body.blocks:

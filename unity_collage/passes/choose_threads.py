@@ -61,10 +61,10 @@ class ChooseThreads:
     """The cost model of EstimateCosts."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: self._chosen(func) for gvar, func in mod.functions_items()}
+        functions = {gvar: self._chosen(func, mod) for gvar, func in mod.functions_items()}
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
-    def _chosen(self, func: ir.BaseFunc) -> ir.BaseFunc:
+    def _chosen(self, func: ir.BaseFunc, mod: IRModule) -> ir.BaseFunc:
         if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
         if is_cuda(current_target()) or CpuTraits.of(current_target()).cores < 2:
@@ -72,10 +72,11 @@ class ChooseThreads:
         if reason := self.model.why_not(Capability.COMPARE):
             return skipped(func, f"short kernels keep all threads: {reason}")
         costs = COSTS.read(func)
-        keys = set(_small(func, costs, workloads(func, self.model)))
+        keys = set(_small(func, costs, workloads(func, self.model, mod)))
         small = [c for c in CANDIDATES.read(func) if costs.keys[c.id] in keys and c.threads is None]
-        shared = workloads(CANDIDATES.write(func, tuple(small)), self.model)
-        single = workloads(CANDIDATES.write(func, tuple(replace(c, threads=1) for c in small)), self.model)
+        alone = tuple(replace(c, threads=1) for c in small)
+        shared = workloads(CANDIDATES.write(func, tuple(small)), self.model, mod)
+        single = workloads(CANDIDATES.write(func, alone), self.model, mod)
         pairs = {  # what was tuned has another key: it keeps its schedule
             shared[c.id].key: (shared[c.id], single[c.id])
             for c in small
@@ -133,8 +134,8 @@ def meetings(func: relax.Function) -> int:
 
 
 def _is_shared(workload: Workload) -> bool:
-    """Whether several threads run the kernel; kernels of libraries are assumed to be so."""
-    if get(workload.backend).codegen is not None:
+    """Whether several threads run the kernel; kernels of other backends than TVM are assumed to be so."""
+    if not get(workload.backend).is_fused_by_tvm:
         return True
     try:
         kernel = lowered_kernel(workload.func, current_target())

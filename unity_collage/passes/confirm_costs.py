@@ -18,6 +18,7 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COSTS
 from ..cost.asking import skipped, workloads
 from ..cost.model import Capability, CostModel
+from ..cost.shares import with_shares
 from ..graph import DataflowGraph, members
 from ..measure.measured import MeasuredCost
 from ..plan.costs import Cost
@@ -55,15 +56,14 @@ class ConfirmCosts:
     """How often kernels are timed at most."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: self._confirmed(func) for gvar, func in mod.functions_items()}
-        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        return with_shares(mod, self.model, lambda func: self._confirmed(func, mod))
 
-    def _confirmed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+    def _confirmed(self, func: tvm.ir.BaseFunc, mod: IRModule) -> tvm.ir.BaseFunc:
         if not isinstance(func, relax.Function) or not COSTS.on(func):
             return func
         if reason := self.model.why_not(Capability.CONFIRM):
             return skipped(func, f"costs are not confirmed: {reason}")
-        asked = {workload.key: workload for workload in workloads(func, self.model).values()}
+        asked = {workload.key: workload for workload in workloads(func, self.model, mod).values()}
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
         estimated = confirmed = COSTS.read(func)
         timed: set[str] = set()

@@ -42,7 +42,9 @@ class EstimateCosts:
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         questions = {
-            gvar: workloads(func, self.model) for gvar, func in mod.functions_items() if _has_candidates(func)
+            gvar: workloads(func, self.model, mod)
+            for gvar, func in mod.functions_items()
+            if _has_candidates(func)
         }
         costs = self.model.costs([w for asked in questions.values() for w in asked.values()])
         _warn_if_all_failed(costs)

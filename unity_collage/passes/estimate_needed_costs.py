@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import tvm
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
 from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
+from ..cost.shares import with_shares
 from ..errors import NoPlan
 from ..feedback.candidates import alone
 from ..feedback.settings import BY_DEFAULT
 from ..graph import DataflowGraph
+from ..measure.choices import why_costs_matter, without_costs
 from ..measure.measured import MeasuredCost
 from ..plan.costs import UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of, why_no_cover
@@ -44,17 +46,20 @@ class EstimateNeededCosts:
     backends alone."""
     hopeless: float = BY_DEFAULT.hopeless
     """The plan of one backend alone is measured until it is certain that it costs this many times ours."""
+    only_choices: bool = False
+    """Whether nothing is measured for a function in which nothing has to be chosen (:mod:`..measure.choices`)."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {
-            gvar: COSTS.write(func, self._costs(func))
-            if isinstance(func, relax.Function) and CANDIDATES.on(func)
-            else func
-            for gvar, func in mod.functions_items()
-        }
-        return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        def change(func: ir.BaseFunc) -> ir.BaseFunc:
+            if not isinstance(func, relax.Function) or not CANDIDATES.on(func):
+                return func
+            return COSTS.write(func, self._costs(func, mod))
 
-    def _costs(self, func: relax.Function) -> Costs:
+        return with_shares(mod, self.model, change)
+
+    def _costs(self, func: relax.Function, mod: IRModule) -> Costs:
+        if self.only_choices and why_costs_matter(func, mod) is None:
+            return without_costs(func)
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
         known = _measured(COSTS.read(func)) if COSTS.on(func) else {}
 
@@ -62,13 +67,13 @@ class EstimateNeededCosts:
             return problem_of(graph, candidates, costs)
 
         try:
-            costs = lazy_costs(func, self.model, Search(make, known=known))
+            costs = lazy_costs(func, self.model, Search(make, known=known), mod)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
         if self.programs:
             best = solve(make(costs)).seconds
             for search in self._others(make, self.hopeless * best, {**known, **_measured(costs)}):
-                costs = self._with_more(func, costs, search)
+                costs = self._with_more(func, costs, search, mod)
         return replace(costs, skipped=COSTS.read(func).skipped) if COSTS.on(func) else costs
 
     def _others(
@@ -85,10 +90,10 @@ class EstimateNeededCosts:
                 lambda costs, name=name: alone(make(costs), name), throughs=None, known=known, enough=enough
             )
 
-    def _with_more(self, func: relax.Function, costs: Costs, search: Search) -> Costs:
+    def _with_more(self, func: relax.Function, costs: Costs, search: Search, mod: IRModule) -> Costs:
         """``costs``, and those that another search has measured, as far as it has a plan."""
         try:
-            more = lazy_costs(func, self.model, search)
+            more = lazy_costs(func, self.model, search, mod)
         except NoCover:
             return costs
         return replace(

@@ -44,6 +44,7 @@ from tvm.ir import IRModule
 
 from ..annotations import UNRECOGNISED
 from ..graph.calls import op_name
+from ..graph.variants import is_switch
 from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
 from ..rewrites.dimensions import with_dimensions, with_kernels_of_unknown_size
 from ..rewrites.flat_casts import with_flat_casts
@@ -84,7 +85,7 @@ def why_left_alone(func: ir.BaseFunc) -> str | None:
     for name in _FINISHED:
         if func.attrs is not None and name in func.attrs:
             return f"it carries {name}: it has been grouped or outlined already"
-    return None
+    return "it only chooses a variant" if is_switch(func) else None
 
 
 _Functions = dict[ir.GlobalVar, relax.Function]

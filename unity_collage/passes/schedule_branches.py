@@ -1,6 +1,6 @@
 """ScheduleBranches: run independent branches side by side where that is faster than all cores on each kernel.
 
-Reads    ``main`` from FuseRemaining: one dataflow block of calls of kernels.
+Reads    ``main`` from FuseRemaining, or its variants by size: one dataflow block of calls of kernels.
 Writes   a kernel for each stage of branches that run side by side, which calls their kernels; the order of the
          bindings; ``branches`` in ``collage.plan``.
 Keeps    every kernel; programs that cannot be run here, and those that do not get faster.
@@ -19,6 +19,7 @@ from ..annotations import PLAN
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError
 from ..feedback.branches import LEAST_GAIN, Tried, tried
+from ..graph.variants import alone, variants_in
 from ..lowering.branches import Calls, staged
 from ..measure.measured import MeasuredCost
 from ..plan.plan import SideBySide
@@ -49,40 +50,56 @@ class ScheduleBranches:
     """The cost model of EstimateCosts."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        threads, target = runtime.num_threads(), current_target()
-        if is_cuda(target) or threads < 2 or why_not_runnable(mod) is not None:
+        if is_cuda(current_target()) or runtime.num_threads() < 2:
             return mod
-        calls = Calls.of(mod)
+        variants = variants_in(mod)
+        for name in variants:
+            mod = self._scheduled(mod, name, alone(mod, name))
+        return mod if variants else self._scheduled(mod, "main", mod)
+
+    def _scheduled(self, mod: IRModule, function: str, program: IRModule) -> IRModule:
+        """``mod`` with stages in one function, which is ``main`` of ``program``."""
+        threads, target = runtime.num_threads(), current_target()
+        if why_not_runnable(program) is not None:
+            return mod
+        calls = Calls.of(program)
         if isinstance(calls, str):
-            return _noted(mod, f"no branches side by side: {calls}")
+            return _noted(mod, function, f"no branches side by side: {calls}")
         if not _may_gain(calls):
             return mod
         if reason := self.model.why_not(Capability.RUN_PROGRAMS):
-            return _noted(mod, f"no branches side by side: {reason}")
+            return _noted(mod, function, f"no branches side by side: {reason}")
         try:
-            name, what = f"branches {program_digest(mod)}", "branches side by side"
+            name, what = f"branches {program_digest(program)}", "branches side by side"
             found = self.model.known_or_measured(
-                name, planned_backends(mod), what, lambda: asdict(tried(mod, calls, target, threads))
+                name, planned_backends(program), what, lambda: asdict(tried(program, calls, target, threads))
             )
         except CollageError as error:  # not stored: it may be possible next time
-            return _noted(mod, f"no branches side by side: {error}")
+            return _noted(mod, function, f"no branches side by side: {error}")
         if found is None:
-            return _noted(mod, "branches side by side were not tried: nothing may be measured")
-        outcome = _decoded(found)
-        stages = [stage for stage in outcome.stages if len(stage) > 1]
-        if not stages:
-            return _noted(mod, "no two branches are faster side by side than split between all threads")
-        figures = SideBySide(
-            stages=len(stages),
-            kernels=sum(len(lane) for stage in stages for lane in stage),
-            split_seconds=outcome.split,
-            seconds=outcome.side_by_side,
-        )
-        remark = (
-            f"{figures.kernels} kernels run side by side (stages: {len(stages)}): the program's kernels take "
-            f"{outcome.side_by_side * 1e3:.3g} ms in place of {outcome.split * 1e3:.3g} ms"
-        )
-        return _noted(staged(mod, calls, outcome.stages), remark, figures)
+            return _noted(mod, function, "branches side by side were not tried: nothing may be measured")
+        return _with_stages(mod, function, _decoded(found))
+
+
+def _with_stages(mod: IRModule, function: str, outcome: Tried) -> IRModule:
+    """``mod`` with the stages of a trial in one function, and a remark in its plan."""
+    stages = [stage for stage in outcome.stages if len(stage) > 1]
+    if not stages:
+        remark = "no two branches are faster side by side than split between all threads"
+        return _noted(mod, function, remark)
+    figures = SideBySide(
+        stages=len(stages),
+        kernels=sum(len(lane) for stage in stages for lane in stage),
+        split_seconds=outcome.split,
+        seconds=outcome.side_by_side,
+    )
+    remark = (
+        f"{figures.kernels} kernels run side by side (stages: {len(stages)}): the program's kernels take "
+        f"{outcome.side_by_side * 1e3:.3g} ms in place of {outcome.split * 1e3:.3g} ms"
+    )
+    calls = Calls.of(mod, function)
+    assert isinstance(calls, Calls)
+    return _noted(staged(mod, calls, outcome.stages, function), function, remark, figures)
 
 
 def _may_gain(calls: Calls) -> bool:
@@ -99,12 +116,12 @@ def _decoded(found: dict[str, Any]) -> Tried:
     return Tried(stages, float(found["split"]), float(found["side_by_side"]))
 
 
-def _noted(mod: IRModule, remark: str, figures: SideBySide | None = None) -> IRModule:
-    """``mod`` with a remark about what was done, or why nothing was, in the plan of ``main``."""
-    main = mod["main"]
-    if not PLAN.on(main):
+def _noted(mod: IRModule, function: str, remark: str, figures: SideBySide | None = None) -> IRModule:
+    """``mod`` with a remark about what was done, or why nothing was, in the plan of one function."""
+    func = mod[function]
+    if not PLAN.on(func):
         return mod
-    plan = PLAN.read(main)
+    plan = PLAN.read(func)
     plan = replace(plan, remarks=(*plan.remarks, remark), branches=figures or plan.branches)
-    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): PLAN.write(main, plan)}
+    functions = {**dict(mod.functions_items()), mod.get_global_var(function): PLAN.write(func, plan)}
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -102,6 +102,7 @@ class Program:
         """The final IRModule; None for a loaded program."""
         self.plan = plan
         """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
+        self._binding: Callable[..., Program] | None = None
         self.explanation = explanation
         """Why each candidate was chosen or not, by function; None if it was not requested."""
         let_numpy_read_tensors()
@@ -129,6 +130,22 @@ class Program:
         remarks = (*plan.remarks, *fields.pop("remarks", ()))
         found[function] = replace(plan, remarks=remarks, **fields)
         self.plan = found
+
+    def let_bind(self, binding: Callable[..., Program]) -> None:
+        """Let :meth:`bind` call ``binding(params=...)``, which compiles the model again."""
+        self._binding = binding
+
+    def bind(self, params: Mapping[str, Any] | Sequence[Any]) -> Program:
+        """A program with copies of ``params`` as constants, which kernels pack: as ``compile(model, params=params)``.
+
+        The model is compiled again with the options of this program. Raises CollageError unless the model has weights
+        as parameters behind ``num_input``, and was compiled in this process.
+        """
+        if self._binding is None:
+            raise CollageError(
+                "it was loaded, or its model has no weights behind num_input: compile(model, params=...) binds by name"
+            )
+        return self._binding(params=params)
 
     def __call__(self, /, *args: Value, **named: Value) -> Any:
         if _OUT in named and _OUT not in self.input_names:

@@ -16,6 +16,7 @@ from ..sizes import Shapes
 from . import table
 from .graph import GraphImporter, GraphScope, SharedState
 from .inputs import parameters
+from .kernel_sizes import with_named_sizes
 from .names import safe, with_names
 from .values import Value
 
@@ -62,6 +63,7 @@ def imported(
         mod = relax.transform.ConvertToDataflow(min_size=1)(mod)
     else:  # a function with an If that is normalised again forgets sizes of its results
         mod = _named(mod, state.names, outputs)
+    mod = with_named_sizes(mod)
     return mod, tuple(params), outputs
 
 

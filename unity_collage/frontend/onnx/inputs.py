@@ -113,6 +113,14 @@ def parameters(graph: onnx.GraphProto, shapes: Shapes, dims: Mapping[str, int]) 
     return made
 
 
+def names_in(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
+    """The names of the inputs of a graph, and those of their open dimensions."""
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    dims = [dim for value in inputs if _has_shape(value) for dim in _declared(value) if isinstance(dim, str)]
+    return [value.name for value in inputs], list(dict.fromkeys(dims))
+
+
 def _unique(name: str, taken: set[str]) -> str:
     found, number = name, 1
     while found in taken:

@@ -1,0 +1,108 @@
+"""ONNX models with free sizes, with random weights: perceptron, convolutional networks, encoder of a transformer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class _Graph:
+    """Nodes and weights of a graph, whose values are numbered."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self._random = np.random.default_rng(0)
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def drawn(self, *shape: int) -> str:
+        inputs = math.prod(shape[1:] if len(shape) > 2 else shape[:1])
+        scale = math.sqrt(inputs)
+        return self.constant((self._random.standard_normal(shape) / scale).astype(np.float32))
+
+    def op(self, kind: str, *inputs: str, **attrs: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attrs))
+        return name
+
+    def linear(self, x: str, inner: int, outer: int) -> str:
+        return self.op("Add", self.op("MatMul", x, self.drawn(inner, outer)), self.drawn(outer))
+
+    def model(self, x: onnx.ValueInfoProto, result: str, shape: list[Any]) -> onnx.ModelProto:
+        self.nodes.append(helper.make_node("Identity", [result], ["y"]))
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+        graph = helper.make_graph(self.nodes, "sized", [x], [y], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def perceptron() -> onnx.ModelProto:
+    """(batch, 32) -> (batch, 10)."""
+    g = _Graph()
+    y = g.op("Softmax", g.linear(g.op("Relu", g.linear("x", 32, 64)), 64, 10), axis=-1)
+    return g.model(helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 32]), y, ["batch", 10])
+
+
+def convolutions(edge: int = 12, channels: int = 8, layers: int = 2) -> onnx.ModelProto:
+    """(batch, 3, edge, edge) -> (batch, 10): each convolution has twice the channels on half of the image."""
+    g = _Graph()
+    a, inner = "x", 3
+    for layer in range(layers):
+        outer = channels << layer
+        a = g.op("Relu", g.op("Conv", a, g.drawn(outer, inner, 3, 3), g.drawn(outer), pads=[1] * 4))
+        if layer < layers - 1:
+            a = g.op("MaxPool", a, kernel_shape=[2, 2], strides=[2, 2])
+        inner = outer
+    y = g.linear(g.op("Flatten", g.op("GlobalAveragePool", a)), inner, 10)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, edge, edge])
+    return g.model(x, y, ["batch", 10])
+
+
+def speech(frames: int = 900, bands: int = 120, channels: int = 32) -> onnx.ModelProto:
+    """(batch, frames, bands) -> (batch, 3): a rating of speech, by convolutions of a spectrogram like DNSMOS."""
+    g = _Graph()
+    a = g.op("Unsqueeze", "x", g.constant(np.array([1], np.int64)))
+    for inner, outer in ((1, channels), (channels, channels), (channels, channels), (channels, 2 * channels)):
+        a = g.op("Relu", g.op("Conv", a, g.drawn(outer, inner, 3, 3), g.drawn(outer), pads=[1] * 4))
+        a = g.op("MaxPool", a, kernel_shape=[2, 2], strides=[2, 2])
+    a = g.op("Flatten", g.op("GlobalMaxPool", a))
+    a = g.op("Relu", g.linear(a, 2 * channels, 128))
+    y = g.linear(g.op("Relu", g.linear(a, 128, 64)), 64, 3)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", frames, bands])
+    return g.model(x, y, ["batch", 3])
+
+
+def transformer(width: int = 32, heads: int = 4, table: int = 24, layers: int = 1) -> onnx.ModelProto:
+    """(batch, length) of int64 -> (batch, length, width); at most ``table`` positions.
+
+    Shapes are computed by operators, as PyTorch exports them.
+    """
+    g = _Graph()
+    shape = g.op("Shape", "x")
+    zero, one, two = (g.constant(np.array([n], np.int64)) for n in (0, 1, 2))
+    batch, length = g.op("Slice", shape, zero, one, zero), g.op("Slice", shape, one, two, zero)
+    places = g.op("Slice", g.drawn(table, width), zero, length, zero)
+    x = g.op("Add", g.op("Gather", g.drawn(50, width), "x", axis=0), places)
+    for _ in range(layers):
+        split = g.op("Concat", batch, length, g.constant(np.array([heads, width // heads])), axis=0)
+        q, k, v = (
+            g.op("Transpose", g.op("Reshape", g.linear(x, width, width), split), perm=order)
+            for order in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+        )
+        scale = g.constant(np.float32((width // heads) ** -0.5))
+        scores = g.op("Softmax", g.op("Mul", g.op("MatMul", q, k), scale), axis=-1)
+        mixed = g.op("Transpose", g.op("MatMul", scores, v), perm=[0, 2, 1, 3])
+        joined = g.op("Reshape", mixed, g.op("Concat", batch, length, g.constant(np.array([width])), axis=0))
+        x = g.op("Add", x, g.linear(joined, width, width))
+        x = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
+        x = g.op("Add", x, g.linear(g.op("Relu", g.linear(x, width, 2 * width)), 2 * width, width))
+        x = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
+    ids = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", "length"])
+    return g.model(ids, x, ["batch", "length", width])

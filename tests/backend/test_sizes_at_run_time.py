@@ -1,0 +1,178 @@
+"""Models with free sizes: right at every size, with plans of their own for samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from compiled import DrawnCost, arrays
+from sized_models import convolutions, perceptron, transformer
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+import unity_collage as uc
+from unity_collage.calling.sharing import shared_results
+from unity_collage.compiler import compile_with
+from unity_collage.errors import CollageError
+from unity_collage.passes import MakeVariants
+from unity_collage.pipeline import collage
+from unity_collage.target import target_of
+
+ort = pytest.importorskip("onnxruntime")
+
+
+def drawn(model: onnx.ModelProto, *sizes: int) -> np.ndarray:
+    """The input of a model whose first sizes are these."""
+    ty = model.graph.input[0].type.tensor_type
+    shape = [*sizes, *(dim.dim_value for dim in ty.shape.dim[len(sizes) :])]
+    random = np.random.default_rng(sum(sizes))
+    if ty.elem_type == onnx.TensorProto.INT64:
+        return random.integers(0, 50, shape)
+    return random.standard_normal(shape, dtype=np.float32)
+
+
+def check(program: uc.Program, model: onnx.ModelProto, *sizes: int) -> None:
+    x = drawn(model, *sizes)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (right,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(arrays(program(x)), right, rtol=1e-4, atol=1e-5)
+
+
+MODELS: list[tuple[Any, dict[str, Any], list[tuple[int, ...]]]] = [
+    (perceptron, {"batch": [1, 4]}, [(1,), (2,), (4,), (7,)]),
+    (convolutions, {"batch": [1, 4]}, [(1,), (2,), (4,), (7,)]),
+    (
+        transformer,
+        {"batch": [2], "length": [4, 8]},
+        [(2, 4), (2, 8), (1, 1), (2, 5), (1, 24)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "samples", "sizes"), MODELS)
+def test_sizes_with_a_plan_and_those_between(make: Any, samples: dict[str, Any], sizes: list[Any]) -> None:
+    model = make()
+    program = uc.compile(model, shapes=samples, measure=False)
+    for each in sizes:
+        check(program, model, *each)
+    assert program.signature is not None and program.signature.shared == ()
+
+
+@pytest.mark.parametrize(("make", "samples", "sizes"), MODELS)
+def test_plans_that_mix_all_backends(make: Any, samples: dict[str, Any], sizes: list[Any]) -> None:
+    model = make()
+    passes = [MakeVariants(samples), *collage(None, DrawnCost("sizes")).passes]
+    program = compile_with(tvm.transform.Sequential(passes), model)
+    for each in sizes:
+        check(program, model, *each)
+    assert {"main", *program.plan["main"].variants} < set(program.plan)
+
+
+def test_a_variant_is_what_a_compile_of_its_size_makes() -> None:
+    model = transformer()
+    program = uc.compile(model, shapes={"batch": [1], "length": [8]}, measure=False)
+    fixed = uc.compile(model, shapes={"batch": 1, "length": 8}, measure=False)
+    of_variant, of_fixed = program.plan["main_batch_1_length_8"], fixed.plan["main"]
+    assert [k.label for k in of_variant.kernels] == [k.label for k in of_fixed.kernels]
+    assert of_variant.sizes == {"batch": 1, "length": 8}
+    assert program.plan["main"].variants == {"main_batch_1_length_8": {"batch": 1, "length": 8}}
+
+
+def test_likely_sizes_get_plans_unless_the_caller_wants_none() -> None:
+    likely = uc.compile(perceptron(), measure=False)
+    assert list(likely.plan)[:4] == ["main", "main_batch_1", "main_batch_8", "main_batch_32"]
+    assert list(uc.compile(perceptron(), shapes={"batch": []}, measure=False).plan) == ["main"]
+
+
+def test_a_length_beyond_the_table_of_positions_has_no_plan() -> None:
+    program = uc.compile(transformer(), shapes={"length": [8, 32], "batch": [1]}, measure=False)
+    assert list(program.plan["main"].variants) == ["main_length_8_batch_1"]
+    assert any(remark.startswith("no variant for length 32") for remark in program.plan["main"].remarks)
+
+
+def test_a_wrong_size_is_the_error_of_a_model_without_variants() -> None:
+    program = uc.compile(perceptron(), shapes={"batch": [1, 4]}, measure=False)
+    reason = r"input 'x' takes float32 \(batch, 32\); float32 \(4, 31\) was given"
+    with pytest.raises(CollageError, match=reason):
+        program(np.zeros((4, 31), np.float32))
+
+
+def test_a_saved_program_has_its_variants(tmp_path: Path) -> None:
+    model = convolutions()
+    uc.compile(model, shapes={"batch": [1, 4]}, measure=False).save(tmp_path / "program.so")
+    loaded = uc.load(tmp_path / "program.so")
+    for rows in (1, 3, 4):
+        check(loaded, model, rows)
+
+
+def test_relax_build_alone_makes_a_program_of_the_module() -> None:
+    model = perceptron()
+    mod = MakeVariants({"batch": [1, 4]})(uc.import_model(model).mod)
+    machine = relax.VirtualMachine(relax.build(mod, uc.host_target()), tvm.cpu())
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for rows in (1, 3, 4):
+        x = drawn(model, rows)
+        got = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(got, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
+@I.ir_module
+class Several:
+    """One result is computed, the other is the input."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tuple(
+        R.Tensor(("n", 4), "float32"), R.Tensor(("n", 4), "float32")
+    ):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = (a, x)
+            R.output(b)
+        return b
+
+
+def test_a_result_that_is_an_input_is_copied_in_variants_too() -> None:
+    program = uc.compile(Several, shapes={"n": [1, 2]}, measure=False)
+    for rows in (1, 2, 3):
+        x = np.full((rows, 4), -1.0, np.float32)
+        computed, same = program(x)
+        np.from_dlpack(same)[...] = 5.0
+        assert (arrays(computed) == 0.0).all() and (x == -1.0).all()
+
+
+def test_results_in_memory_of_their_own_are_not_copied() -> None:
+    mod = MakeVariants({"n": [1, 2]})(_of_two_results())
+    with uc.host_target():
+        final = collage(["tvm"], DrawnCost("own"))(mod)
+    assert shared_results(final) == ()
+
+
+def _of_two_results() -> IRModule:
+    @I.ir_module
+    class Two:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")) -> R.Tuple(
+            R.Tensor(("n", 4), "float32"), R.Tensor(("n", 4), "float32")
+        ):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.tanh(x)
+                c = (a, b)
+                R.output(c)
+            return c
+
+    return Two
+
+
+def test_samples_of_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unity_collage import compiler
+
+    monkeypatch.setattr(compiler, "checked_target", lambda *_: target_of("cuda -arch=sm_90"))
+    with pytest.raises(CollageError, match="sample sizes are for CPUs"):
+        uc.compile(perceptron(), shapes={"batch": [1]}, target="cuda", measure=False)

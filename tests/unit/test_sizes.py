@@ -1,0 +1,311 @@
+"""Sizes that are known when the program runs: sample sizes, the functions for them, and the switch between these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+from tvm_ffi import structural_equal, structural_map
+
+from unity_collage.annotations import PLAN
+from unity_collage.cost.model import CostModel, Workload
+from unity_collage.cost.shares import with_shares
+from unity_collage.errors import ModelError
+from unity_collage.frontend.sizes import split
+from unity_collage.graph.variants import alone, called_by_switch, is_switch, sizes_of, variants_in
+from unity_collage.lowering.build import finish, lower
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.passes import AnnotateCandidates, MakeVariants, Prepare
+from unity_collage.plan.costs import Cost
+from unity_collage.sizes.samples import by_default, combined, members_of
+from unity_collage.sizes.variants import varied, with_variants
+from unity_collage.target import host_target
+
+W = relax.const(np.ones((4, 4), np.float32))
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor(("n", "m", 4), "float32")) -> R.Tensor(("n", "m", 4), "float32"):
+        with R.dataflow():
+            a = R.matmul(x, W)
+            b = R.add(R.nn.relu(a), R.matmul(x, W))
+            R.output(b)
+        return b
+
+
+def of_shapes(*shapes: tuple[Any, ...]) -> relax.Function:
+    """A function with inputs of these shapes, which returns the first."""
+    symbols: dict[str, tvm.tirx.Var] = {}
+
+    def size(dim: int | str) -> int | tvm.tirx.Var:
+        return symbols.setdefault(dim, tvm.tirx.Var(dim, "int64")) if isinstance(dim, str) else dim
+
+    params = [
+        relax.Var(f"x{i}", relax.TensorType([size(dim) for dim in shape], "float32"))
+        for i, shape in enumerate(shapes)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(params[0])))
+    return builder.get()["main"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "found"),
+    [
+        ({}, []),
+        ({"n": []}, []),
+        ({"n": [8, 1, 8]}, [{"n": 1}, {"n": 8}]),
+        ({"n": [2, 1], "m": (3,)}, [{"n": 1, "m": 3}, {"n": 2, "m": 3}]),
+        ({"n": [1], "m": []}, [{"n": 1}]),
+        ({"n": range(1, 513)}, [{"n": 1}, {"n": 8}, {"n": 64}, {"n": 512}]),
+    ],
+)
+def test_every_combination_of_samples_is_a_variant(samples: dict[str, Any], found: list[Any]) -> None:
+    assert combined(samples) == found
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        ({"n": [0, 2]}, "the sample size 0 of the dimension 'n' is not positive"),
+        ({"n": [1, 2, 3, 4, 5], "m": [1, 2, 3, 4]}, "5 of n x 4 of m are 20 combinations .* at most 16"),
+    ],
+)
+def test_too_many_or_impossible_samples_are_refused(samples: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        combined(samples)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "members"),
+    [
+        (range(1, 4), [1, 2, 3]),
+        (range(1, 129), [1, 4, 32, 128]),
+        (range(32, 513, 32), [32, 64, 256, 512]),
+        (range(512, 0, -1), [1, 8, 64, 512]),
+        (range(9), [1, 2, 4, 8]),
+        (range(-2, 1), [-2, -1, 0]),
+    ],
+)
+def test_few_members_stand_for_a_range(sizes: range, members: list[int]) -> None:
+    assert members_of(sizes) == members
+
+
+@pytest.mark.parametrize(
+    ("shapes", "found"),
+    [
+        ([(1, 4)], {}),
+        ([("n", 4)], {"n": (1, 8, 32)}),
+        ([("n", 4), ("n",)], {"n": (1, 8, 32)}),
+        ([("n", "length")], {"n": (1, 8), "length": (32, 128)}),
+        ([(1, "length", 4)], {"length": (16, 32, 64, 128)}),
+        ([("length",)], {"length": (16, 32, 64, 128)}),
+        ([("n", 3, "h", "w")], {}),
+        ([("n", 3), ("k", 3)], {}),
+    ],
+)
+def test_likely_sizes_of_what_is_free(shapes: list[tuple[Any, ...]], found: dict[str, Any]) -> None:
+    assert by_default(of_shapes(*shapes)) == found
+
+
+@pytest.mark.parametrize(
+    ("shapes", "fixed", "samples"),
+    [
+        ({"n": 1, "x": (1, 2)}, {"n": 1, "x": (1, 2)}, {}),
+        ({"n": [1, 8]}, {}, {"n": [1, 8]}),
+        ({"n": range(1, 4)}, {}, {"n": range(1, 4)}),
+        ({"unknown": (1, 2)}, {"unknown": (1, 2)}, {}),  # the importer says what there is
+    ],
+)
+def test_numbers_fix_a_size_and_lists_are_samples(
+    shapes: dict[str, Any], fixed: dict[str, Any], samples: dict[str, Any]
+) -> None:
+    assert split(shapes, ["x"], ["n"]) == (fixed, samples)
+
+
+@pytest.mark.parametrize(("name", "what"), [("x", "an input"), ("k", "not one")])
+def test_a_range_is_for_a_dimension(name: str, what: str) -> None:
+    with pytest.raises(ModelError, match=f"'{name}' is {what}; the free dimensions are: n"):
+        split({name: range(1, 3)}, ["x"], ["n"])
+
+
+def test_a_function_for_each_sample_and_one_for_all_others() -> None:
+    mod, remarks = with_variants(Model, [{"n": 1, "m": 2}, {"n": 8, "m": 2}])
+    names = ["main_n_1_m_2", "main_n_8_m_2", "main_any_size"]
+    assert remarks == ()
+    assert sorted(gvar.name_hint for gvar in mod.get_global_vars()) == sorted(["main", *names])
+    assert called_by_switch(mod["main"]) == tuple(names)
+    assert variants_in(mod) == names[:2]
+    assert sizes_of(mod["main_n_8_m_2"]) == {"n": 8, "m": 2}
+    assert not relax.analysis.defined_symbolic_vars(mod["main_n_8_m_2"])
+    assert [str(dim) for dim in mod["main_any_size"].params[0].ty.shape.values][:2] == ["n", "m"]
+    assert all("global_symbol" not in (mod[name].attrs or {}) for name in names)
+    plan = PLAN.read(mod["main"])
+    assert plan.variants == {"main_n_1_m_2": {"n": 1, "m": 2}, "main_n_8_m_2": {"n": 8, "m": 2}}
+    assert plan.remarks == ("plans of their own for n 1, m 2; n 8, m 2; other sizes run main_any_size",)
+
+
+def test_the_module_can_be_printed_and_read() -> None:
+    mod = MakeVariants({"n": [1, 2]})(Model)
+    assert structural_equal(tvm.script.from_source(mod.script(show_meta=True)), mod)
+
+
+def constants(func: relax.Function) -> list[tvm.ir.GenericConst]:
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func, found.append)
+    return [expr for expr in found if isinstance(expr, tvm.ir.GenericConst)]
+
+
+def test_variants_share_equal_constants() -> None:
+    def at(sizes: Mapping[str, int]) -> IRModule:
+        """The model with copies of its weights, as an importer makes it."""
+        func = relax.transform.BindSymbolicVars(dict(sizes), "main")(Model)["main"]
+        copied = structural_map(
+            func, (tvm.ir.GenericConst, lambda constant: relax.const(constant.value.numpy()))
+        )
+        return IRModule({"main": copied})
+
+    mod, _ = with_variants(Model, [{"n": 1, "m": 2}], at)
+    first, *others = [*constants(mod["main_any_size"]), *constants(mod["main_n_1_m_2"])]
+    assert others and all(other.same_as(first) for other in others)
+
+
+def test_equal_kernels_of_the_model_are_one_and_others_get_names_of_their_own() -> None:
+    @I.ir_module
+    class WithKernel:
+        @T.prim_func(private=True, s_tir=True)
+        def kernel(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.sblock("y"):
+                    at = T.axis.spatial(4, i)
+                    y[at] = x[at] + T.float32(1)
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), z: R.Tensor(("n",), "float32")) -> R.Tensor((4,), "float32"):
+            cls = WithKernel
+            with R.dataflow():
+                y = R.call_tir(cls.kernel, (x,), out_ty=R.Tensor((4,), "float32"))
+                R.output(y)
+            return y
+
+    mod, _ = with_variants(WithKernel, [{"n": 1}, {"n": 2}])
+    names = {gvar.name_hint for gvar in mod.get_global_vars()}
+    assert names == {"kernel", "main", "main_any_size", "main_n_1", "main_n_2"}
+
+
+def test_other_functions_that_can_be_called_stay() -> None:
+    @I.ir_module
+    class WithOthers:
+        @R.function(private=True)
+        def inner(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return x
+
+        @R.function
+        def other(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            cls = WithOthers
+            return cls.inner(x)
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            return x
+
+    mod, _ = with_variants(WithOthers, [{"n": 2}])
+    names = {gvar.name_hint for gvar in mod.get_global_vars()}
+    assert names == {"inner", "other", "main", "main_any_size", "main_n_2"}
+
+
+def test_a_size_that_the_model_cannot_have_is_left_out_with_the_reason() -> None:
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        grown = builder.emit(relax.op.reshape(x, (n // 2, 2, 4)))
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(grown)))
+    mod, remarks = with_variants(builder.get(), [{"n": 3}])
+    assert not is_switch(mod["main"])
+    assert len(remarks) == 1 and remarks[0].startswith("no variant for n 3: ")
+
+
+def test_samples_of_a_dimension_that_is_not_free_are_refused() -> None:
+    with pytest.raises(ModelError, match="main has no symbolic size 'k'; it has n, m"):
+        varied(Model, {"k": [1]})
+
+
+def test_no_samples_and_no_likely_sizes() -> None:
+    assert varied(Model, {"n": []})[0].same_as(Model)
+    mod, (remark,) = varied(IRModule({"main": of_shapes(("n", 3, "h", "w"))}), {})
+    assert not is_switch(mod["main"])
+    assert remark == "no size is known of n, h, w: fix sizes, or give samples of them with shapes= or --shape"
+
+
+def test_the_switch_is_no_function_to_be_partitioned() -> None:
+    with host_target():
+        mod = AnnotateCandidates(("tvm",))(Prepare()(MakeVariants({"n": [1], "m": [2]})(Model)))
+    before = MakeVariants({"n": [1], "m": [2]})(Model)
+    assert mod["main"].script() == before["main"].script()
+    assert "collage.candidates" not in mod["main"].attrs
+    assert "collage.candidates" in mod["main_n_1_m_2"].attrs
+
+
+def test_a_variant_alone_is_a_model_of_its_sizes() -> None:
+    mod = alone(MakeVariants({"n": [1, 2], "m": [3]})(Model), "main_n_2_m_3")
+    assert [gvar.name_hint for gvar in mod.get_global_vars()] == ["main"]
+    assert mod["main"].attrs["global_symbol"] == "main"
+    assert [int(dim) for dim in mod["main"].params[0].ty.shape.values] == [2, 3, 4]
+
+
+def test_memory_of_variants_is_planned_although_the_switch_has_branches() -> None:
+    target = host_target()
+    lowered = lower(MakeVariants({"n": [1], "m": [2]})(Model), target)
+    steps = [step.info.name for step in finish(lowered, target).passes]
+    assert "StaticPlanBlockMemory" in steps
+
+
+class _Watching(CostModel):
+    """Knows the part of the time that a question has."""
+
+    part = 1.0
+
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        raise AssertionError(workloads)
+
+    @contextmanager
+    def sharing(self, part: float) -> Iterator[None]:
+        self.part = part
+        yield
+        self.part = 1.0
+
+
+def test_the_first_variant_has_half_of_the_time_and_what_is_left_goes_to_the_next() -> None:
+    mod, model, seen = MakeVariants({"n": [1, 2, 3], "m": [4]})(Model), _Watching(), []
+
+    def change(func: Any) -> Any:
+        seen.append((sizes_of(func).get("n"), model.part))
+        return func
+
+    with_shares(mod, model, change)
+    assert seen[:3] == [(1, 0.5), (2, 0.75), (3, 1.0)]
+    assert all(entry == (None, 1.0) for entry in seen[3:])
+
+
+def test_a_share_ends_before_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = MeasuredCost(budget_seconds=100.0)
+    monkeypatch.setattr(costs._session, "seconds_since_start", lambda: 80.0)
+    assert not costs.is_budget_spent()
+    with costs.sharing(0.2):  # 75 s for new costs, and a fifth of the others for measuring some once more
+        assert costs.is_budget_spent()
+    with costs.sharing(0.5):
+        assert not costs.is_budget_spent()
+    assert not costs.is_budget_spent()

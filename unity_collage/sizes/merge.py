@@ -1,0 +1,103 @@
+"""Merges modules: puts a function of one, and what it calls, among those of others; equal constants are shared."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import tvm_ffi
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+from ..graph.variants import reached
+from ..tvm_private import give_type
+
+Functions = dict[ir.GlobalVar, ir.BaseFunc]
+
+_Name = tuple[object, ...]
+"""The type of a constant and a digest of its bytes."""
+
+
+@dataclass(slots=True)
+class MergedModules:
+    """Functions of several modules, each under a name of its own."""
+
+    functions: Functions = field(default_factory=dict)
+    _reserved: set[str] = field(default_factory=lambda: {"main"})
+    """Names that are taken; ``main`` is that of the function that is made last."""
+    _constants: dict[_Name, ir.GenericConst] = field(default_factory=dict)
+    _known: dict[ir.GenericConst, ir.GenericConst] = field(default_factory=dict)
+    """What stands for each constant that was seen."""
+
+    def add(self, name: str, func: relax.Function, mod: IRModule) -> ir.GlobalVar:
+        """Add a function of ``mod`` as ``name``, and the functions that it calls under free names."""
+        renamed: dict[ir.GlobalVar, ir.GlobalVar] = {}
+        called = reached(func, mod)
+        for gvar in called:
+            equal = None if isinstance(mod[gvar], relax.Function) else self._equal(mod[gvar])
+            renamed[gvar] = equal or self._named(gvar.name_hint, mod[gvar])
+        for gvar in called:
+            if renamed[gvar] not in self.functions:
+                self._put(renamed[gvar], mod[gvar], renamed)
+        gvar = self._named(name, func)
+        self._put(gvar, func, renamed)
+        return gvar
+
+    def put(self, name: str, func: relax.Function) -> ir.GlobalVar:
+        """Add a function that calls nothing but functions which are here, as ``name``."""
+        gvar = self._named(name, func)
+        self.functions[gvar] = func
+        return gvar
+
+    def add_public(self, mod: IRModule) -> None:
+        """Add the functions of ``mod`` that can be called from outside, but ``main``, as far as they are not there."""
+        for gvar, func in mod.functions_items():
+            if "global_symbol" not in (func.attrs or {}) or gvar.name_hint in self._reserved:
+                continue
+            if isinstance(func, relax.Function):
+                self.add(gvar.name_hint, func, mod)
+            else:
+                self.functions[gvar] = func
+
+    def _put(self, gvar: ir.GlobalVar, func: ir.BaseFunc, renamed: dict[ir.GlobalVar, ir.GlobalVar]) -> None:
+        if "global_symbol" in (func.attrs or {}):
+            func = func.with_attr("global_symbol", gvar.name_hint)
+        if isinstance(func, relax.Function):
+            func = tvm_ffi.structural_map(func, (ir.GlobalVar, lambda var: renamed.get(var, var)))
+            func = tvm_ffi.structural_map(func, (ir.GenericConst, self._shared))
+        self.functions[gvar] = func
+
+    def _equal(self, func: ir.BaseFunc) -> ir.GlobalVar | None:
+        return next((g for g, known in self.functions.items() if tvm_ffi.structural_equal(known, func)), None)
+
+    def _named(self, hint: str, func: ir.BaseFunc) -> ir.GlobalVar:
+        taken = {gvar.name_hint for gvar in self.functions} | self._reserved
+        name, number = hint, 1
+        while name in taken:
+            name, number = f"{hint}_{number}", number + 1
+        self._reserved.add(name)
+        gvar = ir.GlobalVar(name)
+        give_type(gvar, func.ty)
+        return gvar
+
+    def _shared(self, constant: ir.GenericConst) -> ir.GenericConst:
+        """The first constant that is equal to this one."""
+        if constant not in self._known:
+            self._known[constant] = self._constants.setdefault(_name_of(constant), constant)
+        return self._known[constant]
+
+
+def _name_of(constant: ir.GenericConst) -> _Name:
+    tensor = constant.value
+    try:
+        array = np.from_dlpack(tensor)
+    except (TypeError, BufferError, RuntimeError):  # a type that numpy does not have
+        array = tensor.numpy()
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return (
+        str(tensor.dtype),
+        tuple(map(int, tensor.shape)),
+        hashlib.blake2b(cast(Any, data), digest_size=16).digest(),
+    )

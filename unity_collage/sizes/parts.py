@@ -1,0 +1,137 @@
+"""A batch in parts: a number of samples that has no variant is computed by the variants of smaller numbers.
+
+::
+
+    main_beyond_n_8(x: (n, 16)): h = (n // 8 + 1) // 2 * 8, concat(main(x[:h]), main(x[h:]))
+
+So ``main`` calls itself about as often as there are parts, and as deep as the logarithm of that. Only a function that
+each sample alone (:mod:`unity_collage.graph.sample_axis`) may be computed so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from tvm import ir, relax, tirx
+from tvm.relax import op
+
+from ..graph.sample_axis import Mixed, SampleAxes, SampleAxis, dims_of, sample_axes
+from ..graph.shapes import tensor_type
+from .samples import Sizes
+from .switch import erased
+
+
+def axes_in_parts(main: relax.Function, samples: Sequence[Sizes]) -> SampleAxes | str:
+    """Where ``main`` holds its samples if variants for ``samples`` can compute any number of them, else why not."""
+    names = {name for sizes in samples for name in sizes}
+    if len(names) > 1:
+        return "sizes of several dimensions are free"
+    (name,) = names
+    if min(sizes[name] for sizes in samples) > 1:
+        return f"there is no variant for {name} 1"
+    if (found := _dimension(main, name)) is None:
+        return f"no input has the size {name}"
+    try:
+        axes = sample_axes(main, found)
+        _nothing(main.ret_ty)
+    except Mixed as error:
+        return str(error)
+    return axes
+
+
+def two_parts(main: relax.Function, axes: SampleAxes, count: int, whole: ir.GlobalVar) -> relax.Function:
+    """A function like ``main`` for more than ``count`` samples, which calls ``whole`` for two parts of them.
+
+    The first part is about half of them, and a multiple of ``count``.
+    """
+    params = [relax.Var(param.name, param.ty) for param in main.params]
+    number = _number(params, axes)
+    middle = (number // count + 1) // 2 * count
+    body = _Parts(params, axes, (0, middle, number), whole).body()
+    return relax.Function(params, body, erased(main.ret_ty), is_pure=main.is_pure)
+
+
+def for_none(main: relax.Function) -> relax.Function:
+    """A function like ``main`` for no samples: its results have no elements."""
+    params = [relax.Var(param.name, param.ty) for param in main.params]
+    return relax.Function(
+        params, _Block().ended(_nothing(main.ret_ty)), erased(main.ret_ty), is_pure=main.is_pure
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Calls a function for two parts of the samples."""
+
+    params: Sequence[relax.Var]
+    axes: SampleAxes
+    ends: tuple[ir.Expr | int, ir.Expr, ir.Expr]
+    whole: ir.GlobalVar
+
+    def body(self) -> relax.SeqExpr:
+        block = _Block()
+        results = [self._part(block, *part) for part in pairwise(self.ends)]
+        return block.ended(self._joined(block, results))
+
+    def _part(self, block: _Block, begin: ir.Expr | int, end: ir.Expr | int) -> relax.Var:
+        args = [
+            param if axis is None else block.bind(_slice(param, axis, begin * axis.each, end * axis.each))
+            for param, axis in zip(self.params, self.axes.params, strict=True)
+        ]
+        return block.bind(relax.Call(self.whole, args))
+
+    def _joined(self, block: _Block, results: Sequence[relax.Var]) -> relax.Expr:
+        if not self.axes.is_tuple:
+            return op.concat(list(results), axis=self.axes.results[0].axis)
+        fields: list[relax.Expr] = []
+        for index, axis in enumerate(self.axes.results):
+            parts = [block.bind(relax.TupleGetItem(result, index)) for result in results]
+            fields.append(block.bind(op.concat(parts, axis=axis.axis)))
+        return relax.Tuple(fields)
+
+
+@dataclass(frozen=True)
+class _Block:
+    bindings: list[relax.Binding] = field(default_factory=list[relax.Binding])
+
+    def bind(self, value: relax.Expr) -> relax.Var:
+        var = relax.DataflowVar(f"part{len(self.bindings)}")
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def ended(self, value: relax.Expr) -> relax.SeqExpr:
+        result = relax.Var("result")
+        block = relax.DataflowBlock([*self.bindings, relax.VarBinding(result, value)])
+        return relax.SeqExpr([block], result)
+
+
+def _nothing(ty: ir.Type) -> relax.Expr:
+    """The results for no samples."""
+    if isinstance(ty, relax.TupleType):
+        return relax.Tuple([_nothing(each) for each in ty.fields])
+    sizes = [int(dim.value) if isinstance(dim, tirx.IntImm) else 0 for dim in dims_of(ty)]
+    return relax.const(np.empty(sizes, str(tensor_type(ty).dtype)), str(tensor_type(ty).dtype))
+
+
+def _slice(x: relax.Var, axis: SampleAxis, begin: ir.Expr | int, end: ir.Expr | int) -> relax.Expr:
+    return op.strided_slice(x, [axis.axis], [begin], [end], assume_inbound=True)
+
+
+def _dimension(main: relax.Function, name: str) -> tirx.Var | None:
+    """The symbolic size of this name in the parameters of ``main``."""
+    for param in main.params:
+        for dim in getattr(getattr(param.ty, "shape", None), "values", ()):
+            if isinstance(dim, ir.Var) and dim.name == name:
+                return dim
+    return None
+
+
+def _number(params: Sequence[relax.Var], axes: SampleAxes) -> ir.Expr:
+    """How many samples the parameters have."""
+    for param, axis in zip(params, axes.params, strict=True):
+        if axis is not None and axis.each == 1:
+            return dims_of(param)[axis.axis]
+    raise Mixed("no input has one position for each sample")

@@ -1,0 +1,112 @@
+"""Sample sizes: the sizes of free dimensions for which a model gets variants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from tvm import ir, relax
+
+from ..errors import ModelError
+
+Samples = Mapping[str, Sequence[int]]
+"""Sizes by the name of a dimension; a ``range`` stands for some of its members."""
+
+Sizes = dict[str, int]
+"""A size for each dimension of a variant, by name."""
+
+MOST = 16
+"""How many variants there are at most. Each is compiled like a model of its own."""
+
+MOST_BY_DEFAULT = 4
+"""How many there are at most where nobody asked for any, and how many members stand for a range."""
+
+_BATCHES = (1, 8, 32)
+_FEW_BATCHES = (1, 8)
+_LENGTHS = (16, 32, 64, 128)
+_FEW_LENGTHS = (32, 128)
+"""The sizes of a batch and of a length; fewer where both are free. Lengths that a model cannot have are left out."""
+
+
+def combined(samples: Samples) -> list[Sizes]:
+    """The sizes of each variant, the smallest first: every combination of ``samples``.
+
+    A dimension without a sample has no part in it. Raises ModelError for sizes below 1, and for too many combinations.
+    """
+    chosen = {name: _distinct(name, sizes) for name, sizes in samples.items() if len(sizes)}
+    if not chosen:
+        return []
+    found = [dict(zip(chosen, sizes, strict=True)) for sizes in product(*chosen.values())]
+    if len(found) > MOST:
+        counts = " x ".join(f"{len(sizes)} of {name}" for name, sizes in chosen.items())
+        raise ModelError(
+            f"{counts} are {len(found)} combinations of sizes: give at most {MOST}, each is compiled for itself"
+        )
+    return sorted(found, key=lambda sizes: (_volume(sizes), *sizes.values()))
+
+
+def _distinct(name: str, sizes: Sequence[int]) -> list[int]:
+    spread = members_of(sizes) if isinstance(sizes, range) else sizes
+    found = sorted({int(size) for size in spread})
+    if found[0] < 1:
+        raise ModelError(f"the sample size {found[0]} of the dimension {name!r} is not positive")
+    return found
+
+
+def members_of(sizes: range, most: int = MOST_BY_DEFAULT) -> list[int]:
+    """Members of a range that stand for it: its ends, and those nearest to powers of two spread evenly between them."""
+    if len(sizes) <= most or max(sizes) < 1:
+        return sorted(sizes)
+    low, high = min(size for size in sizes if size > 0), max(sizes)
+    step = math.log2(high / low) / (most - 1)
+    powers = [2 ** round(math.log2(low) + step * place) for place in range(1, most - 1)]
+    return sorted({low, high} | {min(sizes, key=lambda size, near=near: abs(size - near)) for near in powers})
+
+
+def _volume(sizes: Sizes) -> int:
+    volume = 1
+    for size in sizes.values():
+        volume *= size
+    return volume
+
+
+def free_dimensions(main: relax.Function) -> dict[str, set[int]]:
+    """The symbolic sizes of the parameters of ``main`` by name, and the axes that have them."""
+    found: dict[str, set[int]] = {}
+    for param in main.params:
+        shape = getattr(param.ty, "shape", None)
+        for axis, dim in enumerate(getattr(shape, "values", ())):
+            if isinstance(dim, ir.Var):
+                found.setdefault(dim.name, set()).add(axis)
+    return found
+
+
+def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
+    """Sample sizes for a model of which nothing is known but its free dimensions; empty where none are likely.
+
+    A dimension that is always the first one is a batch. One more is a length. Of several others, such as the height
+    and width of an image, no sizes are more likely than others.
+    """
+    free = free_dimensions(main)
+    batches = [name for name, axes in free.items() if axes == {0} and not _is_length(main, name)]
+    lengths = [name for name in free if name not in batches]
+    if len(batches) > 1 or len(lengths) > 1:
+        return {}
+    if batches and lengths:
+        return {batches[0]: _FEW_BATCHES, lengths[0]: _FEW_LENGTHS}
+    return {**dict.fromkeys(batches, _BATCHES), **dict.fromkeys(lengths, _LENGTHS)}
+
+
+def _is_length(main: relax.Function, name: str) -> bool:
+    """Whether the dimension occurs in inputs of one axis only: a sequence without a batch."""
+    shapes = [getattr(getattr(param.ty, "shape", None), "values", ()) for param in main.params]
+    ranks = [
+        len(dims) for dims in shapes if any(isinstance(dim, ir.Var) and dim.name == name for dim in dims)
+    ]
+    return max(ranks, default=0) < 2
+
+
+def described(sizes: Sizes) -> str:
+    """``batch 1, length 32``."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -1,0 +1,56 @@
+"""The switch: a function that calls another one by the sizes of its inputs. It allocates and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from tvm import ir, relax, tirx
+
+from ..graph.variants import SWITCH
+
+
+def switch(
+    main: relax.Function,
+    called: Sequence[tuple[Mapping[str, int], ir.GlobalVar]],
+    last: ir.GlobalVar,
+    larger: Sequence[tuple[Mapping[str, int], ir.GlobalVar]] = (),
+) -> relax.Function:
+    """A function with the parameters of ``main``: a chain of ``If`` on their sizes.
+
+    ``called``: functions and the sizes, by dimension, for which each is called. ``larger``: functions for all sizes
+    beyond, the largest first. ``last`` is called for all others.
+    """
+    params = [relax.Var(param.name, param.ty) for param in main.params]
+    symbols = {dim.name: dim for param in params for dim in dims_of(param.ty) if isinstance(dim, ir.Var)}
+    body = _call(last, params)
+    cases = [*((tirx.EQ, *case) for case in called), *((tirx.GT, *case) for case in larger)]
+    for compare, sizes, gvar in reversed(cases):
+        holds = [compare(symbols[name], tirx.IntImm("int64", size)) for name, size in sizes.items()]
+        body = _bound_to("chosen", relax.If(reduce(tirx.And, holds), _call(gvar, params), body))
+    func = relax.Function(params, body, erased(main.ret_ty), is_pure=main.is_pure)
+    names = [gvar.name_hint for _, gvar in (*called, *larger)]
+    return func.with_attrs({**dict(main.attrs or {}), SWITCH: [*names, last.name_hint]})
+
+
+def _call(gvar: ir.GlobalVar, params: Sequence[relax.Var]) -> relax.SeqExpr:
+    return _bound_to(f"of_{gvar.name_hint}", relax.Call(gvar, list(params)))
+
+
+def _bound_to(name: str, value: relax.Expr) -> relax.SeqExpr:
+    var = relax.Var(name)
+    return relax.SeqExpr([relax.BindingBlock([relax.VarBinding(var, value)])], var)
+
+
+def erased(ty: ir.Type) -> ir.Type:
+    """``ty`` without sizes: those of a variant are numbers, those of others are not."""
+    if isinstance(ty, relax.TensorType):
+        return relax.TensorType(dtype=ty.dtype, ndim=ty.ndim)
+    if isinstance(ty, relax.TupleType):
+        return relax.TupleType([erased(field) for field in ty.fields])
+    return relax.ShapeType(ndim=ty.ndim) if isinstance(ty, relax.ShapeType) else ty
+
+
+def dims_of(ty: ir.Type) -> Sequence[ir.Expr]:
+    """The dimensions of a tensor type; empty for other types and unknown shapes."""
+    return list(getattr(getattr(ty, "shape", None), "values", ()))

@@ -1,0 +1,156 @@
+"""Variants: the model with its free sizes fixed to those of a sample, beside the model for all other sizes.
+
+::
+
+    before                                   after
+    main(x: (n, 16)): body                   main(x: (n, 16)): main_n_1(x) if n == 1 else main_any_size(x)
+                                             main_n_1(x: (1, 16)): body for n = 1
+                                             main_any_size(x: (n, 16)): body
+
+In place of ``main_any_size`` there are functions that compute the samples of a batch in parts (:mod:`.parts`), where
+each sample is computed alone and there is a variant for one.
+
+The variants are private functions, which every pass takes as it takes ``main``. They share equal constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tvm import ir, relax, tirx
+from tvm.ir import IRModule
+
+from ..annotations import PLAN
+from ..errors import ModelError, first_line
+from ..graph.variants import SIZES, called_by_switch
+from ..plan.plan import Plan
+from .merge import MergedModules
+from .parts import axes_in_parts, for_none, two_parts
+from .samples import Sizes, by_default, combined, described, free_dimensions
+from .switch import dims_of, switch
+
+_GENERIC, _BEYOND, _NONE = "main_any_size", "main_beyond", "main_of_none"
+
+_LONGEST_REASON = 200
+"""How many letters of the reason for a variant that is left out a remark has."""
+
+At = Callable[[Mapping[str, int]], IRModule]
+"""The module of a model whose ``main`` has these sizes fixed; raises what TVM and the importer raise."""
+
+
+def bound(mod: IRModule) -> At:
+    """A module at given sizes by TVM's own means: its symbolic variables are replaced by numbers."""
+    return lambda sizes: relax.transform.BindSymbolicVars(dict(sizes), "main")(mod)
+
+
+def varied(
+    mod: IRModule, samples: Mapping[str, Sequence[int]], at: At | None = None
+) -> tuple[IRModule, tuple[str, ...]]:
+    """``mod`` with variants for ``samples``, or for likely sizes where none are given; remarks, if there are none.
+
+    ``at`` makes the module for given sizes. With an empty list for a dimension ``mod`` does not change.
+    """
+    main = mod["main"]
+    if not isinstance(main, relax.Function) or not free_dimensions(main):
+        return mod, ()
+    if samples:
+        return with_variants(mod, combined(samples), at)
+    likely = by_default(main)
+    if not likely:
+        free = ", ".join(free_dimensions(main))
+        return mod, (
+            f"no size is known of {free}: fix sizes, or give samples of them with shapes= or --shape",
+        )
+    return with_variants(mod, combined(likely), at)
+
+
+def with_variants(
+    mod: IRModule, samples: Iterable[Sizes], at: At | None = None
+) -> tuple[IRModule, tuple[str, ...]]:
+    """``mod`` whose ``main`` calls a function of its own for each of the ``samples``; remarks, if there are none.
+
+    The plan of ``main`` has the remarks otherwise. A sample that the model cannot have, such as a length beyond its
+    table of positions, is left out with a remark. Raises ModelError for names that are not free dimensions of ``main``.
+    """
+    main, make = mod["main"], at or bound(mod)
+    merged = MergedModules()
+    made: list[tuple[Sizes, ir.GlobalVar]] = []
+    remarks: list[str] = []
+    for sizes in samples:
+        _check_names(main, sizes)
+        name = "_".join(["main", *(f"{dim}_{size}" for dim, size in sizes.items())])
+        try:
+            func, fixed = _variant(main, make(sizes), sizes)
+        except Exception as error:  # of the importer, or TVM's own: types that do not fit these sizes
+            remarks.append(f"no variant for {described(sizes)}: {first_line(error)[:_LONGEST_REASON]}")
+            continue
+        made.append((sizes, merged.add(name, func, fixed)))
+    if not made:
+        return mod, tuple(remarks)
+    merged.add_public(mod)
+    chosen = _switched(merged, mod, made)
+    texts = "; ".join(described(sizes) for sizes, _ in made)
+    others = (
+        f"run {_GENERIC}" if called_by_switch(chosen)[-1] == _GENERIC else "are computed in parts of these"
+    )
+    remarks.insert(0, f"plans of their own for {texts}; other sizes {others}")
+    plan = Plan(remarks=tuple(remarks), variants={gvar.name_hint: sizes for sizes, gvar in made})
+    functions = {mod.get_global_var("main"): PLAN.write(chosen, plan), **merged.functions}
+    return relax.transform.Normalize()(
+        IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+    ), ()
+
+
+def _switched(
+    merged: MergedModules, mod: IRModule, made: Sequence[tuple[Sizes, ir.GlobalVar]]
+) -> relax.Function:
+    """The switch. Sizes without a variant are computed in parts where that is right, else by ``main`` as it is."""
+    main = mod["main"]
+    axes = axes_in_parts(main, [sizes for sizes, _ in made])
+    if isinstance(axes, str):
+        generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
+        return switch(main, made, merged.add(_GENERIC, generic, mod))
+    whole = mod.get_global_var("main")
+    larger: list[tuple[Sizes, ir.GlobalVar]] = []
+    for sizes, _ in reversed(made):
+        ((name, count),) = sizes.items()
+        beyond = two_parts(main, axes, count, whole)
+        larger.append((sizes, merged.put(f"{_BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
+    return switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+
+
+def _with_own_sizes(func: relax.Function) -> relax.Function:
+    """A copy whose symbolic sizes no other function has."""
+    return relax.utils.copy_with_new_vars(func)
+
+
+def _check_names(main: relax.Function, sizes: Sizes) -> None:
+    free = free_dimensions(main)
+    for name in sizes:
+        if name not in free:
+            raise ModelError(f"main has no symbolic size {name!r}; it has {', '.join(free) or 'none'}")
+
+
+def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.Function, IRModule]:
+    """A private copy of the ``main`` of a module with these sizes, and the module; raises ModelError for others."""
+    func = relax.utils.copy_with_new_vars(mod["main"])
+    for param, symbolic in zip(func.params, main.params, strict=True):
+        if not _fits(param.ty, symbolic.ty, sizes):
+            raise ModelError(f"{param.name} is {param.ty}, and {symbolic.ty} otherwise")
+    return func.without_attr("global_symbol").with_attr(SIZES, dict(sizes)), mod
+
+
+def _fits(ty: ir.Type, symbolic: ir.Type, sizes: Sizes) -> bool:
+    """Whether a parameter of a variant has the type of before, with numbers for those symbols that have a size."""
+    dims, symbols = dims_of(ty), dims_of(symbolic)
+    return len(dims) == len(symbols) and all(
+        isinstance(dim, tirx.IntImm) and int(dim.value) == sizes[symbol.name]
+        for dim, symbol in zip(dims, symbols, strict=True)
+        if isinstance(symbol, ir.Var) and symbol.name in sizes
+    )
+
+
+def in_order(plans: Mapping[str, Plan], mod: IRModule) -> dict[str, Plan]:
+    """Plans by function: that of ``main`` first, then those of its variants from small to large, then all others."""
+    first = ["main", *called_by_switch(mod["main"])]
+    return {name: plans[name] for name in dict.fromkeys([*first, *plans]) if name in plans}
