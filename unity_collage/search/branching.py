@@ -33,7 +33,9 @@ class _Open:
     """How much of each option the program takes, by id."""
 
 
-def branched(problem: Problem, goal: float, seconds: float, most: int = MOST_BRANCHES) -> tuple[ProofBranch, ...]:
+def branched(
+    problem: Problem, goal: float, seconds: float, most: int = MOST_BRANCHES
+) -> tuple[ProofBranch, ...]:
     """A proof by cases that reaches ``goal`` seconds, or the best one that was found; empty if there is none.
 
     At most ``most`` branches, within ``seconds``.
