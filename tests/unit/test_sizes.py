@@ -205,6 +205,19 @@ def test_equal_kernels_of_the_model_are_one_and_others_get_names_of_their_own() 
     assert names == {"kernel", "main", "main_any_size", "main_n_1", "main_n_2"}
 
 
+def test_a_main_whose_variable_has_no_type_is_called_too() -> None:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            R.output(a)
+        return a
+
+    mod, _ = with_variants(IRModule({"main": main}), [{"n": 1}])
+    assert {"main_n_1", "main_beyond_n_1"} < {gvar.name_hint for gvar in mod.get_global_vars()}
+    relax.analysis.check_well_formed(mod)
+
+
 def test_other_functions_that_can_be_called_stay() -> None:
     @I.ir_module
     class WithOthers:

@@ -68,12 +68,16 @@ def comparison_table(report: ProgramComparison) -> RenderableType:
 
 
 def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
-    """One row for each backend: its version, or why it cannot be used, and its library with the newest version."""
-    table = Table(left("backend"), "state", f"library (known on {KNOWN_ON})", box=None)
-    for backend in backends:
-        table.add_row(escape(backend.name), escape(backend.state), escape(library_text(backend.name)))
+    """One row for each backend: its version, or why it cannot be used; below, its library with the newest version."""
+    rows = list(backends)
+    table = Table(left("backend"), "state", box=None)
+    libraries = Table(left("backend"), f"library (newest: known on {KNOWN_ON})", box=None)
+    for backend in rows:
+        table.add_row(escape(backend.name), escape(backend.state))
+        if text := library_text(backend.name):
+            libraries.add_row(escape(backend.name), escape(text))
     conflict = runtime.why_pools_conflict()
-    return table if conflict is None else Group(table, "", f"warning: {conflict}")
+    return Group(table, "", libraries, *(() if conflict is None else ("", f"warning: {conflict}")))
 
 
 def bench_table(medians: Mapping[str, Sequence[float]], ours: str, ratios: Mapping[str, float]) -> Table:

@@ -24,6 +24,7 @@ from ..annotations import PLAN
 from ..errors import ModelError, first_line
 from ..graph.variants import SIZES, called_by_switch
 from ..plan.plan import Plan
+from ..tvm_private import give_type
 from .merge import MergedModules
 from .parts import axes_in_parts, for_none, two_parts
 from .samples import Sizes, by_default, combined, described, free_dimensions
@@ -88,21 +89,22 @@ def with_variants(
     if not made:
         return mod, tuple(remarks)
     merged.add_public(mod)
-    chosen = _switched(merged, mod, made)
+    whole = _typed_main(mod)
+    chosen = _switched(merged, mod, whole, made)
     texts = "; ".join(described(sizes) for sizes, _ in made)
     others = (
         f"run {_GENERIC}" if called_by_switch(chosen)[-1] == _GENERIC else "are computed in parts of these"
     )
     remarks.insert(0, f"plans of their own for {texts}; other sizes {others}")
     plan = Plan(remarks=tuple(remarks), variants={gvar.name_hint: sizes for sizes, gvar in made})
-    functions = {mod.get_global_var("main"): PLAN.write(chosen, plan), **merged.functions}
+    functions = {whole: PLAN.write(chosen, plan), **merged.functions}
     return relax.transform.Normalize()(
         IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
     ), ()
 
 
 def _switched(
-    merged: MergedModules, mod: IRModule, made: Sequence[tuple[Sizes, ir.GlobalVar]]
+    merged: MergedModules, mod: IRModule, whole: ir.GlobalVar, made: Sequence[tuple[Sizes, ir.GlobalVar]]
 ) -> relax.Function:
     """The switch. Sizes without a variant are computed in parts where that is right, else by ``main`` as it is."""
     main = mod["main"]
@@ -110,13 +112,22 @@ def _switched(
     if isinstance(axes, str):
         generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
         return switch(main, made, merged.add(_GENERIC, generic, mod))
-    whole = mod.get_global_var("main")
     larger: list[tuple[Sizes, ir.GlobalVar]] = []
     for sizes, _ in reversed(made):
         ((name, count),) = sizes.items()
         beyond = two_parts(main, axes, count, whole)
         larger.append((sizes, merged.put(f"{_BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
     return switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+
+
+def _typed_main(mod: IRModule) -> ir.GlobalVar:
+    """The global variable of ``main``. One without a type, which nothing can call, stays as it is in ``mod``."""
+    known = mod.get_global_var("main")
+    if not known.ty.is_missing():
+        return known
+    gvar = ir.GlobalVar("main")
+    give_type(gvar, mod["main"].ty)
+    return gvar
 
 
 def _with_own_sizes(func: relax.Function) -> relax.Function:
