@@ -218,6 +218,18 @@ def test_a_main_whose_variable_has_no_type_is_called_too() -> None:
     relax.analysis.check_well_formed(mod)
 
 
+def test_where_another_size_is_free_there_are_no_parts() -> None:
+    n, m = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("m", "int64")
+    x = relax.Var("x", relax.TensorType((n, m), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.nn.relu(x))
+        builder.emit_func_output(result)
+    mod, _ = with_variants(builder.get(), [{"n": 1}])
+    assert {gvar.name_hint for gvar in mod.get_global_vars()} == {"main", "main_n_1", "main_any_size"}
+
+
 def test_other_functions_that_can_be_called_stay() -> None:
     @I.ir_module
     class WithOthers:

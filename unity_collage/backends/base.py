@@ -55,5 +55,5 @@ class Backend:
 
     @property
     def is_fused_by_tvm(self) -> bool:
-        """Whether TVM makes its kernels from the operators: there is no code of the backend between."""
+        """Whether TVM makes its kernels from the operators, without code of the backend."""
         return self.codegen is None and self.lower_to_tir is None

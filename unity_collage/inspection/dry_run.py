@@ -78,7 +78,7 @@ class DryRun:
     known: int
     """How many distinct kernels have a cost, or a reason for none, in the database."""
     unknown: int
-    """How many have none. So many are measured at most: a kernel that cannot change the plan is not (docs/costs.md)."""
+    """How many have none. At most so many are measured; those that cannot change the plan are not."""
     pace: Pace
     database: str
     budget_seconds: float | None

@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
 
 LEAST_RUNS = 3
-"""A round has at least so many runs of each program."""
+"""The fewest runs of each program in a round."""
 
 
 class ProgramWorker:

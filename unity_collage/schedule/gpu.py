@@ -21,7 +21,7 @@ from tvm_ffi import structural_map, structural_walk
 
 from ..annotations import UNSCHEDULED
 from ..errors import first_line
-from .gpu_windows import SmallReduction, row_length
+from .gpu_reductions import SmallReduction, row_length
 from .stage import Func, nodes
 
 LOGGER = logging.getLogger("unity_collage.schedule")

@@ -5,7 +5,7 @@
     main_beyond_n_8(x: (n, 16)): h = (n // 8 + 1) // 2 * 8, concat(main(x[:h]), main(x[h:]))
 
 So ``main`` calls itself about as often as there are parts, and as deep as the logarithm of that. Only a function that
-each sample alone (:mod:`unity_collage.graph.sample_axis`) may be computed so.
+computes each sample alone (:mod:`unity_collage.graph.sample_axis`) may be computed so.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ import numpy as np
 from tvm import ir, relax, tirx
 from tvm.relax import op
 
-from ..graph.sample_axis import Mixed, SampleAxes, SampleAxis, dims_of, sample_axes
+from ..graph.sample_axis import Mixed, SampleAxes, SampleAxis, sample_axes
 from ..graph.shapes import tensor_type
-from .samples import Sizes
-from .switch import erased
+from .samples import Sizes, free_dimensions
+from .switch import dims_of, erased
 
 
 def axes_in_parts(main: relax.Function, samples: Sequence[Sizes]) -> SampleAxes | str:
     """Where ``main`` holds its samples if variants for ``samples`` can compute any number of them, else why not."""
-    names = {name for sizes in samples for name in sizes}
-    if len(names) > 1:
+    name, *others = {name for sizes in samples for name in sizes} | free_dimensions(main).keys()
+    if others:
         return "sizes of several dimensions are free"
-    (name,) = names
     if min(sizes[name] for sizes in samples) > 1:
         return f"there is no variant for {name} 1"
     if (found := _dimension(main, name)) is None:
@@ -112,8 +111,11 @@ def _nothing(ty: ir.Type) -> relax.Expr:
     """The results for no samples."""
     if isinstance(ty, relax.TupleType):
         return relax.Tuple([_nothing(each) for each in ty.fields])
-    sizes = [int(dim.value) if isinstance(dim, tirx.IntImm) else 0 for dim in dims_of(ty)]
-    return relax.const(np.empty(sizes, str(tensor_type(ty).dtype)), str(tensor_type(ty).dtype))
+    dims, tensor = dims_of(ty), tensor_type(ty)
+    if len(dims) != tensor.ndim:
+        raise Mixed("the shape of a result is not known")
+    sizes = [int(dim.value) if isinstance(dim, tirx.IntImm) else 0 for dim in dims]
+    return relax.const(np.empty(sizes, str(tensor.dtype)), str(tensor.dtype))
 
 
 def _slice(x: relax.Var, axis: SampleAxis, begin: ir.Expr | int, end: ir.Expr | int) -> relax.Expr:
@@ -123,7 +125,7 @@ def _slice(x: relax.Var, axis: SampleAxis, begin: ir.Expr | int, end: ir.Expr | 
 def _dimension(main: relax.Function, name: str) -> tirx.Var | None:
     """The symbolic size of this name in the parameters of ``main``."""
     for param in main.params:
-        for dim in getattr(getattr(param.ty, "shape", None), "values", ()):
+        for dim in dims_of(param.ty):
             if isinstance(dim, ir.Var) and dim.name == name:
                 return dim
     return None
@@ -133,5 +135,5 @@ def _number(params: Sequence[relax.Var], axes: SampleAxes) -> ir.Expr:
     """How many samples the parameters have."""
     for param, axis in zip(params, axes.params, strict=True):
         if axis is not None and axis.each == 1:
-            return dims_of(param)[axis.axis]
+            return dims_of(param.ty)[axis.axis]
     raise Mixed("no input has one position for each sample")

@@ -16,7 +16,7 @@ from ..calls import op_name
 from .axes import Mixed, Operand, SampleAxis, Samples, dims_of, has_samples, is_one, rank_of
 from .rules import FILLED, RULES
 
-__all__ = ["Mixed", "SampleAxes", "SampleAxis", "dims_of", "sample_axes"]
+__all__ = ["Mixed", "SampleAxes", "SampleAxis", "sample_axes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Walk:
             each = int(at_one.value)
             if self.analyzer.can_prove_equal(dim, self.samples * each):
                 return each
-        raise Mixed(f"the extent {dim} is no multiple of their number")
+        raise Mixed(f"the extent {dim} is not a multiple of their number")
 
     def _checked(self, found: Operand, ty: ir.Type) -> Operand:
         """``found``, where the shapes agree with it."""

@@ -79,15 +79,13 @@ def _extent(info: SBlockInfo, kind: str) -> int | None:
     """The product of the extents of these loops; None where one of them is not known or there is another kind."""
     if set(info.dom_kind()) - {"S", "R"}:
         return None
-    product = 1
-    for it, of in zip(info.iters, info.dom_kind(), strict=True):
-        extent = int(it.dom.value) if isinstance(it.dom, tirx.IntImm) else it.dom
-        if of != kind:
-            continue
-        if not isinstance(extent, int):
-            return None
-        product *= extent
-    return product
+    chosen = [it.dom for it, of in zip(info.iters, info.dom_kind(), strict=True) if of == kind]
+    known = [each if isinstance(each, int) else int(each.value) for each in chosen if _is_known(each)]
+    return math.prod(known) if len(known) == len(chosen) else None
+
+
+def _is_known(extent: object) -> bool:
+    return isinstance(extent, int | tirx.IntImm)
 
 
 def row_length(func: tirx.PrimFunc) -> int | None:
