@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
 from tvm.target import Target
@@ -80,12 +80,14 @@ def _extent(info: SBlockInfo, kind: str) -> int | None:
     if set(info.dom_kind()) - {"S", "R"}:
         return None
     chosen = [it.dom for it, of in zip(info.iters, info.dom_kind(), strict=True) if of == kind]
-    known = [each if isinstance(each, int) else int(each.value) for each in chosen if _is_known(each)]
+    known = [each for each in map(_number, chosen) if each is not None]
     return math.prod(known) if len(known) == len(chosen) else None
 
 
-def _is_known(extent: object) -> bool:
-    return isinstance(extent, int | tirx.IntImm)
+def _number(extent: ir.Expr | int) -> int | None:
+    if isinstance(extent, tirx.IntImm):
+        return int(extent.value)
+    return extent if isinstance(extent, int) else None
 
 
 def row_length(func: tirx.PrimFunc) -> int | None:
