@@ -1,7 +1,8 @@
 """The search problem that the annotations of a function state, for the checker of plans.
 
-It is made anew from the bindings, ``collage.candidates`` and ``collage.costs``, without :mod:`.problem`, which makes
-the problem that is searched. So a fault there is a difference here.
+It is made anew from the bindings, ``collage.candidates`` and ``collage.costs``, not by :mod:`.problem`, which makes the
+problem that is searched. So a fault there is a difference here. Three things are asked of the same code: the graph of
+the bindings, what TVM compiles without a kernel, and the cost of a transition between two measured sizes.
 """
 
 from __future__ import annotations
