@@ -2,13 +2,17 @@
 
 #include <tvm/ffi/container/tensor.h>
 
+#include <algorithm>
+
 #include "base/dtype.h"
 
 namespace collage {
 namespace {
 
 bool IsContiguous(const DLTensor& tensor) {
-  if (tensor.strides == nullptr) return true;
+  if (tensor.strides == nullptr ||
+      std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim)
+    return true;  // without elements there are no strides to check
   int64_t expected = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
@@ -31,7 +35,8 @@ int64_t NumBytes(const DLTensor& tensor) {
 void CheckTensor(const Program& program, size_t position, const DLTensor& tensor, DLDeviceType device) {
   const Buffer& buffer = program.buffers[program.arguments[position]];
   if (tensor.device.device_type != device) {
-    Refuse(program, position, device == kDLCPU ? "is not in the memory of the CPU" : "is not on the CUDA device");
+    Refuse(program, position,
+           device == kDLCPU ? "is not in the memory of the CPU" : "is not on the CUDA device");
   }
   if (!SameDType(tensor.dtype, buffer.dtype)) {
     Refuse(program, position, "is " + DTypeName(tensor.dtype) + ", not " + DTypeName(buffer.dtype));

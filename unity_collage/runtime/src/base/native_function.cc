@@ -6,50 +6,89 @@
 #include "base/pool.h"
 
 namespace collage {
+namespace {
 
-NativeFunction::NativeFunction(const Backend* backend, Program program,
+// How many sizes a function stays compiled for; those that were used longest ago are dropped. Libraries keep
+// the machine code of more primitives themselves.
+constexpr size_t kMostSizes = 256;
+
+int ThreadsOf(const Program& program) {
+  const ThreadLimit limit(program.threads);
+  return NumThreads();
+}
+
+}  // namespace
+
+NativeFunction::NativeFunction(const Backend* backend, ProgramTemplate program,
                                std::shared_ptr<const std::byte> constants)
-    : backend_(backend), program_(std::move(program)), constants_(std::move(constants)) {
-  if (program_.arguments.size() > kMaxArguments) {
-    TVM_FFI_THROW(ValueError) << program_.name << ": a program takes at most " << kMaxArguments
-                              << " arguments, not " << program_.arguments.size();
-  }
-  const ThreadLimit limit(program_.threads);
-  CompileFor(NumThreads());
+    : backend_(backend), template_(std::move(program)), constants_(std::move(constants)) {
+  if (!template_.has_free_sizes()) For({});
 }
 
 void NativeFunction::Call(tvm::ffi::PackedArgs args) {
   std::array<std::byte*, kMaxArguments> pointers;
-  CheckArguments(program_, args, backend_->device, pointers.data());
-  const ThreadLimit limit(program_.threads);
-  ForCurrentThreads()->Run(pointers.data());
+  std::shared_ptr<const Compiled> held;
+  const Compiled* compiled = last_used_.load(std::memory_order_acquire);
+  if (compiled == nullptr || compiled->threads != ThreadsOf(compiled->program)) {
+    held = For(template_.SizesOf(args));
+    compiled = held.get();
+  }
+  CheckArguments(compiled->program, args, backend_->device, pointers.data());
+  if (compiled->executable == nullptr) return;  // an argument is empty, and so are all results
+  const ThreadLimit limit(compiled->program.threads);
+  compiled->executable->Run(pointers.data());
 }
 
 std::string NativeFunction::Implementations() {
-  const ThreadLimit limit(program_.threads);
-  return ForCurrentThreads()->Implementations();
+  std::list<std::shared_ptr<const Compiled>> compiled;
+  if (!template_.has_free_sizes()) {
+    compiled.push_back(For({}));
+  } else {
+    std::lock_guard<std::mutex> lock(mutex_);
+    compiled = compiled_;
+  }
+  std::string lines;
+  for (const auto& each : compiled) {
+    if (each->executable == nullptr) continue;
+    if (!each->sizes.empty()) lines += "  for sizes";
+    for (const int64_t size : each->sizes) lines += " " + std::to_string(size);
+    if (!each->sizes.empty()) lines += "\n";
+    const ThreadLimit limit(each->program.threads);
+    lines += each->executable->Implementations();
+  }
+  return lines;
 }
 
-Executable* NativeFunction::ForCurrentThreads() {
-  const int threads = NumThreads();
-  const Compiled* compiled = last_used_.load(std::memory_order_acquire);
-  if (compiled->threads != threads) compiled = CompileFor(threads);
-  return compiled->executable.get();
-}
-
-const NativeFunction::Compiled* NativeFunction::CompileFor(int threads) {
+std::shared_ptr<const NativeFunction::Compiled> NativeFunction::For(const Sizes& sizes) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Compiled* found = nullptr;
-  for (const auto& compiled : compiled_) {
-    if (compiled->threads == threads) found = compiled.get();
+  for (auto at = compiled_.begin(); at != compiled_.end(); ++at) {
+    if ((*at)->sizes != sizes || (*at)->threads != ThreadsOf((*at)->program)) continue;
+    compiled_.splice(compiled_.begin(), compiled_, at);
+    if (!template_.has_free_sizes()) last_used_.store(at->get(), std::memory_order_release);
+    return *at;
   }
-  if (found == nullptr) {
-    compiled_.push_back(
-        std::make_unique<const Compiled>(Compiled{threads, backend_->compile(program_, constants_.get())}));
-    found = compiled_.back().get();
+  compiled_.push_front(Compile(sizes));
+  if (!template_.has_free_sizes()) {
+    last_used_.store(compiled_.front().get(), std::memory_order_release);
+  } else if (compiled_.size() > kMostSizes) {
+    compiled_.pop_back();
   }
-  last_used_.store(found, std::memory_order_release);
-  return found;
+  return compiled_.front();
+}
+
+std::shared_ptr<const NativeFunction::Compiled> NativeFunction::Compile(const Sizes& sizes) const {
+  // The backend's program refers to this one, so it is made where it stays.
+  auto compiled = std::make_shared<Compiled>(Compiled{0, sizes, template_.At(sizes), nullptr});
+  if (compiled->program.arguments.size() > kMaxArguments) {
+    TVM_FFI_THROW(ValueError) << name() << ": a program takes at most " << kMaxArguments << " arguments, not "
+                              << compiled->program.arguments.size();
+  }
+  const ThreadLimit limit(compiled->program.threads);
+  compiled->threads = NumThreads();
+  if (!compiled->program.is_empty) {
+    compiled->executable = backend_->compile(compiled->program, constants_.get());
+  }
+  return compiled;
 }
 
 }  // namespace collage

@@ -4,42 +4,49 @@
 #include <tvm/ffi/function.h>
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/executable.h"
 #include "base/program.h"
+#include "base/program_template.h"
 
 namespace collage {
 
 class NativeFunction {
  public:
-  // Compiles at once, so that a program that the library refuses fails here, with the reason.
-  NativeFunction(const Backend* backend, Program program, std::shared_ptr<const std::byte> constants);
+  // Without free sizes it compiles at once, so that a program that the library refuses fails here, with the
+  // reason.
+  NativeFunction(const Backend* backend, ProgramTemplate program, std::shared_ptr<const std::byte> constants);
 
   void Call(tvm::ffi::PackedArgs args);
   std::string Implementations();
-  const std::string& name() const { return program_.name; }
+  const std::string& name() const { return template_.name(); }
 
  private:
-  // The program for one number of threads: libraries divide the work when a primitive is made.
+  // The program for one number of threads and some sizes: libraries divide the work when a primitive is made.
   struct Compiled {
     int threads;
+    Sizes sizes;
+    Program program;
     std::unique_ptr<Executable> executable;
   };
 
-  Executable* ForCurrentThreads();
-  const Compiled* CompileFor(int threads);
+  // Compiled for the current number of threads; `sizes` is empty without free sizes.
+  std::shared_ptr<const Compiled> For(const Sizes& sizes);
+  std::shared_ptr<const Compiled> Compile(const Sizes& sizes) const;
 
   const Backend* backend_;
-  const Program program_;
+  const ProgramTemplate template_;
   const std::shared_ptr<const std::byte> constants_;
+  // What a program without free sizes has used last: it is never removed, and found without a lock.
   std::atomic<const Compiled*> last_used_{nullptr};
   std::mutex mutex_;
-  std::vector<std::unique_ptr<const Compiled>> compiled_;
+  // The last used first.
+  std::list<std::shared_ptr<const Compiled>> compiled_;
 };
 
 }  // namespace collage

@@ -33,7 +33,7 @@ class NativeModule final : public tvm::ffi::ModuleObj {
  public:
   NativeModule(const Backend* backend, std::string json, Blob blob)
       : backend_(backend), json_(std::move(json)), blob_(std::move(blob)) {
-    for (Program& program : ParsePrograms(json_, static_cast<int64_t>(blob_.nbytes))) {
+    for (ProgramTemplate& program : ParseTemplates(json_, static_cast<int64_t>(blob_.nbytes))) {
       auto function = std::make_shared<NativeFunction>(backend_, std::move(program), blob_.data);
       if (!functions_.emplace(function->name(), function).second) {
         TVM_FFI_THROW(ValueError) << "two programs are named '" << function->name() << "'";

@@ -122,6 +122,19 @@ void ParseSteps(const Object& text, Program* program) {
   }
 }
 
+// Throws where an argument is empty and a result is not.
+bool IsEmpty(const Program& program) {
+  bool empty = false, has_result = false;
+  for (const Buffer& buffer : program.buffers) {
+    empty |= (buffer.place == Place::kInput || buffer.place == Place::kOutput) && buffer.nbytes == 0;
+    has_result |= buffer.place == Place::kOutput && buffer.nbytes != 0;
+  }
+  if (empty && has_result) TVM_FFI_THROW(ValueError) << "an argument is empty, and a result is not";
+  return empty;
+}
+
+}  // namespace
+
 Program ParseProgram(const Object& text, int64_t blob_nbytes) {
   Program program{Get<tvm::ffi::String>(text, "name"), {}, {}, {}};
   Within(program.name, [&] {
@@ -133,14 +146,13 @@ Program ParseProgram(const Object& text, int64_t blob_nbytes) {
     for (const Object& constant : GetAll<Object>(text, "constants")) {
       ParseConstant(constant, blob_nbytes, &program);
     }
-    ParseSteps(text, &program);
+    program.is_empty = IsEmpty(program);
+    if (!program.is_empty) ParseSteps(text, &program);
     if (json::Find(text, "threads")) program.threads = static_cast<int>(Get<int64_t>(text, "threads"));
     if (program.threads < 0) TVM_FFI_THROW(ValueError) << "it has " << program.threads << " threads";
   });
   return program;
 }
-
-}  // namespace
 
 std::vector<Program> ParsePrograms(const std::string& text, int64_t blob_nbytes) {
   const Object root = json::As<Object>(tvm::ffi::json::Parse(text), "the description of the programs");

@@ -73,9 +73,14 @@ struct Program {
   std::vector<Step> steps;
   // At most so many threads of the pool run the program; 0 is no limit.
   int threads = 0;
+  // Whether an argument has no elements. Then no result has any, and there are no steps.
+  bool is_empty = false;
 };
 
-// Parses {"programs": [...]} and checks that every id, view and constant is within its bounds.
+// Parses one program and checks that every id, view and constant is within its bounds.
+Program ParseProgram(const tvm::ffi::json::Object& text, int64_t blob_nbytes);
+
+// Parses {"programs": [...]}, all without free sizes.
 std::vector<Program> ParsePrograms(const std::string& json, int64_t blob_nbytes);
 
 // Offset of each temporary in an arena, by buffer id; the last entry is the size of the arena.

@@ -21,15 +21,15 @@ Descs DescribeArguments(const Program& program, const Step& step) {
 }
 
 Argument PlainArgument(int id, const View& view) {
-  return Argument{id, StridedDesc(view), view.buffer, view.offset, AlignedBuffer()};
+  return Argument{id, StridedDesc(view), view.buffer, view.offset, nullptr};
 }
 
 Argument PackedArgument(const Program& program, const View& view, const std::byte* constants,
                         const_dnnl_primitive_desc_t made) {
   const_dnnl_memory_desc_t chosen = dnnl_primitive_desc_query_md(made, dnnl_query_weights_md, 0);
   const std::byte* data = constants + program.buffers[view.buffer].where + view.offset;
-  AlignedBuffer packed = PackWeights(StridedDesc(view).get(), data, chosen);
-  return Argument{DNNL_ARG_WEIGHTS, CopyDesc(chosen), view.buffer, view.offset, std::move(packed)};
+  return Argument{DNNL_ARG_WEIGHTS, CopyDesc(chosen), view.buffer, view.offset,
+                  PackedWeights(StridedDesc(view).get(), data, chosen)};
 }
 
 std::vector<Argument> MakeArguments(const Program& program, const Step& step, const std::byte* constants,

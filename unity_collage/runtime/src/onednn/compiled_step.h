@@ -1,6 +1,7 @@
 // A step as a primitive with its arguments, packed weights and scratchpad; shared by all calls.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct Argument {
   // Where the data is, unless `packed` holds it.
   int buffer;
   int64_t offset;
-  AlignedBuffer packed;
+  std::shared_ptr<const AlignedBuffer> packed;
 };
 
 struct CompiledStep {

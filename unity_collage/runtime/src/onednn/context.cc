@@ -22,8 +22,8 @@ void Context::AddArgument(const Program& program, const Argument& argument, cons
                           const std::vector<int64_t>& temporaries, std::vector<dnnl_exec_arg_t>* args) {
   const Buffer& buffer = program.buffers[argument.buffer];
   std::byte* data = nullptr;
-  if (argument.packed.data() != nullptr) {
-    data = argument.packed.data();
+  if (argument.packed != nullptr) {
+    data = argument.packed->data();  // weights are only read
   } else if (buffer.place == Place::kConstant) {
     // Only sources are constants, and a source is only read.
     data = const_cast<std::byte*>(constants) + buffer.where + argument.offset;

@@ -1,0 +1,50 @@
+// A program whose sizes may be known only when it is called.
+//
+// In its text a number may be a sum of products of free sizes: {"terms": [[64, "batch.0"], [3]]} is 64 *
+// batch + 3. For each free size the text names an argument and the axis of it that has this size.
+#pragma once
+
+#include <tvm/ffi/extra/json.h>
+#include <tvm/ffi/function.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/program.h"
+
+namespace collage {
+
+using Sizes = std::vector<int64_t>;
+
+class ProgramTemplate {
+ public:
+  // Throws unless every free size has an argument.
+  ProgramTemplate(tvm::ffi::json::Object text, int64_t blob_nbytes);
+
+  const std::string& name() const { return name_; }
+  bool has_free_sizes() const { return !places_.empty(); }
+
+  // The free sizes of a call, in the order of their names; throws when an argument does not have that axis.
+  Sizes SizesOf(tvm::ffi::PackedArgs args) const;
+
+  // The program for these sizes, checked like any other.
+  Program At(const Sizes& sizes) const;
+
+ private:
+  struct Place {
+    std::string name;
+    int64_t argument, axis;
+  };
+
+  std::string name_;
+  tvm::ffi::json::Object text_;
+  int64_t blob_nbytes_;
+  std::vector<Place> places_;
+};
+
+// Parses {"programs": [...]}. Programs without free sizes are checked when they are instantiated, as the
+// others are.
+std::vector<ProgramTemplate> ParseTemplates(const std::string& json, int64_t blob_nbytes);
+
+}  // namespace collage
