@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from unity_collage.frontend.models import import_model
@@ -77,6 +77,35 @@ def test_sizes_that_do_not_fit_end_the_program_with_an_error() -> None:
     machine = _shared("Add", ("n",), ("m",))
     with pytest.raises(Exception, match=r"match_cast|mismatch"):
         machine["main"](tvm.runtime.tensor(numbers(2)), tvm.runtime.tensor(numbers(3)))
+
+
+def table_of_positions() -> relax.VirtualMachine:
+    """n rows, plus the first n rows of a table of 6, as PyTorch exports the positions of tokens."""
+    table = numpy_helper.from_array(np.arange(18, dtype=np.float32).reshape(6, 3), "table")
+    bounds = [numpy_helper.from_array(np.array([n], np.int64), f"c{n}") for n in (0, 1)]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Slice", ["shape", "c0", "c1"], ["rows"]),
+        helper.make_node("Slice", ["table", "c0", "rows", "c0"], ["places"]),
+        helper.make_node("Add", ["x", "places"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [table, *bounds])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    mod = import_model(model).mod
+    assert str(mod["main"].ret_ty.shape.values[0]) == "n"
+    return relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+
+
+def test_the_first_rows_of_a_table_have_the_size_of_what_they_are_added_to() -> None:
+    machine = table_of_positions()
+    for rows in (1, 4, 6, 0):
+        x = numbers(rows, 3)
+        got = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, x + np.arange(18, dtype=np.float32).reshape(6, 3)[:rows])
+    with pytest.raises(Exception, match=r"match_cast|mismatch"):
+        machine["main"](tvm.runtime.tensor(numbers(7, 3)))
 
 
 @cache

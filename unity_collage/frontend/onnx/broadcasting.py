@@ -104,6 +104,11 @@ def _common(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
         sizes: list[relax.Expr] = [
             node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column
         ]
+        if (whole := _uncut(column)) is not None:
+            common.append(column[whole])
+            rest = [each for place, each in enumerate(sizes) if place != whole]
+            checks += [node.emit(relax.op.subtract(each, sizes[whole])) for each in rest]
+            continue
         larger, smaller = sizes[0], one
         for each in sizes:
             larger = node.emit(relax.op.maximum(larger, each))
@@ -119,6 +124,26 @@ def _common(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
     zeros = [tirx.const(0, "int64")] * len(checks)
     node.builder.match_cast(node.emit(relax.op.tensor_to_shape(found)), relax.ShapeType([*fresh, *zeros]))
     return common
+
+
+def _uncut(column: Sequence[Dim]) -> int | None:
+    """The place of a size n of which all others are ``min(n, 128)``, or another number above 1; None if there is none.
+
+    So are the sizes of n tokens and of the first n rows of a table of 128 positions. They fit only if they are equal,
+    since the smaller one is 1 only where n is 1 too. So the result has the size n.
+    """
+    for place, whole in enumerate(column):
+        if all(_is_cut(size, whole) for other, size in enumerate(column) if other != place):
+            return place
+    return None
+
+
+def _is_cut(size: Dim, whole: Dim) -> bool:
+    """Whether ``size`` is the smaller one of ``whole`` and a number above 1."""
+    if not isinstance(size, tirx.Min):
+        return False
+    pairs = ((size.a, size.b), (size.b, size.a))
+    return any(isinstance(most, tirx.IntImm) and most.value > 1 and are_equal(n, whole) for n, most in pairs)
 
 
 def _expanded(node: OnnxNode, value: Value, shape: Sequence[Dim], common: Sequence[Dim]) -> Value:
