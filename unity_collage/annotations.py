@@ -35,6 +35,10 @@ is measured."""
 PARTS = "collage.parts"
 """Attribute of a kernel's function: which bindings, by position, are one ``Composite`` function, and its attributes."""
 
+COMPILED_AS = "collage.compiled_as"
+"""Attribute of the function of a kernel that is measured: the function with free sizes that is compiled, and run at the
+sizes of this one."""
+
 SCHEDULES = "collage.schedules"
 """Attribute of a module or a kernel's function: tuned schedules by kernel, for FuseRemaining."""
 

@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, DECLINED
 from unity_collage.errors import UnavailableBackend, UnknownBackend
+from unity_collage.graph.variants import LIKE
 from unity_collage.passes import AnnotateCandidates
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -91,18 +92,25 @@ def test_a_named_backend_must_be_available() -> None:
         AnnotateCandidates(("toy",))(Before)
 
 
-def test_a_reason_is_kept_for_dynamic_shapes() -> None:
-    @I.ir_module
-    class Dynamic:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-            with R.dataflow():
-                a = R.nn.relu(x)
-                R.output(a)
-            return a
+@I.ir_module
+class Free:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            R.output(a)
+        return a
 
-    refusals = DECLINED.read(annotate(Dynamic)["main"])
+
+def test_free_sizes_without_a_sample_are_refused_with_a_reason() -> None:
+    refusals = DECLINED.read(annotate(Free)["main"])
     assert {(r.backend, r.reason) for r in refusals} == {
         ("toy", "a has no static shape: (n)"),
-        ("tvm", "a has no static shape: (n)"),
+        ("tvm", "there is no sample of the size n, at which a kernel could be measured"),
     }
+
+
+def test_free_sizes_with_a_sample_are_those_of_backends_that_take_them() -> None:
+    sampled = IRModule({"main": Free["main"].with_attr(LIKE, {"n": 8})})
+    found = CANDIDATES.read(annotate(sampled)["main"])
+    assert {(candidate.backend, candidate.indexes) for candidate in found} == {("tvm", (0,))}

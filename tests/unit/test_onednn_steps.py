@@ -261,4 +261,11 @@ def test_a_dtype_without_entry_is_named(dtype):
 def test_a_symbolic_shape_is_refused():
     from tvm import tirx
 
-    assert "no static shape" in step(op.matmul, (tirx.Var("n", "int64"), 4), (4, 5))
+    assert "no static shape" in step(nn.max_pool2d, (tirx.Var("n", "int64"), 4, 8, 8))
+
+
+def test_a_product_of_free_sizes_is_a_step_of_them():
+    from tvm import tirx
+
+    made = step(op.matmul, (tirx.Var("n", "int64"), 4), (4, 5))
+    assert [str(extent) for extent in made.result.dims] == ["n", "5"]

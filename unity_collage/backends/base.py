@@ -39,6 +39,8 @@ class Backend:
     """Makes a PrimFunc of each kernel, which TVM compiles; ``codegen`` is None then. Large constants are the last
     parameters. A PrimFunc with ``tirx.is_scheduled`` keeps its loops, any other gets the schedules of this package. The
     attribute ``Composite`` of the function is the candidate's label, where it has one."""
+    takes_free_sizes: bool = False
+    """Whether it makes kernels whose sizes are known only when the program runs."""
     limits_threads: bool = False
     """Whether a kernel respects the attribute ``collage.threads`` of its function: the most threads that it may use."""
     merges: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from itertools import accumulate
@@ -10,11 +11,13 @@ from cachetools import LRUCache, cached
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, COSTS
+from ..annotations import CANDIDATES, COMPILED_AS, COSTS
+from ..backends.registry import get
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
 from ..graph.prim_funcs import prim_funcs_called
 from ..graph.shapes import nbytes_of
+from ..graph.variants import twin
 from ..lowering.outlined import kernel_digest, kernel_function
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
@@ -24,10 +27,11 @@ from .model import CostModel, Overheads, Workload
 def workloads(func: relax.Function, model: CostModel, mod: IRModule | None = None) -> dict[int, Workload]:
     """The workload of each candidate of ``func``, by candidate id; equal workloads are one value.
 
-    ``mod`` has the PrimFuncs that ``func`` calls. Views have no workload.
+    ``mod`` has the PrimFuncs that ``func`` calls. Views have no workload. Kernels with free sizes are asked for at the
+    sizes of the sample that ``func`` names.
     """
     prims = prim_funcs_called(func, mod)
-    return dict(_workloads(func, model.evict_bytes(working_set(func)), prims))
+    return dict(_workloads(func, model.evict_bytes(working_set(twin(func))), prims))
 
 
 def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hashable, ...]:
@@ -39,28 +43,56 @@ def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hasha
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
-    graph = DataflowGraph(func, prims)
+    graph = DataflowGraph(twin(func), prims)
     signatures = Signatures(graph)
+    free = DataflowGraph(func, prims) if graph.func is not func else None
     made: dict[tuple[str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
         if candidate.backend == VIEW:
             continue
         digest = kernel_digest(signatures, graph, candidate)
+        compiled = None if free is None else _with_free_sizes(free, candidate)
+        if compiled is not None:
+            digest = _digest_at(digest, compiled)
         question = made.get((candidate.backend, digest))
         if question is None:
             computation = signatures.digest(candidate.sub_graph(graph))
-            question = _workload(graph, candidate, digest, behind, computation)
+            question = _workload(graph, candidate, digest, behind, computation, compiled)
             made[candidate.backend, digest] = question
         asked[candidate.id] = question
     return asked
 
 
 def _workload(
-    graph: DataflowGraph, candidate: Candidate, digest: str, behind: int, computation: str
+    graph: DataflowGraph,
+    candidate: Candidate,
+    digest: str,
+    behind: int,
+    computation: str,
+    compiled: relax.Function | None,
 ) -> Workload:
     alone = kernel_function(graph, candidate, lift_constants=True)
+    if compiled is not None:
+        alone = alone.with_attr(COMPILED_AS, compiled)
     return Workload(digest, candidate.backend, candidate.title, alone, behind, computation=computation)
+
+
+def _with_free_sizes(graph: DataflowGraph, candidate: Candidate) -> relax.Function | None:
+    """The function with free sizes of which TVM makes the kernel; None where its sizes are static.
+
+    Native kernels are made for the sizes of a call, as they are for static ones.
+    """
+    if not get(candidate.backend).is_fused_by_tvm:
+        return None
+    func = kernel_function(graph, candidate, lift_constants=True)
+    return func if relax.analysis.defined_symbolic_vars(func) else None
+
+
+def _digest_at(digest: str, compiled: relax.Function) -> str:
+    """The digest of a kernel with free sizes that is measured at the sizes of the kernel with this digest."""
+    shapes = [str(param.ty) for param in compiled.params]
+    return hashlib.sha256("\n".join([digest, *shapes]).encode()).hexdigest()[:24]
 
 
 def working_set(func: relax.Function) -> int:

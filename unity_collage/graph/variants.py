@@ -13,6 +13,10 @@ from tvm.ir import IRModule
 SIZES = "collage.sizes"
 """Attribute of a variant: the size of each dimension that it is made for, by name."""
 
+LIKE = "collage.like"
+"""Attribute of a function that runs at many sizes: the size of each free dimension, by name, at which its kernels are
+measured."""
+
 SWITCH = "collage.switch"
 """Attribute of the function that calls the variants: their names, the one for all other sizes last."""
 
@@ -21,6 +25,20 @@ def sizes_of(func: ir.BaseFunc) -> dict[str, int]:
     """The sizes that ``func`` is made for, by dimension; empty unless it is a variant."""
     found: Any = func.attrs[SIZES] if SIZES in (func.attrs or {}) else {}
     return {str(name): int(size) for name, size in found.items()}
+
+
+def like_of(func: ir.BaseFunc) -> dict[str, int]:
+    """The sizes at which the kernels of ``func`` are measured, by free dimension; empty where all are static."""
+    found: Any = func.attrs[LIKE] if LIKE in (func.attrs or {}) else {}
+    return {str(name): int(size) for name, size in found.items()}
+
+
+def twin(func: relax.Function) -> relax.Function:
+    """``func`` with the sizes at which its kernels are measured, binding by binding the same; itself without any."""
+    like = like_of(func)
+    names = {var.name for var in relax.analysis.defined_symbolic_vars(func)}
+    fixed = {name: size for name, size in like.items() if name in names}
+    return func.bind_symbolic_vars(fixed) if fixed else func
 
 
 def is_switch(func: ir.BaseFunc) -> bool:

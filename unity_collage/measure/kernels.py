@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import LIFTED, SCHEDULES
+from ..annotations import COMPILED_AS, LIFTED, SCHEDULES
 from ..backends.base import Backend
 from ..graph.extract import PRIM_FUNCS, prim_funcs_of
 from ..lowering.function_objects import function_object
@@ -117,6 +117,7 @@ def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
 
 
 def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Kernel:
+    func = func.without_attr(COMPILED_AS)
     values = _constants(func, arrays)
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)
     external = external_function(bound, backend.name, SYMBOL, SYMBOL)
@@ -137,6 +138,7 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
 def _tvm_kernel(
     func: relax.Function, arrays: Sequence[np.ndarray], target: Target, only_here: bool
 ) -> Kernel:
+    func = compiled_form(func)
     lowered = fused(_caller(func, _constants(func, arrays)), target)
     kernel = _only_kernel(lowered)
     alone = function_object(kernel, target) if only_here and not is_cuda(target) else None
@@ -145,6 +147,11 @@ def _tvm_kernel(
     with target:  # a compiler for a device asks for its architecture
         library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
     return Kernel(library.mod, _constants_of_call(lowered["main"]))
+
+
+def compiled_form(func: relax.Function) -> relax.Function:
+    """The function that is compiled: ``func`` itself, or the one with free sizes that is run at its sizes."""
+    return (func.attrs or {}).get(COMPILED_AS, func)
 
 
 def _only_kernel(mod: IRModule) -> tirx.PrimFunc:
@@ -175,7 +182,7 @@ def _caller(func: relax.Function, constants: Mapping[relax.Var, relax.Expr]) -> 
 
 def _bare(func: relax.Function) -> relax.Function:
     """``func`` for a module that has its PrimFuncs."""
-    return func.without_attr(LIFTED).without_attr(PRIM_FUNCS)
+    return func.without_attr(LIFTED).without_attr(PRIM_FUNCS).without_attr(COMPILED_AS)
 
 
 def _constants_of_call(main: relax.Function) -> list[tvm.runtime.Tensor]:

@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -18,9 +18,10 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
-from ..graph import DataflowGraph, members
+from ..graph import DataflowGraph, SubGraph, members
 from ..graph.prim_funcs import CALL_TIR
-from ..graph.variants import is_switch
+from ..graph.sized_kernels import has_free_sizes, why_not_sized
+from ..graph.variants import is_switch, like_of
 from ..index_set import EMPTY, IndexSet
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
@@ -76,12 +77,15 @@ def annotated(
     """
     found: list[tuple[str, Found]] = []
     declined: dict[DeclinedBinding, None] = {}
+    like = like_of(graph.func)
     for spec in specs:
         for answer in spec.apply(graph, target):
             if isinstance(answer, Declined):
                 refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
-            elif reason := _why_no_part(graph, answer, spec.backend):
+            elif reason := _why_no_part(graph, answer, spec.backend) or _why_not_sized(
+                graph, answer, spec.backend, like
+            ):
                 declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
             elif answer.rule in without:
                 last = answer.inside.bit_length() - 1
@@ -89,7 +93,8 @@ def annotated(
             else:
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
-        found += [("tvm", rest) for rest in _left_to_tvm(graph, target, taken(found))]
+        rest = _left_to_tvm(graph, target, taken(found))
+        found += [("tvm", each) for each in rest if not _why_not_sized(graph, each, "tvm", like)]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
@@ -103,6 +108,19 @@ def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | N
         return None
     called = [graph.nodes[i].label for i in members(proposal.inside) if graph.nodes[i].op == CALL_TIR]
     return f"{called[0]} is a PrimFunc, which the code generator does not get" if called else None
+
+
+def _why_not_sized(
+    graph: DataflowGraph, proposal: Found, backend: str, like: Mapping[str, int]
+) -> str | None:
+    """Why a backend does not make a kernel of a proposal whose sizes are known only when the program runs, or None."""
+    sub = SubGraph(graph, proposal.inside, proposal.hidden)
+    if not has_free_sizes(sub):
+        return None
+    maker = get(backend)
+    if not maker.takes_free_sizes:
+        return f"{backend} takes static sizes, and those of {sub.label} are known when the program runs"
+    return why_not_sized(sub, like, maker.codegen is not None)
 
 
 def _candidate(number: int, backend: str, proposal: Found) -> Candidate:

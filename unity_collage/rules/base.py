@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,8 +61,14 @@ def label_of(graph: DataflowGraph, inside: IndexSet, nested: tuple[Nested, ...] 
     return "+".join(names)
 
 
+def why_not_static_kernel(node: Node) -> str | None:
+    """Why no backend can make a kernel of this node alone whose sizes are known when it is compiled, or None."""
+    reason = why_not_partitionable(node)
+    return reason or next((r for value in (node.var, *node.operands) if (r := why_not_static(value))), None)
+
+
 def why_not_partitionable(node: Node) -> str | None:
-    """Why no backend can make a kernel of this node alone, or None."""
+    """Why no backend can make a kernel of this node alone, or None. Its sizes may be known when the program runs."""
     if not node.in_dataflow:
         return "not in a dataflow block"
     if node.op.startswith("call:"):
@@ -72,7 +78,7 @@ def why_not_partitionable(node: Node) -> str | None:
     if node.changed_by:
         return f"{node.changed_by} changes an operand in place afterwards, so it stays where it is"
     for value in (node.var, *node.operands):
-        reason = why_not_static(value)
+        reason = why_not_shaped(value)
         if reason is not None:
             return reason
     return None
@@ -89,26 +95,36 @@ def only_reader(graph: DataflowGraph, node: Node) -> Node | None:
 
 def why_not_static(value: relax.Expr) -> str | None:
     """Why the shape of ``value`` is not known at compile time, or None. Shapes and prim expressions count by value."""
+    return _why_not(value, _why_not_constant)
+
+
+def why_not_shaped(value: relax.Expr) -> str | None:
+    """Why ``value`` has no shape, not even one of sizes that are known when the program runs, or None."""
+    return _why_not(value, lambda _name, _values: None)
+
+
+_WhyNotExtents = Callable[[str, Sequence[ir.Expr]], "str | None"]
+
+
+def _why_not(value: relax.Expr, why_not_extents: _WhyNotExtents) -> str | None:
     if isinstance(value, relax.Tuple):
-        return next((reason for field in value.fields if (reason := why_not_static(field))), None)
+        return next((reason for field in value.fields if (reason := _why_not(field, why_not_extents))), None)
     name = value.name if isinstance(value, relax.Var) else "argument"
-    return _why_not_static_type(name, value.ty)
+    return _why_not_type(name, value.ty, why_not_extents)
 
 
-def _why_not_static_type(name: str, ty: ir.Type) -> str | None:
+def _why_not_type(name: str, ty: ir.Type, why_not_extents: _WhyNotExtents) -> str | None:
     if isinstance(ty, relax.TupleType):
-        return next((r for field in ty.fields if (r := _why_not_static_type(name, field))), None)
+        return next((r for field in ty.fields if (r := _why_not_type(name, field, why_not_extents))), None)
     if isinstance(ty, relax.TensorType):
         if ty.shape is None:
             return f"the shape of {name} is not known"
         if not isinstance(ty.shape, relax.ShapeExpr):
             return f"the shape of {name} is a variable"
-        return _why_not_constant(name, ty.shape.values)
+        return why_not_extents(name, ty.shape.values)
     if isinstance(ty, relax.ShapeType):
         return (
-            f"{name} is a shape of unknown values"
-            if ty.values is None
-            else _why_not_constant(name, ty.values)
+            f"{name} is a shape of unknown values" if ty.values is None else why_not_extents(name, ty.values)
         )
     if isinstance(ty, (relax.ObjectType, relax.FuncType)):
         return f"{name} is not a tensor"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from ..graph import DataflowGraph, OpKind, short_name
-from .base import Declined, Found, why_not_partitionable
+from .base import Declined, Found, why_not_static_kernel
 from .tree import Printed
 
 
@@ -24,7 +24,7 @@ class OpPredicate(Printed):
         for node in graph.nodes:
             if node.op not in self.ops or node.call is None:
                 continue
-            reason = why_not_partitionable(node) or self.why_not(node.call)
+            reason = why_not_static_kernel(node) or self.why_not(node.call)
             if reason is None:
                 yield Found(1 << node.index, self.name, short_name(node.op))
             else:
@@ -42,7 +42,7 @@ class OpCallByKind(Printed):
         for node in graph.nodes:
             if node.call is None:
                 continue
-            reason = why_not_partitionable(node)
+            reason = why_not_static_kernel(node)
             kind = graph.kinds[node.index]
             if reason is None and kind > self.most:
                 reason = f"{node.op} is {kind.name}, at most {self.most.name} is asked for"

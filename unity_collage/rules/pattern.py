@@ -10,7 +10,7 @@ from tvm.relax.dpl import DFPattern as Pattern
 
 from ..graph import DataflowGraph, IndexSet, Node, index_set, members
 from .alternatives import is_structure, matches
-from .base import Declined, Found, why_not_partitionable
+from .base import Declined, Found, why_not_static_kernel
 from .tree import Printed
 
 
@@ -58,4 +58,4 @@ class DFPattern(Printed):
 def _why_no_part(node: Node) -> str | None:
     if node.op in ("tuple", "getitem"):
         return None if node.in_dataflow else "not in a dataflow block"
-    return why_not_partitionable(node)
+    return why_not_static_kernel(node)

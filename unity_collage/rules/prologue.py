@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import relax
 
 from ..graph import DataflowGraph, IndexSet, Node, OpKind
-from ..graph.shapes import extents_of
+from ..graph.shapes import shape_of
 from ..index_set import EMPTY
 from .cancelling import PERMUTATION
 
@@ -54,10 +54,10 @@ def prologue_of(graph: DataflowGraph, anchor: Node, source: Node) -> IndexSet:
 
 
 def _keeps_rows(anchor: Node, source: Node) -> bool:
-    """Whether each row of the result comes from the same row of ``source``: no stride skips a row."""
-    if anchor.call is None or source.call is None:
-        return False
-    return extents_of(anchor.call)[:-1] == extents_of(source.call)[:-1]
+    """Whether each row of the result comes from the same row of ``source``, in numbers that are known: no stride skips
+    a row."""
+    rows, wanted = (None if node.call is None else shape_of(node.call) for node in (source, anchor))
+    return rows is not None and wanted is not None and rows[:-1] == wanted[:-1]
 
 
 def _is_local(graph: DataflowGraph, node: Node) -> bool:
@@ -75,7 +75,9 @@ def _sums_channels_of(anchor: Node, source: Node) -> bool:
         return True
     if anchor.op != _CONVOLUTION:
         return False
-    attrs, weights = anchor.call.attrs, extents_of(anchor.call.args[1])
+    attrs, weights = anchor.call.attrs, shape_of(anchor.call.args[1])
+    if weights is None:
+        return False
     window = [weights[str(attrs.kernel_layout).index(axis)] for axis in "HW"]
     plain = int(attrs.groups) == 1 and not any(int(pad) for pad in attrs.padding)
     return plain and window == [1, 1] and str(attrs.data_layout) == "NHWC"
@@ -85,11 +87,11 @@ def _has_factors_of_channels(node: Node) -> bool:
     """Whether a node multiplies float32 values by factors that depend on the last axis alone."""
     if node.call is None or node.op != _FACTOR or not _is_float32(node.call):
         return False
-    whole = extents_of(node.call)
-    factors = [shape for shape in map(extents_of, node.call.args) if shape != whole]
-    return (
-        len(factors) == 1 and all(extent == 1 for extent in factors[0][:-1]) and factors[0][-1:] == whole[-1:]
-    )
+    whole = shape_of(node.call)
+    factors = [shape for shape in map(shape_of, node.call.args) if shape != whole]
+    if whole is None or len(factors) != 1 or factors[0] is None:
+        return False
+    return all(extent == 1 for extent in factors[0][:-1]) and factors[0][-1:] == whole[-1:]
 
 
 def _is_float32(expr: relax.Expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from tvm import ir, relax
@@ -25,6 +25,9 @@ MOST_BY_DEFAULT = 4
 _BATCHES = (1, 8, 32)
 _FEW_BATCHES = (1, 8)
 _LENGTHS = (16, 32, 64, 128)
+_UNKNOWN = 64
+"""The size at which kernels are measured along a dimension of which nothing is known."""
+
 _FEW_LENGTHS = (32, 128)
 """The sizes of a batch and of a length; fewer where both are free. Lengths that a model cannot have are left out."""
 
@@ -96,6 +99,21 @@ def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
     if batches and lengths:
         return {batches[0]: _FEW_BATCHES, lengths[0]: _FEW_LENGTHS}
     return {**dict.fromkeys(batches, _BATCHES), **dict.fromkeys(lengths, _LENGTHS)}
+
+
+def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
+    """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
+
+    The middle one of the samples where the dimension has some, else of the likely ones.
+    """
+    given = list(samples)
+    likely = by_default(main)
+
+    def middle(name: str) -> int:
+        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name, (_UNKNOWN,))
+        return sizes[len(sizes) // 2]
+
+    return {name: middle(name) for name in free_dimensions(main)}
 
 
 def _is_length(main: relax.Function, name: str) -> bool:

@@ -22,12 +22,12 @@ from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
-from ..graph.variants import SIZES, called_by_switch
+from ..graph.variants import LIKE, SIZES, called_by_switch
 from ..plan.plan import Plan
 from ..tvm_private import give_type
 from .merge import MergedModules
 from .parts import axes_in_parts, for_none, two_parts
-from .samples import Sizes, by_default, combined, described, free_dimensions
+from .samples import Sizes, by_default, combined, described, free_dimensions, typical
 from .switch import dims_of, switch
 
 _GENERIC, _BEYOND, _NONE = "main_any_size", "main_beyond", "main_of_none"
@@ -55,11 +55,12 @@ def varied(
     if not isinstance(main, relax.Function) or not free_dimensions(main):
         return mod, ()
     if samples:
-        return with_variants(mod, combined(samples), at)
+        chosen = combined(samples)
+        return with_variants(mod, chosen, at) if chosen else (with_like(mod), ())
     likely = by_default(main)
     if not likely:
         free = ", ".join(free_dimensions(main))
-        return mod, (
+        return with_like(mod), (
             f"no size is known of {free}: fix sizes, or give samples of them with shapes= or --shape",
         )
     return with_variants(mod, combined(likely), at)
@@ -87,7 +88,7 @@ def with_variants(
             continue
         made.append((sizes, merged.add(name, func, fixed)))
     if not made:
-        return mod, tuple(remarks)
+        return with_like(mod), tuple(remarks)
     merged.add_public(mod)
     whole = _typed_main(mod)
     chosen = _switched(merged, mod, whole, made)
@@ -111,6 +112,7 @@ def _switched(
     axes = axes_in_parts(main, [sizes for sizes, _ in made])
     if isinstance(axes, str):
         generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
+        generic = generic.with_attr(LIKE, typical(main, [sizes for sizes, _ in made]))
         return switch(main, made, merged.add(_GENERIC, generic, mod))
     larger: list[tuple[Sizes, ir.GlobalVar]] = []
     for sizes, _ in reversed(made):
@@ -118,6 +120,15 @@ def _switched(
         beyond = two_parts(main, axes, count, whole)
         larger.append((sizes, merged.put(f"{_BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
     return switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+
+
+def with_like(mod: IRModule) -> IRModule:
+    """``mod`` whose ``main`` names the sizes at which its kernels are measured."""
+    main = mod["main"]
+    changed = {mod.get_global_var("main"): main.with_attr(LIKE, typical(main))}
+    return IRModule(
+        {**dict(mod.functions_items()), **changed}, attrs=mod.attrs, global_infos=mod.global_infos
+    )
 
 
 def _typed_main(mod: IRModule) -> ir.GlobalVar:

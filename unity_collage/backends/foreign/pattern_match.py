@@ -14,7 +14,7 @@ from tvm.relax.transform import FusionPattern, PatternCheckContext
 
 from ...errors import first_line
 from ...graph import DataflowGraph, IndexSet, Limits, Node, SubGraph, index_set, members
-from ...rules.base import why_not_partitionable
+from ...rules.base import why_not_static_kernel
 
 _JOINING = (CallPattern, TupleGetItemPattern, TuplePattern)
 """Patterns whose match belongs to the kernel. All others match an operand, or add a condition to one of these."""
@@ -61,7 +61,7 @@ class Matcher:
         """Why a match cannot be a kernel, or None: it is not valid, or the pattern's check refuses it."""
         nodes = [self._graph.nodes[i] for i in members(match.inside)]
         calls = (node for node in nodes if node.call is not None)
-        reason = next((r for node in calls if (r := why_not_partitionable(node))), None)
+        reason = next((r for node in calls if (r := why_not_static_kernel(node))), None)
         reason = reason or SubGraph(self._graph, match.inside).why_not_valid(Limits())
         return reason or self._why_refused(match)
 

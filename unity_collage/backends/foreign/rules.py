@@ -12,7 +12,7 @@ from ...errors import first_line
 from ...graph import DataflowGraph
 from ...graph.calls import op_name
 from ...rules import Declined, Found
-from ...rules.base import Nested, why_not_partitionable
+from ...rules.base import Nested, why_not_static_kernel
 from .pattern_match import Match, Matcher
 
 Predicate = Callable[[relax.Call], bool | str | None]
@@ -59,7 +59,7 @@ class OperatorAttributes:
         for node in graph.nodes:
             if node.call is None or node.op not in table:
                 continue
-            reason = why_not_partitionable(node) or self._why_not(table[node.op], node.call)
+            reason = why_not_static_kernel(node) or self._why_not(table[node.op], node.call)
             if reason is None:
                 yield Found(1 << node.index, "operator", node.op.rsplit(".", 1)[-1])
             else:

@@ -11,14 +11,16 @@ from dataclasses import replace
 
 from tvm import ir, relax
 
+from ...graph.free_sizes import for_all_sizes
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.program import NativeStep, View
-from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_static
+from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_sized
 from ..native.views import broadcast
 
 PRIMITIVE = "attention"
 
 
+@for_all_sizes
 def attention(call: relax.Call) -> NativeStep | str:
     """The product of queries and keys as the beginning of an attention, or the reason why it cannot be one."""
     query, key = call.args
@@ -144,6 +146,6 @@ def _why_not(what: str, value: relax.Expr, least: int = 2, types: Collection[str
     if dtype_of(value) not in types:
         needed = " and ".join(sorted(types, reverse=True))
         return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes {needed}"
-    if reason := why_not_static(what, value):
+    if reason := why_not_sized(what, value):
         return reason
     return f"{what} is a vector" if len(static_shape(value)) < least else None

@@ -5,7 +5,7 @@ Takes     convolutions with constant weights, followed by bias, residual and act
           tiles of 4x4. Filters of 3x3 with groups of few channels are vectorised over the groups. Attention: two
           products and the softmax between them, with a factor and a mask. Recurrent layers. bfloat16 and float32:
           bfloat16 is widened while it is read, and rounded while it is stored.
-Declines  other dtypes, dynamic shapes, dilation, channels that are not innermost.
+Declines  other dtypes, free sizes but in attention, dilation, channels that are not innermost.
 Needs     nothing.
 """
 
@@ -53,6 +53,7 @@ KERNELS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("kernels"),
     fingerprint=lambda: runtime.describe("kernels"),
     codegen=native_codegen("kernels", lower),
+    takes_free_sizes=True,
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,

@@ -9,6 +9,7 @@ from functools import partial
 
 from tvm import relax
 
+from ...graph.free_sizes import for_all_sizes
 from ..native.absorb import CAST, LAYOUT_CHANGES, read_through, write_through
 from ..native.casts import is_cast, read_widened
 from ..native.joining import is_joined, joined
@@ -87,6 +88,7 @@ def _family(step: NativeStep) -> Family:
     return _FAMILIES.get(step.primitive, _CONVOLUTIONS)
 
 
+@for_all_sizes
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """The step that reads the operand of ``producer``, a layout change, a cast or a concat, instead of ``value``."""
     if isinstance(producer, relax.Call) and op_name(producer) == CONCAT:
@@ -96,16 +98,19 @@ def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) ->
     return _checked(read_through(step, value, producer))
 
 
+@for_all_sizes
 def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(write_through(step, call))
 
 
+@for_all_sizes
 def join(step: NativeStep, call: relax.Call, field: int) -> NativeStep | str:
     """The step that writes field ``field`` of a concat and copies its siblings, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(_family(step).joined(step, call, field))
 
 
+@for_all_sizes
 def grown(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as its next part, or the reason why not."""
     return _JOINED if is_joined(step) else _checked(_family(step).fused(step, call, operand))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
+from ...graph.free_sizes import defining_axes
 from .flatten import Flat, NotFlat
 from .program import Blob, Buffer, ConstantData, NativeProgram, NativeStep, ScratchTensor, item_size
 from .values import array_of, dtype_of, is_tensor, shape_of
@@ -26,14 +27,16 @@ def assemble(
     Raises NotFlat if it would return a value that no step makes, or one value twice.
     """
     memory = _Memory(blob)
-    inputs = [memory.own(param) for param in flat.params if is_tensor(param)]
+    params = [param for param in flat.params if is_tensor(param)]
+    inputs = [memory.own(param) for param in params]
     written = [step.result.buffer for step in steps]
     results = [flat.resolve(result) for result in flat.results]
     if any(result not in written or results.count(result) > 1 for result in results):
         raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
-    return NativeProgram(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads)
+    sizes = defining_axes([shape_of(param) or () for param in params])
+    return NativeProgram(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads, sizes)
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class _Memory:
         """The number of a new buffer that only ``value`` uses."""
         shape = shape_of(value)
         if shape is None:
-            raise NotFlat("it has a parameter or result without static shape")
+            raise NotFlat("it has a parameter or result of unknown shape")
         dtype = dtype_of(value)
         self.buffers.append(Buffer(_nbytes(shape, dtype), dtype, shape))
         self.of[value] = len(self.buffers) - 1

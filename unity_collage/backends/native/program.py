@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+
+from ...graph.free_sizes import Size, Symbol
 
 
 def item_size(dtype: str) -> int:
@@ -157,8 +159,18 @@ class NativeProgram:
     steps: Sequence[NativeStep]
     threads: int | None = None
     """The most threads of the pool that run it; if None, the executor decides, up to all."""
+    sizes: Mapping[Symbol, tuple[int, int]] = field(default_factory=dict["Symbol", "tuple[int, int]"])
+    """For each free size the number of an argument, and the axis of it whose extent it is."""
 
     def to_json(self) -> dict[str, Any]:
+        text = self._to_json()
+        if not self.sizes:
+            return text
+        names = {symbol: f"{symbol[0]}.{number}" for number, symbol in enumerate(self.sizes)}
+        places = {names[symbol]: {"argument": at, "axis": axis} for symbol, (at, axis) in self.sizes.items()}
+        return {**_with_names(text, names), "sizes": places}
+
+    def _to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "buffers": [{"nbytes": b.nbytes, "dtype": b.dtype, "shape": list(b.shape)} for b in self.buffers],
@@ -170,6 +182,17 @@ class NativeProgram:
             "steps": [step.to_json() for step in self.steps],
             **({} if self.threads is None else {"threads": self.threads}),
         }
+
+
+def _with_names(value: Any, names: Mapping[Symbol, str]) -> Any:
+    """``value`` with free sizes as the executors read them."""
+    if isinstance(value, Size):
+        return value.to_json(names)
+    if isinstance(value, dict):
+        return {key: _with_names(item, names) for key, item in cast("dict[str, Any]", value).items()}
+    return (
+        [_with_names(item, names) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    )
 
 
 def programs_json(programs: Sequence[NativeProgram]) -> str:

@@ -1,4 +1,4 @@
-"""Relax values as the lowerings need them: static shapes, dtypes, constants, whole views."""
+"""Relax values as the lowerings need them: shapes, dtypes, constants, whole views."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import numpy as np
 from tvm import ir, relax, tirx
 
 from ...graph.calls import op_name as op_name
+from ...graph.free_sizes import is_free, shape_with_sizes
 from .program import ScratchTensor, View
 from .views import row_major
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """The static shape of a tensor, or of the first field of a tuple; None if there is none."""
+    """The shape of a tensor, or of the first field of a tuple; None if it is not known.
+
+    An extent that is known only when the program runs is a :class:`...graph.free_sizes.Size`, which computes as an int
+    does.
+    """
     if isinstance(value, ScratchTensor):
         return value.shape
     ty = _tensor_type(value)
-    shape = None if ty is None else ty.shape
-    if not isinstance(shape, relax.ShapeExpr):
-        return None
-    extents = [extent for extent in shape.values if isinstance(extent, tirx.IntImm)]
-    return tuple(int(e) for e in extents) if len(extents) == len(shape.values) else None
+    return None if ty is None else shape_with_sizes(ty)
 
 
 def static_shape(value: Any) -> tuple[int, ...]:
-    """The shape of a tensor for which :func:`why_not_static` returns None."""
+    """The shape of a tensor for which :func:`why_not_static` or :func:`why_not_sized` returns None."""
     shape = shape_of(value)
     assert shape is not None
     return shape
@@ -44,8 +45,16 @@ def dtype_of(value: Any) -> str:
 def why_not_static(what: str, value: Any) -> str | None:
     """Why a tensor, called ``what``, has no static shape or no elements, or None."""
     shape = shape_of(value)
-    if shape is None:
+    if shape is None or any(is_free(extent) for extent in shape):
         return f"{what} has no static shape"
+    return f"{what} is empty" if 0 in shape else None
+
+
+def why_not_sized(what: str, value: Any) -> str | None:
+    """Why a tensor, called ``what``, has neither a static shape nor one of free sizes, or is empty; or None."""
+    shape = shape_of(value)
+    if shape is None:
+        return f"the shape of {what} is not known"
     return f"{what} is empty" if 0 in shape else None
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from ...graph.free_sizes import ascending, unless_one
 from .program import View
 
 
@@ -50,8 +51,9 @@ def remap(
     reach = list(start)
     moved: list[int] = []
     for extent, stride in zip(view.dims, view.strides, strict=True):
-        digits = _digits(stride, radix)
-        if extent > 1:
+        with unless_one(extent):
+            digits = _digits(stride, radix)
+        if extent != 1:
             reach = [r + (extent - 1) * d for r, d in zip(reach, digits, strict=True)]
         moved.append(_dot(digits, steps))
     if any(r >= extent for r, extent in zip(reach, dims, strict=True)):
@@ -80,7 +82,7 @@ def unrepeated(view: View, like: View) -> View:
     dims = tuple(1 if step == 0 else extent for extent, step in zip(view.dims, view.strides, strict=True))
     strides = list(view.strides)
     inner = 1
-    for axis in sorted(range(len(dims)), key=lambda k: (like.strides[k], -k)):
+    for axis in sorted(range(len(dims)), key=lambda k: (ascending(like.strides[k]), -k)):
         if dims[axis] == 1:
             strides[axis] = inner
         inner *= dims[axis]
@@ -96,7 +98,11 @@ def same_strides(a: View, b: View) -> bool:
 
 def is_dense(view: View, order: Sequence[int] | None = None) -> bool:
     """Whether the elements fill one block of memory, with the axes nested as in ``order``, outermost first."""
-    ranked = sorted(range(len(view.dims)), key=lambda axis: -view.strides[axis]) if order is None else order
+    ranked = (
+        sorted(range(len(view.dims)), key=lambda axis: ascending(-view.strides[axis]))
+        if order is None
+        else order
+    )
     inner = [axis for axis in ranked if view.dims[axis] != 1]
     spans = all(view.strides[a] == view.strides[b] * view.dims[b] for a, b in pairwise(inner))
     return spans and (not inner or view.strides[inner[-1]] == 1)

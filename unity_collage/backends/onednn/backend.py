@@ -4,7 +4,8 @@ Takes     the operators of its primitives: convolutions, products, pooling, norm
           operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
           behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
           where ``limits`` allows it: widened while it is read, rounded while it is stored.
-Declines  other dtypes, dynamic shapes, primitives that lose NaN (``nan``), and the cases that the tables name.
+Declines  other dtypes, free sizes but in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and the cases that
+          the tables name.
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
@@ -45,6 +46,7 @@ ONEDNN = Backend(
     why_unavailable=lambda: runtime.why_unavailable("onednn"),
     fingerprint=lambda: runtime.describe("onednn"),
     codegen=native_codegen("onednn", lower),
+    takes_free_sizes=True,
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,

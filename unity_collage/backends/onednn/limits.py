@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..native.casts import FLOATS
 from ..native.program import NativeStep, View
-from ..native.values import dtype_of, why_not_static
+from ..native.values import dtype_of, why_not_sized, why_not_static
 from ..native.views import is_channels_first, is_channels_last, is_dense, same_strides
 
 FLOAT32 = frozenset({"float32"})
@@ -37,13 +37,17 @@ TYPES: dict[str, frozenset[str]] = {
 }
 """Element types of the operands of each primitive."""
 
+FREE_SIZES = frozenset({"matmul", "layer_normalization", "softmax", "eltwise", "binary", "reorder"})
+"""Primitives that take sizes that are known only when the program runs: one is made for each size that comes. Other
+primitives choose a kernel by their sizes, some of them the reference kernel."""
+
 
 def why_not_operand(primitive: str, what: str, value: object) -> str | None:
     """Why ``primitive`` cannot read a tensor, or None when it can."""
     dtype = dtype_of(value)
     if dtype not in TYPES[primitive]:
         return f"{what} is {dtype or 'of unknown dtype'}, {primitive} takes {' or '.join(sorted(TYPES[primitive]))}"
-    return why_not_static(what, value)
+    return why_not_sized(what, value) if primitive in FREE_SIZES else why_not_static(what, value)
 
 
 def why_not_types(step: NativeStep) -> str | None:

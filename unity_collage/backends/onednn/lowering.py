@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import relax
 
+from ...graph.free_sizes import for_all_sizes
 from ..native.absorb import RESHAPES, read_through, write_through
 from ..native.casts import is_cast
 from ..native.lowering import Tables, lower_functions
@@ -46,6 +47,7 @@ ANCHORS = frozenset(ENTRIES) - RESHAPES
 """Operators that make a primitive. A reshape alone is free and needs none."""
 
 
+@for_all_sizes
 def step(call: relax.Call) -> NativeStep | str:
     """One operator as one primitive, or the reason why not."""
     entry = ENTRIES.get(op_name(call))
@@ -54,6 +56,7 @@ def step(call: relax.Call) -> NativeStep | str:
     return _complete(_checked(entry(call)))
 
 
+@for_all_sizes
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as bias, post-operation or cast, or the reason."""
     return _checked(
@@ -61,6 +64,7 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     )
 
 
+@for_all_sizes
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """The step that reads the operand of ``producer``, a layout change or a cast, instead of ``value``, or why not."""
     return _checked(
@@ -70,6 +74,7 @@ def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) ->
     )
 
 
+@for_all_sizes
 def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     moved = write_through(step, call)
@@ -103,6 +108,7 @@ def _complete(made: NativeStep | str) -> NativeStep | str:
     return why_not_layout(made) or made if isinstance(made, NativeStep) else made
 
 
+@for_all_sizes
 def _copy(value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     return casts.copy(value, producer) if is_cast(producer) else shape.copy(value, producer)
 

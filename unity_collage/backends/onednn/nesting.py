@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from ...graph.free_sizes import ascending
 from ..native.program import NativeStep, PostOp, View
 
 _IMAGES = frozenset({"convolution", "deconvolution", "pooling", "batch_normalization", "resampling", "lrn"})
@@ -71,9 +73,9 @@ def _by_strides(view: View, columns_last: bool) -> list[int]:
     """
     last = len(view.dims) - 1
 
-    def place(axis: int) -> tuple[bool, bool, int, int]:
+    def place(axis: int) -> tuple[bool, bool, Any, int]:
         is_column = columns_last and axis == last and view.dims[axis] == 1
-        return is_column, view.dims[axis] != 1, -view.strides[axis], axis
+        return is_column, view.dims[axis] != 1, ascending(-view.strides[axis]), axis
 
     return sorted(range(len(view.dims)), key=place)
 

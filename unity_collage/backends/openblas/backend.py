@@ -1,8 +1,8 @@
 """OpenBLAS as a backend.
 
 Takes     matrix products and matrix-vector products, batched ones too, with a scalar factor and an added
-          bias or matrix.
-Declines  other dtypes than float32, dynamic shapes, everything that is not a product.
+          bias or matrix. Sizes may be known only when the program runs.
+Declines  other dtypes than float32, everything that is not a product.
 Needs     ``scipy-openblas32``.
 """
 
@@ -34,6 +34,7 @@ OPENBLAS = Backend(
     why_unavailable=lambda: runtime.why_unavailable("openblas"),
     fingerprint=lambda: runtime.describe("openblas"),
     codegen=native_codegen("openblas", lower),
+    takes_free_sizes=True,
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import relax
 
+from ...graph.free_sizes import for_all_sizes
 from ..native.absorb import read_through, write_through
 from ..native.lowering import Tables, lower_functions
 from ..native.program import NativeStep, View
@@ -25,6 +26,7 @@ ANCHORS = frozenset(ENTRIES)
 """Operators that are matrix products."""
 
 
+@for_all_sizes
 def step(call: relax.Call) -> NativeStep | str:
     """One operator as one matrix product, or the reason why it is not one."""
     entry = ENTRIES.get(op_name(call))
@@ -33,6 +35,7 @@ def step(call: relax.Call) -> NativeStep | str:
     return _checked(entry(call))
 
 
+@for_all_sizes
 def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     """The step with ``call``, whose ``args[operand]`` is its result, as scale or addend, or the reason why not."""
     name = op_name(call)
@@ -48,11 +51,13 @@ def fused(step: NativeStep, call: relax.Call, operand: int) -> NativeStep | str:
     return grown.with_result(replace(grown.result, buffer=call))
 
 
+@for_all_sizes
 def absorbed_input(step: NativeStep, value: relax.Expr, producer: relax.Expr) -> NativeStep | str:
     """The step that reads the operand of ``producer``, a layout change, instead of ``value``, or the reason why not."""
     return _checked(read_through(step, value, producer))
 
 
+@for_all_sizes
 def absorbed_output(step: NativeStep, call: relax.Call) -> NativeStep | str:
     """The step that writes its result as ``call``, a permutation or reshape, would leave it, or the reason why not."""
     return _checked(write_through(step, call))

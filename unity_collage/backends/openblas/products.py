@@ -6,7 +6,7 @@ from tvm import relax
 
 from ..native.products import pointwise_views, product_views
 from ..native.program import NativeStep, View
-from ..native.values import dtype_of, shape_of, why_not_static
+from ..native.values import dtype_of, shape_of, why_not_sized
 
 _ATTRS = (("alpha", 1.0), ("beta", 0.0))
 
@@ -35,7 +35,7 @@ def _why_not(call: relax.Call, names: tuple[str, str]) -> str | None:
     for name, value in zip(names, call.args, strict=True):
         if dtype_of(value) != "float32":
             return f"{name} is {dtype_of(value) or 'of unknown dtype'}, sgemm takes float32"
-        if reason := why_not_static(name, value):
+        if reason := why_not_sized(name, value):
             return reason
     if shape_of(call) is None or dtype_of(call) != "float32":
         return f"the result is {dtype_of(call)} or has no static shape, sgemm makes float32"

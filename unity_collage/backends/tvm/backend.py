@@ -1,8 +1,8 @@
 """TVM as a backend: the groups that FuseOps could make one kernel of, with our CPU schedules or DLight's for GPUs.
 
-Takes     every operator that has a legalization, and every PrimFunc (``call_tir``), with static shapes, fused by kind
+Takes     every operator that has a legalization, and every PrimFunc (``call_tir``), fused by kind
           (FusionCone).
-Declines  dynamic shapes, opaque operators; those are left to TVM without a cost.
+Declines  shapes that are not known, opaque operators; those are left to TVM without a cost.
 Needs     nothing but TVM.
 """
 
@@ -32,6 +32,7 @@ TVM = Backend(
     rule=_rule,
     why_unavailable=lambda: None,
     fingerprint=lambda: f"tvm {tvm.__version__}",
+    takes_free_sizes=True,
     limits_threads=True,
     multiplies_as_written=True,
     kinds=frozenset({"llvm", "cuda"}),

@@ -11,7 +11,7 @@ from typing import cast
 from tvm import relax
 from tvm.target import Target
 
-from ...annotations import SCHEDULES
+from ...annotations import COMPILED_AS, SCHEDULES
 from ...cost.model import Progress, TunedCost, Workload
 from ...database.costs import CostDatabase, default_path
 from ...database.rows import digest
@@ -46,7 +46,9 @@ class Tuning:
 
     def tuned(self, workload: Workload) -> TunedCost | None:
         """The cost with the best schedule; None where ours is as fast, there is no schedule, or no time is left."""
-        if self._is_budget_spent():
+        if self._is_budget_spent() or COMPILED_AS in (
+            workload.func.attrs or {}
+        ):  # schedules are for static sizes
             return None
         try:
             kernel = unscheduled_kernel(workload.func, self._target)

@@ -1,0 +1,263 @@
+"""Sizes that are known when a program runs: polynomials of free sizes, which the lowerings compute with as with ints.
+
+A lowering that compares dims, multiplies them to strides and divides addresses by strides is right for every size, if
+each answer holds for every size: ``batch * 64 == batch * 64`` and ``7 < length + 7`` do, ``batch < length`` does not.
+:class:`Size` answers what holds whenever all free sizes are at least 1, and raises :class:`UnknownSize` for the rest.
+Equal are only sizes that are always equal. So a free size is not 1, and code for extents of 1 is not used for it, which
+is slower at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar
+
+import tvm_ffi
+from tvm import ir, relax, tirx
+
+Symbol = tuple[str, int]
+"""A free size: its text, and a hash that tells it from others of the same name."""
+
+Term = tuple[Symbol, ...]
+"""A product of free sizes, in ascending order; the constant term is empty."""
+
+
+_LEAST: ContextVar[Mapping[Symbol, int]] = ContextVar("least", default=MappingProxyType({}))
+"""The least value of free sizes that are at least 2, see :func:`unless_one`; of the others it is 1."""
+
+
+class UnknownSize(Exception):
+    """A question about free sizes whose answer is not the same for all of them; the message is a reason."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size:
+    """A sum of products of free sizes with integer factors; one that has a constant term only is an int instead."""
+
+    terms: Mapping[Term, int]
+    """The factor of each product, none of them 0."""
+
+    def __add__(self, other: Any) -> Any:
+        return _made(Counter(self.terms), _terms(other), 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return _made(Counter(self.terms), _terms(other), -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _made(Counter(_terms(other)), self.terms, -1)
+
+    def __neg__(self) -> Any:
+        return 0 - self
+
+    def __mul__(self, other: Any) -> Any:
+        product: Counter[Term] = Counter()
+        for one, factor in self.terms.items():
+            for two, times in _terms(other).items():
+                product[tuple(sorted(one + two))] += factor * times
+        return _made(product, {}, 1)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _divided(self, other)[0]
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _divided(other, self)[0]
+
+    def __mod__(self, other: Any) -> Any:
+        return _divided(self, other)[1]
+
+    def __rmod__(self, other: Any) -> Any:
+        return _divided(other, self)[1]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __lt__(self, other: Any) -> bool:
+        return _is_negative(self - other, f"{self} < {other}")
+
+    def __le__(self, other: Any) -> bool:
+        return _is_negative(self - other - 1, f"{self} <= {other}")
+
+    def __gt__(self, other: Any) -> bool:
+        return _is_negative(other - self, f"{self} > {other}")
+
+    def __ge__(self, other: Any) -> bool:
+        return _is_negative(other - self - 1, f"{self} >= {other}")
+
+    def __bool__(self) -> bool:
+        return self > 0 or self < 0
+
+    def __index__(self) -> int:
+        raise UnknownSize(f"the size {self} is known only when the program runs")
+
+    __int__ = __float__ = __index__
+
+    def __str__(self) -> str:
+        shown = [
+            "*".join([str(factor)] * (factor != 1 or not term) + [name for name, _ in term])
+            for term, factor in self.terms.items()
+        ]
+        return " + ".join(shown)
+
+    __repr__ = __str__
+
+    def to_json(self, names: Mapping[Symbol, str]) -> dict[str, Any]:
+        """As the executors read it: ``{"terms": [[factor, name, ...], ...]}``."""
+        return {
+            "terms": [[factor, *(names[symbol] for symbol in term)] for term, factor in self.terms.items()]
+        }
+
+    def symbols(self) -> set[Symbol]:
+        """The free sizes in it."""
+        return {symbol for term in self.terms for symbol in term}
+
+    def symbol(self) -> Symbol | None:
+        """The free size that it is, or None for a sum or a product."""
+        ((term, factor), *more) = self.terms.items()
+        return term[0] if factor == 1 and len(term) == 1 and not more else None
+
+    def is_never_empty(self) -> bool:
+        """Whether it is positive even where a free size is 0."""
+        return self.terms.get((), 0) > 0 and all(factor > 0 for factor in self.terms.values())
+
+
+def size_of(extent: ir.Expr) -> Any:
+    """An extent of a shape as an int or :class:`Size`. What is no polynomial, such as ``length // 2``, is a size of its
+    own."""
+    if isinstance(extent, tirx.IntImm):
+        return int(extent.value)
+    if isinstance(extent, (tirx.Add, tirx.Sub, tirx.Mul)):
+        a, b = size_of(extent.a), size_of(extent.b)
+        return a + b if isinstance(extent, tirx.Add) else a - b if isinstance(extent, tirx.Sub) else a * b
+    if isinstance(extent, ir.Var):
+        return Size({((extent.name, hash(extent)),): 1})
+    return Size({((str(extent), tvm_ffi.structural_hash(extent)),): 1})
+
+
+def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
+    """The extents of a tensor type as ints and sizes, or None if its shape is not known."""
+    shape = ty.shape if isinstance(ty, relax.TensorType) else None
+    return tuple(map(size_of, shape.values)) if isinstance(shape, relax.ShapeExpr) else None
+
+
+def defining_axes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, tuple[int, int]]:
+    """For each free size the number of the first of the ``shapes`` that has it as an extent, and the axis."""
+    found: dict[Symbol, tuple[int, int]] = {}
+    for number, shape in enumerate(shapes):
+        for axis, extent in enumerate(shape):
+            symbol = extent.symbol() if isinstance(extent, Size) else None
+            if symbol is not None:
+                found.setdefault(symbol, (number, axis))
+    return found
+
+
+def _compared(one: Any, other: Any) -> int:
+    """-1, 0 or 1 as ``one`` is at most, equal to or at least ``other`` for all sizes."""
+    if one == other:
+        return 0
+    with contextlib.suppress(UnknownSize):
+        if one >= other:
+            return 1
+    return -1 if one <= other else 1
+
+
+ascending = functools.cmp_to_key(_compared)
+"""A key to sort sizes by; raises UnknownSize where some sizes would change the order."""
+
+
+def is_free(extent: Any) -> bool:
+    """Whether an extent is known only when the program runs."""
+    return isinstance(extent, Size)
+
+
+@contextlib.contextmanager
+def unless_one(extent: Any) -> Generator[None]:
+    """Inside, ``extent`` is not 1, if it is a free size: for what does not matter along an axis of one element."""
+    symbol = extent.symbol() if isinstance(extent, Size) else None
+    token = _LEAST.set({**_LEAST.get(), symbol: 2} if symbol is not None else _LEAST.get())
+    try:
+        yield
+    finally:
+        _LEAST.reset(token)
+
+
+_Args = ParamSpec("_Args")
+_Step = TypeVar("_Step")
+
+
+def for_all_sizes(table: Callable[_Args, _Step | str]) -> Callable[_Args, _Step | str]:
+    """A function that makes steps, whose answer is a reason where it would not be the same for all free sizes."""
+
+    @functools.wraps(table)
+    def answer(*args: _Args.args, **kwargs: _Args.kwargs) -> _Step | str:
+        try:
+            return table(*args, **kwargs)
+        except UnknownSize as error:
+            return str(error)
+
+    return answer
+
+
+def _terms(value: Any) -> Mapping[Term, int]:
+    if isinstance(value, Size):
+        return value.terms
+    return {(): value} if value else {}
+
+
+def _made(sum_of: Counter[Term], more: Mapping[Term, int], sign: int) -> Any:
+    """The sum as an int where no free size is left."""
+    for term, factor in more.items():
+        sum_of[term] += sign * factor
+    left = {term: factor for term, factor in sum_of.items() if factor}
+    if not left or list(left) == [()]:
+        return left.get((), 0)
+    return Size(left)
+
+
+def _is_negative(value: Any, question: str) -> bool:
+    """Whether ``value`` is below 0 for all sizes from the least up; raises UnknownSize if only for some."""
+    if not isinstance(value, Size):
+        return value < 0
+    factors = [factor for term, factor in value.terms.items() if term]
+    least = _LEAST.get()
+    at_least = sum(
+        factor * math.prod(least.get(symbol, 1) for symbol in term) for term, factor in value.terms.items()
+    )
+    if all(factor > 0 for factor in factors) and at_least >= 0:
+        return False
+    if all(factor < 0 for factor in factors) and at_least < 0:
+        return True
+    raise UnknownSize(f"it depends on the sizes whether {question}")
+
+
+def _divided(value: Any, by: Any) -> tuple[Any, Any]:
+    """Quotient and remainder, for a divisor of one term; raises UnknownSize where they depend on the sizes."""
+    question = f"what {value} divided by {by} is"
+    divisor = list(_terms(by).items())
+    if len(divisor) != 1 or divisor[0][1] < 1:
+        raise UnknownSize(f"it depends on the sizes {question}")
+    unit, factor = divisor[0]
+    quotient: Any = 0
+    rest: Any = 0
+    for term, times in _terms(value).items():
+        left = Counter(term)
+        left.subtract(unit)
+        whole, over = divmod(times, factor) if min(left.values(), default=0) >= 0 else (0, times)
+        quotient += whole * _made(Counter({tuple(sorted(left.elements())): 1}), {}, 1) if whole else 0
+        rest += over * _made(Counter({term: 1}), {}, 1) if over else 0
+    if not (0 <= rest < by):
+        raise UnknownSize(f"it depends on the sizes {question}")
+    return quotient, rest
