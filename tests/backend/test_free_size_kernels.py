@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax, tirx
 from tvm.ir import IRModule
@@ -21,7 +21,7 @@ from unity_collage.lowering.build import build
 from unity_collage.pipeline import collage
 
 BACKENDS = ("onednn", "openblas", "kernels")
-B, N = tirx.Var("b", "int64"), tirx.Var("n", "int64")
+B, N, M = tirx.Var("b", "int64"), tirx.Var("n", "int64"), tirx.Var("m", "int64")
 random = np.random.default_rng(0)
 
 Body = Callable[[relax.BlockBuilder, relax.Expr], relax.Expr]
@@ -40,7 +40,7 @@ def of(body: Body, *shape: Any) -> IRModule:
             result = builder.emit_output(body(builder, x))
         builder.emit_func_output(result)
     mod = builder.get()
-    return IRModule({"main": mod["main"].with_attr(LIKE, {"n": 32, "b": 2})})
+    return IRModule({"main": mod["main"].with_attr(LIKE, {"n": 32, "m": 24, "b": 2})})
 
 
 def linear(builder: relax.BlockBuilder, x: relax.Expr, inner: int, outer: int) -> relax.Expr:
@@ -74,6 +74,28 @@ def elementwise(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
     return builder.emit(op.maximum(builder.emit(op.exp(a)), x))
 
 
+def filters(*shape: int) -> relax.Expr:
+    return relax.const(random.standard_normal(shape).astype("float32") * 0.1)
+
+
+def convolutions(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    """With a stride, behind it one with a residual, and pooling."""
+    layout: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    a = builder.emit(op.nn.conv2d(x, filters(3, 3, 16, 16), strides=2, padding=1, **layout))
+    a = builder.emit(op.nn.relu(builder.emit(op.add(a, filters(16)))))
+    b = builder.emit(op.nn.conv2d(a, filters(3, 3, 16, 16), padding=1, **layout))
+    b = builder.emit(op.nn.relu(builder.emit(op.add(builder.emit(op.add(b, filters(16))), a))))
+    c = builder.emit(op.nn.max_pool2d(b, pool_size=3, strides=2, padding=1, layout="NHWC"))
+    return builder.emit(op.nn.conv2d(c, filters(1, 1, 16, 8), **layout))
+
+
+def grouped(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+    layout: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    return builder.emit(op.nn.conv2d(x, filters(3, 3, 4, 16), padding=1, groups=4, **layout))
+
+
+IMAGES: dict[str, Body] = {"convolutions": convolutions, "grouped": grouped}
+
 BODIES: dict[str, Body] = {
     "perceptron": perceptron, "residual": residual, "attention": attention, "elementwise": elementwise,
 }  # fmt: skip
@@ -82,7 +104,7 @@ BODIES: dict[str, Body] = {
 @cache
 def machines(name: str, backend: str) -> tuple[relax.VirtualMachine, relax.VirtualMachine, str]:
     """The program of one backend alone, that of TVM alone, and the script of the first."""
-    mod = of(BODIES[name], B, N, 24)
+    mod = of(BODIES[name], B, N, 24) if name in BODIES else of(IMAGES[name], B, N, M, 16)
     target = uc.host_target()
     with target:
         ours = collage((backend,), measure=False)(mod)
@@ -93,7 +115,7 @@ def machines(name: str, backend: str) -> tuple[relax.VirtualMachine, relax.Virtu
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, phases=(Phase.generate,))
 @given(batch=st.integers(0, 5), rows=st.one_of(st.integers(0, 9), st.integers(0, 130)))
 def test_all_sizes(name: str, backend: str, batch: int, rows: int) -> None:
     if reason := uc.runtime.why_unavailable(backend):
@@ -107,9 +129,31 @@ def test_all_sizes(name: str, backend: str, batch: int, rows: int) -> None:
         np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=15, deadline=None, phases=(Phase.generate,))
+@given(batch=st.integers(0, 3), height=st.integers(1, 40), width=st.integers(1, 40))
+def test_all_sizes_of_images(name: str, backend: str, batch: int, height: int, width: int) -> None:
+    if reason := uc.runtime.why_unavailable(backend):
+        pytest.skip(reason)
+    ours, plain, _ = machines(name, backend)
+    random_ = np.random.default_rng(batch * 10000 + height * 100 + width)
+    x = random_.standard_normal((batch, height, width, 16), dtype=np.float32)
+    got = ours["main"](tvm.runtime.tensor(x)).numpy()
+    if x.size:
+        right = plain["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-4)
+    else:
+        assert got.size == 0
+
+
 @pytest.mark.parametrize(
     ("name", "backend"),
     [
+        ("convolutions", "onednn"),
+        ("convolutions", "openblas"),
+        ("convolutions", "kernels"),
+        ("grouped", "kernels"),
         ("perceptron", "onednn"),
         ("perceptron", "openblas"),
         ("residual", "onednn"),

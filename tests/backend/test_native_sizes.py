@@ -52,6 +52,23 @@ def test_every_number_of_rows(backend: str) -> None:
         check(module, rows)
 
 
+def test_a_size_that_follows_from_an_extent(backend: str) -> None:
+    """Rows are 2 n + 1, told by the result: an extent of 4 is none."""
+    program = product(backend)
+    rows = {"terms": [[2, "n.0"], [1]]}
+    for view in (*program.text["steps"][0]["args"].values(),):
+        if view["dims"][0] == SIZE:
+            view["dims"][0] = rows
+    for number, columns in ((0, 24), (2, 10)):
+        program.text["buffers"][number]["nbytes"] = {"terms": [[8 * columns, "n.0"], [4 * columns]]}
+    program.text["sizes"] = {"n.0": {"argument": 1, "axis": 0, "factor": 2, "offset": 1}}
+    module = program.create(backend)
+    for count in (1, 7, 3):
+        check(module, count)
+    with pytest.raises(ValueError, match=r"argument 1 has the extent 4, which no size n.0 gives"):
+        check(module, 4)
+
+
 def test_no_rows(backend: str) -> None:
     module = product(backend).create(backend)
     assert run(module, random(0, 24), out=(0, 10)).shape == (0, 10)

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import tirx
 
-from unity_collage.graph.free_sizes import Size, UnknownSize, ascending, defining_axes, size_of, unless_one
+from unity_collage.graph.free_sizes import (
+    Place,
+    Size,
+    UnknownSize,
+    ascending,
+    places_of_sizes,
+    size_of,
+    unless_one,
+)
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 SIZES = {"n": size_of(N), "m": size_of(M)}
@@ -106,19 +114,16 @@ def test_extents_of_tvm() -> None:
     assert size_of(N * 3 + 1) == SIZES["n"] * 3 + 1
     assert size_of(N - N + 4) == 4
     assert size_of(half) == size_of(tirx.floordiv(N, 2)) != SIZES["n"]
+    assert str(size_of(half * 3)) == "3*n // 2"
     assert size_of(tirx.Var("n", "int64")) != SIZES["n"], "two sizes may have one name"
 
 
-def test_sizes_that_may_be_0() -> None:
-    n = SIZES["n"]
-    assert not n.is_never_empty()
-    assert (n + 1).is_never_empty()
-    assert not (n - 1).is_never_empty()
-
-
-def test_the_axes_that_define_sizes() -> None:
+def test_the_extents_that_tell_sizes() -> None:
     n, m = SIZES["n"], SIZES["m"]
-    assert defining_axes([(4, n * 2), (n, m), (m,)]) == {n.symbol(): (1, 0), m.symbol(): (1, 1)}
+    assert places_of_sizes([(4, n * m, n * n), (n * 2 + 1, m), (n, m)]) == {
+        n.symbol(): Place(1, 0, factor=2, offset=1),
+        m.symbol(): Place(1, 1),
+    }
 
 
 def test_the_text_for_the_executors() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
@@ -126,12 +127,15 @@ class Size:
 
     def symbol(self) -> Symbol | None:
         """The free size that it is, or None for a sum or a product."""
-        ((term, factor), *more) = self.terms.items()
-        return term[0] if factor == 1 and len(term) == 1 and not more else None
+        found = self.linear()
+        return found[0] if found is not None and found[1:] == (1, 0) else None
 
-    def is_never_empty(self) -> bool:
-        """Whether it is positive even where a free size is 0."""
-        return self.terms.get((), 0) > 0 and all(factor > 0 for factor in self.terms.values())
+    def linear(self) -> tuple[Symbol, int, int] | None:
+        """The free size, the factor and the constant of which it is made, as ``2 * n + 1`` is; None for others."""
+        rest = [(term, factor) for term, factor in self.terms.items() if term]
+        if len(rest) != 1 or len(rest[0][0]) != 1:
+            return None
+        return rest[0][0][0], rest[0][1], self.terms.get((), 0)
 
 
 def size_of(extent: ir.Expr) -> Any:
@@ -144,7 +148,8 @@ def size_of(extent: ir.Expr) -> Any:
         return a + b if isinstance(extent, tirx.Add) else a - b if isinstance(extent, tirx.Sub) else a * b
     if isinstance(extent, ir.Var):
         return Size({((extent.name, hash(extent)),): 1})
-    return Size({((str(extent), tvm_ffi.structural_hash(extent)),): 1})
+    text = re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(extent))
+    return Size({((text, tvm_ffi.structural_hash(extent)),): 1})
 
 
 def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
@@ -153,14 +158,25 @@ def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
     return tuple(map(size_of, shape.values)) if isinstance(shape, relax.ShapeExpr) else None
 
 
-def defining_axes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, tuple[int, int]]:
-    """For each free size the number of the first of the ``shapes`` that has it as an extent, and the axis."""
-    found: dict[Symbol, tuple[int, int]] = {}
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An extent that tells a free size: it is ``factor`` times the size, plus ``offset``."""
+
+    argument: int
+    """The number of the tensor."""
+    axis: int
+    factor: int = 1
+    offset: int = 0
+
+
+def places_of_sizes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, Place]:
+    """The first extent in ``shapes`` that tells each free size."""
+    found: dict[Symbol, Place] = {}
     for number, shape in enumerate(shapes):
         for axis, extent in enumerate(shape):
-            symbol = extent.symbol() if isinstance(extent, Size) else None
-            if symbol is not None:
-                found.setdefault(symbol, (number, axis))
+            if isinstance(extent, Size) and (linear := extent.linear()) is not None:
+                symbol, factor, offset = linear
+                found.setdefault(symbol, Place(number, axis, factor, offset))
     return found
 
 
@@ -176,6 +192,20 @@ def _compared(one: Any, other: Any) -> int:
 
 ascending = functools.cmp_to_key(_compared)
 """A key to sort sizes by; raises UnknownSize where some sizes would change the order."""
+
+
+def sizes_in(extent: ir.Expr) -> list[ir.Var]:
+    """The variables in an expression of sizes."""
+    walk: Any = tvm_ffi.structural_walk  # type: ignore[reportUnknownMemberType]
+    found: list[ir.Var] = []
+    walk(extent, (tirx.Var, found.append))
+    return found
+
+
+def substituted(extent: ir.Expr, change: Callable[[ir.Var], ir.Expr]) -> ir.Expr:
+    """An expression of sizes with each variable changed."""
+    mapped: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
+    return mapped(extent, (tirx.Var, change))
 
 
 def is_free(extent: Any) -> bool:

@@ -1,66 +1,79 @@
-"""Whether nodes whose sizes are known only when the program runs may be one kernel."""
+"""Whether a function whose sizes are known only when it runs may be a kernel of a library."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from tvm import ir, relax
+from tvm import ir, relax, sym, tirx
 
 from ..index_set import members
 from .extract import outside_vars
-from .free_sizes import Size, defining_axes, shape_with_sizes, size_of
+from .free_sizes import Size, places_of_sizes, shape_with_sizes, sizes_in, substituted
 from .sub_graph import SubGraph
 
 
-def why_not_sized(sub: SubGraph, known: Collection[str], is_external: bool) -> str | None:
-    """Why ``sub``, which has free sizes, cannot be a kernel, or None.
-
-    Its sizes must follow from the extents of its operands, and have a sample among the ``known`` ones, at which it is
-    measured. An external kernel computes nothing where an operand is empty, so then its results must be empty too.
-    """
-    inside = _types(sub)
-    names = {var.name: None for ty in inside for var in relax.analysis.tir_vars_in_type(ty)}
-    if unknown := next((name for name in names if name not in known), None):
-        return f"there is no sample of the size {unknown}, at which a kernel could be measured"
-    operands = [shape for var in outside_vars(sub) if (shape := shape_with_sizes(var.ty)) is not None]
-    results = list(_shapes(sub.graph.nodes[i].var.ty for i in members(sub.exit)))
-    places = defining_axes(operands)
-    for extent in chain.from_iterable(_shapes(inside)):
-        if isinstance(extent, Size) and (open_sizes := extent.symbols() - set(places)):
-            return f"the size {min(open_sizes)[0]} is not an extent of an operand"
-    return _why_not_empty(operands, results) if is_external else None
-
-
-def has_free_sizes(sub: SubGraph) -> bool:
-    """Whether a size in ``sub`` is known only when the program runs."""
-    return any(map(relax.analysis.tir_vars_in_type, _types(sub)))
-
-
-def _types(sub: SubGraph) -> list[ir.Type]:
-    """The types of what is computed inside, and of what that reads."""
+def names_of_sizes(sub: SubGraph) -> list[str]:
+    """The names of the sizes in ``sub`` that are known only when the program runs."""
     nodes = [sub.graph.nodes[i] for i in members(sub.inside)]
-    return [value.ty for node in nodes for value in (node.var, *node.operands)]
+    types = [value.ty for node in nodes for value in (node.var, *node.operands)]
+    found = chain.from_iterable(map(relax.analysis.tir_vars_in_type, types))
+    return list(dict.fromkeys(var.name for var in found))
 
 
-def _why_not_empty(operands: Iterable[tuple[Any, ...]], results: Iterable[tuple[Any, ...]]) -> str | None:
-    for extent in dict.fromkeys(chain.from_iterable(operands)):
-        if (
-            isinstance(extent, Size)
-            and not extent.is_never_empty()
-            and any(extent not in dims for dims in results)
-        ):
-            return f"an operand may be empty where a result is not: {extent} is no extent of it"
+def why_not_told(func: relax.Function) -> str | None:
+    """Why a library cannot make a kernel of ``func`` that gets its sizes from its operands and results, or None."""
+    operands = [param.ty for param in func.params]
+    told = places_of_sizes(list(_shapes((*operands, *_fields(func.ret_ty)))))
+    inside = [binding.var.ty for block in func.body.blocks for binding in block.bindings]
+    for extent in chain.from_iterable(_shapes((*operands, *inside))):
+        if isinstance(extent, Size) and (open_sizes := extent.symbols() - set(told)):
+            return f"the size {min(open_sizes)[0]} is neither an extent of an operand nor of a result"
     return None
 
 
+def why_not_empty(sub: SubGraph) -> str | None:
+    """Why an operand of ``sub`` may be empty where a result is not, or None.
+
+    A library computes nothing where an operand is empty.
+    """
+    results = [sub.graph.nodes[i].var.ty for i in members(sub.exit)]
+    for extent in chain.from_iterable(_extents(var.ty) for var in outside_vars(sub)):
+        for size in sizes_in(extent):
+            if _is_empty_without(size, [extent]) and not all(
+                _is_empty_without(size, _extents(result)) for result in results
+            ):
+                return f"an operand may be empty where a result is not: {size.name} may be 0"
+    return None
+
+
+def _is_empty_without(size: ir.Var, extents: Iterable[ir.Expr]) -> bool:
+    """Whether one of the ``extents`` is 0 or less where ``size`` is 0, whatever other sizes are."""
+
+    def none(var: ir.Var) -> ir.Expr:
+        return tirx.const(0, "int64") if var.same_as(size) else var
+
+    left = [sym.Analyzer().simplify(substituted(extent, none)) for extent in extents]
+    return any(isinstance(extent, tirx.IntImm) and int(extent.value) <= 0 for extent in left)
+
+
 def _shapes(types: Iterable[ir.Type]) -> Iterable[tuple[Any, ...]]:
-    """The shapes of tensors, those in tuples included, and shapes that are values."""
+    """The shapes of tensors, those in tuples included; other values have an empty one."""
     for ty in types:
         if isinstance(ty, relax.TupleType):
             yield from _shapes(ty.fields)
-        elif isinstance(ty, relax.ShapeType) and ty.values is not None:
-            yield tuple(map(size_of, ty.values))
-        elif (shape := shape_with_sizes(ty)) is not None:
-            yield shape
+        else:
+            yield shape_with_sizes(ty) or ()
+
+
+def _extents(ty: ir.Type) -> list[ir.Expr]:
+    """The extents of a tensor, or of all tensors of a tuple."""
+    if isinstance(ty, relax.TupleType):
+        return [extent for field in ty.fields for extent in _extents(field)]
+    shape = ty.shape if isinstance(ty, relax.TensorType) else None
+    return list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
+
+
+def _fields(ty: ir.Type) -> Sequence[ir.Type]:
+    return list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]

@@ -22,6 +22,7 @@ from ..plan.decision import plan_of
 from ..plan.problem import problem_of
 from ..search.plans import solution_of
 from ..search.ties import tied_with
+from .kernel_sizes import with_sizes_of_its_own
 from .outline import Group, NameSupply, global_var, outline
 from .outlined import external_function, kernel_digest, kernel_function, primitive_function
 from .tir_hook import NotLowered, calling, lowered_to_tir
@@ -139,7 +140,7 @@ def _function(
     if backend.codegen is not None:
         return external_function(kernel_function(graph, candidate), backend.name, candidate.label, name)
     if backend.lower_to_tir is None:
-        return primitive_function(candidate.sub_graph(graph), candidate.threads)
+        return with_sizes_of_its_own(primitive_function(candidate.sub_graph(graph), candidate.threads))
     func = kernel_function(graph, candidate, lift_constants=True)
     try:
         prim = lowered_to_tir(func, backend)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax
-from tvm.relax.utils import copy_with_new_vars
 
 from ..annotations import LABEL, LIFTED, PARTS, THREADS, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
 from ..plan.candidate import Candidate
+from .kernel_sizes import with_sizes_of_its_own
 from .outline import Group, outline
 
 
@@ -22,7 +22,9 @@ def kernel_function(
     graph: DataflowGraph, candidate: Candidate, *, lift_constants: bool = False
 ) -> relax.Function:
     """The function that a candidate computes, from :func:`extract`, with its composites as attribute ``PARTS``."""
-    func = extract(candidate.sub_graph(graph), lift_constants=lift_constants, alone=True)
+    func = with_sizes_of_its_own(
+        extract(candidate.sub_graph(graph), lift_constants=lift_constants, alone=True)
+    )
     if candidate.threads is not None:
         func = func.with_attr(THREADS, candidate.threads)
     if candidate.composites:
@@ -59,7 +61,7 @@ def _described(graph: DataflowGraph, candidate: Candidate) -> list[dict[str, Any
 
 def primitive_function(sub: SubGraph, threads: int | None = None) -> relax.Function:
     """``sub`` as one kernel of TVM, which later fusion leaves alone; large constants are parameters."""
-    func = _apart(extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1))
+    func = extract(sub, lift_constants=True).without_attr(LIFTED).with_attr("Primitive", 1)
     return func if threads is None else func.with_attr(THREADS, threads)
 
 
@@ -70,7 +72,6 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
     ``Composite``, in an order in which they can run. Operators that are in no part are called directly. Without parts
     the whole function is one part, named ``<backend>.<label>``.
     """
-    func = _apart(func)
     described = plain(func.attrs[PARTS]) if PARTS in (func.attrs or {}) else []
     label = str(func.attrs[LABEL]) if LABEL in (func.attrs or {}) else label
     threads = threads_of(func)
@@ -82,11 +83,6 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
     else:
         outer = _around(bare.with_attr("Composite", f"{backend}.{label}"), symbol)
     return outer.with_attrs({"Codegen": backend, "global_symbol": symbol, **limit})
-
-
-def _apart(func: relax.Function) -> relax.Function:
-    """``func`` with free sizes of its own, which no other function of the module has."""
-    return copy_with_new_vars(func) if relax.analysis.defined_symbolic_vars(func) else func
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:

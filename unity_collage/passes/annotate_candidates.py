@@ -18,11 +18,13 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
-from ..graph import DataflowGraph, SubGraph, members
+from ..graph import DataflowGraph, SubGraph, extract, members
+from ..graph.free_sizes import UnknownSize
 from ..graph.prim_funcs import CALL_TIR
-from ..graph.sized_kernels import has_free_sizes, why_not_sized
+from ..graph.sized_kernels import names_of_sizes, why_not_empty, why_not_told
 from ..graph.variants import is_switch, like_of
 from ..index_set import EMPTY, IndexSet
+from ..lowering.kernel_sizes import with_sizes_of_its_own
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
 from ..specs import PartitionSpec, gathered
@@ -115,12 +117,18 @@ def _why_not_sized(
 ) -> str | None:
     """Why a backend does not make a kernel of a proposal whose sizes are known only when the program runs, or None."""
     sub = SubGraph(graph, proposal.inside, proposal.hidden)
-    if not has_free_sizes(sub):
+    sizes, maker = names_of_sizes(sub), get(backend)
+    if not sizes:
         return None
-    maker = get(backend)
     if not maker.takes_free_sizes:
         return f"{backend} takes static sizes, and those of {sub.label} are known when the program runs"
-    return why_not_sized(sub, like, maker.codegen is not None)
+    if unknown := next((size for size in sizes if size not in like), None):
+        return f"there is no sample of the size {unknown}, at which a kernel could be measured"
+    try:
+        func = with_sizes_of_its_own(extract(sub, alone=True))
+    except UnknownSize as error:
+        return str(error)
+    return None if maker.codegen is None else why_not_told(func) or why_not_empty(sub)
 
 
 def _candidate(number: int, backend: str, proposal: Found) -> Candidate:

@@ -25,11 +25,13 @@ MOST_BY_DEFAULT = 4
 _BATCHES = (1, 8, 32)
 _FEW_BATCHES = (1, 8)
 _LENGTHS = (16, 32, 64, 128)
-_UNKNOWN = 64
-"""The size at which kernels are measured along a dimension of which nothing is known."""
-
 _FEW_LENGTHS = (32, 128)
 """The sizes of a batch and of a length; fewer where both are free. Lengths that a model cannot have are left out."""
+
+
+_UNKNOWN, _OF_IMAGES = 64, 224
+"""The sizes at which kernels are measured along a dimension of which nothing is known, and along one behind the second
+axis, which is the height or width of an image."""
 
 
 def combined(samples: Samples) -> list[Sizes]:
@@ -104,16 +106,18 @@ def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
 def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     """A size for each free dimension of ``main``, at which kernels for all sizes are measured.
 
-    The middle one of the samples where the dimension has some, else of the likely ones.
+    The middle one of the samples where the dimension has some, else of the likely ones. Where no sizes are likely, a
+    batch is 1, and the height or width of an image 224.
     """
     given = list(samples)
     likely = by_default(main)
 
-    def middle(name: str) -> int:
-        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name, (_UNKNOWN,))
+    def middle(name: str, axes: set[int]) -> int:
+        guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 else _UNKNOWN
+        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name, (guess,))
         return sizes[len(sizes) // 2]
 
-    return {name: middle(name) for name in free_dimensions(main)}
+    return {name: middle(name, axes) for name, axes in free_dimensions(main).items()}
 
 
 def _is_length(main: relax.Function, name: str) -> bool:

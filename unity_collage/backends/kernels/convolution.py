@@ -9,7 +9,7 @@ from tvm import ir, relax
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.joining import MOST_FIELDS, SIBLING, fields_read
 from ..native.program import NativeStep, PostOp, View
-from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_static
+from ..native.values import attrs_of, dtype_of, op_name, shape_of, static_shape, why_not_sized
 from ..native.views import broadcast, is_channels_last, pixel_stride, remap, same_strides
 from ..onednn.windows import by_letters, window_of
 from .functions import function_of
@@ -121,9 +121,9 @@ def _why_not(call: relax.Call) -> str | None:
     for what, value in (("data", call.args[0]), ("weights", call.args[1])):
         if dtype_of(value) not in FLOATS:
             return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32 and bfloat16"
-        if reason := why_not_static(what, value):
+        if reason := why_not_sized(what, value):
             return reason
-    if reason := why_not_static("result", call):
+    if reason := why_not_sized("result", call):
         return reason
     if dtype_of(call) != WIDE:
         return f"the sums are {dtype_of(call) or 'of unknown dtype'}, the kernel's are float32"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
-from ...graph.free_sizes import defining_axes
+from ...graph.free_sizes import places_of_sizes
 from .flatten import Flat, NotFlat
 from .program import Blob, Buffer, ConstantData, NativeProgram, NativeStep, ScratchTensor, item_size
 from .values import array_of, dtype_of, is_tensor, shape_of
@@ -35,7 +35,8 @@ def assemble(
         raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
-    sizes = defining_axes([shape_of(param) or () for param in params])
+    # Every size of a step is one of them: a candidate without is declined (graph/sized_kernels.py).
+    sizes = places_of_sizes([shape_of(value) or () for value in (*params, *results)])
     return NativeProgram(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads, sizes)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 
-from ...graph.free_sizes import Size, Symbol
+from ...graph.free_sizes import Place, Size, Symbol
 
 
 def item_size(dtype: str) -> int:
@@ -159,15 +159,15 @@ class NativeProgram:
     steps: Sequence[NativeStep]
     threads: int | None = None
     """The most threads of the pool that run it; if None, the executor decides, up to all."""
-    sizes: Mapping[Symbol, tuple[int, int]] = field(default_factory=dict["Symbol", "tuple[int, int]"])
-    """For each free size the number of an argument, and the axis of it whose extent it is."""
+    sizes: Mapping[Symbol, Place] = field(default_factory=dict["Symbol", "Place"])
+    """The free sizes, and the arguments that tell them: those of ``inputs``, then those of ``outputs``."""
 
     def to_json(self) -> dict[str, Any]:
         text = self._to_json()
         if not self.sizes:
             return text
         names = {symbol: f"{symbol[0]}.{number}" for number, symbol in enumerate(self.sizes)}
-        places = {names[symbol]: {"argument": at, "axis": axis} for symbol, (at, axis) in self.sizes.items()}
+        places = {names[symbol]: asdict(place) for symbol, place in self.sizes.items()}
         return {**_with_names(text, names), "sizes": places}
 
     def _to_json(self) -> dict[str, Any]:

@@ -37,9 +37,15 @@ TYPES: dict[str, frozenset[str]] = {
 }
 """Element types of the operands of each primitive."""
 
-FREE_SIZES = frozenset({"matmul", "layer_normalization", "softmax", "eltwise", "binary", "reorder"})
-"""Primitives that take sizes that are known only when the program runs: one is made for each size that comes. Other
-primitives choose a kernel by their sizes, some of them the reference kernel."""
+FREE_SIZES = frozenset(TYPES) - {
+    "deconvolution",
+    "batch_normalization",
+    "concat",
+    "resampling",
+    "lrn",
+    "prelu",
+}
+"""Primitives that take sizes that are known only when the program runs: one is made for each size that comes."""
 
 
 def why_not_operand(primitive: str, what: str, value: object) -> str | None:

@@ -26,7 +26,8 @@ def pooling(call: relax.Call) -> NativeStep | str:
         algorithm = "avg_include_padding" if attrs.count_include_pad else "avg_exclude_padding"
         if any(window.dilates):
             return "oneDNN's average pooling with dilation divides by another number of elements"
-    behind = reaching(window, kernel, source.dims[2:], result.dims[2:])
+    # Without ceil_mode every window ends within the padding.
+    behind = reaching(window, kernel, source.dims[2:], result.dims[2:]) if attrs.ceil_mode else window
     if algorithm == "avg_include_padding" and behind != window:
         return "windows reach beyond the padding, and oneDNN counts the elements there, which Relax does not"
     return pool(source, result, algorithm, kernel, behind)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tvm import relax
 
+from ...graph.free_sizes import is_free
 from ..native.program import NativeStep
 from ..native.values import attrs_of, ints, op_name, shape_of, static_shape, view_of
 from .eltwise import linear
@@ -45,6 +46,8 @@ def step(call: relax.Call) -> NativeStep | str:
     outer, reduced, inner = (
         math.prod(shape[part]) for part in (slice(run.start), run, slice(run.stop, None))
     )
+    if is_free(reduced):
+        return "the number of reduced elements may be 1, which oneDNN does not reduce"
     if reduced == 1:
         return "every reduced axis has one element"
     if inner == 1:

@@ -61,8 +61,11 @@ ProgramTemplate::ProgramTemplate(Object text, int64_t blob_nbytes)
   SizeByName ones;
   for (const auto& [name, where] : Get<Object>(text_, "sizes")) {
     const Object place = json::As<Object>(where, "the place of a size");
+    const Attrs numbers(place);
     places_.push_back({std::string(json::As<tvm::ffi::String>(name, "the name of a size")),
-                       Get<int64_t>(place, "argument"), Get<int64_t>(place, "axis")});
+                       numbers.Int("argument"), numbers.Int("axis"), numbers.IntOr("factor", 1),
+                       numbers.IntOr("offset", 0)});
+    if (places_.back().factor == 0) TVM_FFI_THROW(ValueError) << name_ << ": a size has the factor 0";
     ones[places_.back().name] = 1;
   }
   Within(name_, [&] { Resolved(text_, ones); });
@@ -79,7 +82,12 @@ Sizes ProgramTemplate::SizesOf(tvm::ffi::PackedArgs args) const {
       TVM_FFI_THROW(ValueError) << name_ << ": argument " << place.argument << " is not a tensor with axis "
                                 << place.axis << ", of which the size " << place.name << " is the extent";
     }
-    sizes.push_back((*tensor)->shape[place.axis]);
+    const int64_t whole = (*tensor)->shape[place.axis] - place.offset;
+    if (whole % place.factor != 0) {
+      TVM_FFI_THROW(ValueError) << name_ << ": argument " << place.argument << " has the extent "
+                                << (*tensor)->shape[place.axis] << ", which no size " << place.name << " gives";
+    }
+    sizes.push_back(whole / place.factor);
   }
   return sizes;
 }

@@ -1,7 +1,8 @@
 // A program whose sizes may be known only when it is called.
 //
 // In its text a number may be a sum of products of free sizes: {"terms": [[64, "batch.0"], [3]]} is 64 *
-// batch + 3. For each free size the text names an argument and the axis of it that has this size.
+// batch + 3. For each free size the text names an argument, and an axis of it whose extent is `factor` times the
+// size plus `offset`.
 #pragma once
 
 #include <tvm/ffi/extra/json.h>
@@ -34,7 +35,7 @@ class ProgramTemplate {
  private:
   struct Place {
     std::string name;
-    int64_t argument, axis;
+    int64_t argument, axis, factor, offset;
   };
 
   std::string name_;
