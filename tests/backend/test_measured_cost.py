@@ -55,7 +55,7 @@ def test_every_candidate_gets_a_cost_once_and_then_comes_from_the_database(tmp_p
     assert all(0 < cost.low <= cost.seconds <= cost.high for cost in first.by_key.values())
     assert {cost.origin for cost in again.by_key.values()} == {"database"}
     kernels = [label for label in asked if label.startswith("measuring ") and "this machine" not in label]
-    assert len(kernels) == len({key.split(":")[1] for key in first.by_key})
+    assert len(kernels) == 1 and kernels[0].endswith(" and 3 more")  # all in one question
     assert first.launch_seconds == again.launch_seconds > 0
     assert not database.quarantine_entries()
 
@@ -247,3 +247,30 @@ while True:
     answers = client(prelude + code, 300.0).compare({"ask": "cost"}, {"good": {}, "bad": {}, "fair": {}})
     assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == FailureKind.EXITED
     assert not isinstance(answers["good"], Refusal) and not isinstance(answers["fair"], Refusal)
+
+
+_OF_SEVERAL = _PRELUDE.replace("r.readline()\nsay(stage", "line = r.readline()\nsay(stage").replace(
+    'say(stage="running", key="kernel")', ""
+)
+
+
+@pytest.mark.parametrize("stage", ["building ahead", "computing the reference"])
+def test_what_ends_the_worker_before_any_kernel_runs_is_looked_for_by_computation(
+    client: Made, tmp_path: Path, stage: str
+) -> None:
+    code = f"""
+while True:
+    asked = list(json.loads(line)["candidates"])
+    with open({str(tmp_path / "asked")!r}, "a") as file: print(*asked, file=file)
+    say(stage={stage!r}, key=None)
+    if "bad" in asked: os.abort()
+    for key in asked: say(key=key, seconds=1.0, low=1.0, high=1.0, runs=1, doubtful=False)
+    say(done=True)
+    line = r.readline()
+    if not line: break
+"""
+    candidates = {"good": {"digest": "1"}, "rival": {"digest": "1"}, "bad": {"digest": "2"}}
+    answers = client(_OF_SEVERAL + code, 300.0).compare({"ask": "cost"}, candidates)
+    assert isinstance(answers["bad"], Refusal) and answers["bad"].kind == FailureKind.CRASH
+    assert isinstance(answers["good"], Cost) and isinstance(answers["rival"], Cost)
+    assert (tmp_path / "asked").read_text().splitlines() == ["good rival bad", "good rival", "bad"]

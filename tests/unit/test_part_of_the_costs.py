@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tvm
+from rich.console import Console
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax import op
@@ -15,7 +16,9 @@ from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
 from unity_collage.passes import AnnotateCandidates, Prepare, SearchPartition
-from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Costs
+from unity_collage.plan.plan import Plan, PlannedKernel, WithoutCost
+from unity_collage.report import plan_summary
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 
 TOY = fake_backend("toy", "relax.matmul", "relax.nn.relu", "relax.sigmoid")
@@ -44,7 +47,7 @@ def annotated(make: Callable[[relax.Expr], relax.Expr]) -> IRModule:
 @pytest.mark.parametrize("make", [chain, fork])
 def test_there_is_a_plan_whatever_the_budget_has_left(make) -> None:
     drawn = random.Random(0)
-    late = Cost(None, reason="not measured: the budget of 0.01 s was spent", origin=UNKNOWN, bound=0.0)
+    late = Cost(None, reason=f"{OUT_OF_TIME}0.01 s was spent", origin=UNKNOWN, bound=0.0)
     with only_backends(TOY), Target("llvm"):
         mod = annotated(make)
         main = mod["main"]
@@ -54,3 +57,17 @@ def test_there_is_a_plan_whatever_the_budget_has_left(make) -> None:
             costed = COSTS.write(main, Costs(by_key=costs, keys=keys))
             searched = SearchPartition()(IRModule({mod.get_global_var("main"): costed}))
             assert PLAN.on(searched["main"])
+
+
+def test_a_plan_says_what_a_spent_budget_may_have_cost_and_how_to_go_on() -> None:
+    late = [WithoutCost("onednn", "add", reason) for reason in (f"{OUT_OF_TIME}35 s was spent", STOPPED)]
+    refused = WithoutCost("tvm", "relu", "its numbers are wrong")
+    kernel = PlannedKernel(0, "tvm", "relu", "f", ("y",), 1e-6)
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(plan_summary("main", Plan((kernel,), 1e-6, gap=0.125, without_cost=(*late, refused))))
+    *_, first, second = captured.get().splitlines()
+    assert first == (
+        "the plan may be up to 12.5% off: there was no time left to measure 2 candidates; --budget TIME measures on"
+    )
+    assert second == "1 candidate without a cost, such as tvm relu: its numbers are wrong"

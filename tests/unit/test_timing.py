@@ -83,6 +83,39 @@ def test_a_slower_runner_stops_and_the_other_goes_on() -> None:
     assert len(slow.seconds) < len(fast.seconds) <= 40
 
 
+def test_a_slower_runner_that_is_no_rival_goes_on() -> None:
+    calls: list[str] = []
+
+    def slow() -> None:
+        calls.append("slow")
+        time.sleep(0.005)
+
+    runtime.time_in_turns(
+        [runner(lambda: calls.append("fast")), runner(slow)._replace(rivals=1)],
+        min_runs=3, max_runs=12, tolerance=0.0, max_seconds=60.0, max_warmup_seconds=0.0,
+    )  # fmt: skip
+    assert calls.count("slow") >= 9  # a rival stops after 3, unless other work disturbs them
+
+
+def test_a_twin_runs_before_each_run_and_is_not_timed() -> None:
+    order: list[str] = []
+    twin = tvm_ffi.convert(lambda: order.append("t")), []
+    runners = [runner(lambda: order.append("a")), runner(lambda: order.append("b"))._replace(twin=twin)]
+    timed = runtime.time_in_turns(runners, min_runs=4, max_runs=4, max_warmup_seconds=0.0, max_seconds=60.0)
+    assert all(3 <= len(one.seconds) <= 4 for one in timed)
+    assert "".join(order).endswith("atb" + "tba" + "atb" + "tba")
+
+
+def test_the_order_is_reversed_among_rivals_only() -> None:
+    order: list[str] = []
+    runners = [
+        runner(lambda name=name: order.append(name))._replace(rivals=rivals)
+        for name, rivals in zip("abcd", (0, 0, 1, 1), strict=True)
+    ]
+    runtime.time_in_turns(runners, min_runs=4, max_runs=4, max_warmup_seconds=0.0, max_seconds=60.0)
+    assert "".join(order).endswith("abcd" + "badc" + "abcd" + "badc")
+
+
 def test_timing_ends_when_the_budget_is_spent() -> None:
     (timed,) = runtime.time_in_turns(
         [runner(lambda: time.sleep(0.02))], max_seconds=0.001, max_warmup_seconds=0.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 from ..errors import DatabaseError
 from ..plan.costs import Cost
 from . import schema
+from .answers import Answers
 from .connections import Connections
 from .location import default_path, is_url
 from .rows import CostRow, FailureKind, Quarantined, digest
@@ -67,6 +68,7 @@ class CostDatabase:
         self._goes_on = goes_on and not read_only
         self._memory: Connections | None = None
         self._is_lost = False
+        self._noting: list[Answers] = []
         try:
             self._connections = Connections(where, read_only, create)
         except DatabaseError as error:
@@ -83,7 +85,7 @@ class CostDatabase:
     def get(self, keys: Iterable[str], fingerprint: str) -> dict[str, Cost]:
         """The known costs of ``keys`` with this ``fingerprint`` (its text)."""
         matching = {"fingerprint": digest(fingerprint)}
-        return {row["key"]: CostRow(**row).cost for row in self._found(schema.COSTS, "key", keys, matching)}
+        return {row["key"]: CostRow(**row).cost for row in self.found(schema.COSTS, "key", keys, matching)}
 
     def put(
         self,
@@ -121,7 +123,7 @@ class CostDatabase:
 
     def quarantined(self, keys: Iterable[str], version: str) -> dict[str, Quarantined]:
         """The quarantine entries of ``keys`` for this ``version`` of their backend."""
-        rows = self._found(schema.QUARANTINE, "key", keys, {"version": version})
+        rows = self.found(schema.QUARANTINE, "key", keys, {"version": version})
         return {row["key"]: _quarantined(row) for row in rows}
 
     def quarantine(self, entry: Quarantined) -> None:
@@ -134,14 +136,14 @@ class CostDatabase:
 
         ``sure``: a doubtful fact is not known.
         """
-        found = list(self._found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
+        found = list(self.found(schema.FACTS, "name", [name], {"fingerprint": digest(fingerprint)}))
         if not found or (sure and found[-1]["doubtful"]):
             return None
         return json.loads(found[-1]["value"])
 
     def facts(self, fingerprint: str) -> dict[str, Any]:
         """All facts with this fingerprint, by name."""
-        found = self._found(schema.FACTS, "fingerprint", [digest(fingerprint)], {})
+        found = self.found(schema.FACTS, "fingerprint", [digest(fingerprint)], {})
         return {row["name"]: json.loads(row["value"]) for row in found}
 
     def keep_fact(self, name: str, fingerprint: str, value: Any, doubtful: bool = False) -> None:
@@ -168,7 +170,7 @@ class CostDatabase:
 
     def workloads(self, digests: Iterable[str]) -> dict[str, str]:
         """The texts of these functions, by digest."""
-        return {row["digest"]: row["text"] for row in self._found(schema.WORKLOADS, "digest", digests, {})}
+        return {row["digest"]: row["text"] for row in self.found(schema.WORKLOADS, "digest", digests, {})}
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
         """All rows of ``table`` by primary key, in Python's order of texts rather than that of a locale."""
@@ -180,6 +182,16 @@ class CostDatabase:
         """The number of costs and refusals."""
         with self.reading() as connection:
             return int(connection.execute(select(func.count()).select_from(schema.COSTS)).scalar_one())
+
+    @contextmanager
+    def noting(self) -> Generator[Answers]:
+        """What is read and written inside, by any thread of this process through this object."""
+        answers = Answers()
+        self._noting.append(answers)
+        try:
+            yield answers
+        finally:
+            self._noting = [others for others in self._noting if others is not answers]
 
     def reading(self) -> AbstractContextManager[Connection]:
         """A connection for other queries."""
@@ -201,19 +213,22 @@ class CostDatabase:
     ) -> None:
         self.close()
 
-    def _found(
-        self, table: Table, column: str, values: Iterable[str], matching: dict[str, str]
-    ) -> Iterator[dict[str, Any]]:
+    def found(
+        self, table: Table, column: str, values: Iterable[str], matching: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
         """Rows whose ``column`` is among ``values`` and whose other columns are as in ``matching``.
 
         Those that are in memory only come last.
         """
         conditions = [table.c[name] == value for name, value in matching.items()]
         wanted = list(dict.fromkeys(values))
-        yield from self._stored(table, column, wanted, conditions)
+        rows = self._stored(table, column, wanted, conditions)
         if self._memory is not None:
             with self._memory.reading() as connection:
-                yield from _rows(connection, table, column, wanted, conditions)
+                rows += _rows(connection, table, column, wanted, conditions)
+        for answers in self._noting:
+            answers.read(table, column, wanted, matching, rows)
+        return rows
 
     def _stored(
         self, table: Table, column: str, wanted: Sequence[str], conditions: Sequence[ColumnElement[bool]]
@@ -232,6 +247,8 @@ class CostDatabase:
 
     def _keep(self, table: Table, row: dict[str, Any], texts: Sequence[tuple[Table, str]] = ()) -> None:
         """Store a row and the texts that it refers to."""
+        for answers in self._noting:
+            answers.wrote(table, row)
         pauses = iter(_PAUSES if self.path is None else ())
         while self._memory is None:
             try:

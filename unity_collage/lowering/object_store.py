@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -28,18 +29,20 @@ _CHECK_BYTES = _CHECK().digest_size
 class ObjectStore:
     """Object code by name, in memory and in a folder; None: in memory only.
 
-    A folder that cannot be read or written is no error: the code is compiled again.
+    A folder that cannot be read or written is no error: the code is compiled again. Several threads may use a store.
     """
 
     def __init__(self, folder: Path | None = None, read_only: bool = False):
         self.folder = folder
         self._read_only = read_only
         self._memory: LRUCache[str, bytes] = LRUCache(_IN_MEMORY_BYTES, getsizeof=len)
+        self._lock = threading.Lock()
         self._is_prepared = False
 
     def get(self, name: str) -> bytes | None:
         """The code of this name, or None."""
-        code = self._memory.get(name)
+        with self._lock:
+            code = self._memory.get(name)
         if code is None and self.folder is not None:
             code = _read(self._path(name))
             if code is not None:
@@ -62,7 +65,7 @@ class ObjectStore:
                 draft.unlink(missing_ok=True)
 
     def _remember(self, name: str, code: bytes) -> None:
-        with suppress(ValueError):  # larger than all of the memory
+        with suppress(ValueError), self._lock:  # larger than all of the memory
             self._memory[name] = code
 
     def _path(self, name: str) -> Path:
@@ -75,21 +78,21 @@ class ObjectStore:
             return
         assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
-        _limit(self.folder, _ON_DISK_BYTES)
+        keep_small(self.folder, _ON_DISK_BYTES)
         self._is_prepared = True
 
 
 def _read(path: Path) -> bytes | None:
     try:
         stored = path.read_bytes()
-        os.utime(path)  # for :func:`_limit`
+        os.utime(path)  # for :func:`keep_small`
     except OSError:
         return None
     code = stored[_CHECK_BYTES:]
     return code if _CHECK(code).digest() == stored[:_CHECK_BYTES] else None
 
 
-def _limit(folder: Path, nbytes: int) -> None:
+def keep_small(folder: Path, nbytes: int) -> None:
     """Remove the oldest files of a folder until it holds at most ``nbytes``."""
     found: list[tuple[float, int, Path]] = []
     for path in folder.iterdir():

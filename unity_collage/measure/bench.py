@@ -29,6 +29,8 @@ class Bench(Protocol):
 
     tries_nan: bool
     """Whether kernels also have to show that they keep NaN. On the CPU the rules know which primitives do not."""
+    compiles_ahead: bool
+    """Whether kernels of TVM are compiled in threads before any is timed."""
 
     def settled(self, run: Callable[[], T]) -> T:
         """What ``run`` returns, which runs a kernel."""
@@ -64,7 +66,7 @@ class Bench(Protocol):
         ...
 
     def time_in_turns(self, runners: Sequence[Runner], method: Method, evict_bytes: int) -> list[Timed]:
-        """The runs of kernels for one computation."""
+        """The runs of kernels; on the CPU those of several computations, each of which has a twin then."""
         ...
 
     def time_together(
@@ -86,6 +88,7 @@ class CpuBench:
     """Kernels run on the one thread pool, between guard pages."""
 
     tries_nan = False
+    compiles_ahead = True
 
     def __init__(self) -> None:
         self._state = ProcessState()
@@ -117,8 +120,12 @@ class CpuBench:
     ) -> dict[str, Runner]:
         activations, outputs = activation_tensors(func, inputs), output_tensors(func)
         warm = [*activations, *outputs]
+
+        def args(made: BuiltKernel) -> list[object]:
+            return [*activations, *made.constants, *outputs]
+
         return {
-            key: Runner(made.kernel, [*activations, *made.constants, *outputs], warm)
+            key: Runner(made.kernel, args(made), warm, made.twin and (made.twin.kernel, args(made.twin)))
             for key, made in built.items()
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from ..annotations import LIFTED
 from ..backends.registry import get
 from ..database.rows import FailureKind
 from ..graph.shapes import nbytes_of
+from ..runtime.vendors import VENDORS
 from . import kernel_library
-from .kernels import NoKernel, make_kernel
+from .kernels import LoweredKernel, NoKernel, make_kernel
 from .refusal import Refusal, Refused, refusal_of
 
 _CONSTANTS_HELD = 3
@@ -30,6 +31,8 @@ class BuiltKernel:
     kernel: Any
     constants: list[tvm.runtime.Tensor]
     outputs: list[Any] = field(default_factory=list)
+    twin: BuiltKernel | None = None
+    """The same kernel with constants of its own."""
 
 
 def built_kernel(
@@ -38,22 +41,55 @@ def built_kernel(
     asked: Mapping[str, Any],
     target: Target,
     prepare: Callable[[Any], None],
+    lowered: LoweredKernel | None = None,
 ) -> BuiltKernel:
     """The kernel, built here or read from the ``library`` that another machine sent; raises Refused.
 
-    ``prepare`` is called with its module, and does what else has to be done before the first run.
+    ``prepare`` is called with its module, and does what else has to be done before the first run. ``lowered``: the
+    kernel's loops, where they are known.
     """
     try:
         if "library" in asked:
             made = kernel_library.read(asked["backend"], asked["library"], asked["constants"])
         else:
-            made = make_kernel(func, inputs, get(asked["backend"]), target, only_here=True)
+            made = make_kernel(func, inputs, get(asked["backend"]), target, only_here=True, lowered=lowered)
         prepare(made.module)
         return BuiltKernel(made.function, made.constants)
     except NoKernel as error:
         raise Refused(Refusal(str(error))) from error
     except Exception as error:  # a foreign compiler failed: its error becomes the reason
         raise Refused(refusal_of(error, FailureKind.COMPILE_ERROR)) from error
+
+
+def is_compiled_by_tvm(asked: Mapping[str, Any]) -> bool:
+    """Whether TVM compiles the kernel here."""
+    return "library" not in asked and get(asked["backend"]).codegen is None
+
+
+def can_have_twin(func: relax.Function, asked: Mapping[str, Any]) -> bool:
+    """Whether there can be a second kernel that has constants of its own, and all else in common with the first one."""
+    return not int(func.attrs[LIFTED]) or get(asked["backend"]).codegen is None or asked["backend"] in VENDORS
+
+
+def with_twin(
+    made: BuiltKernel,
+    func: relax.Function,
+    inputs: Sequence[np.ndarray],
+    asked: Mapping[str, Any],
+    target: Target,
+    prepare: Callable[[Any], None],
+) -> BuiltKernel:
+    """``made`` with a twin; raises Refused.
+
+    Kernels of TVM are called with their constants, which are copied. A library packs them into its kernel, so that is
+    made again: the library's code is the same. A kernel without constants is its own twin.
+    """
+    if not int(func.attrs[LIFTED]):
+        return replace(made, twin=made)
+    if get(asked["backend"]).codegen is None:
+        copies = [tvm.runtime.tensor(constant.numpy()) for constant in made.constants]
+        return replace(made, twin=BuiltKernel(made.kernel, copies))
+    return replace(made, twin=built_kernel(func, inputs, asked, target, prepare))
 
 
 def held_bytes(func: relax.Function) -> int:

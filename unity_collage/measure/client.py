@@ -40,7 +40,7 @@ ON_CPU = Worker("unity_collage.measure.worker")
 
 _ATTEMPTS = 2
 """How often a kernel must end the worker to be refused for it."""
-_OF_ALL = ("comparing", "timing")
+_OF_ALL = ("building ahead", "comparing", "timing")
 """Stages in which the worker is busy with all kernels of a question at once."""
 
 
@@ -78,7 +78,10 @@ class WorkerClient:
     def compare(
         self, request: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Answer]:
-        """A cost or a refusal for each of ``candidates``, which are built, checked and timed together."""
+        """A cost or a refusal for each of ``candidates``, which are built, checked and timed together.
+
+        ``digest`` of a candidate says what it computes: those with the same are timed in turns.
+        """
         answers: dict[str, Answer] = {}
         pending = [dict(candidates)]
         suspected: Counter[str] = Counter()
@@ -97,6 +100,8 @@ class WorkerClient:
                 else:
                     answers[suspect] = problem
                 pending += [left] if left else []
+            elif len(apart := _by_computation(left)) > 1:
+                pending += apart
             elif len(left) == 1 or self._child.stage not in _OF_ALL:
                 answers.update(dict.fromkeys(left, problem))
             else:  # one of them is to blame: ask for each alone
@@ -160,6 +165,13 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
     # A compiler may be slow because the machine is busy. A kernel that has not returned by now never will.
     kind = FailureKind.HANG if error.stage in ("running", "timing") else None
     return Refusal(reason, kind, lasting=kind is not None)
+
+
+def _by_computation(candidates: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Mapping[str, Any]]]:
+    found: dict[Any, dict[str, Mapping[str, Any]]] = {}
+    for key, asked in candidates.items():
+        found.setdefault(asked.get("digest"), {})[key] = asked
+    return list(found.values())
 
 
 def _answer(reply: Mapping[str, Any]) -> Answer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from ..database.rows import FailureKind
@@ -57,6 +59,11 @@ def output_types(func: relax.Function) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each result of ``func``."""
     types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
     return [(extents_of(ty), dtype_of(ty)) for ty in types]
+
+
+def output_bytes(func: relax.Function) -> int:
+    """How many bytes the results of ``func`` have."""
+    return sum(math.prod(shape) * tvm_ffi.dtype(dtype).bits // 8 for shape, dtype in output_types(func))
 
 
 def _guarded(array: np.ndarray, at_end: bool) -> Any:

@@ -10,13 +10,11 @@ from tvm.target import Target
 from ..cost.method import MEDIAN, Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
+from ..defaults import BUDGET_SECONDS
 from ..target import is_cuda
 from .cuda.cost import CudaCost
 from .kernel_costs import KernelCosts
 from .measured import MeasuredCost
-
-BUDGET_SECONDS = 35.0
-"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
 
 
 def cost_model(

@@ -19,9 +19,9 @@ from ..cost.method import Method
 from ..cost.model import Capability, CostModel, Overheads, Progress, Workload
 from ..database.costs import CostDatabase
 from ..errors import MissingCost
-from ..plan.costs import UNKNOWN, Cost, Point
+from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Point
 from .locked import missing_costs, missing_fact
-from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs
+from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs, named
 from .session import Session
 
 LOGGER = logging.getLogger(__name__)
@@ -96,14 +96,13 @@ class KernelCosts(CostModel):
         answered: list[Workload] = []
 
         def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
-            what = f"{', '.join(w.backend for w in group)} {group[0].label}"
-            self.progress(len(answered), len(missing), f"measuring {what}{self._time_left()}")
+            self.progress(len(answered), len(missing), f"measuring {named(group)}{self._time_left()}")
             found = self._out_of_time(group) or measured_costs(client, self._opened(), group, here)
             answered.extend(group)
             return found
 
         found: dict[str, Cost] = {}
-        for costs in self._spread(grouped_by_computation(missing), work):
+        for costs in self._spread_new(grouped_by_computation(missing), work):
             found |= costs
         self.progress(len(missing), len(missing), "")
         self._session.measured |= found.keys()
@@ -255,6 +254,10 @@ class KernelCosts(CostModel):
             and self._session.seconds_since_start() >= end * self.budget_seconds
         )
 
+    def is_unused(self) -> bool:
+        """Whether no compile has left anything here that it knows: each answer comes from the database then."""
+        return self._session.is_unused()
+
     def database_and_lock(self) -> tuple[CostDatabase | None, bool]:
         return self.database, self.locked
 
@@ -284,21 +287,32 @@ class KernelCosts(CostModel):
         """What ``work`` returns for each group, one after the other."""
         return (work(self._client(), group) for group in groups)
 
+    def _spread_new(
+        self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
+    ) -> Iterable[dict[str, Cost]]:
+        """:meth:`_spread` for kernels that have no costs yet."""
+        return self._spread(groups, work)
+
     def _out_of_time(self, group: Sequence[Workload]) -> dict[str, Cost]:
         """Unknown costs for ``group`` once the budget is used up; empty before that."""
         if not self._is_spent(_FIRST_PART):
             return {}
-        reason = "not measured: it was stopped"
+        reason = STOPPED
         if self.budget_seconds is not None and not self._session.is_stopped:
-            reason = f"not measured: the budget of {self.budget_seconds:g} s was spent"
+            reason = f"{OUT_OF_TIME}{self.budget_seconds:g} s was spent"
         bounds = self._bounds_if_known(group)
         return {key: Cost(None, reason=reason, origin=UNKNOWN, bound=bounds[key]) for key in bounds}
 
     def _time_left(self) -> str:
+        left = self._seconds_left()
+        return f", for at most {left:.0f} s more" if math.isfinite(left) else ""
+
+    def _seconds_left(self) -> float:
+        """The time that is left for new costs."""
         if self.budget_seconds is None:
-            return ""
+            return math.inf
         left = _FIRST_PART * self._session.share * self.budget_seconds - self._session.seconds_since_start()
-        return f", for at most {max(left, 0.0):.0f} s more"
+        return max(left, 0.0)
 
     def _bounds_if_known(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds by key that need no measurement."""

@@ -15,7 +15,7 @@ from tvm.target import Target
 from ..annotations import COMPILED_AS, LIFTED, SCHEDULES
 from ..backends.base import Backend
 from ..graph.extract import PRIM_FUNCS, prim_funcs_of
-from ..lowering.function_objects import function_object
+from ..lowering.function_objects import FunctionObject, function_object
 from ..lowering.fuse import fused
 from ..lowering.linked import linked
 from ..lowering.outlined import external_function
@@ -50,6 +50,18 @@ class Kernel:
         return self.module.get_function(self.symbol, query_imports=True)
 
 
+@dataclass(frozen=True, slots=True)
+class LoweredKernel:
+    """A kernel of TVM with its loops."""
+
+    func: tirx.PrimFunc
+    constants: list[tvm.runtime.Tensor]
+    """The constant operands, in the form in which the kernel reads them."""
+    target: Target
+    compiled: FunctionObject | None = None
+    """Its object code, where that is known."""
+
+
 def build_kernel(
     func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
 ) -> tuple[Any, list[tvm.runtime.Tensor]]:
@@ -65,20 +77,31 @@ def make_kernel(
     target: Target,
     *,
     only_here: bool = False,
+    lowered: LoweredKernel | None = None,
 ) -> Kernel:
     """A kernel in destination-passing style: it takes the activations of ``func``, its constants, and the outputs.
 
     ``arrays`` are values for all parameters. A library stores those of lifted constants itself; TVM may pack them.
     With ``only_here`` the kernel cannot be written to a library, and the object code is that which programs link.
+    ``lowered``: what :func:`tvm_kernel` has returned for the same arguments.
     """
+    if backend.codegen is not None:
+        return _library_kernel(func, arrays, backend)
+    return _compiled(lowered or tvm_kernel(func, arrays, backend, target), only_here)
+
+
+def tvm_kernel(
+    func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend, target: Target
+) -> LoweredKernel:
+    """The loops of a kernel that TVM compiles, for a backend without a code generator; raises NoKernel."""
     if backend.lower_to_tir is not None:
         try:
-            return _tvm_kernel(standing_alone(func, backend), arrays, target, only_here)
+            func = standing_alone(func, backend)
         except NotLowered as refusal:
             raise NoKernel(str(refusal)) from None
-    if backend.codegen is None:
-        return _tvm_kernel(func, arrays, target, only_here)
-    return _library_kernel(func, arrays, backend)
+    func = compiled_form(func)
+    lowered = fused(_caller(func, _constants(func, arrays)), target)
+    return LoweredKernel(_only_kernel(lowered), _constants_of_call(lowered["main"]), target)
 
 
 def activation_arrays(func: relax.Function, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
@@ -135,18 +158,17 @@ def _constants(func: relax.Function, arrays: Sequence[np.ndarray]) -> dict[relax
     return {var: constant(arrays[first + i]) for i, var in enumerate(func.params[first:])}
 
 
-def _tvm_kernel(
-    func: relax.Function, arrays: Sequence[np.ndarray], target: Target, only_here: bool
-) -> Kernel:
-    func = compiled_form(func)
-    lowered = fused(_caller(func, _constants(func, arrays)), target)
-    kernel = _only_kernel(lowered)
-    alone = function_object(kernel, target) if only_here and not is_cuda(target) else None
+def _compiled(lowered: LoweredKernel, only_here: bool) -> Kernel:
+    target = lowered.target
+    alone = lowered.compiled
+    if alone is None and only_here and not is_cuda(target):
+        alone = function_object(lowered.func, target)
     if alone is not None:
-        return Kernel(linked([alone.code]), _constants_of_call(lowered["main"]), alone.symbol)
+        return Kernel(linked([alone.code]), lowered.constants, alone.symbol)
     with target:  # a compiler for a device asks for its architecture
-        library = tvm.compile(IRModule({SYMBOL: kernel.with_attr("global_symbol", SYMBOL)}), target=target)
-    return Kernel(library.mod, _constants_of_call(lowered["main"]))
+        kernel = lowered.func.with_attr("global_symbol", SYMBOL)
+        library = tvm.compile(IRModule({SYMBOL: kernel}), target=target)
+    return Kernel(library.mod, lowered.constants)
 
 
 def compiled_form(func: relax.Function) -> relax.Function:

@@ -21,6 +21,7 @@ from ..machine.peaks import Machine, known_machine, machine
 from ..plan.costs import Cost
 from ..target import current_target
 from .kernel_costs import KernelCosts
+from .pace import in_questions
 from .packed import PackedCosts
 from .questions import Client, Fingerprints, costs_in_turns
 from .tuning.costs import Tuning, tuning_folder
@@ -137,6 +138,12 @@ class MeasuredCost(KernelCosts):
             return self._measured([workload], here)[workload.key]
 
         return self._session.packs.costs(workloads, own, here, None if self.locked else measure)
+
+    def _spread_new(
+        self, groups: Sequence[list[Workload]], work: Callable[[Client, list[Workload]], dict[str, Cost]]
+    ) -> Iterable[dict[str, Cost]]:
+        """What ``work`` returns for several groups at a time: their kernels are compiled on all cores."""
+        return (work(self._client(), several) for several in in_questions(groups, self._seconds_left))
 
     def _client(self) -> Client:
         threads = runtime.num_threads()

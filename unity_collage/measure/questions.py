@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from statistics import median
 from typing import Any, Protocol
 
@@ -64,17 +63,26 @@ class Fingerprints:
 
 
 def grouped_by_computation(workloads: Iterable[Workload]) -> list[list[Workload]]:
-    """The workloads in groups that compute the same; each group is timed in turns."""
+    """The workloads in groups that compute the same, in the order in which they are asked for.
 
-    def computation(workload: Workload) -> tuple[str, int]:
-        return computed(workload), workload.evict_bytes
-
-    return [list(group) for _, group in groupby(sorted(workloads, key=computation), computation)]
+    Each group is timed in turns.
+    """
+    groups: dict[tuple[str, int], list[Workload]] = {}
+    for workload in workloads:
+        groups.setdefault((computed(workload), workload.evict_bytes), []).append(workload)
+    return list(groups.values())
 
 
 def computed(workload: Workload) -> str:
     """A digest of what a kernel computes."""
     return workload.computation or workload.digest
+
+
+def named(asked: Sequence[Workload]) -> str:
+    """Kernels for one computation, or the first of several, in a line."""
+    first = [workload for workload in asked if computed(workload) == computed(asked[0])]
+    more = f" and {len(asked) - len(first)} more" if len(first) < len(asked) else ""
+    return f"{', '.join(workload.backend for workload in first)} {first[0].label}{more}"
 
 
 def known_costs(database: CostDatabase, workloads: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
@@ -98,21 +106,21 @@ def measured_costs(
     here: Fingerprints,
     known: Mapping[str, Cost] | None = None,
 ) -> dict[str, Cost]:
-    """The costs of kernels for one computation, by key; costs and lasting refusals are stored in ``database``.
+    """The costs of kernels, by key; costs and lasting refusals are stored in ``database``.
 
-    Those in ``known`` take part in the turns and stay as they are: the others are scaled to their level. A compile that
-    changed costs which it has read would not find its own plan the next time.
+    All have the same ``evict_bytes``. Those in ``known`` compute the same as the others, take part in the turns and
+    stay as they are: the others are scaled to their level. A compile that changed costs which it has read would not
+    find its own plan the next time.
     """
     known = known or {}
     texts = {workload.key: tvm.ir.save_json(workload.func) for workload in group}
     answers = client.compare(
         {
             "ask": "cost",
-            "digest": computed(group[0]),
             "target": str(here.target),
             "evict_bytes": group[0].evict_bytes,
         },
-        {workload.key: {"backend": workload.backend, "function": texts[workload.key]} for workload in group},
+        {w.key: {"backend": w.backend, "function": texts[w.key], "digest": computed(w)} for w in group},
     )
     level = _level(answers, known)
     costs = dict(known)

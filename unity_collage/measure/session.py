@@ -33,6 +33,10 @@ class Session:
         self.again: dict[str, float] = {}
         """When the measurement began of facts that are known already, by name."""
 
+    def is_unused(self) -> bool:
+        """Whether nothing was asked yet."""
+        return self._started is None and not (self.measured or self.peaks or self.packs)
+
     def seconds_since_start(self) -> float:
         """Seconds since the first call of this method."""
         now = time.monotonic()

@@ -6,8 +6,9 @@
 * ``{"key": ..., "seconds": ...}`` or ``{"key": ..., "reason": ..., "kind": ...}`` for each candidate, and
 * ``{"done": true}``, or ``{"fault": ..., "kind": ...}`` if a kernel has spoilt the process: its parent ends it then.
 
-The kernels of a request for costs compute the same, and are checked and timed in turns. The kernels of a request that
-asks ``together`` have costs already, and may compute different things.
+The kernels of a request for costs may compute different things. First all of them are compiled, on all cores. Then each
+is checked, and those for one computation are timed in turns, with those of other computations where one eviction of
+the caches can serve all. The kernels of a request that asks ``together`` have costs already.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import numpy as np
 import tvm
 from cachetools import LRUCache
 from tvm import relax
 from tvm.target import Target
 
 from .. import runtime
-from ..annotations import LIFTED
 from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..errors import first_line
@@ -35,12 +34,12 @@ from ..processes.process import Message
 from ..processes.serving import Say, serve_messages
 from ..runtime.timing import Runner, Timed
 from .bench import Bench, CpuBench
-from .built_kernel import BuiltKernel, built_kernel, held_bytes
+from .built_kernel import held_bytes
+from .checker import Checker
+from .computations import Computation, as_rivals, batches, computations, evicted_beside
 from .guard import watch
 from .inputs import random_inputs
-from .judge import Trial, nan_trial, outputs_or_refusal, outvoted, trials, why_nan_is_lost
 from .process_state import Spoilt
-from .refusal import Refusal, Refused
 
 _CACHE_SHARE = 4
 """The cache of built kernels takes at most the memory that the worker may use, divided by this."""
@@ -54,7 +53,7 @@ _WIDE = 0.1
 
 
 class MeasuringWorker:
-    """Answers requests. It caches the last trials, since questions about one computation may come one by one."""
+    """Answers requests. It keeps the kernels that it has timed, as long as they fit into the cache."""
 
     def __init__(self, bench: Bench, method: Method, memory_bytes: int, say: Say):
         self._method = method
@@ -63,9 +62,7 @@ class MeasuringWorker:
             memory_bytes // _CACHE_SHARE, getsizeof=lambda held: held[1]
         )
         self._bench = bench
-        self._digest = ""
-        self._trials: list[Trial] = []
-        self._nan: Trial | None = None
+        self._checker = Checker(bench, say)
 
     def answer(self, request: Message) -> None:
         """Send all messages that answer one request."""
@@ -89,71 +86,37 @@ class MeasuringWorker:
 
     def _measure(self, request: Message) -> None:
         target = Target(json.loads(request["target"]))
-        funcs = {key: tvm.ir.load_json(asked["function"]) for key, asked in request["candidates"].items()}
-        first = next(iter(funcs.values()))
-        if request["digest"] != self._digest:
-            self._say({"stage": "computing the reference", "key": None})
-            self._trials, self._digest = trials(first), request["digest"]
-            self._nan = nan_trial(first) if self._bench.tries_nan else None
-        built: dict[str, BuiltKernel] = {}
-        for key, func in funcs.items():
-            try:
-                built[key] = self._checked(key, func, request["candidates"][key], target)
-            except Refused as refused:
-                self._refuse(key, refused.refusal)
-        for key, refusal in self._outvoted(first, built).items():
-            self._refuse(key, refusal)
-            del built[key]
-        self._time(first, built, request["evict_bytes"])
+        asked = computations(request["candidates"])
+        lowered = self._checker.prepared(asked, target)
+        for batch in batches(asked, request["evict_bytes"]):
+            for one in batch:
+                self._checker.check(one, target, lowered, has_twins=len(batch) > 1)
+            self._time(batch, request["evict_bytes"])
+            for one in batch:
+                one.built.clear()
         self._say({"done": True})
 
-    def _checked(self, key: str, func: relax.Function, asked: Message, target: Target) -> BuiltKernel:
-        """The kernel of one candidate; raises Refused with the reason where there is none."""
-        self._say({"stage": "building", "key": key})
-        made = self._built(func, self._trials[0].inputs, asked, target)
-        self._say({"stage": "running", "key": key})
-        run = self._bench.outputs_of
-        made.outputs = self._bench.settled(
-            lambda: outputs_or_refusal(func, self._trials, made.kernel, made.constants, run)
-        )
-        if self._nan is not None:
-            self._bench.settled(lambda: self._check_nan(func, made))
-        return made
-
-    def _check_nan(self, func: relax.Function, made: BuiltKernel) -> None:
-        """Raises Refused if a kernel makes numbers of NaN."""
-        assert self._nan is not None and self._nan.expected is not None
-        count = len(func.params) - int(func.attrs[LIFTED])
-        got = self._bench.outputs_of(made.kernel, self._nan.inputs[:count], made.constants, func, True)
-        refusal = why_nan_is_lost(got, self._nan.expected)
-        if refusal is not None:
-            raise Refused(refusal)
-
-    def _built(
-        self, func: relax.Function, inputs: Sequence[np.ndarray], asked: Message, target: Target
-    ) -> BuiltKernel:
-        try:
-            return built_kernel(func, inputs, asked, target, self._bench.prepare)
-        finally:
-            self._bench.after_building()
-
-    def _outvoted(self, func: relax.Function, built: dict[str, BuiltKernel]) -> dict[str, Refusal]:
-        self._say({"stage": "comparing", "key": None})
-        return outvoted(func, self._trials, {key: made.outputs for key, made in built.items()})
-
-    def _time(self, func: relax.Function, built: dict[str, BuiltKernel], evict_bytes: int) -> None:
-        if not built:
+    def _time(self, batch: Sequence[Computation], evict_bytes: int) -> None:
+        """Time the kernels of a batch in turns, and keep them."""
+        runners: dict[str, Runner] = {}
+        for number, one in enumerate(batch):
+            if one.built:
+                found = self._bench.runners_of(one.func, one.trials[0].inputs, one.built)
+                runners |= as_rivals(number, found)
+        if not runners:
             return
-        self._say({"stage": "timing", "key": next(iter(built)) if len(built) == 1 else None})
-        runners = self._bench.runners_of(func, self._trials[0].inputs, built)
+        self._say({"stage": "timing", "key": next(iter(runners)) if len(runners) == 1 else None})
         is_busy = self._bench.is_busy_since()
-        timed = self._bench.time_in_turns([*runners.values()], self._method, evict_bytes)
+        timed = self._bench.time_in_turns(
+            [*runners.values()], self._method, evicted_beside(batch, evict_bytes)
+        )
         self._bench.after_timing()
         busy = is_busy()
-        for key, (seconds, is_doubtful) in zip(built, timed, strict=True):
+        for key, (seconds, is_doubtful) in zip(runners, timed, strict=True):
             self._say_cost(key, seconds, is_doubtful, busy)
-        for key, runner in runners.items():
-            self._keep(key, runner, func)
+        for one in batch:
+            for key in one.built:
+                self._keep(key, runners[key]._replace(twin=None), one.func)
 
     def _time_together(self, request: Message) -> None:
         """Time kernels for different computations in turns: each once in every round."""
@@ -184,7 +147,7 @@ class MeasuringWorker:
         self._say({"stage": "building", "key": key})
         func = tvm.ir.load_json(asked["function"])
         inputs = random_inputs(func)
-        built = {key: self._built(func, inputs, asked, target)}
+        built = {key: self._checker.built(func, inputs, asked, target)}
         runner = self._bench.runners_of(func, inputs, built)[key]
         self._keep(key, runner, func)
         return runner
@@ -200,10 +163,6 @@ class MeasuringWorker:
         is_wide = found.high - found.low > 2 * _WIDE * found.estimate
         self._say({"key": key, "seconds": found.estimate, "low": found.low, "high": found.high,
                    "runs": len(seconds), "doubtful": is_doubtful or (is_wide and is_busy)})  # fmt: skip
-
-    def _refuse(self, key: str, refusal: Refusal) -> None:
-        kind = None if refusal.kind is None else refusal.kind.value
-        self._say({"key": key, "reason": refusal.reason, "kind": kind})
 
 
 def _watched_line(reason: str) -> str:

@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 UNKNOWN = "unknown"
 """The origin of a cost that was not measured because the time was used up."""
 
+OUT_OF_TIME = "not measured: the budget of "
+"""How the reason begins of a cost that a budget has left out."""
+
+STOPPED = "not measured: it was stopped"
+"""The reason of a cost that the user has left out."""
+
 IN_PROGRAM = "in the program"
 """The origin of a cost that was observed in the running program, among the other kernels of its plan."""
 

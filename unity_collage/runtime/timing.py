@@ -15,6 +15,10 @@ class Runner(NamedTuple):
     args: Sequence[object]
     warm: Sequence[object] = ()
     """Tensors that all cores write before each run, as the kernel before it in a program does."""
+    twin: "tuple[tvm_ffi.Function, Sequence[object]] | None" = None
+    """The same function with constants of its own, and its arguments: it runs before each run that is timed."""
+    rivals: int = 0
+    """Runners with the same number compute the same."""
 
 
 class Timed(NamedTuple):
@@ -75,22 +79,27 @@ def time_in_turns(
 
     Each runner warms up until it gets no faster, for at most ``max_warmup_seconds``; then all run in turns. After
     ``min_runs`` rounds a runner stops when the interval of its ``percentile`` (with this ``confidence``) lies above
-    that of the fastest. The others stop together, when each interval is within ``tolerance`` of its estimate. A runner
-    that has used ``max_seconds`` or ``max_runs`` always stops, but not before its first run.
+    that of the fastest of its ``rivals``. The others stop together, when each interval is within ``tolerance`` of its
+    estimate. A runner that has used ``max_seconds`` or ``max_runs`` always stops, but not before its first run.
 
     A run counts if every thread had a core before and after it, and none was kept from its core for a notable part of
     it. Before a run the machine is given time to become calm. Waiting and the runs that do not count take at most three
     times the budget of a runner.
 
-    The caches are prepared as by :func:`measure`, with one eviction for each round. With ``evict_each_run`` there is an
+    The caches are prepared as by :func:`measure`, with one eviction for each round. Where the runners of a round
+    compute different things, code and branches of a kernel would be cold, which they are not where it runs again and
+    again: a ``twin`` runs first then, and leaves them as the kernel itself would. With ``evict_each_run`` there is an
     eviction before each run, and a turn is three runs after one that does not count. Use it for many runners with
     memory of their own, which would otherwise evict each other's memory.
     """
     load_base()
     timed = tvm_ffi.get_global_func("collage.runtime.time_in_turns")
     parts = zip(*((runner.func, list(runner.args), list(runner.warm)) for runner in runners), strict=True)
+    twins = [runner.twin or (None, ()) for runner in runners]
+    others = [func for func, _ in twins], [list(args) for _, args in twins]
+    rivals = [runner.rivals for runner in runners]
     limits = (percentile, confidence, tolerance, min_runs, max_runs, max_seconds, max_warmup_seconds)
-    found = timed(*map(list, parts), *limits, evict_bytes, evict_each_run)
+    found = timed(*map(list, parts), *others, rivals, *limits, evict_bytes, evict_each_run)
     return [
         Timed([float(s) for s in seconds], bool(doubtful))
         for seconds, doubtful in zip(found[::2], found[1::2], strict=True)

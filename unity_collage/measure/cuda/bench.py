@@ -40,6 +40,7 @@ class CudaBench:
     """Kernels run on a stream of the device. An error that CUDA reports again ends the process: nothing can follow."""
 
     tries_nan = True
+    compiles_ahead = False
 
     def __init__(self, lock: str | None = None) -> None:
         """``lock``: a file that is locked while the device is used, since others would disturb what is timed."""

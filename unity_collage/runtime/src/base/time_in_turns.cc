@@ -1,9 +1,12 @@
-// Times kernels that compute the same in turns: a round runs each of them, so that drift of the machine
-// affects all alike.
+// Times kernels in turns: a round runs each of them, so that drift of the machine affects all alike. Kernels
+// that compute the same are rivals.
+#include <tvm/ffi/optional.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 
 #include "base/cache_state.h"
 #include "base/call.h"
@@ -17,6 +20,7 @@ namespace {
 using tvm::ffi::Any;
 using tvm::ffi::Array;
 using tvm::ffi::Function;
+using tvm::ffi::Optional;
 using tvm::ffi::Tensor;
 
 constexpr double kWindowSeconds = 0.0005;
@@ -29,6 +33,9 @@ constexpr double kMinRunsFactor = 10;
 // Runs that other work of the machine disturbs do not count. They, and waiting for its end, may take this
 // many times the budget.
 constexpr double kPatience = 3;
+// All runners of a call wait for so many times the budget of one. Where the machine is busy all the time,
+// waiting helps none of them.
+constexpr double kPatienceTogether = 10;
 constexpr double kMostWaiting = 0.05;  // seconds before one run
 
 struct Limits {
@@ -61,16 +68,23 @@ void WarmUp(Call* call, double max_seconds) {
 
 class Runner {
  public:
-  Runner(Function function, const Array<Any>& args, Array<Tensor> warm)
-      : call_(std::move(function), args), warm_(std::move(warm)) {}
+  // `twin`: the same kernel with constants of its own, or nothing. `rivals`: which runners compute the same.
+  Runner(Call call, std::optional<Call> twin, Array<Tensor> warm, int64_t rivals)
+      : rivals(rivals), call_(std::move(call)), twin_(std::move(twin)), warm_(std::move(warm)) {}
 
-  void WarmUp(double max_seconds) { collage::WarmUp(&call_, max_seconds); }
+  void WarmUp(double max_seconds) {
+    collage::WarmUp(&call_, max_seconds);
+    if (twin_) collage::WarmUp(&*twin_, max_seconds);
+  }
 
-  // One run. `preparation` is the time in seconds that was spent on the caches for it.
-  void Run(double preparation, const Limits& limits) {
+  // One run. `preparation` is the time in seconds that was spent on the caches for it, `patience` that which
+  // all runners may still wait for the machine.
+  void Run(double preparation, const Limits& limits, double* patience) {
+    if (twin_) preparation += RunTwin();
     const Clock::time_point begin = Clock::now();
-    bool calm = calm_.Await(std::min(kMostWaiting, kPatience * Allowed(limits) - waited_));
+    bool calm = calm_.Await(std::min({kMostWaiting, kPatience * Allowed(limits) - waited_, *patience}));
     const Clock::time_point after = Clock::now();
+    *patience -= std::chrono::duration<double>(after - begin).count();
     CacheState::WriteFromAllCores(warm_);
     const double seconds = call_.Seconds();
     const double taken = SecondsSince(after) + preparation;
@@ -82,12 +96,14 @@ class Runner {
 
   // Several runs in a row, each after its own eviction. The first follows a run of another runner and does
   // not count.
-  void TakeTurn(CacheState* caches, const Limits& limits) {
+  void TakeTurn(CacheState* caches, const Limits& limits, double* patience) {
     const size_t calm = seconds_.size(), disturbed = disturbed_.size();
-    RunEvicted(caches, limits);
+    RunEvicted(caches, limits, patience);
     seconds_.resize(calm);
     disturbed_.resize(disturbed);
-    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !IsOverBudget(limits)); ++i) RunEvicted(caches, limits);
+    for (size_t i = 0; i < kRunsPerTurn && (i == 0 || !IsOverBudget(limits)); ++i) {
+      RunEvicted(caches, limits, patience);
+    }
   }
 
   void Estimate(const Limits& limits) {
@@ -96,7 +112,8 @@ class Runner {
 
   bool IsOverBudget(const Limits& limits) const {
     return seconds_.size() + disturbed_.size() >= limits.max_runs || spent_ >= Allowed(limits) ||
-           waited_ >= kPatience * Allowed(limits);
+           waited_ >= kPatience * Allowed(limits) ||
+           disturbed_.size() >= static_cast<size_t>(kPatience) * std::max(limits.min_runs, seconds_.size());
   }
 
   // The runs that were not disturbed, or all of them where there are too few.
@@ -113,15 +130,25 @@ class Runner {
   }
 
   bool active = true;
+  int64_t rivals;
 
   size_t calm_runs() const { return seconds_.size(); }
   const Interval& interval() const { return interval_; }
 
  private:
-  void RunEvicted(CacheState* caches, const Limits& limits) {
+  // What stays near between two runs of a kernel is so again: its code, and what its branches did before. Its
+  // constants are not, since those of the twin are others.
+  double RunTwin() {
+    const Clock::time_point begin = Clock::now();
+    CacheState::WriteFromAllCores(warm_);
+    twin_->Run();
+    return SecondsSince(begin);
+  }
+
+  void RunEvicted(CacheState* caches, const Limits& limits, double* patience) {
     const Clock::time_point begin = Clock::now();
     caches->Evict();
-    Run(SecondsSince(begin), limits);
+    Run(SecondsSince(begin), limits, patience);
   }
 
   double Allowed(const Limits& limits) const {
@@ -129,6 +156,7 @@ class Runner {
   }
 
   Call call_;
+  std::optional<Call> twin_;
   Calm calm_;
   Array<Tensor> warm_;
   std::vector<double> seconds_;
@@ -144,7 +172,10 @@ class Comparison {
       : runners_(std::move(runners)),
         limits_(limits),
         caches_(evict_bytes),
-        evict_each_run_(evict_each_run) {}
+        evict_each_run_(evict_each_run),
+        patience_(kPatienceTogether * limits.max_seconds) {
+    for (Runner& runner : runners_) groups_[runner.rivals].push_back(&runner);
+  }
 
   void Run() {
     for (Runner& runner : runners_) runner.WarmUp(limits_.max_warmup_seconds);
@@ -162,68 +193,82 @@ class Comparison {
                          [](const Runner& runner) { return runner.active; });
   }
 
-  // One eviction serves a whole round: memory that only one kernel uses was last used a round ago.
+  // One eviction serves a whole round: memory that only one kernel uses was last used a round ago. Rivals
+  // alternate between both orders. Groups do not, since a kernel would then run again before the others have.
   void RunRound(bool backwards) {
     const Clock::time_point begin = Clock::now();
     if (!evict_each_run_) caches_.Evict();
     const double share = SecondsSince(begin) / static_cast<double>(Active());
-    for (size_t i = 0; i < runners_.size(); ++i) {
-      Runner& runner = runners_[backwards ? runners_.size() - 1 - i : i];
-      if (!runner.active) continue;
-      if (evict_each_run_) {
-        runner.TakeTurn(&caches_, limits_);
-      } else {
-        runner.Run(share, limits_);
+    for (const auto& [rivals, group] : groups_) {
+      for (size_t i = 0; i < group.size(); ++i) {
+        Runner* runner = group[backwards ? group.size() - 1 - i : i];
+        if (!runner->active) continue;
+        if (evict_each_run_) {
+          runner->TakeTurn(&caches_, limits_, &patience_);
+        } else {
+          runner->Run(share, limits_, &patience_);
+        }
       }
     }
   }
 
-  // Stops runners whose budget is used or whose interval lies above the fastest one's, and all of them once
-  // the others' intervals are narrow enough.
   void Eliminate() {
-    for (Runner& runner : runners_) {
-      if (runner.active) runner.Estimate(limits_);
-      if (runner.IsOverBudget(limits_)) runner.active = false;
+    for (const auto& [rivals, group] : groups_) EliminateAmong(group);
+  }
+
+  // Stops runners whose budget is used or whose interval lies above the fastest rival's, and all of a group
+  // once the others' intervals are narrow enough.
+  void EliminateAmong(const std::vector<Runner*>& group) const {
+    for (Runner* runner : group) {
+      if (runner->active) runner->Estimate(limits_);
+      if (runner->IsOverBudget(limits_)) runner->active = false;
     }
-    const bool few = std::any_of(runners_.begin(), runners_.end(), [&](const Runner& runner) {
-      return runner.active && runner.calm_runs() < limits_.min_runs;
+    const bool few = std::any_of(group.begin(), group.end(), [&](const Runner* runner) {
+      return runner->active && runner->calm_runs() < limits_.min_runs;
     });
     if (few) return;
-    const double bound = BestUpperBound();
+    const double bound = BestUpperBound(group);
     bool decided = true;
-    for (Runner& runner : runners_) {
-      if (runner.interval().low > bound) runner.active = false;  // certainly slower than the fastest
-      decided = decided && (!runner.active || runner.interval().Error() <= limits_.tolerance);
+    for (Runner* runner : group) {
+      if (runner->interval().low > bound) runner->active = false;  // certainly slower than the fastest
+      decided = decided && (!runner->active || runner->interval().Error() <= limits_.tolerance);
     }
     if (!decided) return;
-    for (Runner& runner : runners_) runner.active = false;
+    for (Runner* runner : group) runner->active = false;
   }
 
   // The upper end of the interval of the fastest runner.
-  double BestUpperBound() const {
-    const auto fastest = std::min_element(runners_.begin(), runners_.end(), [](const auto& a, const auto& b) {
-      return a.interval().estimate < b.interval().estimate;
+  static double BestUpperBound(const std::vector<Runner*>& group) {
+    const auto fastest = std::min_element(group.begin(), group.end(), [](const Runner* a, const Runner* b) {
+      return a->interval().estimate < b->interval().estimate;
     });
-    return fastest->interval().high;
+    return (*fastest)->interval().high;
   }
 
   std::vector<Runner> runners_;
+  std::map<int64_t, std::vector<Runner*>> groups_;
   Limits limits_;
   CacheState caches_;
   bool evict_each_run_;
+  double patience_;
 };
 
 // For each function the seconds of each run, and whether they are doubtful. Every function runs at least
-// once.
+// once. `twins`: for each function nothing, or another instance of it, which is called with `twin_args`.
 Array<Any> TimeInTurns(Array<Function> functions, Array<Array<Any>> args, Array<Array<Tensor>> warm,
-                                 double percentile, double confidence, double tolerance, int64_t min_runs,
-                                 int64_t max_runs, double max_seconds, double max_warmup_seconds,
-                                 int64_t evict_bytes, bool evict_each_run) {
+                       Array<Optional<Function>> twins, Array<Array<Any>> twin_args, Array<int64_t> rivals,
+                       double percentile, double confidence, double tolerance, int64_t min_runs,
+                       int64_t max_runs, double max_seconds, double max_warmup_seconds, int64_t evict_bytes,
+                       bool evict_each_run) {
   const Limits limits{
       percentile,  confidence,        tolerance, static_cast<size_t>(min_runs), static_cast<size_t>(max_runs),
       max_seconds, max_warmup_seconds};
   std::vector<Runner> runners;
-  for (size_t i = 0; i < functions.size(); ++i) runners.emplace_back(functions[i], args[i], warm[i]);
+  for (size_t i = 0; i < functions.size(); ++i) {
+    std::optional<Call> twin;
+    if (const Optional<Function> other = twins[i]) twin.emplace(*other, twin_args[i]);
+    runners.emplace_back(Call(functions[i], args[i]), std::move(twin), warm[i], rivals[i]);
+  }
   Comparison comparison(std::move(runners), limits, evict_bytes, evict_each_run);
   comparison.Run();
   Array<Any> timed;

@@ -1,0 +1,20 @@
+"""What a compile takes where nothing else is asked for. Nothing is imported for it."""
+
+from __future__ import annotations
+
+
+class Usual(float):
+    """A number that nobody has given: it counts as one that was asked for nowhere, even if they are equal."""
+
+
+BUDGET_SECONDS = Usual(35.0)
+"""The limit for measuring unless another one is given: with all else a compile takes about a minute."""
+
+FLOAT32 = "f32"
+"""The precision that a model has."""
+
+PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
+"""The type that products read and values are stored in, by the name of the precision; None: float32.
+
+float16 is for GPUs. There whole networks are narrowed, not only products and what is between them.
+"""
