@@ -89,7 +89,7 @@ def _program(options: argparse.Namespace, sample: Sample, result: dict[str, Any]
         with contextlib.suppress(Exception):  # then ONNX Runtime is missing
             _onnx(exported, options.folder)
     start = time.perf_counter()
-    settings = {"budget_seconds": options.budget, "database": options.database}
+    settings = {"budget_seconds": options.budget, "database": options.database, "recompile": True}
     try:
         program = (
             uc.compile(sample.module, inputs, **settings) if model is None else uc.compile(model, **settings)

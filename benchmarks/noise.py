@@ -28,7 +28,7 @@ from model_files import Figures, measure, parser, programs_in_turns
 from rich.table import Table
 
 import unity_collage as uc
-from unity_collage.compiler import BUDGET_SECONDS
+from unity_collage.defaults import BUDGET_SECONDS
 from unity_collage.scratch import Scratch
 
 _BURST = """

@@ -131,7 +131,11 @@ def row(file: File, options: argparse.Namespace) -> dict[str, Any]:
             found = stock_results(file, source, feeds)
             return {"seconds": time.perf_counter() - begin, **nearest(found)}
         program = uc.compile(
-            source, shapes=file.shapes, database=options.database, budget_seconds=options.seconds
+            source,
+            shapes=file.shapes,
+            database=options.database,
+            budget_seconds=options.seconds,
+            recompile=True,
         )
         seconds, results = time.perf_counter() - begin, program(dict(feeds))
     except Exception as failure:  # a crash is a result, too

@@ -30,7 +30,7 @@ def main(name: str) -> None:
     for function, plan in program.plan.items():
         console.print(plan_summary(function, plan))
 
-    feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
+    feeds = feeds_of(program)
     output = first(program(**feeds))
     median = duration(program.benchmark(**feeds)["median"])
     console.print(f"\noutput {output.shape}, median {median} on {uc.num_threads()} threads")

@@ -1,8 +1,7 @@
-"""``compile``: import, the passes of the pipeline, ``relax.build``, and a comparison of whole programs."""
+"""``compile``: the program of an earlier compile; else import, the passes, and the fastest of several programs."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,33 +17,28 @@ from tvm.target import Target
 
 from . import runtime
 from .annotations import EXPLANATION, PLAN
-from .backends.registry import select
 from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
 from .cost.method import MEDIAN, Method
-from .cost.model import Capability, CostModel, Progress
+from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
+from .defaults import BUDGET_SECONDS, FLOAT32
 from .errors import CollageError
-from .feedback.builder import ProgramBuilder, built_by_tvm
-from .feedback.candidates import OURS
-from .feedback.percentiles import percentile_of, too_few_runs
-from .feedback.refine import CORRECTED, refined
-from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
-from .frontend.models import Imported, Model, import_model, is_of_torch
+from .fastest import fastest
+from .feedback.builder import built_by_tvm
+from .feedback.settings import Refined, Refinement, Tell
+from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
 from .frontend.sizes import Shapes
+from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
-from .measure.choices import has_no_choice
-from .measure.here import BUDGET_SECONDS, cost_model
+from .measure.here import cost_model
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
-from .passes.correct_costs import CorrectCosts
-from .passes.schedule_branches import ScheduleBranches
-from .pipeline import FLOAT32, Pipeline
+from .pipeline import Pipeline
 from .plan.explanation import Explanation
-from .profile.inputs import why_not_runnable
 from .program import Program
 from .progress import shown
 from .runtime import cuda
@@ -52,10 +46,6 @@ from .runtime.libraries import claim_parallel_loops
 from .sizes.variants import in_order, varied
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
-
-_NARROW_TOLERANCE = 5e-2
-"""How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
-
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -74,6 +64,7 @@ def compile(
     locked: bool = False,
     budget_seconds: float | None = BUDGET_SECONDS,
     remeasure: bool = False,
+    recompile: bool = False,
     packs: bool = True,
     explain: bool = False,
     specs: Sequence[PartitionSpec] = (),
@@ -106,8 +97,10 @@ def compile(
     * ``progress`` is called with what is being measured, ``tell`` with what else is being done. With ``progress=True``
       both are shown on standard error.
     * ``budget_seconds``: the limit for measuring kernels; None: no limit. What matters most is measured first, and the
-      plan is the best one that is known by then.
+      plan is the best one that is known by then. If a limit is given, a compile goes on where an earlier one has ended.
     * ``remeasure``: measure known costs again too.
+    * ``recompile``: compile even if the program of an earlier compile is kept, which is the result otherwise: that of
+      the same model, options, versions and machine, as long as the costs that it was made of hold (docs/costs.md).
     * ``packs``: let packs of costs of this processor's family answer, where a sample that is measured here agrees.
     * ``explain``: fill ``program.explanation``, which says for every candidate why it was chosen or not.
     * ``specs``: partition rules of your own.
@@ -157,17 +150,44 @@ def compile(
             only_choices=not explain and refine is None,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
-        said("importing the model")
-        source = with_params(import_model(model, example_inputs, shapes, dims), params)
-        said("looking for kernels")
-        by_size, remarks = with_sizes(source, scope, params)
-        with using(_objects(costs)):
-            best = _best(pipeline, by_size, scope, refine, said)
-            program = _finished(source, scope, replace(best, remarks=(*remarks, *best.remarks)))
-        if has_weights(source) and not any(map(len, source.samples.values())):
-            program.let_bind(partial(compile, source.mod, **options))
+        keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})
+        digest = None if params or keeping.place is None else digest_of_given(model)
+        program = keeping.find(digest, model)
+        if program is None:
+            said("importing the model")
+            given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
+            source = with_params(import_model(given, example_inputs, shapes, dims), params)
+            if digest is None and keeping.place is not None:
+                digest = digest_of_imported(model, source)
+                program = keeping.find(digest, model)
+            if program is None:
+                said("looking for kernels")
+                with using(_objects(costs)), keeping.noting() as answers:
+                    program = _made(pipeline, source, scope, refine, said, params)
+                said("keeping the program")
+                keeping.keep(digest, model, given, program, answers, costs)
+            if has_weights(source) and not any(map(len, source.samples.values())):
+                program.let_bind(partial(compile, source.mod, **options))
+        if program.kept_since is not None:
+            of_model = {"shapes": shapes, "dims": dims, "params": params}
+            again = {**options, **of_model, "recompile": True}
+            program.let_compile_again(partial(compile, model, example_inputs, **again))
     _tell_of_what_is_not_kept(costs)
     return program
+
+
+def _made(
+    pipeline: Pipeline,
+    source: Imported,
+    target: Target,
+    refine: Refinement | None,
+    tell: Tell,
+    params: Params,
+) -> Program:
+    """The program of an imported model."""
+    by_size, remarks = with_sizes(source, target, params)
+    best = fastest(pipeline, by_size, target, refine, tell)
+    return _finished(source, target, replace(best, remarks=(*remarks, *best.remarks)))
 
 
 def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[IRModule, tuple[str, ...]]:
@@ -207,68 +227,6 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
     for name in program.plan or {}:
         program.add_to_plan(name, percentile=best.percentile)
     return program
-
-
-def _best(
-    pipeline: Pipeline, imported: IRModule, target: Target, refine: Refinement | None, tell: Tell
-) -> Refined:
-    """The fastest of several programs; our own where they cannot be compared, with the reason."""
-    costs = pipeline.model
-    if not pipeline.measure:
-        with target:
-            mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
-        return Refined(mod, build(mod, target))
-    settings = refine or (BY_DEFAULT if costs.is_limited() else replace(BY_DEFAULT, build_seconds=math.inf))
-    percentile = percentile_of(costs)
-    if refine is not None and percentile != MEDIAN:
-        raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
-    settings = replace(settings, percentile=percentile)
-    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
-    if refine is not None and reason:
-        raise CollageError(f"candidate programs cannot be compared: {reason}")
-    if pipeline.precision != FLOAT32:
-        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
-    with target:
-        priority = tuple(backend.name for backend in select(pipeline.backends, target))
-        if reason is None:
-            pipeline = replace(pipeline, programs=priority, hopeless=settings.hopeless)
-        costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
-        search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
-        builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))
-        if has_no_choice(costed):
-            return Refined(*builder.searched(costed))
-        if reason is not None:
-            best = Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
-        else:
-            best = _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
-        return replace(
-            best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
-        )
-
-
-def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:
-    """A winner that is not the program of our search, with what that one has: branches side by side, an explanation."""
-    if EXPLANATION.by_function(best.mod) or not PLAN.by_function(best.mod):
-        return best
-    mod, executable = best.mod, best.executable
-    if best.report is not None and best.report.winner not in (OURS, CORRECTED):
-        mod = ScheduleBranches(pipeline.model)(mod)
-        executable = build(mod, builder.target) if _has_branches(mod) else executable
-    if pipeline.explain:
-        explained = EXPLANATION.by_function(pipeline.search()(builder.costed))
-        functions = dict(mod.functions_items())
-        for name, explanation in explained.items():
-            func = mod[name]
-            assert isinstance(func, relax.Function)
-            functions[mod.get_global_var(name)] = EXPLANATION.write(func, explanation)
-        mod = tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
-    return replace(best, mod=mod, executable=executable)
-
-
-def _has_branches(mod: IRModule) -> bool:
-    """Whether ScheduleBranches has put branches side by side."""
-    found = PLAN.by_function(mod).get("main")
-    return found is not None and found.branches is not None
 
 
 def _check_options(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import tvm
 
 from .cost.model import CostModel
+from .defaults import FLOAT32, PRECISIONS
 from .errors import CollageError
 from .feedback.settings import BY_DEFAULT
 from .measure.here import costs_for
@@ -32,13 +33,6 @@ from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .specs import PartitionSpec
 from .target import current_target
-
-FLOAT32 = "f32"
-PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
-"""The type that products read and values are stored in, by the name of the precision; None: float32.
-
-float16 is for GPUs. There whole networks are narrowed, not only products and what is between them.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)

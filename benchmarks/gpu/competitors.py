@@ -72,6 +72,7 @@ class Competitors:
             precision=self._job.precision,
             database=self._settings.database,
             budget_seconds=self._settings.budget_seconds,
+            recompile=True,
         )
         seconds = time.perf_counter() - begun
         plan = (program.plan or {}).get("main")

@@ -197,7 +197,7 @@ def test_prune_says_what_it_removes(run: Run, costs: Path) -> None:
     code, _, err = run(*arguments)
     assert (code, err) == (
         1,
-        ["unity-collage: say what to remove: --older-than, --stale, --old-versions or --release"],
+        ["unity-collage: say what to remove: --older-than, --stale, --old-versions, --release or --programs"],
     )
 
 

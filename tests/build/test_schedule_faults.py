@@ -151,8 +151,8 @@ def test_a_fault_in_the_measuring_process_is_logged_here(
 ) -> None:
     quick = Method(min_runs=3, max_runs=3, max_seconds=0.02, max_warmup_seconds=0.0)
     function = extract(SubGraph(DataflowGraph(graphs.chain()), 1), lift_constants=True)
-    kernel = {"backend": "tvm", "function": tvm.ir.save_json(function)}
-    question = {"ask": "cost", "digest": "relu", "target": str(TARGET), "evict_bytes": 0}
+    kernel = {"backend": "tvm", "digest": "relu", "function": tvm.ir.save_json(function)}
+    question = {"ask": "cost", "target": str(TARGET), "evict_bytes": 0}
     with WorkerClient(1, quick, 300.0, worker=Worker(module_of(WORKER))) as client:
         answer = client.compare(question, {"relu": kernel})["relu"]
     assert isinstance(answer, Cost), answer

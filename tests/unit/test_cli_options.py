@@ -9,7 +9,8 @@ import pytest
 from tvm.ir import IRModule
 
 import unity_collage as uc
-from unity_collage.cli.options import add_options, cost_model_of, refinement_of
+from unity_collage.cli.options import add_options
+from unity_collage.cli.settings import cost_model_of, refinement_of
 from unity_collage.errors import CollageError
 from unity_collage.measure.measured import MeasuredCost
 from unity_collage.measure.remote import RemoteCost

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tvm import tirx
 
 from unity_collage.graph.free_sizes import (
-    Place,
     Size,
+    SizePlace,
     UnknownSize,
     ascending,
     places_of_sizes,
@@ -121,8 +121,8 @@ def test_extents_of_tvm() -> None:
 def test_the_extents_that_tell_sizes() -> None:
     n, m = SIZES["n"], SIZES["m"]
     assert places_of_sizes([(4, n * m, n * n), (n * 2 + 1, m), (n, m)]) == {
-        n.symbol(): Place(1, 0, factor=2, offset=1),
-        m.symbol(): Place(1, 1),
+        n.symbol(): SizePlace(1, 0, factor=2, offset=1),
+        m.symbol(): SizePlace(1, 1),
     }
 
 

@@ -13,7 +13,8 @@ from tvm.ir import IRModule
 import unity_collage as uc
 from unity_collage import runtime
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
-from unity_collage.cli.options import add_options, cost_model_of
+from unity_collage.cli.options import add_options
+from unity_collage.cli.settings import cost_model_of
 from unity_collage.cost.fingerprint import stale
 from unity_collage.cost.method import METHOD_VERSION, Method, least_runs
 from unity_collage.errors import CollageError

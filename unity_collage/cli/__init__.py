@@ -15,10 +15,16 @@ _LONG = ("bench", "check", "compare", "compile", "explain")
 
 
 def command() -> int:
-    """The entry point of ``unity-collage``. Few models need PyTorch, so TVM is imported without it."""
-    if any(name in sys.argv[1:4] for name in _LONG) and not {"-h", "--help"} & {*sys.argv}:
-        print("[  0 s] loading TVM", file=sys.stderr, flush=True)
-    import_without_torch("tvm.relax")
+    """The entry point of ``unity-collage``."""
     from .main import main
 
     return main()
+
+
+def load_tvm() -> None:
+    """Import TVM, without PyTorch, which few models need; a command that takes long says so."""
+    if "tvm.relax" in sys.modules:
+        return
+    if any(name in sys.argv[1:4] for name in _LONG) and not {"-h", "--help"} & {*sys.argv}:
+        print(f"[{time.monotonic() - STARTED:3.0f} s] loading TVM", file=sys.stderr, flush=True)
+    import_without_torch("tvm.relax")

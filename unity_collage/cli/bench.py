@@ -16,7 +16,7 @@ from ..profile.peers.runtimes import OURS, PEERS
 from ..profile.rounds import speedup
 from ..report import bench_table, cost_remark
 from ..target import is_cuda
-from .compile import compiled, tell_accuracy
+from .compiling import compiled, tell_accuracy
 from .options import add_no_measure, add_options, positive
 
 

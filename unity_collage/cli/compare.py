@@ -18,7 +18,8 @@ from ..plan.encoding import encode
 from ..progress import shown
 from ..report.given_plan import plan_costs_summary
 from . import STARTED
-from .options import add_options, cost_model_of, rules_left_out, sizes_of
+from .options import add_options, sizes_of
+from .settings import cost_model_of, rules_left_out
 
 
 def add_command(commands: Any) -> None:

@@ -78,7 +78,12 @@ def _add_diff(actions: Actions) -> None:
 
 def _add_prune(actions: Actions) -> None:
     action = _action(actions, "prune", db_actions.prune, "remove rows that are not needed any more")
-    action.add_argument("--older-than", type=positive, metavar="DAYS", help="all rows that are older")
+    action.add_argument(
+        "--older-than",
+        type=positive,
+        metavar="DAYS",
+        help="all rows that are older, and programs that were not used since",
+    )
     action.add_argument(
         "--stale", action="store_true", help="costs of library versions that this machine no longer has"
     )
@@ -90,6 +95,11 @@ def _add_prune(actions: Actions) -> None:
         "--release", nargs="+", choices=kinds, metavar="KIND", default=[],
         help=f"quarantine entries of these kinds, so that their kernels are measured again: {', '.join(kinds)}",
     )  # fmt: skip
+    action.add_argument(
+        "--programs",
+        action="store_true",
+        help="all programs that are kept for the next compile of the same model",
+    )
     action.add_argument("--dry-run", action="store_true", help="only show how many rows would be removed")
 
 

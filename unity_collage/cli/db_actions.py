@@ -21,7 +21,9 @@ from ..errors import CollageError, DatabaseError, first_line
 from ..measure.verify import checkable, verify
 from ..progress import shown
 from ..report import database as report
+from ..report.cells import counted
 from . import STARTED
+from .db_kept import kept_told, remove_kept
 from .db_packs import export_pack, import_packs, packs_told
 from .files import STANDARD, write
 
@@ -35,7 +37,7 @@ def info(options: argparse.Namespace) -> None:
         console = Console()
         console.print(database.name, soft_wrap=True, highlight=False)
         console.print(report.database_summary(costs, database.quarantine_entries(), facts))
-        for line in packs_told(database):
+        for line in (*packs_told(database), *kept_told(database)):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
         if options.fingerprints and costs:
             here = frozenset(map(digest, available(Method()).values()))
@@ -106,13 +108,22 @@ def diff(options: argparse.Namespace) -> None:
 
 def prune(options: argparse.Namespace) -> None:
     """Remove the rows that the options select."""
-    if not (options.older_than or options.stale or options.old_versions or options.release):
-        raise CollageError("say what to remove: --older-than, --stale, --old-versions or --release")
+    chosen = (options.older_than, options.stale, options.old_versions, options.release, options.programs)
+    if not any(chosen):
+        raise CollageError(
+            "say what to remove: --older-than, --stale, --old-versions, --release or --programs"
+        )
     with _existing(options.database, read_only=options.dry_run) as database:
-        rows = doomed(database, _what_goes(options, database))
+        what = _what_goes(options, database)
+        rows = doomed(database, what)
         if not options.dry_run:
             remove(database, rows)
-    Console().print(report.doomed_line(rows, done=not options.dry_run), highlight=False)
+        programs = remove_kept(database, options.programs, what.before, options.dry_run)
+    console = Console()
+    console.print(report.doomed_line(rows, done=not options.dry_run), highlight=False)
+    if programs:
+        verb = "would remove" if options.dry_run else "removed"
+        console.print(f"{verb} {counted(programs, 'kept program')}", highlight=False)
 
 
 def _what_goes(options: argparse.Namespace, database: CostDatabase) -> Prune:

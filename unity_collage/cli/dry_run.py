@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
 from ..errors import CollageError
-from ..inspection.dry_run import dry_run
-from ..report.dry_run import dry_run_summary
 from .options import sizes_of
 
 _MAKING = {
@@ -35,6 +31,11 @@ def tell_dry_run(options: argparse.Namespace) -> None:
     for name, option in _MAKING.items():
         if getattr(options, name):
             raise CollageError(f"{option} and --dry-run: a dry run measures nothing and builds nothing")
+    from rich.console import Console
+
+    from ..inspection.dry_run import dry_run
+    from ..report.dry_run import dry_run_summary
+
     found = dry_run(
         options.model,
         target=options.target,

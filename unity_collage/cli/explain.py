@@ -17,7 +17,8 @@ from ..progress import shown
 from ..report.answer import answer
 from ..report.kinds import explanation_summary
 from . import STARTED
-from .options import add_options, cost_model_of, rules_left_out, sizes_of
+from .options import add_options, sizes_of
+from .settings import cost_model_of, rules_left_out
 
 
 def add_command(commands: Any) -> None:

@@ -7,13 +7,16 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from io import TextIOWrapper
 from tempfile import NamedTemporaryFile
 
 from .. import __version__, runtime
 from ..errors import CollageError, first_line
-from . import backends, bench, check, compare, compile, db, explain, info
+from . import load_tvm
 from .options import add_threads
+
+_COMMANDS = ("compile", "bench", "backends", "explain", "compare", "info", "check", "db")
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -28,7 +31,7 @@ FAULT = 70
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. An error that the user can fix is one line on standard error."""
     _print_every_name()
-    options = _parser().parse_args(arguments)
+    options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
     try:
         if options.threads is not None:
             runtime.set_num_threads(options.threads)
@@ -79,13 +82,17 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands, or of the one that is called: the others need not be imported."""
     parser = argparse.ArgumentParser(prog="unity-collage", description=__doc__)
     parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
     add_threads(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (compile, bench, backends, explain, compare, info, check, db):
-        command.add_command(commands)
+    named = next((word for word in arguments if word in _COMMANDS), None)
+    if named != "compile":  # which may do without
+        load_tvm()
+    for name in _COMMANDS if named is None else (named,):
+        import_module(f".{name}", __package__).add_command(commands)
     return parser
 
 

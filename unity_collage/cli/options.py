@@ -1,26 +1,17 @@
-"""The options that commands share, and the settings made of them."""
+"""The options that commands share. TVM is not imported for them: ``settings`` says what they stand for."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvm.target import Target
-
-from ..compiler import BUDGET_SECONDS, cost_model
 from ..cost.method import MEDIAN, Method
-from ..cost.model import Progress
-from ..database.costs import CostDatabase
+from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
 from ..errors import CollageError
-from ..feedback.breeding import Breeding
-from ..feedback.settings import Refinement
-from ..measure.kernel_costs import KernelCosts
-from ..measure.remote import RemoteCost
-from ..measure.remote.messages import address
-from ..passes.annotate_candidates import WINOGRAD
-from ..pipeline import FLOAT32, PRECISIONS
-from ..target import target_of
+
+if TYPE_CHECKING:
+    from tvm.target import Target
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -131,12 +122,17 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
         metavar="TIME",
         default=BUDGET_SECONDS,
         help=f"the limit for measuring, such as 30s or 5m, or none (default: {BUDGET_SECONDS:g}s); the result is the "
-        "best plan that is known by then",
+        "best plan that is known by then, and a compile with this option goes on where an earlier one has ended",
     )
     command.add_argument(
         "--remeasure",
         action="store_true",
         help="measure known costs again too; by default only those that other work of the machine disturbed",
+    )
+    command.add_argument(
+        "--recompile",
+        action="store_true",
+        help="compile even if the program of an earlier compile with the same options, versions and costs is kept",
     )
     command.add_argument(
         "--percentile",
@@ -180,41 +176,6 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
     )
 
 
-def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
-    """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
-    if options.rpc is None:
-        limits = (options.locked, options.budget, options.remeasure)
-        return cost_model(
-            options.database,
-            report,
-            *limits,
-            packs=not options.no_packs,
-            target=options.target,
-            percentile=options.percentile,
-        )
-    if options.target is not None:
-        raise CollageError("--target and --rpc: the target is that of the servers")
-    return RemoteCost(
-        CostDatabase(options.database, read_only=options.locked, goes_on=True),
-        progress=report,
-        locked=options.locked,
-        budget_seconds=options.budget,
-        remeasure=options.remeasure,
-        tracker=options.rpc,
-        key=options.rpc_key,
-        method=Method.of(options.percentile),
-    )
-
-
-def refinement_of(options: argparse.Namespace) -> Refinement | None:
-    """The settings of ``--refine`` and ``--breed``; raises CollageError for ``--breed`` alone."""
-    if options.breed and not options.refine:
-        raise CollageError("--breed needs --refine, which compares whole programs")
-    if not options.refine:
-        return None
-    return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
-
-
 def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments ``shapes`` and ``dims`` of ``compile`` that ``--shape`` and ``--dim`` stand for."""
     return {"shapes": _distinct("--shape", options.shape), "dims": _distinct("--dim", options.dim)}
@@ -226,11 +187,6 @@ def _distinct(option: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         if found.setdefault(name, sizes) != sizes:
             raise CollageError(f"{option} gives {name} two sizes: {found[name]} and {sizes}")
     return found
-
-
-def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
-    """The names of the rules that the options leave out."""
-    return WINOGRAD if options.no_winograd else ()
 
 
 def positive(text: str) -> int:
@@ -294,6 +250,8 @@ def _percentile(text: str) -> float:
 
 
 def _target(text: str) -> Target:
+    from ..target import target_of  # with TVM
+
     try:
         return target_of(text)
     except CollageError as error:
@@ -301,6 +259,8 @@ def _target(text: str) -> Target:
 
 
 def _tracker(text: str) -> str:
+    from ..measure.remote.messages import address  # with TVM
+
     try:
         address(text)
     except ValueError as error:

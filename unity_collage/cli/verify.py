@@ -7,7 +7,6 @@ import argparse
 from rich.console import Console
 
 from ..errors import CollageError
-from ..profile.agreement import agreements, drawn_inputs, read_inputs, reference_of
 from ..program import Program
 
 RANDOM = "random"
@@ -40,6 +39,8 @@ def check_verify(options: argparse.Namespace) -> None:
         if options.tolerance is not None:
             raise CollageError("--tolerance needs --verify")
         return
+    from ..profile.agreement import read_inputs, reference_of
+
     reference_of(options.model)
     if options.verify != RANDOM:
         read_inputs(options.verify, ())
@@ -49,6 +50,8 @@ def verify(options: argparse.Namespace, program: Program, console: Console) -> N
     """Print the error of each result; raises CollageError where one does not agree."""
     if options.verify is None:
         return
+    from ..profile.agreement import agreements, drawn_inputs, read_inputs, reference_of
+
     inputs = (
         drawn_inputs(program)
         if options.verify == RANDOM

@@ -14,6 +14,7 @@ from tvm_ffi import structural_hash
 from ..annotations import CANDIDATES
 from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
 from ..cost.method import MEDIAN, Method
+from ..database.answers import HINT
 from ..database.costs import CostDatabase
 from ..database.rows import digest
 from ..errors import MissingCost
@@ -47,7 +48,7 @@ class Records:
 
     def before(self) -> Choice | None:
         """The choice of the program that won the last comparison for this model, if it can be built."""
-        known = self.database.fact(f"program {self.model}", self.fingerprint)
+        known = self.database.fact(f"{HINT}{self.model}", self.fingerprint)
         return None if known is None else choice_of(self.costed, known)
 
     def keep(self, value: Mapping[str, Any], is_doubtful: bool = False) -> None:
@@ -56,7 +57,7 @@ class Records:
             return
         self.database.keep_fact(self.name, self.fingerprint, value, is_doubtful)
         if value["choice"] is not None:
-            self.database.keep_fact(f"program {self.model}", self.fingerprint, value["choice"])
+            self.database.keep_fact(f"{HINT}{self.model}", self.fingerprint, value["choice"])
 
 
 def records_of(

@@ -159,7 +159,7 @@ def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SizePlace:
     """An extent that tells a free size: it is ``factor`` times the size, plus ``offset``."""
 
     argument: int
@@ -169,14 +169,14 @@ class Place:
     offset: int = 0
 
 
-def places_of_sizes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, Place]:
+def places_of_sizes(shapes: Sequence[Sequence[Any]]) -> dict[Symbol, SizePlace]:
     """The first extent in ``shapes`` that tells each free size."""
-    found: dict[Symbol, Place] = {}
+    found: dict[Symbol, SizePlace] = {}
     for number, shape in enumerate(shapes):
         for axis, extent in enumerate(shape):
             if isinstance(extent, Size) and (linear := extent.linear()) is not None:
                 symbol, factor, offset = linear
-                found.setdefault(symbol, Place(number, axis, factor, offset))
+                found.setdefault(symbol, SizePlace(number, axis, factor, offset))
     return found
 
 

@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_params
-from ..compiler import BUDGET_SECONDS, checked_target, cost_model, with_sizes
+from ..compiler import checked_target, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -25,13 +25,15 @@ from ..database.costs import CostDatabase
 from ..database.location import default_path, is_url, shown
 from ..database.pace import Pace, pace
 from ..database.rows import digest
+from ..defaults import BUDGET_SECONDS, FLOAT32
 from ..frontend.models import Model, import_model, is_of_torch
 from ..frontend.sizes import Shapes
 from ..machine.environment import use_threads
 from ..measure.choices import why_costs_matter
+from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
 from ..passes.annotate_candidates import WINOGRAD
-from ..pipeline import FLOAT32, Pipeline
+from ..pipeline import Pipeline
 from ..plan.candidate import VIEW, Candidate, DeclinedBinding
 from ..scratch import Scratch
 from ..specs import PartitionSpec

@@ -16,6 +16,8 @@ from ..scratch import Scratch
 from . import object_file
 from .seal import seal, why_not_sealed
 
+_PIECE_BYTES = 1 << 20
+
 
 def export(executable: Any, path: str | Path, facts: Mapping[str, Any], *, is_linked: bool = True) -> None:
     """Write an executable of the VM, and ``facts`` about it, to ``path`` in one step.
@@ -43,7 +45,7 @@ def copy(file: BinaryIO, path: str | Path) -> None:
     draft = path.with_name(f".{secrets.token_hex(16)}.so")
     try:
         with draft.open("wb") as target:
-            shutil.copyfileobj(file, target)
+            shutil.copyfileobj(file, target, _PIECE_BYTES)
         draft.replace(path)
     except OSError as error:
         raise CollageError(f"{path} cannot be written: {first_line(error)}") from error

@@ -70,6 +70,12 @@ def _family() -> str:
     return ", ".join(found) or _processor()
 
 
+def instructions() -> str:
+    """The instruction sets and other abilities of the processor, as the system reports them."""
+    said = _information()
+    return said.get("flags") or said.get("Features", "")
+
+
 def _information() -> dict[str, str]:
     """What Linux says of the first processor; empty elsewhere."""
     information = Path("/proc/cpuinfo")

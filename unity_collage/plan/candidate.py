@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..graph import DataflowGraph, Nested, SubGraph
 from ..index_set import index_set
+from .composite_part import CompositePart
 
 VIEW = "view"
 """Instead of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
-
-
-class CompositePart(NamedTuple):
-    """A part of a kernel that its backend wants as a function of its own."""
-
-    label: str
-    indexes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from cattrs import Converter, SimpleStructureHook
 from cattrs.dispatch import UnstructureHook
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from .candidate import CompositePart
+from .composite_part import CompositePart
 
 T = TypeVar("T")
 

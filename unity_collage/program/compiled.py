@@ -98,10 +98,12 @@ class Program:
         """Where it runs: ``"cpu"`` or ``"cuda"``, the first CUDA device."""
         if threads is None and saved is None and self.device == CPU:
             self.threads = _cores(target) or runtime.num_threads()
-        self.mod = mod
-        """The final IRModule; None for a loaded program."""
+        self._mod = mod
+        self._again: Callable[[], Program] | None = None
         self.plan = plan
         """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
+        self.kept_since: float | None = None
+        """When an earlier compile has made it, in seconds since the epoch; None: this one has, or it was loaded."""
         self._binding: Callable[..., Program] | None = None
         self.explanation = explanation
         """Why each candidate was chosen or not, by function; None if it was not requested."""
@@ -120,6 +122,29 @@ class Program:
     def __repr__(self) -> str:
         known = ", ".join(self.input_names) if self.signature is None else str(self.signature)
         return f"<Program {known}>"
+
+    @property
+    def mod(self) -> IRModule | None:
+        """The final IRModule; None for a loaded program.
+
+        If an earlier compile has made the program, the model is compiled again when the module is asked for. Raises
+        CollageError where that gives other plans by now, since the model or its costs have changed.
+        """
+        if self._mod is None and self._again is not None:
+            again = self._again()
+            if _kernels(again.plan) != _kernels(self.plan):
+                raise CollageError("the model, or what is known of its costs, has changed: compile it again")
+            self._mod = again.mod
+        return self._mod
+
+    def let_compile_again(self, again: Callable[[], Program]) -> None:
+        """Let :attr:`mod` be that of the program that ``again()`` compiles: this one was kept by an earlier process."""
+        self._again = again
+
+    def let_copy(self, saved: BinaryIO) -> None:
+        """Let :meth:`save` and pickle copy the open file ``saved``, to which this program was saved already."""
+        self._saved = saved
+        weakref.finalize(self, saved.close)
 
     def add_to_plan(self, function: str, **fields: Any) -> None:
         """Set ``fields`` in the plan of a function; remarks are appended to the earlier ones."""
@@ -278,6 +303,14 @@ class Program:
             path = Path(folder) / "program.so"
             self.save(path)
             return path.read_bytes()
+
+
+def _kernels(plans: Mapping[str, Plan] | None) -> dict[str, list[Any]]:
+    """What is computed by which kernels, by function."""
+    return {
+        name: [(kernel.backend, kernel.label, kernel.bindings, kernel.threads) for kernel in plan.kernels]
+        for name, plan in (plans or {}).items()
+    }
 
 
 def _cores(target: Target | None) -> int | None:

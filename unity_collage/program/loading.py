@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .. import runtime
 from ..calling.memory import memory_of
@@ -14,7 +17,7 @@ from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from ..scratch import Scratch
 from .compiled import Program
-from .facts import Facts, backends_in, device_in, why_not_here
+from .facts import Facts, backends_in, device_in, plans_in, why_not_here
 
 
 def load(path: str | Path) -> Program:
@@ -45,28 +48,59 @@ def from_library(library: bytes) -> Program:
 def _loaded(file: BinaryIO, path: str | Path) -> Program:
     """The program in an open file that is verified; ``path`` names it in messages."""
     facts: Facts = facts_in(file)
-    _refuse(path, why_not_here(facts))
-    known, threads = facts["signature"], facts["threads"]
-    signature = None if known is None else Signature.from_json(known)
     try:
-        runtime.load_tvm_runtime()
-        memory_of(device := device_in(facts))
-        for name in backends_in(facts):
-            runtime.load(name)
-        _refuse(path, seal.why_not_here(file))
-        module = library_file.read(library_file.name_of(file))
-        program = Program(
-            module, facts["inputs"], signature=signature, saved=file, threads=threads, device=device
-        )
+        program = _program(_module_in(file, facts, path), file, facts)
         if program._main is None:  # starts the VM, which fails here if the program cannot run
             raise AttributeError("it has no function main")
     except CollageError:
         raise
     except Exception as error:  # the loader, or a part of the program, fails: the error becomes the reason
         raise CollageError(f"{path} cannot be loaded as a program: {first_line(error)}") from error
-    if reason := _why_slower_here(threads):
+    if reason := _why_slower_here(facts["threads"]):
         warnings.warn(f"{path} {reason}", stacklevel=3)
     return program
+
+
+def kept_program(file: BinaryIO) -> Program:
+    """The program in a verified open file that a compile has kept, with its plans.
+
+    As a new program it starts when it runs first, and then says if it is for another processor.
+    """
+    facts: Facts = facts_in(file)
+    program = _program(_Later(partial(_module_in, file, facts, "the kept program")), file, facts)
+    program.plan = plans_in(facts)
+    return program
+
+
+@dataclass(frozen=True)
+class _Later:
+    """Stands for the executable of a program until that is needed."""
+
+    jit: Callable[[], Any]
+    """Returns its module, as TVM's executables do."""
+
+
+def _program(executable: Any, file: BinaryIO, facts: Facts) -> Program:
+    known = facts["signature"]
+    return Program(
+        executable,
+        facts["inputs"],
+        signature=None if known is None else Signature.from_json(known),
+        saved=file,
+        threads=facts["threads"],
+        device=device_in(facts),
+    )
+
+
+def _module_in(file: BinaryIO, facts: Facts, path: str | Path) -> Any:
+    """The module in an open file, after all that it needs; ``path`` names it in messages."""
+    _refuse(path, why_not_here(facts))
+    runtime.load_tvm_runtime()
+    memory_of(device_in(facts))
+    for name in backends_in(facts):
+        runtime.load(name)
+    _refuse(path, seal.why_not_here(file))
+    return library_file.read(library_file.name_of(file))
 
 
 def _refuse(path: str | Path, reason: str | None) -> None:

@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ..plan.costs import OUT_OF_TIME, STOPPED
 from ..plan.plan import Plan, PlannedKernel, Tie
 from .cells import additive_text, counted, duration, left, plus_minus, right
-from .words import unproved_text
+from .words import percent, unproved_text
 
 ROWS = 15
 """How many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
@@ -105,16 +106,24 @@ def _remarks(plan: Plan) -> list[RenderableType]:
         lines.append(
             f"{branches.kernels} kernels side by side in {stages}: {now} in place of {before}, measured"
         )
-    if plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
+    late = [each for each in plan.without_cost if each.reason.startswith((OUT_OF_TIME, STOPPED))]
+    if late and plan.gap > 1e-9:
+        lines.append(
+            f"the plan may be up to {percent(plan.gap)} off: there was no time left to measure "
+            f"{counted(len(late), 'candidate')}; --budget TIME measures on"
+        )
+    elif plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
         lines.append(unproved_text(plan.gap, plan.certificate.unproved))
     if plan.doubt >= _NOTABLE_DOUBT:
         lines.append(
-            f"measured on a busy machine: the plan may be up to {plan.doubt:.0%} off; run again to improve it"
+            f"measured on a busy machine: the plan may be up to {plan.doubt:.0%} off; run again to improve it, or with "
+            "--remeasure"
         )
-    if plan.without_cost:
-        first = plan.without_cost[0]
+    refused = [each for each in plan.without_cost if each not in late]
+    if refused:
+        first = refused[0]
         example = f"{first.backend} {first.label}: {first.reason}"
-        lines.append(f"{counted(len(plan.without_cost), 'candidate')} without a cost, such as {example}")
+        lines.append(f"{counted(len(refused), 'candidate')} without a cost, such as {example}")
     return ["", *map(escape, lines)] if lines else []
 
 

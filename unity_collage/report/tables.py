@@ -6,18 +6,20 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from .. import runtime
-from ..backends.newest import KNOWN_ON, library_text
-from ..backends.registry import BackendStatus
 from ..machine.load import Load
 from ..plan.comparison import ProgramComparison
 from ..plan.plan import Plan
 from .cells import additive_text, duration, left, right
+
+if TYPE_CHECKING:
+    from ..backends.registry import BackendStatus
 
 _LATE, _NOTABLE_SECONDS = 1.5, 1e-3
 """A program gets a remark if it takes ``_LATE`` times its cost, and ``_NOTABLE_SECONDS`` more than that. Calls take
@@ -69,6 +71,8 @@ def comparison_table(report: ProgramComparison) -> RenderableType:
 
 def backend_table(backends: Iterable[BackendStatus]) -> RenderableType:
     """One row for each backend: its version, or why it cannot be used; below, its library with the newest version."""
+    from ..backends.newest import KNOWN_ON, library_text  # with TVM, which other tables need not wait for
+
     rows = list(backends)
     table = Table(left("backend"), "state", box=None)
     libraries = Table(left("backend"), f"library (newest: known on {KNOWN_ON})", box=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..graph.sub_graph import short_name
 from ..plan.costs import PACKED
 from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
 from .cells import counted, duration, plus_minus
@@ -137,6 +136,8 @@ def unproved_text(gap: float, unproved: float) -> str:
 
 def left_text(explanation: Explanation, index: int) -> str:
     """Why a binding is in no kernel."""
+    from ..graph.sub_graph import short_name  # with TVM, which other sentences need not wait for
+
     binding = explanation.bindings[index]
     why = (
         "the VM evaluates it for free"

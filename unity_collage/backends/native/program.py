@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...graph.free_sizes import Place, Size, Symbol
+from ...graph.free_sizes import Size, SizePlace, Symbol
 
 
 def item_size(dtype: str) -> int:
@@ -159,7 +159,7 @@ class NativeProgram:
     steps: Sequence[NativeStep]
     threads: int | None = None
     """The most threads of the pool that run it; if None, the executor decides, up to all."""
-    sizes: Mapping[Symbol, Place] = field(default_factory=dict["Symbol", "Place"])
+    sizes: Mapping[Symbol, SizePlace] = field(default_factory=dict["Symbol", "SizePlace"])
     """The free sizes, and the arguments that tell them: those of ``inputs``, then those of ``outputs``."""
 
     def to_json(self) -> dict[str, Any]:

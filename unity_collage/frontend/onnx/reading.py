@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -30,3 +32,28 @@ def read_onnx(path: Path) -> OnnxFile:
     if not model.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX model: it has no graph")
     return OnnxFile(model, str(path.parent))
+
+
+def files_of_weights(model: onnx.ModelProto) -> list[str]:
+    """The files with external data that a model names, relative to its folder."""
+    tensors = [tensor for graph in _graphs(model) for tensor in _tensors(graph)]
+    entries = [entry for tensor in tensors for entry in tensor.external_data]
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """The graph of a model and its functions, each before the graphs inside it."""
+    left: list[Any] = [model.graph, *model.functions]
+    while left:
+        graph = left.pop()
+        yield graph
+        left += [inner for node in graph.node for attr in node.attribute for inner in (attr.g, *attr.graphs)]
+
+
+def _tensors(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    """The tensors of a graph itself."""
+    yield from getattr(graph, "initializer", ())
+    for sparse in getattr(graph, "sparse_initializer", ()):
+        yield from (sparse.values, sparse.indices)
+    for attr in (attr for node in graph.node for attr in node.attribute):
+        yield from (attr.t, *attr.tensors)

@@ -9,12 +9,11 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from tvm import relax
 
 from ... import runtime
-from ...graph.shapes import tensor_type
 from ...program import Program
 from ...scratch import Scratch
+from ..agreement import drawn_inputs
 from ..rounds import Timed, in_turns
 from .runtime_process import RuntimeMissing, RuntimeProcess
 from .runtimes import CONVERTING, ONNX_RUNTIME, OURS, Inputs
@@ -45,8 +44,7 @@ def timed_in_turns(
     ``source`` is the file of the model that ``program`` was compiled from. Raises :class:`.RuntimeMissing` where
     ours does not run.
     """
-    assert program.mod is not None
-    feeds = dict(zip(program.input_names, feeds_of(program.mod["main"]), strict=True))
+    feeds = feeds_of(program)
     with Scratch("bench") as folder, ExitStack() as stack:
         ours = Path(folder) / "model.so"
         program.save(ours)
@@ -104,13 +102,6 @@ def interleaved(
     return in_turns(runtimes, rounds, round_seconds, PAUSE_SECONDS, before_round)
 
 
-def feeds_of(main: relax.Function, seed: int = 0) -> list[np.ndarray]:
-    """Random values for the parameters of ``main``; symbolic sizes count as 1, integers are 0 or 1."""
-    rng = np.random.default_rng(seed)
-    feeds: list[np.ndarray] = []
-    for param in main.params:
-        ty = tensor_type(param)
-        shape = [int(getattr(dim, "value", 1)) for dim in getattr(ty.shape, "values", ())]
-        drawn = rng.standard_normal(shape) if "float" in str(ty.dtype) else rng.integers(0, 2, shape)
-        feeds.append(drawn.astype(str(ty.dtype)))
-    return feeds
+def feeds_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random values for the inputs of a program; symbolic sizes count as 1, integers are 0 or 1."""
+    return drawn_inputs(program, seed, extent=1)

@@ -1,0 +1,63 @@
+"""The command looks for a kept program under the name that ``compile`` keeps it by."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import pytest
+
+from unity_collage import keeping
+from unity_collage.cli import kept
+from unity_collage.cli.options import add_no_measure, add_options, sizes_of
+from unity_collage.cli.settings import cost_model_of
+from unity_collage.measure.measured import MeasuredCost
+
+
+def options(tmp_path: Path, *arguments: str) -> Namespace:
+    parser = ArgumentParser()
+    add_options(parser)
+    add_no_measure(parser)
+    return parser.parse_args(
+        ["model.onnx", "--database", str(tmp_path / "c.sqlite"), *arguments], Namespace(threads=None)
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--shape", "x=1,3", "--shape", "n=1..8", "--dim", "m=2"],
+        ["--precision", "bf16", "--no-winograd", "--search-layouts", "--no-packs"],
+        ["--percentile", "90", "--budget", "none"],
+        ["--budget", "30s", "--target", "llvm -mcpu=znver4", "--backends", "onednn", "tvm"],
+        ["--no-measure", "--no-packs"],
+    ],
+)
+@pytest.mark.parametrize("explain", [False, True])
+def test_both_mean_the_same_options(tmp_path: Path, arguments: list[str], explain: bool) -> None:
+    given = options(tmp_path, *arguments)
+    costs = MeasuredCost() if given.no_measure else cost_model_of(given, lambda *_: None)
+    assert isinstance(costs, MeasuredCost)
+    of_compile = {
+        **sizes_of(given),
+        "backends": given.backends,
+        "precision": given.precision,
+        "allow_winograd": not given.no_winograd,
+        "search_layouts": given.search_layouts,
+        "measure": not given.no_measure,
+        "explain": explain,
+        "refine": None,
+    }
+    assert keeping._asked(costs, given.target, of_compile).text() == kept._asked(given, explain).text()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--recompile"], ["--remeasure"], ["--locked"], ["--tune", "4"], ["--refine"], ["--breed", "9s"],
+                  ["--rpc", "farm:9190"], ["--no-measure", "--percentile", "90"]]
+)  # fmt: skip
+def test_some_options_are_for_compile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(kept, "place_for", lambda *_: pytest.fail("a kept program was looked for"))
+    assert kept.kept(options(tmp_path, *arguments), False) is None

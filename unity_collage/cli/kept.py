@@ -1,0 +1,52 @@
+"""The program that an earlier compile with the same options has kept. TVM is not imported to find it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..cost.method import MEDIAN, Method
+from ..database.costs import CostDatabase
+from ..defaults import Usual
+from ..errors import DatabaseError
+from ..kept.asked import AskedOptions
+from ..kept.models import digest_of_file
+from ..kept.place import place_for
+from ..program import Program
+from .options import sizes_of
+
+
+def kept(options: argparse.Namespace, explain: bool) -> Program | None:
+    """The kept program for these options; None where ``compile`` has to be asked, which may know it too."""
+    if options.recompile or options.remeasure or options.locked or options.rpc or options.tune:
+        return None
+    if options.refine or options.breed or (options.no_measure and options.percentile != MEDIAN):
+        return None
+    digest, place = digest_of_file(options.model), place_for(_asked(options, explain), options.database)
+    if digest is None or place is None:
+        return None
+    is_to_go_on = not isinstance(options.budget, Usual)
+    try:
+        database = (
+            None if options.no_measure else CostDatabase(options.database, read_only=True, create=False)
+        )
+        return place.find(digest, database, Path(options.model).parent, is_to_go_on)
+    except DatabaseError:  # there is none yet, or it is told later what is wrong
+        return None
+
+
+def _asked(options: argparse.Namespace, explain: bool) -> AskedOptions:
+    """What :mod:`unity_collage.keeping` makes of the arguments that ``compile`` gets of these options."""
+    return AskedOptions(
+        target="" if options.target is None else str(options.target),
+        backends=options.backends,
+        **sizes_of(options),
+        precision=options.precision,
+        allow_winograd=not options.no_winograd,
+        search_layouts=options.search_layouts,
+        measure=not options.no_measure,
+        method=str(Method.of(options.percentile)),
+        packs=options.no_measure or not options.no_packs,
+        unlimited=options.no_measure or options.budget is None,
+        explain=explain,
+    )

@@ -1,0 +1,56 @@
+"""The settings that the shared options stand for: cost models, refinements, rules that are left out."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..cost.method import Method
+from ..cost.model import Progress
+from ..database.costs import CostDatabase
+from ..errors import CollageError
+from ..feedback.breeding import Breeding
+from ..feedback.settings import Refinement
+from ..measure.here import cost_model
+from ..measure.kernel_costs import KernelCosts
+from ..measure.remote import RemoteCost
+from ..passes.annotate_candidates import WINOGRAD
+
+
+def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
+    """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
+    if options.rpc is None:
+        limits = (options.locked, options.budget, options.remeasure)
+        return cost_model(
+            options.database,
+            report,
+            *limits,
+            packs=not options.no_packs,
+            target=options.target,
+            percentile=options.percentile,
+        )
+    if options.target is not None:
+        raise CollageError("--target and --rpc: the target is that of the servers")
+    return RemoteCost(
+        CostDatabase(options.database, read_only=options.locked, goes_on=True),
+        progress=report,
+        locked=options.locked,
+        budget_seconds=options.budget,
+        remeasure=options.remeasure,
+        tracker=options.rpc,
+        key=options.rpc_key,
+        method=Method.of(options.percentile),
+    )
+
+
+def refinement_of(options: argparse.Namespace) -> Refinement | None:
+    """The settings of ``--refine`` and ``--breed``; raises CollageError for ``--breed`` alone."""
+    if options.breed and not options.refine:
+        raise CollageError("--breed needs --refine, which compares whole programs")
+    if not options.refine:
+        return None
+    return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
+
+
+def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:
+    """The names of the rules that the options leave out."""
+    return WINOGRAD if options.no_winograd else ()

@@ -1,0 +1,93 @@
+"""The fastest of several whole programs for one model: that of our plan, and those that a user could choose instead."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from .annotations import EXPLANATION, PLAN
+from .backends.registry import select
+from .cost.method import MEDIAN
+from .cost.model import Capability
+from .errors import CollageError
+from .feedback.builder import ProgramBuilder
+from .feedback.candidates import OURS
+from .feedback.percentiles import percentile_of, too_few_runs
+from .feedback.refine import CORRECTED, refined
+from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
+from .lowering.build import build
+from .measure.choices import has_no_choice
+from .passes.correct_costs import CorrectCosts
+from .passes.schedule_branches import ScheduleBranches
+from .pipeline import FLOAT32, Pipeline
+from .profile.inputs import why_not_runnable
+
+_NARROW_TOLERANCE = 5e-2
+"""How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
+
+
+def fastest(
+    pipeline: Pipeline, imported: IRModule, target: Target, refine: Refinement | None, tell: Tell
+) -> Refined:
+    """The fastest of several programs; our own where they cannot be compared, with the reason."""
+    costs = pipeline.model
+    if not pipeline.measure:
+        with target:
+            mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
+        return Refined(mod, build(mod, target))
+    settings = refine or (BY_DEFAULT if costs.is_limited() else replace(BY_DEFAULT, build_seconds=math.inf))
+    percentile = percentile_of(costs)
+    if refine is not None and percentile != MEDIAN:
+        raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
+    settings = replace(settings, percentile=percentile)
+    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
+    if refine is not None and reason:
+        raise CollageError(f"candidate programs cannot be compared: {reason}")
+    if pipeline.precision != FLOAT32:
+        settings = replace(settings, tolerance=max(settings.tolerance, _NARROW_TOLERANCE))
+    with target:
+        priority = tuple(backend.name for backend in select(pipeline.backends, target))
+        if reason is None:
+            pipeline = replace(pipeline, programs=priority, hopeless=settings.hopeless)
+        costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
+        search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
+        builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))
+        if has_no_choice(costed):
+            return Refined(*builder.searched(costed))
+        if reason is not None:
+            best = Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
+        else:
+            best = _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
+        return replace(
+            best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
+        )
+
+
+def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:
+    """A winner that is not the program of our search, with what that one has: branches side by side, an explanation."""
+    if EXPLANATION.by_function(best.mod) or not PLAN.by_function(best.mod):
+        return best
+    mod, executable = best.mod, best.executable
+    if best.report is not None and best.report.winner not in (OURS, CORRECTED):
+        mod = ScheduleBranches(pipeline.model)(mod)
+        executable = build(mod, builder.target) if _has_branches(mod) else executable
+    if pipeline.explain:
+        explained = EXPLANATION.by_function(pipeline.search()(builder.costed))
+        functions = dict(mod.functions_items())
+        for name, explanation in explained.items():
+            func = mod[name]
+            assert isinstance(func, relax.Function)
+            functions[mod.get_global_var(name)] = EXPLANATION.write(func, explanation)
+        mod = tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+    return replace(best, mod=mod, executable=executable)
+
+
+def _has_branches(mod: IRModule) -> bool:
+    """Whether ScheduleBranches has put branches side by side."""
+    found = PLAN.by_function(mod).get("main")
+    return found is not None and found.branches is not None

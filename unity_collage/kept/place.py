@@ -1,0 +1,128 @@
+"""Finds the program of a compile among those that are kept, and keeps a new one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..database.answers import Answers, digest_now
+from ..database.costs import CostDatabase
+from ..errors import DatabaseError
+from ..plan.encoding import decode, encode
+from ..plan.explanation import Explanation
+from ..plan.plan import Plan
+from ..program import Program
+from ..program.loading import kept_program
+from .asked import AskedOptions
+from .models import digest_of_file
+from .store import ProgramStore, Record, folder_beside
+from .surroundings import surroundings
+
+_FORMAT = 1
+"""Raised when kept programs or their records are written in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPrograms:
+    """Where the programs of compiles with equal options are kept, on this machine with this code."""
+
+    store: ProgramStore
+    about: str
+    """The options and the surroundings, as text."""
+
+    def find(
+        self,
+        model: str,
+        database: CostDatabase | None,
+        folder: Path | None = None,
+        is_to_go_on: bool = False,
+    ) -> Program | None:
+        """The kept program of a model, by its digest; None where it has to be compiled.
+
+        ``database``: None if nothing was asked of one. ``folder``: that of the model's file. ``is_to_go_on``: whether a
+        compile whose time for measuring was used up does not count.
+        """
+        key = self._key(model)
+        record = self.store.record(key)
+        if record is None or (is_to_go_on and record.unfinished is not None):
+            return None
+        if not _holds(record, database, folder) or (file := self.store.opened(key, record)) is None:
+            return None
+        program = kept_program(file)
+        program.kept_since = record.created
+        program.plan = {name: _of_before(plan) for name, plan in (program.plan or {}).items()}
+        if record.explanation is not None:
+            program.explanation = {
+                name: decode(Explanation, data) for name, data in record.explanation.items()
+            }
+        return program
+
+    def keep(
+        self,
+        model: str,
+        program: Program,
+        answers: Answers,
+        files: Mapping[str, str],
+        is_budget_spent: bool = False,
+    ) -> None:
+        """Keep a program, unless some answer that it was made of is doubtful: then the next compile measures again.
+
+        ``files``: digests of the files with weights that the model's file names.
+        """
+        if not answers.are_sure:
+            return
+        explained = program.explanation
+        gaps = [plan.gap for plan in (program.plan or {}).values()]
+        file = self.store.put(
+            self._key(model),
+            program.save,
+            questions=answers.questions(),
+            answers=answers.digest,
+            files=files,
+            unfinished=max(gaps, default=0.0) if is_budget_spent else None,
+            explanation=None
+            if explained is None
+            else {name: encode(each) for name, each in explained.items()},
+        )
+        if file is not None:
+            program.let_copy(file)
+
+    def _key(self, model: str) -> str:
+        return hashlib.sha256(f"{self.about}\n{model}".encode()).hexdigest()[:32]
+
+
+def place_for(asked: AskedOptions, database: str | Path | None) -> KeptPrograms | None:
+    """Where programs for these options are kept: next to this file of costs, by default that of the user.
+
+    None where nothing is kept: the costs are on a server, or the options or the code cannot be told from others.
+    """
+    folder, options = folder_beside(database), asked.text()
+    if folder is None or options is None:
+        return None
+    around = surroundings(asked.target)
+    if around is None:
+        return None
+    about = {"format": _FORMAT, "options": options, "surroundings": around}
+    return KeptPrograms(ProgramStore(folder), json.dumps(about, sort_keys=True))
+
+
+def _holds(record: Record, database: CostDatabase | None, folder: Path | None) -> bool:
+    """Whether the files of the model and the answers of the database are those of the record."""
+    if any(folder is None or digest_of_file(folder / name) != known for name, known in record.files.items()):
+        return False
+    if not record.questions:
+        return True
+    try:
+        return database is not None and digest_now(database, record.questions) == record.answers
+    except (DatabaseError, KeyError, ValueError):
+        return False
+
+
+def _of_before(plan: Plan) -> Plan:
+    """A plan whose comparison of programs was not run now."""
+    if plan.comparison is None:
+        return plan
+    return replace(plan, comparison=replace(plan.comparison, origin="database"))
