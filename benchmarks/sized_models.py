@@ -1,4 +1,4 @@
-"""ONNX models with free sizes, with random weights: perceptron, convolutional networks, encoder of a transformer."""
+"""ONNX models with free sizes, with random weights: perceptron, convolutional networks, encoder and decoder."""
 
 from __future__ import annotations
 
@@ -106,3 +106,61 @@ def transformer(width: int = 32, heads: int = 4, table: int = 24, layers: int = 
         x = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
     ids = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", "length"])
     return g.model(ids, x, ["batch", "length", width])
+
+
+def decoder(
+    width: int = 32, heads: int = 4, layers: int = 2, vocabulary: int = 50, table: int = 64
+) -> onnx.ModelProto:
+    """GPT-2 with a cache: (1, length) of int64 and keys and values of ``past`` tokens -> logits of the last token, and
+    keys and values of ``past + length`` tokens. There are at most ``table`` tokens.
+
+    Inputs are ``x``, ``key0``, ``value0``, ..., results ``y``, ``new_key0``, ``new_value0``, ...
+    """
+    g, size = _Graph(), width // heads
+    zero, one, last = (g.constant(np.array(n, np.int64)) for n in (0, 1, -1))
+    lengths = [g.op("Shape", name, start=axis, end=axis + 1) for name, axis in (("key0", 2), ("x", 1))]
+    past, length = (g.op("Squeeze", value) for value in lengths)
+    total = g.op("Add", past, length)
+    places = g.op("Range", past, total, one)
+    visible = g.op("LessOrEqual", g.op("Range", zero, total, one), g.op("Unsqueeze", places, g.constant([1])))
+    mask = g.op("Where", visible, g.constant(np.float32(0)), g.constant(np.float32(-1e9)))
+    words = g.drawn(vocabulary, width)
+    x = g.op("Add", g.op("Gather", words, "x"), g.op("Gather", g.drawn(table, width), places))
+    inputs = [helper.make_tensor_value_info("x", TensorProto.INT64, [1, "length"])]
+    results = []
+    split = g.constant(np.array([1, -1, heads, size]))
+    for layer in range(layers):
+        normal = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
+        query, key, value = (
+            g.op("Transpose", g.op("Reshape", g.linear(normal, width, width), split), perm=[0, 2, 1, 3])
+            for _ in range(3)
+        )
+        for name, new in (("key", key), ("value", value)):
+            shape = [1, heads, "past", size]
+            inputs.append(helper.make_tensor_value_info(f"{name}{layer}", TensorProto.FLOAT, shape))
+            g.nodes.append(
+                helper.make_node("Concat", [f"{name}{layer}", new], [f"new_{name}{layer}"], axis=2)
+            )
+            results.append(f"new_{name}{layer}")
+        turned = g.op("Transpose", f"new_key{layer}", perm=[0, 1, 3, 2])
+        scores = g.op("Mul", g.op("MatMul", query, turned), g.constant(np.float32(size**-0.5)))
+        chosen = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
+        mixed = g.op("Transpose", g.op("MatMul", chosen, f"new_value{layer}"), perm=[0, 2, 1, 3])
+        x = g.op(
+            "Add", x, g.linear(g.op("Reshape", mixed, g.constant(np.array([1, -1, width]))), width, width)
+        )
+        normal = g.op("LayerNormalization", x, g.drawn(width), g.drawn(width))
+        inner = g.linear(normal, width, 4 * width)
+        half = g.op("Mul", inner, g.constant(np.float32(0.5)))
+        root = g.op("Erf", g.op("Mul", inner, g.constant(np.float32(0.5**0.5))))
+        gelu = g.op("Mul", half, g.op("Add", root, g.constant(np.float32(1))))
+        x = g.op("Add", x, g.linear(gelu, 4 * width, width))
+    final = g.op("Gather", x, last, axis=1)
+    normal = g.op("LayerNormalization", final, g.drawn(width), g.drawn(width))
+    logits = g.op("MatMul", normal, g.op("Transpose", words, perm=[1, 0]))
+    g.nodes.append(helper.make_node("Identity", [logits], ["y"]))
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, vocabulary])]
+    shape = [1, heads, "total", size]
+    outputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in results]
+    graph = helper.make_graph(g.nodes, "decoder", inputs, outputs, g.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

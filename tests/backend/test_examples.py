@@ -12,6 +12,10 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 RUNS = {
+    "gpt2.py": (
+        ["--layers", "1", "--width", "48", "--vocabulary", "50", "--prompt", "9", "--tokens", "12"],
+        ["unity_collage: ", "prompt of 9 tokens in ", " tokens/s"],
+    ),
     "metaschedule.py": (
         [],
         ["to be tuned: ", "tuned: ", "kernels with a tuned schedule: ", "numbers agree with numpy"],

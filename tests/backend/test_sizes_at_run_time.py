@@ -10,7 +10,7 @@ import onnx
 import pytest
 import tvm
 from compiled import DrawnCost, arrays
-from sized_models import convolutions, perceptron, transformer
+from sized_models import convolutions, decoder, perceptron, transformer
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -77,6 +77,34 @@ def test_plans_that_mix_all_backends(make: Any, samples: dict[str, Any], sizes: 
         "main_of_none",
     ]
     assert sorted(others) == sorted(["main_any_size"] if len(samples) > 1 else in_parts)
+
+
+def cached(length: int, past: int) -> dict[str, np.ndarray]:
+    """The inputs of a :func:`decoder` of one layer: so many tokens behind ``past`` others."""
+    random = np.random.default_rng(length + past)
+    caches = ["key0", "value0"]
+    return {
+        "x": random.integers(0, 50, (1, length)),
+        **{name: random.standard_normal((1, 4, past, 8), dtype=np.float32) for name in caches},
+    }
+
+
+@pytest.mark.parametrize("cost", [None, DrawnCost("decoder")])
+def test_a_decoder_reads_prompts_and_single_tokens(cost: DrawnCost | None) -> None:
+    """A variant may leave another size open: here single tokens, with any number of tokens in the cache."""
+    model, samples = decoder(layers=1), {"length": [1], "past": []}
+    if cost is None:
+        program = uc.compile(model, shapes=samples, measure=False)
+    else:
+        passes = tvm.transform.Sequential([MakeVariants(samples), *collage(None, cost).passes])
+        program = compile_with(passes, model)
+    assert list(program.plan["main"].variants) == ["main_length_1"]
+    assert any(kernel.backend != "tvm" for kernel in program.plan["main_length_1"].kernels)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for length, past in ((9, 0), (1, 9), (1, 10), (3, 11), (1, 0)):
+        inputs = cached(length, past)
+        for got, right in zip(program(inputs), session.run(None, inputs), strict=True):
+            np.testing.assert_allclose(got.numpy(), right, rtol=1e-4, atol=1e-5)
 
 
 def test_a_variant_is_what_a_compile_of_its_size_makes() -> None:

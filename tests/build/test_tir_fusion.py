@@ -110,7 +110,7 @@ def test_a_primfunc_with_32_bit_indexes_fuses_too(name: str) -> None:
         ("in_place", "c", "relax.call_tir_inplace has no legalization"),
         ("with_a_packed_call", "c", "relax.call_dps_packed has no legalization"),
         ("grouped_before", "lv", "it calls the function fused_conv2d_add_relu, which is not opened"),
-        ("symbolic", "b", "b has no static shape"),
+        ("symbolic", "b", "there is no sample of the size n"),
     ],
 )
 def test_what_stays_as_it_is_has_a_reason(name: str, binding: str, reason: str) -> None:

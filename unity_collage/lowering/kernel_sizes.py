@@ -17,7 +17,7 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 
 from ..errors import first_line
-from ..graph.free_sizes import UnknownSize, substituted
+from ..graph.free_sizes import UnknownSize, sizes_in, substituted
 
 
 def with_sizes_of_its_own(func: relax.Function) -> relax.Function:
@@ -31,6 +31,9 @@ def with_sizes_of_its_own(func: relax.Function) -> relax.Function:
     renamed: dict[Any, relax.Expr] = {}
     params = [relax.Var(param.name, sizes.of_parameter(param.ty)) for param in func.params]
     renamed.update(zip(func.params, params, strict=True))
+    for block in func.body.blocks:  # refuses before there is a builder, which warns when it is left
+        for binding in block.bindings:
+            _renamed(binding.value, {}, sizes)
     builder = relax.BlockBuilder()
     try:
         with builder.function("kernel", params):
@@ -83,12 +86,10 @@ class _Sizes:
             if tvm_ffi.structural_equal(known, extent):
                 return name
 
-        def named(var: ir.Var) -> ir.Expr:
+        for var in sizes_in(extent):
             if var not in self.variables:
                 raise UnknownSize(f"the size {var.name} is not an extent of an operand")
-            return self.variables[var]
-
-        return substituted(extent, named)
+        return substituted(extent, self.variables.__getitem__)
 
 
 def _mapped(ty: ir.Type, change: Any) -> ir.Type:

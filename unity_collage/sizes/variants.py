@@ -59,9 +59,8 @@ def varied(
         return with_variants(mod, chosen, at) if chosen else (with_like(mod), ())
     likely = by_default(main)
     if not likely:
-        free = ", ".join(free_dimensions(main))
         return with_like(mod), (
-            f"no size is known of {free}: fix sizes, or give samples of them with shapes= or --shape",
+            f"one plan for all sizes, measured at {described(typical(main))}: shapes= or --shape give others",
         )
     return with_variants(mod, combined(likely), at)
 
@@ -159,7 +158,9 @@ def _variant(main: relax.Function, mod: IRModule, sizes: Sizes) -> tuple[relax.F
     for param, symbolic in zip(func.params, main.params, strict=True):
         if not _fits(param.ty, symbolic.ty, sizes):
             raise ModelError(f"{param.name} is {param.ty}, and {symbolic.ty} otherwise")
-    return func.without_attr("global_symbol").with_attr(SIZES, dict(sizes)), mod
+    func = func.without_attr("global_symbol").with_attr(SIZES, dict(sizes))
+    left = typical(func)
+    return (func.with_attr(LIKE, left) if left else func), mod
 
 
 def _fits(ty: ir.Type, symbolic: ir.Type, sizes: Sizes) -> bool:

@@ -109,6 +109,37 @@ def test_the_first_rows_of_a_table_have_the_size_of_what_they_are_added_to() -> 
 
 
 @cache
+def enlarged(op: str, **attributes: int) -> relax.VirtualMachine:
+    """x of any height, which is halved and doubled again, with x."""
+    scales = numpy_helper.from_array(np.array([1, 1, 2, 1], np.float32), "scales")
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["half"], kernel_shape=[2, 1], strides=[2, 1]),
+        helper.make_node("Resize", ["half", "", "scales"], ["again"], mode="nearest"),
+        helper.make_node(op, ["again", "x"], ["y"], **attributes),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "h", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    mod = import_model(model).mod
+    assert "h" in str(mod["main"].ret_ty.shape.values[2]), "the size of the result is known"
+    return relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+
+
+@pytest.mark.parametrize("op", ["Add", "Concat"])
+def test_an_image_that_was_enlarged_meets_the_one_it_was_made_of(op: str) -> None:
+    """2 (h // 2) is never 1, so the sum has that height. Those of an odd image do not fit."""
+    machine = enlarged(op, **({"axis": 1} if op == "Concat" else {}))
+    for height in (4, 6, 2):
+        x = numbers(1, 2, height, 3)
+        again = np.repeat(x.reshape(1, 2, height // 2, 2, 3).max(3), 2, 2)
+        got = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, again + x if op == "Add" else np.concatenate([again, x], 1))
+    with pytest.raises(Exception, match=r"match_cast|mismatch"):
+        machine["main"](tvm.runtime.tensor(numbers(1, 2, 5, 3)))
+
+
+@cache
 def _shared(op: str, *shapes: tuple[object, ...]) -> relax.VirtualMachine:
     """The program, built once for all tests."""
     return program(op, *map(list, shapes))

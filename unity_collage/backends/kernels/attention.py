@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tvm import ir, relax
 
-from ...graph.free_sizes import for_all_sizes
+from ...graph.free_sizes import UnknownSize, for_all_sizes
 from ..native.casts import FLOATS, WIDE, is_cast, write_narrowed
 from ..native.program import NativeStep, View
 from ..native.values import attrs_of, dtype_of, op_name, scalar_of, shape_of, static_shape, why_not_sized
@@ -134,7 +134,8 @@ def _made_by(step: NativeStep, call: relax.Call) -> tuple[tuple[str, View], ...]
 def _repeated(value: relax.Expr, wanted: tuple[int, ...]) -> View:
     """A tensor as a view that is broadcast to the shape ``wanted``."""
     strides = broadcast(static_shape(value), wanted)
-    assert strides is not None
+    if strides is None:  # of static sizes the product itself would be wrong
+        raise UnknownSize(f"it depends on the sizes whether {static_shape(value)} is broadcast to {wanted}")
     return View(value, wanted, strides, dtype_of(value))
 
 

@@ -6,11 +6,13 @@ are expanded to a common shape before the operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import ir, relax, te, tirx
 
+from ...graph.free_sizes import Size, size_of
 from .node import OnnxNode
 from .symbolic import are_equal
 from .values import Dim, Value
@@ -104,10 +106,16 @@ def _common(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
         sizes: list[relax.Expr] = [
             node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in column
         ]
-        if (whole := _uncut(column)) is not None:
+        uncut = _uncut(column)
+        whole = _not_one(column) if uncut is None else uncut
+        if whole is not None:
             common.append(column[whole])
-            rest = [each for place, each in enumerate(sizes) if place != whole]
-            checks += [node.emit(relax.op.subtract(each, sizes[whole])) for each in rest]
+            for place, each in enumerate(sizes):
+                if place == whole:
+                    continue
+                is_not_all = node.emit(relax.op.subtract(each, sizes[whole]))
+                is_not_one = one if uncut is not None else node.emit(relax.op.subtract(each, one))
+                checks.append(node.emit(relax.op.multiply(is_not_one, is_not_all)))
             continue
         larger, smaller = sizes[0], one
         for each in sizes:
@@ -136,6 +144,43 @@ def _uncut(column: Sequence[Dim]) -> int | None:
         if all(_is_cut(size, whole) for other, size in enumerate(column) if other != place):
             return place
     return None
+
+
+def _not_one(column: Sequence[Dim]) -> int | None:
+    """The place of a size that is never 1, since it is a multiple of a larger number; None if there is none.
+
+    So is the height of an image that was enlarged. What fits it has its size, or 1.
+    """
+    for place, size in enumerate(column):
+        known = size_of(size) if isinstance(size, ir.Expr) else size
+        if isinstance(known, Size) and math.gcd(*known.terms.values()) > 1:
+            return place
+    return None
+
+
+def equal_but_along(node: OnnxNode, axis: int, places: Sequence[int]) -> list[relax.Expr]:
+    """Inputs of equal sizes, but along ``axis``; the program ends with an error where sizes differ when it runs.
+
+    They have the sizes of the first one, whose form the next operators know.
+    """
+    wanted, parts, checks = node.shape(places[0]), [node[place] for place in places], []
+    for number, place in enumerate(places[1:], 1):
+        shape = node.shape(place)
+        pairs = [
+            (have, want)
+            for k, (have, want) in enumerate(zip(shape, wanted, strict=True))
+            if k != axis and are_equal(have, want) is None
+        ]
+        for pair in pairs:
+            have, want = (node.emit(relax.op.shape_to_tensor(relax.ShapeExpr([size]))) for size in pair)
+            checks.append(node.emit(relax.op.subtract(have, want)))
+        if pairs:
+            parts[number] = node.reshaped(parts[number], [*wanted[:axis], shape[axis], *wanted[axis + 1 :]])
+    if checks:
+        found = node.emit(relax.op.concat(checks, 0)) if len(checks) > 1 else checks[0]
+        zeros = [tirx.const(0, "int64")] * len(checks)
+        node.builder.match_cast(node.emit(relax.op.tensor_to_shape(found)), relax.ShapeType(zeros))
+    return parts
 
 
 def _is_cut(size: Dim, whole: Dim) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, sym, te, tirx
 
 from ..arrays import dtype_of
 from ..node import Converted, OnnxNode
+from ..symbolic import is_nonnegative
 from .runtime_shapes import as_int64, empty, intrinsics, is_empty, run_time_sizes, scalar
 
 
@@ -86,7 +87,9 @@ def _of_sizes(node: OnnxNode) -> Converted:
         sizes = [limit]
     else:
         pace = abs(delta)
-        sizes = [tirx.floordiv(tirx.max(as_int64(count), as_int64(0)) + (pace - 1), as_int64(pace))]
+        span = sym.Analyzer().simplify(as_int64(count))
+        span = span if is_nonnegative(span) else tirx.max(span, as_int64(0))
+        sizes = [tirx.floordiv(span + (pace - 1), as_int64(pace)) if pace > 1 else span]
 
     def numbers(start: Any, sizes: list[Any]) -> te.Tensor:
         return te.compute(sizes, lambda n: as_int64(start) + as_int64(n) * delta, name="range")

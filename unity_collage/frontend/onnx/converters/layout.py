@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
+from ..broadcasting import equal_but_along
 from ..node import Converted, OnnxNode
 from ..values import Dim
 from .runtime_shapes import as_int64, empty, is_empty, product, simple
@@ -27,7 +28,7 @@ def _concat(node: OnnxNode) -> Converted:
     parts = [n for n in range(len(node.inputs)) if not _is_zero(node.shape(n)[axis])]
     if len(parts) < 2:
         return node.value(parts[0] if parts else 0)
-    return relax.op.concat([node[n] for n in parts], axis)
+    return relax.op.concat(equal_but_along(node, axis, parts), axis)
 
 
 def _is_zero(size: Dim) -> bool:
