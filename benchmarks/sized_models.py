@@ -79,6 +79,26 @@ def speech(frames: int = 900, bands: int = 120, channels: int = 32) -> onnx.Mode
     return g.model(x, y, ["batch", 3])
 
 
+def detector(channels: int = 16, stages: int = 3, classes: int = 8) -> onnx.ModelProto:
+    """(batch, 3, height, width) -> (batch, classes, ...): stages with half the edges and twice the channels each, and a
+    bottleneck with a residual, as in YOLO."""
+    g = _Graph()
+
+    def block(a: str, inner: int, outer: int, edge: int, **attrs: Any) -> str:
+        a = g.op("Conv", a, g.drawn(outer, inner, edge, edge), g.drawn(outer), pads=[edge // 2] * 4, **attrs)
+        return g.op("Mul", a, g.op("Sigmoid", a))
+
+    a, inner = "x", 3
+    for stage in range(stages):
+        outer = channels << stage
+        a = block(a, inner, outer, 3, strides=[2, 2])
+        a = g.op("Add", a, block(block(a, outer, outer // 2, 1), outer // 2, outer, 3))
+        inner = outer
+    y = g.op("Conv", a, g.drawn(classes, inner, 1, 1), g.drawn(classes))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "height", "width"])
+    return g.model(x, y, ["batch", classes, "rows", "columns"])
+
+
 def transformer(width: int = 32, heads: int = 4, table: int = 24, layers: int = 1) -> onnx.ModelProto:
     """(batch, length) of int64 -> (batch, length, width); at most ``table`` positions.
 

@@ -1,6 +1,6 @@
 """What plans by size are worth: models with free sizes at samples and between, against other runtimes and fixed sizes.
 
-    python benchmarks/sizes.py [--models convolutions speech encoder] [--rounds 5] [--budget 35]
+    python benchmarks/sizes.py [--models convolutions speech encoder detector] [--rounds 5] [--budget 35]
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*). All
 run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *plan* says
@@ -44,10 +44,15 @@ class Subject:
     samples: Mapping[str, Sequence[int]]
     sizes: Sequence[Sizes]
 
+    def names(self) -> list[str]:
+        """The dimensions whose sizes are free, in order."""
+        dims = self.model.graph.input[0].type.tensor_type.shape.dim
+        return [dim.dim_param for dim in dims if dim.dim_param]
+
     def inputs(self, sizes: Sizes) -> dict[str, np.ndarray]:
         """Random inputs of these sizes."""
-        ty = self.model.graph.input[0].type.tensor_type
-        shape = [*sizes, *(dim.dim_value for dim in ty.shape.dim[len(sizes) :])]
+        ty, left = self.model.graph.input[0].type.tensor_type, iter(sizes)
+        shape = [next(left) if dim.dim_param else dim.dim_value for dim in ty.shape.dim]
         random = np.random.default_rng(0)
         if ty.elem_type == onnx.TensorProto.INT64:
             return {"x": random.integers(0, 50, shape)}
@@ -57,6 +62,7 @@ class Subject:
 def subjects() -> dict[str, Subject]:
     """The models by name."""
     batches = [(n,) for n in (1, 2, 4, 5, 8, 12, 16, 24)]
+    images = [(224, 224), (256, 320), (480, 640), (97, 133)]
     lengths = [(1, 16), (1, 32), (1, 64), (1, 128), (1, 20), (1, 77), (2, 32), (3, 100)]
     return {
         "convolutions": Subject(sized_models.convolutions(64, 16, 4), {"batch": [1, 4, 8, 16]}, batches),
@@ -66,6 +72,7 @@ def subjects() -> dict[str, Subject]:
             {"batch": [1], "length": [16, 32, 64, 128]},
             lengths,
         ),
+        "detector": Subject(sized_models.detector(), {}, [(1, *edges) for edges in images]),
     }
 
 
@@ -98,7 +105,7 @@ def _row(
     folder: Path,
 ) -> list[str]:
     """Ours, the program of a fixed size and the peers, in turns at one size."""
-    dims: dict[str, int] = dict(zip(("batch", "length"), sizes, strict=False))
+    dims: dict[str, int] = dict(zip(subject.names(), sizes, strict=True))
     fixed = folder / f"{name}_{'_'.join(map(str, sizes))}.so"
     uc.compile(subject.model, dims=dims, database=database, budget_seconds=options.budget).save(fixed)
     inputs, threads = subject.inputs(sizes), uc.num_threads()

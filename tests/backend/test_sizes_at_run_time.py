@@ -10,7 +10,7 @@ import onnx
 import pytest
 import tvm
 from compiled import DrawnCost, arrays
-from sized_models import convolutions, decoder, perceptron, transformer
+from sized_models import convolutions, decoder, detector, perceptron, transformer
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import ir as I
@@ -42,6 +42,19 @@ def check(program: uc.Program, model: onnx.ModelProto, *sizes: int) -> None:
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (right,) = session.run(None, {"x": x})
     np.testing.assert_allclose(arrays(program(x)), right, rtol=1e-4, atol=1e-5)
+
+
+def test_images_of_any_size_have_one_plan_of_libraries() -> None:
+    model = detector(channels=4, stages=2)
+    program = uc.compile(model, measure=False)
+    plan = program.plan["main"]
+    assert plan.kernels and all(kernel.backend != "tvm" for kernel in plan.kernels)
+    remark = "one plan for all sizes, measured at batch 1, height 224, width 224"
+    assert any(each.startswith(remark) for each in plan.remarks)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for shape in ((1, 3, 32, 32), (2, 3, 17, 30), (1, 3, 1, 5)):
+        x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+        np.testing.assert_allclose(arrays(program(x)), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
 MODELS: list[tuple[Any, dict[str, Any], list[tuple[int, ...]]]] = [

@@ -140,7 +140,7 @@ def lowered_kernel(func: relax.Function, target: Target) -> tirx.PrimFunc:
 
 
 def _library_kernel(func: relax.Function, arrays: Sequence[np.ndarray], backend: Backend) -> Kernel:
-    func = func.without_attr(COMPILED_AS)
+    func = compiled_form(func)
     values = _constants(func, arrays)
     bound = func.without_attr(LIFTED).bind_params(values) if values else func.without_attr(LIFTED)
     external = external_function(bound, backend.name, SYMBOL, SYMBOL)

@@ -17,6 +17,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
+from ..backends.base import Backend
 from ..backends.registry import get, select
 from ..graph import DataflowGraph, SubGraph, extract, members
 from ..graph.free_sizes import UnknownSize
@@ -85,8 +86,8 @@ def annotated(
             if isinstance(answer, Declined):
                 refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
-            elif reason := _why_no_part(graph, answer, spec.backend) or _why_not_sized(
-                graph, answer, spec.backend, like
+            elif reason := _why_no_part(graph, answer, spec.backend) or why_not_sized(
+                graph, answer, get(spec.backend), like
             ):
                 declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
             elif answer.rule in without:
@@ -96,7 +97,7 @@ def annotated(
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
         rest = _left_to_tvm(graph, target, taken(found))
-        found += [("tvm", each) for each in rest if not _why_not_sized(graph, each, "tvm", like)]
+        found += [("tvm", each) for each in rest if not why_not_sized(graph, each, get("tvm"), like)]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
@@ -112,17 +113,20 @@ def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | N
     return f"{called[0]} is a PrimFunc, which the code generator does not get" if called else None
 
 
-def _why_not_sized(
-    graph: DataflowGraph, proposal: Found, backend: str, like: Mapping[str, int]
+def why_not_sized(
+    graph: DataflowGraph, proposal: Found, maker: Backend, like: Mapping[str, int] | None = None
 ) -> str | None:
-    """Why a backend does not make a kernel of a proposal whose sizes are known only when the program runs, or None."""
+    """Why a backend does not make a kernel of a proposal whose sizes are known only when the program runs, or None.
+
+    ``like``: the sizes at which kernels are measured; None if they are not.
+    """
     sub = SubGraph(graph, proposal.inside, proposal.hidden)
-    sizes, maker = names_of_sizes(sub), get(backend)
+    sizes = names_of_sizes(sub)
     if not sizes:
         return None
     if not maker.takes_free_sizes:
-        return f"{backend} takes static sizes, and those of {sub.label} are known when the program runs"
-    if unknown := next((size for size in sizes if size not in like), None):
+        return f"{maker.name} takes static sizes, and those of {sub.label} are known when the program runs"
+    if unknown := next((size for size in sizes if like is not None and size not in like), None):
         return f"there is no sample of the size {unknown}, at which a kernel could be measured"
     try:
         func = with_sizes_of_its_own(extract(sub, alone=True))

@@ -15,7 +15,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ... import reference
-from ...annotations import LIFTED
+from ...annotations import COMPILED_AS, LIFTED
 from ...backends.base import Backend
 from ...database.rows import FailureKind
 from ...lowering import library_file
@@ -57,6 +57,19 @@ class KernelPlace:
 
 class NotHere(Exception):
     """The library has no implementation of a kernel on this device; the text is its reason."""
+
+
+_SIZES = (1, 2, 33)
+"""The sizes at which kernels with free sizes are examined."""
+
+
+def at_sizes(func: relax.Function) -> Iterator[relax.Function]:
+    """``func`` itself; with free sizes, its kernel at several sizes, the smallest ones among them."""
+    names = [var.name for var in relax.analysis.defined_symbolic_vars(func)]
+    for size in _SIZES if names else ():
+        yield func.bind_symbolic_vars(dict.fromkeys(names, size)).with_attr(COMPILED_AS, func)
+    if not names:
+        yield func
 
 
 def examined(func: relax.Function, backend: Backend, place: KernelPlace, stage: Stage) -> str | None:

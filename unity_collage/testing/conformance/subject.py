@@ -20,6 +20,7 @@ from ...backends.base import Backend
 from ...errors import CollageError
 from ...graph import DataflowGraph, Limits, Signatures, SubGraph, members, outside_vars
 from ...lowering.outlined import kernel_digest, kernel_function
+from ...passes.annotate_candidates import why_not_sized
 from ...plan.candidate import Candidate, CompositePart
 from ...rules import Declined, Found
 
@@ -106,7 +107,7 @@ class Asked:
         self.graph = DataflowGraph(func)
         with target:
             self.answers = list(backend.rule(target).apply(self.graph))
-        self._backend = backend.name
+        self._backend = backend
 
     def described(self) -> Answer:
         """All answers as plain data: proposals, refusals, and what is wrong with them."""
@@ -132,7 +133,7 @@ class Asked:
         assert isinstance(found, Found)
         return Candidate(
             id=number,
-            backend=self._backend,
+            backend=self._backend.name,
             rule=found.rule,
             label=found.label,
             indexes=tuple(members(found.inside)),
@@ -142,7 +143,9 @@ class Asked:
 
     def _sound(self) -> Iterator[int]:
         for number, answer in enumerate(self.answers):
-            if isinstance(answer, Found) and self._why_odd(answer) is None:
+            if not isinstance(answer, Found) or self._why_odd(answer) is not None:
+                continue
+            if why_not_sized(self.graph, answer, self._backend) is None:
                 yield number
 
     def _proposal(self, number: int, signatures: Signatures) -> Answer:

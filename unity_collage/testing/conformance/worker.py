@@ -20,6 +20,7 @@ import tvm
 from tvm import relax
 
 from ... import runtime
+from ...annotations import COMPILED_AS
 from ...backends.base import Backend
 from ...database.rows import FailureKind
 from ...errors import CollageError
@@ -126,15 +127,17 @@ class ConformanceWorker:
         if threads is not None:
             self._allowed_threads += threads - runtime.num_threads()
             runtime.set_num_threads(threads)
-        func = self._case(case, function).kernel(number)
+        differs, func = None, self._case(case, function).kernel(number)
         try:
-            differs = kernels.examined(func, self._backend, self._place, self._stage)
+            for sized in kernels.at_sizes(func):
+                differs = differs or kernels.examined(sized, self._backend, self._place, self._stage)
+                func = sized
         except kernels.NotHere as reason:
             return {"not_here": str(reason)}
         surplus = max(0, _threads() - self._allowed_threads)
         self._allowed_threads += surplus
         return {"differs": differs, "surplus_threads": surplus, "conflict": runtime.why_pools_conflict(),
-                "function": tvm.ir.save_json(func)}  # fmt: skip
+                "function": tvm.ir.save_json(func.without_attr(COMPILED_AS))}  # fmt: skip
 
     def declined(self, case: str, function: str, index: int) -> Answer:
         """Give the code generator a function that the rule has refused."""
