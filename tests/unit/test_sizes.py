@@ -322,8 +322,9 @@ def test_the_first_variant_has_half_of_the_time_and_what_is_left_goes_to_the_nex
         return func
 
     with_shares(mod, model, change)
-    assert seen[:3] == [(1, 0.5), (2, 0.75), (3, 1.0)]
-    assert all(entry == (None, 1.0) for entry in seen[3:])
+    assert [size for size, _ in seen[:4]] == [1, None, 2, 3], "the function for all sizes comes second"
+    assert [part for _, part in seen[:4]] == pytest.approx([1 / 2, 2 / 3, 5 / 6, 1.0])
+    assert all(entry == (None, 1.0) for entry in seen[4:])
 
 
 def test_a_share_ends_before_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Shares: each variant of a model gets a part of the time for measuring."""
+"""Shares: each variant of a model, and the function for all other sizes, gets a part of the time for measuring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from tvm import ir
 from tvm.ir import IRModule
 
-from ..graph.variants import sizes_of
+from ..graph.variants import like_of, sizes_of
 from .model import CostModel
 
 _FIRST = 0.5
@@ -17,17 +17,19 @@ _FIRST = 0.5
 def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
     """``mod`` with each function changed by ``change``, which asks ``model``; variants in order, each with its share.
 
-    What a variant leaves over is for those after it.
+    What one leaves over is for those after it. The function for all other sizes comes second.
     """
     functions = dict(mod.functions_items())
-    shares = dict(_shares([gvar for gvar, func in functions.items() if sizes_of(func)]))
+    variants = [gvar for gvar, func in functions.items() if sizes_of(func)]
+    others = [gvar for gvar, func in functions.items() if like_of(func) and not sizes_of(func)]
+    shares = dict(_shares([*variants[:1], *others, *variants[1:]]))
     for gvar in [*shares, *(gvar for gvar in functions if gvar not in shares)]:
         with model.sharing(shares.get(gvar, 1.0)):
             functions[gvar] = change(functions[gvar])
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def _shares(variants: list[ir.GlobalVar]) -> Iterator[tuple[ir.GlobalVar, float]]:
-    """The variants, and the part of all time that is over when each has had its share."""
-    for place, gvar in enumerate(variants):
-        yield gvar, 1.0 if len(variants) == 1 else _FIRST + (1 - _FIRST) * place / (len(variants) - 1)
+def _shares(functions: list[ir.GlobalVar]) -> Iterator[tuple[ir.GlobalVar, float]]:
+    """The functions, and the part of all time that is over when each has had its share."""
+    for place, gvar in enumerate(functions):
+        yield gvar, 1.0 if len(functions) == 1 else _FIRST + (1 - _FIRST) * place / (len(functions) - 1)
