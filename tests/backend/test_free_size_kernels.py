@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from compiled import DrawnCost
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax, tirx
@@ -165,3 +166,18 @@ def test_the_library_takes_part(name: str, backend: str) -> None:
     if reason := uc.runtime.why_unavailable(backend):
         pytest.skip(reason)
     assert f"_{backend}" in machines(name, backend)[2]
+
+
+def test_a_merge_with_a_size_of_its_own_between_its_parts_is_not_offered() -> None:
+    """Two convolutions with strides: the extent between them is that of no argument."""
+    layout: dict[str, Any] = {"data_layout": "NHWC", "kernel_layout": "HWIO", "strides": 2, "padding": 1}
+
+    def body(builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        first = builder.emit(op.nn.conv2d(x, filters(3, 3, 16, 16), **layout))
+        return builder.emit(op.nn.conv2d(first, filters(3, 3, 16, 16), **layout))
+
+    target = uc.host_target()
+    with target:
+        mod = collage(("onednn",), DrawnCost("a"))(of(body, B, N, M, 16))
+    machine = relax.VirtualMachine(build(mod, target), tvm.cpu())
+    assert machine["main"](tvm.runtime.empty((1, 9, 7, 16))).shape == (1, 3, 2, 16)

@@ -8,7 +8,7 @@ number gets a name of its own, and all types follow from these anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,30 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, relax, tirx
 
+from ..backends.base import Backend
 from ..errors import first_line
+from ..graph import SubGraph, extract
 from ..graph.free_sizes import UnknownSize, sizes_in, substituted
+from ..graph.sized_kernels import names_of_sizes, why_not_empty, why_not_told
+
+
+def why_not_sized(sub: SubGraph, maker: Backend, like: Mapping[str, int] | None = None) -> str | None:
+    """Why a backend does not make a kernel of ``sub``, if its sizes are known only when the program runs, or None.
+
+    ``like``: the sizes at which kernels are measured; None if they are not.
+    """
+    sizes = names_of_sizes(sub)
+    if not sizes:
+        return None
+    if not maker.takes_free_sizes:
+        return f"{maker.name} takes static sizes, and those of {sub.label} are known when the program runs"
+    if unknown := next((size for size in sizes if like is not None and size not in like), None):
+        return f"there is no sample of the size {unknown}, at which a kernel could be measured"
+    try:
+        func = with_sizes_of_its_own(extract(sub, alone=True))
+    except UnknownSize as error:
+        return str(error)
+    return None if maker.codegen is None else why_not_told(func) or why_not_empty(sub)
 
 
 def with_sizes_of_its_own(func: relax.Function) -> relax.Function:

@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -17,15 +17,12 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
-from ..backends.base import Backend
 from ..backends.registry import get, select
-from ..graph import DataflowGraph, SubGraph, extract, members
-from ..graph.free_sizes import UnknownSize
+from ..graph import DataflowGraph, members
 from ..graph.prim_funcs import CALL_TIR
-from ..graph.sized_kernels import names_of_sizes, why_not_empty, why_not_told
 from ..graph.variants import is_switch, like_of
 from ..index_set import EMPTY, IndexSet
-from ..lowering.kernel_sizes import with_sizes_of_its_own
+from ..lowering.kernel_sizes import why_not_sized
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
 from ..specs import PartitionSpec, gathered
@@ -87,7 +84,7 @@ def annotated(
                 refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
             elif reason := _why_no_part(graph, answer, spec.backend) or why_not_sized(
-                graph, answer, get(spec.backend), like
+                answer.sub_graph(graph), get(spec.backend), like
             ):
                 declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
             elif answer.rule in without:
@@ -97,7 +94,9 @@ def annotated(
                 found.append((spec.backend, answer))
     if all(spec.backend != "tvm" for spec in specs):
         rest = _left_to_tvm(graph, target, taken(found))
-        found += [("tvm", each) for each in rest if not why_not_sized(graph, each, get("tvm"), like)]
+        found += [
+            ("tvm", each) for each in rest if not why_not_sized(each.sub_graph(graph), get("tvm"), like)
+        ]
     found += [(VIEW, pair) for pair in CancellingTransposes().apply(graph)]
     candidates = tuple(
         _candidate(i, name, proposal) for i, (name, proposal) in enumerate(dict.fromkeys(found))
@@ -111,28 +110,6 @@ def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | N
         return None
     called = [graph.nodes[i].label for i in members(proposal.inside) if graph.nodes[i].op == CALL_TIR]
     return f"{called[0]} is a PrimFunc, which the code generator does not get" if called else None
-
-
-def why_not_sized(
-    graph: DataflowGraph, proposal: Found, maker: Backend, like: Mapping[str, int] | None = None
-) -> str | None:
-    """Why a backend does not make a kernel of a proposal whose sizes are known only when the program runs, or None.
-
-    ``like``: the sizes at which kernels are measured; None if they are not.
-    """
-    sub = SubGraph(graph, proposal.inside, proposal.hidden)
-    sizes = names_of_sizes(sub)
-    if not sizes:
-        return None
-    if not maker.takes_free_sizes:
-        return f"{maker.name} takes static sizes, and those of {sub.label} are known when the program runs"
-    if unknown := next((size for size in sizes if like is not None and size not in like), None):
-        return f"there is no sample of the size {unknown}, at which a kernel could be measured"
-    try:
-        func = with_sizes_of_its_own(extract(sub, alone=True))
-    except UnknownSize as error:
-        return str(error)
-    return None if maker.codegen is None else why_not_told(func) or why_not_empty(sub)
 
 
 def _candidate(number: int, backend: str, proposal: Found) -> Candidate:

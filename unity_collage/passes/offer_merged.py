@@ -17,9 +17,11 @@ from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.merging import Merge, merges
+from ..backends.registry import get
 from ..cost.asking import workloads
 from ..cost.model import CostModel
 from ..graph import DataflowGraph
+from ..lowering.kernel_sizes import why_not_sized
 from ..measure.measured import MeasuredCost
 from ..plan.candidate import Candidate
 from ..plan.costs import Costs
@@ -53,7 +55,7 @@ class OfferMerged:
         known = given
         plan = self._plan(graph, known, costs)
         near: list[Candidate] = []
-        while plan is not None and (new := _new(merges(graph, plan, near), known)):
+        while plan is not None and (new := _new(_sized(merges(graph, plan, near)), known)):
             known = (*known, *new)
             costs = self._costed(func, mod, list(new), costs)
             before, plan = plan, self._plan(graph, known, costs)
@@ -79,6 +81,11 @@ class OfferMerged:
         by_key = {**costs.by_key, **self.model.costs(list(asked.values()))}
         keys = {**costs.keys, **{candidate: workload.key for candidate, workload in asked.items()}}
         return replace(costs, by_key=by_key, keys=keys)
+
+
+def _sized(found: Sequence[Merge]) -> list[Merge]:
+    """Those that get all their sizes from operands and results; a size between two parts may be neither."""
+    return [merge for merge in found if why_not_sized(merge.whole, get(merge.upper.backend)) is None]
 
 
 def _new(found: Sequence[Merge], known: Sequence[Candidate]) -> dict[Candidate, Merge]:

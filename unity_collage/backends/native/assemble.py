@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
-from ...graph.free_sizes import places_of_sizes
+from ...graph.free_sizes import Size, places_of_sizes
 from .flatten import Flat, NotFlat
 from .program import Blob, Buffer, ConstantData, NativeProgram, NativeStep, ScratchTensor, item_size
 from .values import array_of, dtype_of, is_tensor, shape_of
@@ -35,8 +35,13 @@ def assemble(
         raise NotFlat("it returns what no operator makes, or one value twice")
     outputs = [memory.own(result) for result in results]
     numbered = memory.number([part for step in steps for part in (*step.before, replace(step, before=()))])
-    # Every size of a step is one of them: a candidate without is declined (graph/sized_kernels.py).
     sizes = places_of_sizes([shape_of(value) or () for value in (*params, *results)])
+    numbers = [
+        n for step in numbered for view in step.views() for n in (*view.dims, *view.strides, view.offset)
+    ]
+    for number in numbers:
+        if isinstance(number, Size) and (untold := number.symbols() - set(sizes)):
+            raise NotFlat(f"the size {min(untold)[0]} is neither an extent of an operand nor of a result")
     return NativeProgram(name, memory.buffers, inputs, outputs, memory.constants, numbered, threads, sizes)
 
 

@@ -19,8 +19,8 @@ from ...backends import registry
 from ...backends.base import Backend
 from ...errors import CollageError
 from ...graph import DataflowGraph, Limits, Signatures, SubGraph, members, outside_vars
+from ...lowering.kernel_sizes import why_not_sized
 from ...lowering.outlined import kernel_digest, kernel_function
-from ...passes.annotate_candidates import why_not_sized
 from ...plan.candidate import Candidate, CompositePart
 from ...rules import Declined, Found
 
@@ -145,7 +145,7 @@ class Asked:
         for number, answer in enumerate(self.answers):
             if not isinstance(answer, Found) or self._why_odd(answer) is not None:
                 continue
-            if why_not_sized(self.graph, answer, self._backend) is None:
+            if why_not_sized(answer.sub_graph(self.graph), self._backend) is None:
                 yield number
 
     def _proposal(self, number: int, signatures: Signatures) -> Answer:
