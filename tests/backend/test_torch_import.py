@@ -365,3 +365,22 @@ def test_gradients_are_left_to_torch(caplog: pytest.LogCaptureFixture) -> None:
     compiled = torch.compile(nn.Linear(3, 2), backend="unity_collage")
     assert compiled(draw(2, 3)).requires_grad
     assert "call the module inside torch.no_grad()" in caplog.text
+
+
+def test_images_of_any_size_are_pooled() -> None:
+    """Pads of a mean count, or they do not."""
+
+    class Pooled(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            largest = F.max_pool2d(x, 3, 2, 1)
+            padded = F.avg_pool2d(largest, 3, 2, 1)
+            return F.avg_pool2d(largest, 2), padded, F.avg_pool2d(largest, 3, 2, 1, count_include_pad=False)
+
+    module = Pooled()
+    sizes = {2: torch.export.Dim("height", min=8), 3: torch.export.Dim("width", min=8)}
+    exported = torch.export.export(module, (draw(1, 3, 16, 16),), dynamic_shapes=(sizes,))
+    program = uc.compile(exported, measure=False)
+    for height, width in ((16, 16), (33, 20), (9, 47)):
+        x = draw(1, 3, height, width)
+        for got, right in zip(program(x), module(x), strict=True):
+            np.testing.assert_allclose(got.numpy(), right.numpy(), rtol=1e-5, atol=1e-6)

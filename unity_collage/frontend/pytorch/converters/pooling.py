@@ -62,6 +62,14 @@ def _sizes(cx: Context, axes: int, x: Expr) -> tuple[list[int], list[int]]:
     )
 
 
+def _are_free(axes: int, x: Expr) -> bool:
+    """Whether a pooled axis has a size that is known only when the program runs.
+
+    Without ``ceil_mode`` every window ends within the padding, whatever the size is.
+    """
+    return any(not isinstance(size, int) for size in shape_of(x)[-axes:])
+
+
 def _max(
     cx: Context,
     axes: int,
@@ -70,9 +78,11 @@ def _max(
     stride: Any = (),
     padding: Any = 0,
     dilation: Any = 1,
-    *_: Value,
+    ceil_mode: bool = False,
 ) -> Any:
     windows = _Windows(axes, kernel, stride, padding, dilation)
+    if not ceil_mode and _are_free(axes, x):
+        return cx.emit(_MAX[axes](x, windows.kernel, windows.stride, windows.padding * 2, windows.dilation))
     after = [max(width, 0) for width in windows.after(*_sizes(cx, axes, x))]
     make: Any = _MAX[axes]
     return cx.emit(make(x, windows.kernel, windows.stride, [*windows.padding, *after], windows.dilation))
@@ -90,12 +100,15 @@ def _average(
     kernel: Any,
     stride: Any = (),
     padding: Any = 0,
-    _ceil_mode: bool = False,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
     """The sums of windows over the number of their elements, those of the padding included or not."""
     windows = _Windows(axes, kernel, stride, padding, 1)
+    if not ceil_mode and divisor is None and _are_free(axes, x):
+        included: Any = {"count_include_pad": count_include_pad}
+        return cx.emit(_AVERAGE[axes](x, windows.kernel, windows.stride, windows.padding * 2, **included))
     sizes, counts = _sizes(cx, axes, x)
     after = windows.after(sizes, counts)
     make: Any = _AVERAGE[axes]
