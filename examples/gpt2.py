@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,8 +26,9 @@ import sized_models
 
 HEADS, MOST_TOKENS = 12, 1024
 
-Step = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
-"""From inputs to the logits of the last token and the keys and values of all tokens."""
+Step = Callable[[Mapping[str, Any]], Sequence[Any]]
+"""From inputs to the logits of the last token and the keys and values of all tokens; these are inputs again, as they
+are."""
 
 
 def main() -> None:
@@ -48,7 +50,7 @@ def main() -> None:
         model = sized_models.decoder(options.width, HEADS, options.layers, options.vocabulary, MOST_TOKENS)
         onnx.save(model, path)
         program = uc.compile(path, shapes={"length": [1], "past": []})
-        tell("unity_collage", lambda inputs: [each.numpy() for each in program(inputs)], options)
+        tell("unity_collage", lambda inputs: program(inputs), options)
         subprocess.run(
             [sys.executable, __file__, *sys.argv[1:], "--with-onnxruntime", str(path)], check=False
         )
@@ -74,7 +76,7 @@ def generated(step: Step, options: argparse.Namespace, count: int) -> tuple[list
     middle = time.perf_counter()
     tokens: list[int] = []
     for _ in range(count):
-        tokens.append(int(logits.argmax()))
+        tokens.append(int(np.asarray(logits).argmax()))
         state = dict(zip(caches, new, strict=True))
         logits, *new = step({"x": np.array([tokens[-1:]]), **state})
     return tokens, middle - begin, time.perf_counter() - middle
