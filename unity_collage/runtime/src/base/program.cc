@@ -154,15 +154,6 @@ Program ParseProgram(const Object& text, int64_t blob_nbytes) {
   return program;
 }
 
-std::vector<Program> ParsePrograms(const std::string& text, int64_t blob_nbytes) {
-  const Object root = json::As<Object>(tvm::ffi::json::Parse(text), "the description of the programs");
-  std::vector<Program> programs;
-  for (const Object& program : GetAll<Object>(root, "programs")) {
-    programs.push_back(ParseProgram(program, blob_nbytes));
-  }
-  return programs;
-}
-
 std::vector<int64_t> PlaceTemporaries(const Program& program) {
   std::vector<int64_t> offsets;
   int64_t end = 0;

@@ -80,9 +80,6 @@ struct Program {
 // Parses one program and checks that every id, view and constant is within its bounds.
 Program ParseProgram(const tvm::ffi::json::Object& text, int64_t blob_nbytes);
 
-// Parses {"programs": [...]}, all without free sizes.
-std::vector<Program> ParsePrograms(const std::string& json, int64_t blob_nbytes);
-
 // Offset of each temporary in an arena, by buffer id; the last entry is the size of the arena.
 std::vector<int64_t> PlaceTemporaries(const Program& program);
 

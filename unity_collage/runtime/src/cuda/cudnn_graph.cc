@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/program_template.h"
 #include "cuda/cudnn_plan.h"
 #include "cuda/cudnn_steps.h"
 
@@ -126,7 +127,8 @@ tvm::ffi::String EnginesOfCudnn(const tvm::ffi::String& programs, const tvm::ffi
   properties.SetText(dnn_attr::kDeviceJson, device).Finalize();
   std::string lines;
   // Nothing is read from the constants, so they may have any size.
-  for (const Program& program : ParsePrograms(programs, std::numeric_limits<int64_t>::max())) {
+  for (const ProgramTemplate& text : ParseTemplates(programs, std::numeric_limits<int64_t>::max())) {
+    const Program program = text.At({});
     for (size_t i = 0; i < program.steps.size(); ++i) {
       lines += program.name + ", " + StepName(program, i) + ": " +
                EngineOf(program.steps[i], DnnDevice{nullptr, &properties}) + "\n";
