@@ -2,9 +2,9 @@
 
 A lowering that compares dims, multiplies them to strides and divides addresses by strides is right for every size, if
 each answer holds for every size: ``batch * 64 == batch * 64`` and ``7 < length + 7`` do, ``batch < length`` does not.
-:class:`Size` answers what holds whenever all free sizes are at least 1, and raises :class:`UnknownSize` for the rest.
-Equal are only sizes that are always equal. So a free size is not 1, and code for extents of 1 is not used for it, which
-is slower at most.
+:class:`Size` answers what holds from the least value of each free size on, and raises :class:`UnknownSize` for the
+rest. Equal are only sizes that are always equal. So a free size is not 1, and code for extents of 1 is not used for it,
+which is slower at most.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from typing import Any, ParamSpec, TypeVar
 import tvm_ffi
 from tvm import ir, relax, tirx
 
-Symbol = tuple[str, int]
-"""A free size: its text, and a hash that tells it from others of the same name."""
+Symbol = tuple[str, int, int]
+"""A free size: its text, a hash that tells it from others of the same name, and its least value.
+
+That of a variable is 1, since nothing is computed where one is 0. That of another expression is 0: the height behind a
+stride is ``(h - 1) // 2 + 1``, and 1 for an image of one row."""
 
 Term = tuple[Symbol, ...]
 """A product of free sizes, in ascending order; the constant term is empty."""
 
 
 _LEAST: ContextVar[Mapping[Symbol, int]] = ContextVar("least", default=MappingProxyType({}))
-"""The least value of free sizes that are at least 2, see :func:`unless_one`; of the others it is 1."""
+"""The least value of free sizes that are at least 2, see :func:`unless_one`."""
 
 
 class UnknownSize(Exception):
@@ -108,7 +111,7 @@ class Size:
 
     def __str__(self) -> str:
         shown = [
-            "*".join([str(factor)] * (factor != 1 or not term) + [name for name, _ in term])
+            "*".join([str(factor)] * (factor != 1 or not term) + [symbol[0] for symbol in term])
             for term, factor in self.terms.items()
         ]
         return " + ".join(shown)
@@ -147,9 +150,9 @@ def size_of(extent: ir.Expr) -> Any:
         a, b = size_of(extent.a), size_of(extent.b)
         return a + b if isinstance(extent, tirx.Add) else a - b if isinstance(extent, tirx.Sub) else a * b
     if isinstance(extent, ir.Var):
-        return Size({((extent.name, hash(extent)),): 1})
+        return Size({((extent.name, hash(extent), 1),): 1})
     text = re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(extent))
-    return Size({((text, tvm_ffi.structural_hash(extent)),): 1})
+    return Size({((text, tvm_ffi.structural_hash(extent), 0),): 1})
 
 
 def shape_with_sizes(ty: ir.Type) -> tuple[Any, ...] | None:
@@ -264,7 +267,8 @@ def _is_negative(value: Any, question: str) -> bool:
     factors = [factor for term, factor in value.terms.items() if term]
     least = _LEAST.get()
     at_least = sum(
-        factor * math.prod(least.get(symbol, 1) for symbol in term) for term, factor in value.terms.items()
+        factor * math.prod(least.get(symbol, symbol[2]) for symbol in term)
+        for term, factor in value.terms.items()
     )
     if all(factor > 0 for factor in factors) and at_least >= 0:
         return False
