@@ -17,6 +17,7 @@ import unity_collage as uc
 from .failures import capturing
 from .jobs import COMPILED, EAGER, Job, Settings, backends_of
 from .models import Network
+from .timing import Clock
 
 Run = Callable[[], Any]
 
@@ -39,6 +40,7 @@ class Competitors:
     def __init__(self, network: Network, job: Job, settings: Settings) -> None:
         self._network, self._job, self._settings = network, job, settings
         self._inputs = [each.to(settings.device) for each in network.inputs]
+        self._layout: torch.memory_format | None = None
 
     def reference(self) -> torch.Tensor:
         """The result of eager torch in float32 without TF32, on the device."""
@@ -73,6 +75,7 @@ class Competitors:
             database=self._settings.database,
             budget_seconds=self._settings.budget_seconds,
             recompile=True,
+            search_layouts=self._network.is_image and self._job.precision == "f32",
         )
         seconds = time.perf_counter() - begun
         plan = (program.plan or {}).get("main")
@@ -87,16 +90,18 @@ class Competitors:
     # torch
 
     def _module(self) -> tuple[torch.nn.Module, list[torch.Tensor]]:
-        """The module and its inputs in the precision and layout in which torch is fastest."""
+        """The module and its inputs in the precision, and in the layout in which eager torch is faster."""
         module = copy.deepcopy(self._network.module).to(self._settings.device)
         inputs = self._inputs
-        if self._network.is_image:
-            module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-            inputs = [each.contiguous(memory_format=torch.channels_last) for each in inputs]
         if self._job.precision == "f16":
             module = module.half()
             inputs = [each.half() if each.is_floating_point() else each for each in inputs]
-        return module, inputs
+        if not self._network.is_image:
+            return module, inputs
+        if self._layout is None:
+            times = {each: _seconds(*_in_layout(module, inputs, each), self._settings) for each in _LAYOUTS}
+            self._layout = min(times, key=lambda each: times[each])
+        return _in_layout(module, inputs, self._layout)
 
     def _eager(self) -> Competitor:
         module, inputs = self._module()
@@ -132,6 +137,24 @@ def relative_error(found: torch.Tensor, reference: torch.Tensor) -> float:
     """The length of the difference over the length of the reference."""
     found, reference = found.double().reshape(-1), reference.double().reshape(-1)
     return float(torch.linalg.vector_norm(found - reference) / torch.linalg.vector_norm(reference))
+
+
+_LAYOUTS = (torch.channels_last, torch.contiguous_format)
+
+
+def _in_layout(
+    module: torch.nn.Module, inputs: list[torch.Tensor], layout: torch.memory_format
+) -> tuple[torch.nn.Module, list[torch.Tensor]]:
+    module.to(memory_format=layout)  # pyright: ignore[reportCallIssue]
+    return module, [each.contiguous(memory_format=layout) for each in inputs]
+
+
+def _seconds(module: torch.nn.Module, inputs: list[torch.Tensor], settings: Settings) -> float:
+    """The time of a call once cuDNN has chosen its algorithms."""
+    with torch.no_grad():
+        for _ in range(3):
+            module(*inputs)
+        return Clock(settings.device).of(lambda: module(*inputs), 5)[1]
 
 
 def _captured(module: torch.nn.Module, inputs: list[torch.Tensor]) -> Competitor:

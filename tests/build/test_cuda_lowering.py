@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
+from gpu_loops import ARCH, FIELDS, TARGET, check_compiles, kernels, needs_nvrtc, sources
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.relax import op
@@ -22,21 +23,6 @@ from unity_collage.lowering.build import build, finish, lower
 from unity_collage.lowering.fuse import fused
 from unity_collage.lowering.gpu_kernels import refuse_unbuilt, with_c_names
 from unity_collage.schedule import gpu, schedule, scheduled_module
-from unity_collage.target import host_target
-
-ARCH = "sm_90"
-FIELDS = {
-    "kind": "cuda",
-    "arch": ARCH,
-    "max_shared_memory_per_block": 49152,
-    "max_threads_per_block": 1024,
-    "thread_warp_size": 32,
-}
-TARGET = Target(FIELDS, host=host_target())
-
-needs_nvrtc = pytest.mark.skipif(
-    nvrtc.why_unavailable() is not None, reason=f"NVRTC cannot be used: {nvrtc.why_unavailable()}"
-)
 
 Emit = Callable[[relax.Expr], relax.Var]
 Body = Callable[..., relax.Expr]
@@ -59,27 +45,6 @@ def module(
             result = builder.emit_output(body(*params))
         builder.emit_func_output(result)
     return builder.get()
-
-
-def kernels(mod: IRModule) -> list[tirx.PrimFunc]:
-    return [func for func in mod.functions.values() if isinstance(func, tirx.PrimFunc)]
-
-
-def sources(module: Any) -> Iterator[str]:
-    """The CUDA sources of a built module: without a GPU nothing has compiled them yet."""
-    if module.kind == "cuda":
-        yield module.inspect_source("cuda")
-    for imported in module.imports:
-        yield from sources(imported)
-
-
-def check_compiles(mod: IRModule, target: Target = TARGET) -> None:
-    bound = fused(mod, target)
-    assert [gpu.why_not_built(kernel, target) for kernel in kernels(bound)] == [None] * len(kernels(bound))
-    found = list(sources(build(bound, target).mod))
-    assert found
-    for source in found:
-        assert nvrtc.compiled(source, ARCH).startswith(b"\x7fELF")
 
 
 OPERATORS: dict[str, tuple[Body, Sequence[Shape]]] = {

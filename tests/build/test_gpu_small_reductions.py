@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from gpu_loops import TARGET, without_threads
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.relax import op
-from tvm.target import Target
-from tvm_ffi import structural_map
 
 from unity_collage import reference
 from unity_collage.lowering.fuse import fused
 from unity_collage.schedule import gpu
 from unity_collage.target import host_target
 
-TARGET = Target({"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024}, host=host_target())
 nn: Any = op.nn
 
 
@@ -57,17 +55,6 @@ def kernel(body: Callable[..., Any], shapes: list[tuple[int, ...]]) -> tuple[IRM
         if isinstance(each, tirx.PrimFunc)
     )
     return module, found
-
-
-def without_threads(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The kernel with a loop for each of its threads, one after the other."""
-
-    def serial(loop: tirx.For) -> tirx.For:
-        if loop.thread_binding is None:
-            return loop
-        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
-
-    return structural_map(func, [(tirx.For, serial)])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -49,19 +49,30 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
         return body({})
     if not wanted:
         return nest(iters, body)
-    turning = [it for it in iters if it.size != 1] or list(iters[:1])
+    turning = _turning(iters)
     total = turning[0].extent
     for it in turning[1:]:
         total = it.extent * total
+    return loop(
+        sym.Analyzer().simplify(total),
+        lambda fused: body(unfused(iters, fused)),
+        turning[0].var,
+        ForKind.PARALLEL,
+    )
 
-    def unfused(fused: Expr) -> Stmt:
-        values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in iters}
-        for it in reversed(turning):
-            values[it.var] = fused if it is turning[0] else tirx.floormod(fused, it.extent)
-            fused = tirx.floordiv(fused, it.extent)
-        return body(values)
 
-    return loop(sym.Analyzer().simplify(total), unfused, turning[0].var, ForKind.PARALLEL)
+def unfused(iters: Sequence[Iter], fused: Expr) -> dict[Var, Expr]:
+    """The values of iterators at step ``fused`` of the loop over their product."""
+    turning = _turning(iters)
+    values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in iters}
+    for it in reversed(turning):
+        values[it.var] = fused if it is turning[0] else tirx.floormod(fused, it.extent)
+        fused = tirx.floordiv(fused, it.extent)
+    return values
+
+
+def _turning(iters: Sequence[Iter]) -> list[Iter]:
+    return [it for it in iters if it.size != 1] or list(iters[:1])
 
 
 def tiled(extent: int, tile: int) -> tuple[int, Callable[[Expr], Expr]]:

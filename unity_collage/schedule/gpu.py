@@ -22,24 +22,28 @@ from tvm_ffi import structural_map, structural_walk
 from ..annotations import UNSCHEDULED
 from ..errors import first_line
 from .gpu_reductions import SmallReduction, row_length
+from .gpu_vectors import Vectors
 from .stage import Func, nodes
 
 LOGGER = logging.getLogger("unity_collage.schedule")
 """At level DEBUG it logs why a rule does not schedule a kernel."""
 
-GPU_SCHEDULE_VERSION = 2
+GPU_SCHEDULE_VERSION = 3
 """The version of what is made here. Raise it when a kernel gets other loops, since costs hold for one version."""
 
-_RULES = (
+Rule = dlight.ScheduleRule | SmallReduction | Vectors
+
+_RULES: tuple[Rule, ...] = (
     dlight.gpu.Matmul(),
     dlight.gpu.GEMV(),
+    Vectors(),
     SmallReduction(),
     dlight.gpu.Reduction(),
     dlight.gpu.GeneralReduction(),
     dlight.gpu.Transpose(),
     dlight.gpu.Fallback(),
 )
-"""In the order of TVM's own pipeline, with one of ours; the last takes nearly every kernel, one thread an element."""
+"""In the order of TVM's own pipeline, with two of ours; the last takes nearly every kernel, one thread an element."""
 
 _STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory of a block whose size is known when it is compiled: CUDA's limit on every GPU."""
@@ -101,7 +105,7 @@ def readable(func: Func) -> Func:
     return structural_map(func, [(tirx.AttrStmt, launch), (s_tir.SBlock, block)])
 
 
-def _by_rule(rule: dlight.ScheduleRule | SmallReduction, func: Func, target: Target) -> Func | str | None:
+def _by_rule(rule: Rule, func: Func, target: Target) -> Func | str | None:
     """``func`` with the loops of a rule; None if the rule does not take it; or why it fails, as some of TVM's do."""
     seen = _seen_by(rule, func, target)
     try:
@@ -112,11 +116,11 @@ def _by_rule(rule: dlight.ScheduleRule | SmallReduction, func: Func, target: Tar
     if schedule is None:
         return None
     first = schedule[0] if isinstance(schedule, list) else schedule
-    made = first.mod["main"]
+    made = first if isinstance(first, tirx.PrimFunc) else first.mod["main"]
     return why_not_built(made, target) or made
 
 
-def _seen_by(rule: dlight.ScheduleRule | SmallReduction, func: Func, target: Target) -> Target:
+def _seen_by(rule: Rule, func: Func, target: Target) -> Target:
     """The target that a rule of dlight chooses its loops for."""
     if isinstance(rule, dlight.gpu.Matmul):
         return _without_matrix_units(target)
