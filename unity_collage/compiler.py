@@ -115,7 +115,8 @@ def compile(
       plan of ``main`` has the ``comparison``. Programs for a GPU are not compared.
     * ``precision``: with ``"bf16"`` convolutions and products read bfloat16, and values between them are stored in it.
       Inputs, outputs and all other arithmetic stay float32. ``"f16"`` is for the target ``cuda``: there all values
-      inside that are safe in 16 bits are float16, and inputs and outputs keep their types (docs/precision.md).
+      inside that are safe in 16 bits are float16, and inputs and outputs keep their types (docs/precision.md). There
+      ``"tf32"`` lets convolutions and products round their float32 operands to TensorFloat-32.
     * ``estimator``: the source of costs, such as :class:`unity_collage.measure.remote.RemoteCost`. It has its own
       database, progress and budget; those given here are not used.
     * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after

@@ -13,8 +13,11 @@ BUDGET_SECONDS = Usual(35.0)
 FLOAT32 = "f32"
 """The precision that a model has."""
 
-PRECISIONS: dict[str, str | None] = {FLOAT32: None, "bf16": "bfloat16", "f16": "float16"}
+TF32 = "tf32"
+"""The precision in which products round their operands to TensorFloat-32, which has 10 bits of mantissa."""
+
+PRECISIONS: dict[str, str | None] = {FLOAT32: None, TF32: None, "bf16": "bfloat16", "f16": "float16"}
 """The type that products read and values are stored in, by the name of the precision; None: float32.
 
-float16 is for GPUs. There whole networks are narrowed, not only products and what is between them.
+float16 and TensorFloat-32 are for GPUs. There float16 narrows whole networks, not only products and what is between.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import tvm
 
 from .cost.model import CostModel
-from .defaults import FLOAT32, PRECISIONS
+from .defaults import FLOAT32, PRECISIONS, TF32
 from .errors import CollageError
 from .feedback.settings import BY_DEFAULT
 from .measure.here import costs_for
@@ -76,7 +76,9 @@ class Pipeline:
 
     def until_candidates(self) -> list[tvm.transform.Pass]:
         """The passes that find all candidates, before costs are needed."""
-        annotate = AnnotateCandidates(backends=self.backends, specs=self.specs, without=self.without)
+        annotate = AnnotateCandidates(
+            backends=self.backends, specs=self.specs, without=self.without, tf32=self.precision == TF32
+        )
         return [
             Prepare(),
             StackProducts(),

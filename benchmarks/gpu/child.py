@@ -165,9 +165,8 @@ def main() -> None:
         events.flush()
 
     tell({"event": "begin", "step": "imports"})
-    from .competitors import in_full_precision
+    from . import competitors  # noqa: F401  # its imports take a while
 
-    in_full_precision()
     tell({"event": "end", "step": "imports"})
     for data in asked["jobs"]:
         row = Measurement(Job.from_json(data), settings, tell).row()

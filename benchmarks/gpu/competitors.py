@@ -43,10 +43,13 @@ class Competitors:
         self._layout: torch.memory_format | None = None
 
     def reference(self) -> torch.Tensor:
-        """The result of eager torch in float32 without TF32, on the device."""
+        """The result of eager torch in float32 without TF32, on the device; torch then gets the job's precision."""
+        set_precision(tf32=False)
         module = copy.deepcopy(self._network.module).to(self._settings.device)
         with torch.no_grad():
-            return module(*self._inputs).clone()
+            found = module(*self._inputs).clone()
+        set_precision(self._job.precision == "tf32")
+        return found
 
     def made(self, name: str) -> Competitor:
         """The competitor ``name``; what makes it impossible is raised."""
@@ -75,7 +78,7 @@ class Competitors:
             database=self._settings.database,
             budget_seconds=self._settings.budget_seconds,
             recompile=True,
-            search_layouts=self._network.is_image and self._job.precision == "f32",
+            search_layouts=self._network.is_image and self._job.precision != "f16",
         )
         seconds = time.perf_counter() - begun
         plan = (program.plan or {}).get("main")
@@ -126,10 +129,10 @@ class Competitors:
         return made
 
 
-def in_full_precision() -> None:
-    """No TF32 in float32, and the fastest algorithms of cuDNN."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+def set_precision(tf32: bool) -> None:
+    """Whether torch may use TF32, and the fastest algorithms of cuDNN."""
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
 
 

@@ -10,7 +10,7 @@ OURS = "ours"
 """Ours as it is called. Its programs refuse to be captured by torch: they capture their kernels themselves."""
 EAGER, COMPILED = "torch eager, captured", "torch.compile"
 ALONE = ("cudnn", "cublas", "tvm")
-BATCHES, PRECISIONS = (1, 16), ("f32", "f16")
+BATCHES, PRECISIONS = (1, 16), ("f32", "tf32", "f16")
 RESULT, WARM_UP = ": result", ": warm-up"
 """What the names of a competitor's later steps end with."""
 

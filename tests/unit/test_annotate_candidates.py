@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tvm
 from tvm.ir import IRModule
@@ -10,7 +12,8 @@ from tvm.script import relax as R
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, DECLINED
-from unity_collage.errors import UnavailableBackend, UnknownBackend
+from unity_collage.backends.cublas.backend import CUBLAS
+from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
 from unity_collage.graph.variants import LIKE
 from unity_collage.passes import AnnotateCandidates
 from unity_collage.testing import graphs
@@ -114,3 +117,30 @@ def test_free_sizes_with_a_sample_are_those_of_backends_that_take_them() -> None
     sampled = IRModule({"main": Free["main"].with_attr(LIKE, {"n": 8})})
     found = CANDIDATES.read(annotate(sampled)["main"])
     assert {(candidate.backend, candidate.indexes) for candidate in found} == {("tvm", (0,))}
+
+
+def test_operands_are_rounded_to_tf32_only_if_asked() -> None:
+    @I.ir_module
+    class Product:
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 4), "float32")) -> R.Tensor(
+            (4, 4), "float32"
+        ):
+            with R.dataflow():
+                y = R.matmul(x, w)
+                R.output(y)
+            return y
+
+    def rules(tf32: bool) -> list[str]:
+        with (
+            only_backends(replace(CUBLAS, why_unavailable=lambda: None)),
+            Target({"kind": "cuda", "arch": "sm_90"}, host=HOST),
+        ):
+            found = AnnotateCandidates(("cublas",), tf32=tf32)(Product)["main"]
+        return [each.rule for each in CANDIDATES.read(found)]
+
+    exact = [f"algorithm{k}" for k in range(3)]
+    assert rules(tf32=False) == exact
+    assert rules(tf32=True) == [*exact, *(f"tf32_{name}" for name in exact)]
+    with HOST, pytest.raises(CollageError, match="tf32 is for NVIDIA GPUs"):
+        AnnotateCandidates(tf32=True)(Product)

@@ -226,7 +226,8 @@ def test_repeated_rows_are_not_a_matrix():
 def test_each_algorithm_is_a_candidate_with_every_prefix():
     func = function(lambda x, w, b: nn.relu(op.add(op.matmul(x, w), b)), (5, 7), (7, 3), (3,))
     offered = [(p.label, p.inside.bit_count()) for p in proposals(CUBLAS.rule(Target("llvm")), func)]
-    assert sorted(offered) == [(f"cublas.algorithm{k}", size) for k in range(3) for size in (1, 2, 3)]
+    names = ("cublas.algorithm", "cublas.tf32_algorithm")
+    assert sorted(offered) == [(f"{name}{k}", size) for name in names for k in range(3) for size in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("label", "algorithm"), [(f"cublas.algorithm{k}", k) for k in range(3)])
@@ -249,3 +250,15 @@ def test_a_function_without_a_label_is_not_lowered():
 def test_what_must_be_copied_is_not_lowered():
     with pytest.raises(NotLowerable, match="cuBLASLt does not copy tensors"):
         program(function(lambda x, w: op.permute_dims(op.matmul(x, w)), (5, 7), (7, 3)))
+
+
+def test_only_float32_is_rounded_to_tf32():
+    made = cublas.step(call(op.matmul, (5, 8), (8, 4)), tf32=True)
+    assert made.attr("tf32") == 1
+    assert "TensorFloat-32 is for float32" in cublas.step(
+        call(op.matmul, (5, 8), (8, 4), dtype="float16"), tf32=True
+    )
+    assert (
+        program(function(op.matmul, (5, 8), (8, 4)), "cublas.tf32_algorithm1")["steps"][0]["attrs"]["tf32"]
+        == 1
+    )

@@ -119,6 +119,11 @@ def test_a_product_takes_its_arithmetic(on_h100: CudaCost) -> None:
     square, flops = (2048, 2048), 2 * 2048**3
     wide = bound(on_h100, R.matmul, square, square)
     assert wide == H100.compute_seconds(flops)
+    rounded = function(R.matmul, (square, square), "float32").with_attrs(
+        {LIFTED: 0, "Composite": "cublas.tf32_algorithm0"}
+    )
+    (seconds,) = on_h100.lower_bounds([Workload("digest", "cublas", "matmul", rounded, 0)]).values()
+    assert seconds == pytest.approx(wide / 8)
     narrow = bound(on_h100, R.matmul, square, square, dtype="float16")
     assert narrow == pytest.approx(wide / 16)
 

@@ -215,7 +215,8 @@ def test_each_engine_is_a_candidate_of_its_own():
     func = function(lambda x: nn.relu(op.add(conv(x), constant(4))), IMAGE)
     found = [(p.label, to_text(p.inside)) for p in proposals(CUDNN.rule(host_target()), func)]
     prefixes = ["{0}", "{0,1}", "{0..2}"]
-    assert found == [(f"cudnn.engine{k}", inside) for k in range(3) for inside in prefixes]
+    names = ("cudnn.engine", "cudnn.tf32_engine")
+    assert found == [(f"{name}{k}", inside) for name in names for k in range(3) for inside in prefixes]
 
 
 def test_attention_is_a_candidate_only_as_a_whole():

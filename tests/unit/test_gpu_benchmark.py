@@ -32,8 +32,9 @@ def options(*arguments: str):
 
 def test_all_networks_precisions_and_batches_are_run_by_default() -> None:
     jobs = jobs_of(options())
-    assert len(jobs) == len(NAMES) * 2 * 2
-    assert {(job.precision, job.batch) for job in jobs} == {("f32", 1), ("f32", 16), ("f16", 1), ("f16", 16)}
+    assert len(jobs) == len(NAMES) * 3 * 2
+    found = {(job.precision, job.batch) for job in jobs}
+    assert found == {(precision, batch) for precision in ("f32", "tf32", "f16") for batch in (1, 16)}
     assert jobs[0].competitors[-1] == COMPILED  # takes longest
 
 

@@ -73,6 +73,12 @@ def test_a_tolerance_depends_on_dtype_and_operators(
     assert tolerances(function(body, (4, 4), dtype=dtype)) == [allowed]
 
 
+def test_a_product_of_tf32_has_the_tolerance_of_float16() -> None:
+    func = function(R.matmul, (4, 4), (4, 4))
+    rounded = func.with_attr("Composite", "cublas.tf32_algorithm0")
+    assert (tolerances(func), tolerances(rounded)) == ([1e-4], [1e-2])
+
+
 def drawn(
     body: Callable[..., relax.Expr], *shapes: tuple[int, ...], dtype: str = "float32"
 ) -> list[np.ndarray]:

@@ -100,8 +100,8 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         "--precision",
         choices=list(PRECISIONS),
         default=FLOAT32,
-        help="the precision of convolutions and products, and of values between them (default: f32), f16 only for "
-        "cuda; the error against float32 is shown",
+        help="the precision of convolutions and products, and of values between them (default: f32), f16 and tf32 "
+        "only for cuda; the error against float32 is shown",
     )
     command.add_argument(
         "--no-winograd",

@@ -6,13 +6,14 @@ import argparse
 
 from rich.console import Console
 
+from ..defaults import TF32
 from ..errors import CollageError
 from ..program import Program
 
 RANDOM = "random"
 """In place of a file of inputs: they are drawn."""
 
-_TOLERANCES = {"bf16": 5e-2, "f16": 1e-2}
+_TOLERANCES = {"bf16": 5e-2, "f16": 1e-2, TF32: 1e-2}
 """The largest error over the range of a result, for programs that compute with 8 and with 11 bits of precision."""
 
 
@@ -29,7 +30,7 @@ def add_verify(command: argparse.ArgumentParser) -> None:
         type=_share,
         metavar="ERROR",
         help="with --verify: the largest error as a part of a result's range "
-        "(default: 1e-3; 1e-2 for float16 and --precision f16; 5e-2 for bfloat16 and --precision bf16)",
+        "(default: 1e-3; 1e-2 for float16 and --precision f16 or tf32; 5e-2 for bfloat16 and --precision bf16)",
     )
 
 

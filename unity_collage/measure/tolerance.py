@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
+from ..backends.native.labels import rounds_to_tf32
 from ..graph.calls import calls, op_name, operators
 from ..graph.shapes import dtype_of
 
@@ -38,7 +39,7 @@ def tolerances(func: relax.Function) -> list[float]:
     """The largest error of each output of ``func`` over the output's range.
 
     A kernel may round an inner value of a narrow type differently, or keep it in float32. The results then have the
-    tolerance of the narrow type, whatever their own type is.
+    tolerance of the narrow type, whatever their own type is. TensorFloat-32 has as many bits of mantissa as float16.
     """
     names = operators(func)
     types = func.ret_ty.fields if isinstance(func.ret_ty, relax.TupleType) else [func.ret_ty]
@@ -50,14 +51,15 @@ def tolerances(func: relax.Function) -> list[float]:
 
 
 def _rounded_to(func: relax.Function) -> list[str]:
-    """The types that casts, and PrimFuncs, inside a function round to."""
+    """The types that casts, PrimFuncs and factors of products inside a function are rounded to."""
     rounding = [call for call in calls(func) if op_name(call) in ("relax.astype", "relax.call_tir")]
     types = [
         ty
         for call in rounding
         for ty in (call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty])
     ]
-    return [dtype for ty in types if (dtype := dtype_of(ty)) in _ALLOWED]
+    rounded = [dtype for ty in types if (dtype := dtype_of(ty)) in _ALLOWED]
+    return [*rounded, "float16"] if rounds_to_tf32(func) else rounded
 
 
 def _tolerance(names: frozenset[str], dtype: str) -> float:

@@ -18,6 +18,8 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import get, select
+from ..defaults import TF32
+from ..errors import CollageError
 from ..graph import DataflowGraph, members
 from ..graph.prim_funcs import CALL_TIR
 from ..graph.variants import is_switch, like_of
@@ -26,10 +28,13 @@ from ..lowering.kernel_sizes import why_not_sized
 from ..plan.candidate import VIEW, Candidate, CompositePart, DeclinedBinding
 from ..rules import CancellingTransposes, Declined, Found
 from ..specs import PartitionSpec, gathered
-from ..target import current_target
+from ..target import current_target, is_cuda
 
 WINOGRAD = ("winograd2", "winograd4")
 """Rules for convolutions that round differently from the direct sum, by up to 1e-5 of the range."""
+
+ROUNDING = f"{TF32}_"
+"""How the names of rules begin whose kernels round the operands of float32 products to TensorFloat-32."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.AnnotateCandidates")
@@ -47,15 +52,20 @@ class AnnotateCandidates:
     """More rules than those of the backends, for these backends or for other code generators."""
     without: tuple[str, ...] = ()
     """Names of rules to leave out, such as ``WINOGRAD``."""
+    tf32: bool = False
+    """Whether kernels may round the operands of float32 products to TensorFloat-32, as some for NVIDIA GPUs do."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         target = current_target()
+        if self.tf32 and not is_cuda(target):
+            raise CollageError(f"tf32 is for NVIDIA GPUs (cuda), and the target is {target.kind.name}")
         backends = select(self.backends, target)
         functions: dict[ir.GlobalVar, ir.BaseFunc] = {}
         for gvar, func in mod.functions_items():
             if is_partitionable(func):
                 graph = DataflowGraph(func, mod)
-                func = annotated(graph, gathered(backends, self.specs, graph, target), target, self.without)
+                specs = gathered(backends, self.specs, graph, target)
+                func = annotated(graph, specs, target, self.without, self.tf32)
             functions[gvar] = func
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
@@ -68,7 +78,11 @@ def is_partitionable(func: ir.BaseFunc) -> TypeGuard[relax.Function]:
 
 
 def annotated(
-    graph: DataflowGraph, specs: Sequence[PartitionSpec], target: Target, without: Sequence[str] = ()
+    graph: DataflowGraph,
+    specs: Sequence[PartitionSpec],
+    target: Target,
+    without: Sequence[str] = (),
+    tf32: bool = False,
 ) -> relax.Function:
     """The function of ``graph`` with its candidates and refusals as attributes.
 
@@ -87,6 +101,8 @@ def annotated(
                 answer.sub_graph(graph), get(spec.backend), like
             ):
                 declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
+            elif answer.rule.startswith(ROUNDING) and not tf32:
+                continue
             elif answer.rule in without:
                 last = answer.inside.bit_length() - 1
                 declined[DeclinedBinding(spec.backend, last, f"{answer.rule} is switched off")] = None

@@ -41,17 +41,25 @@ _ACTIVATIONS: Mapping[str, str] = {
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
-def step(call: relax.Call, algorithm: int = 0) -> NativeStep | str:
-    """One operator as one matrix product by the library's ``algorithm``, or the reason why it is not one."""
+def step(call: relax.Call, algorithm: int = 0, tf32: bool = False) -> NativeStep | str:
+    """One operator as one matrix product by the library's ``algorithm``, or the reason why it is not one.
+
+    With ``tf32``, float32 operands are rounded to TensorFloat-32; others are declined.
+    """
     entry = ENTRIES.get(op_name(call))
     if entry is None:
         return f"{op_name(call)} is not a matrix product"
     made = entry(call)
-    return made if isinstance(made, str) else _checked(made.with_attrs(algorithm=algorithm))
+    if isinstance(made, str):
+        return made
+    if tf32 and made.result.dtype != "float32":
+        return f"the product is {made.result.dtype}, TensorFloat-32 is for float32"
+    return _checked(made.with_attrs(algorithm=algorithm, tf32=int(tf32)))
 
 
 ALGORITHMS: Mapping[str, Callable[[relax.Call], NativeStep | str]] = {
-    f"cublas.algorithm{k}": partial(step, algorithm=k) for k in range(3)
+    **{f"cublas.algorithm{k}": partial(step, algorithm=k) for k in range(3)},
+    **{f"cublas.tf32_algorithm{k}": partial(step, algorithm=k, tf32=True) for k in range(3)},
 }
 """By label, :func:`step` for the best algorithms in the library's ranking."""
 

@@ -12,7 +12,7 @@ HALVES = frozenset({"float16", "bfloat16"})
 DTYPES = HALVES | {"float32"}
 
 _ATTRS = (("alpha", 1.0), ("epilogue", "none"), ("algorithm", 0), ("tf32", 0))
-"""The sums of all types are float32. TensorFloat-32 would round the factors of float32, so it stays off."""
+"""The sums of all types are float32. TensorFloat-32 rounds the factors of float32, so it is off unless asked for."""
 
 
 def product(call: relax.Call) -> NativeStep | str:

@@ -25,6 +25,8 @@ def convolution(call: relax.Call, algorithm: int, tf32: bool = False) -> NativeS
         return reason
     if dtype_of(kernel) != dtype_of(data):
         return f"data is {dtype_of(data)}, weights are {dtype_of(kernel)}"
+    if tf32 and dtype_of(data) != WIDE:
+        return f"data is {dtype_of(data)}, TensorFloat-32 is for {WIDE}"
     if shape_of(call) is None or dtype_of(call) not in (dtype_of(data), WIDE):
         return f"the result is {dtype_of(call) or 'of unknown dtype'} or has no static shape"
     attrs, rank = attrs_of(call), len(static_shape(data))

@@ -50,6 +50,12 @@ ALGORITHMS: Mapping[str, GraphKind] = {
         )
         for k in range(2)
     },
+    **{
+        f"cudnn.tf32_engine{k}": GraphKind(
+            partial(convolution.convolution, algorithm=k, tf32=True), convolution.ANCHORS
+        )
+        for k in range(ENGINES)
+    },
     "cudnn.pooling": GraphKind(_pooling, frozenset(pooling.ENTRIES)),
     "cudnn.layer_norm": GraphKind(normalization.layer_norm, frozenset({"relax.nn.layer_norm"})),
 }

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from tvm import relax
 
+from ...defaults import TF32
 from .lowering import NotLowerable
 
 
@@ -14,7 +15,7 @@ def algorithm_label(func: relax.Function, name: str, algorithms: Collection[str]
 
     ``name`` is what the message calls the function.
     """
-    labels = [label for label in _labels(func) if label in algorithms]
+    labels = [label for label in labels_of(func) if label in algorithms]
     if len(labels) != 1:
         raise NotLowerable(
             f"{name}: it has {len(labels)} composite functions with a label of {', '.join(algorithms)}"
@@ -24,17 +25,22 @@ def algorithm_label(func: relax.Function, name: str, algorithms: Collection[str]
 
 def algorithm_labels(func: relax.Function, name: str, algorithms: Collection[str]) -> tuple[str, ...]:
     """The different labels of ``func`` that are among ``algorithms``; raises NotLowerable if there are none."""
-    labels = dict.fromkeys(label for label in _labels(func) if label in algorithms)
+    labels = dict.fromkeys(label for label in labels_of(func) if label in algorithms)
     if not labels:
         raise NotLowerable(f"{name}: it has 0 composite functions with a label of {', '.join(algorithms)}")
     return tuple(labels)
 
 
-def _labels(func: relax.Function) -> Iterator[str]:
+def labels_of(func: relax.Function) -> Iterator[str]:
     """The ``Composite`` attributes of a function and of the functions inside it."""
     if "Composite" in (func.attrs or {}):
         yield str(func.attrs["Composite"])
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, relax.Function):
-                yield from _labels(binding.value)
+                yield from labels_of(binding.value)
+
+
+def rounds_to_tf32(func: relax.Function) -> bool:
+    """Whether the kernel of ``func`` may round the operands of products to TensorFloat-32, by its label."""
+    return any(label.partition(".")[2].startswith(f"{TF32}_") for label in labels_of(func))

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tvm.target import Target
 
+from ...backends.native.labels import rounds_to_tf32
 from ...cost.bounds import work_for
 from ...cost.fingerprint import backend_version, cost_fingerprint
 from ...cost.model import Capability, Workload
@@ -25,6 +26,10 @@ from ..questions import Client, Fingerprints
 from .workers import Workers, most
 
 _MODULE = "unity_collage.measure.cuda.worker"
+
+_TF32_RATE = 8
+"""Products of TensorFloat-32 that take as long as one of float32: NVIDIA's data sheets have 8 for the A100, 7.4 for the
+H100."""
 
 
 @dataclass(frozen=True)
@@ -86,5 +91,6 @@ def _lock() -> Path:
 
 def _lower_bound(workload: Workload) -> float:
     work = work_for(workload)
+    flops = work.flops / (_TF32_RATE if rounds_to_tf32(workload.func) else 1)
     moved = work.weight_bytes + work.read_bytes + work.written_bytes
-    return max(device().compute_seconds(work.flops), device().memory_seconds(moved))
+    return max(device().compute_seconds(flops), device().memory_seconds(moved))
