@@ -30,7 +30,7 @@ from unity_collage.testing import fake_backend, graphs
 from unity_collage.testing.conformance import CheckState, examine
 from unity_collage.testing.conformance.cases import bound, function
 
-ERRORS = {"f32": 1e-5, "f16": 1e-2}
+ERRORS = {"f32": 1e-5, "f16": 1e-2, "tf32": 5e-3}
 """The largest relative error of a result, as the norm of the difference over the norm of what is right."""
 
 QUICK = Method(min_runs=9, max_runs=9)
@@ -87,7 +87,7 @@ def compiled(model: Any, folder: Path, precision: str, *example: Any) -> uc.Prog
         )
 
 
-@pytest.fixture(scope="module", params=["f32", "f16"])
+@pytest.fixture(scope="module", params=["f32", "tf32", "f16"])
 def precision(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -147,6 +147,35 @@ def test_a_convolution_network_is_right(conv_program: uc.Program, precision: str
     close(conv_program(IMAGE), conv_net_result(), precision)
     check_bound_to_threads(conv_program)
     assert "cudnn" in with_a_cost(conv_program)
+
+
+def mobile_net(image: Any) -> Any:
+    """What TVM alone computes: a depthwise convolution, means of windows, and a concatenation, all with a bias."""
+
+    def depthwise(x: Any, channels: int) -> Any:
+        return bound(R.nn.conv2d(x, weights(channels, 1, 5, 5), padding=2, groups=channels))
+
+    inner = bound(R.clip(R.add(depthwise(image, 16), weights(1, 16, 1, 1)), 0, 1))
+    mean = bound(R.nn.avg_pool2d(image, (3, 3), (1, 1), (1, 1, 1, 1), count_include_pad=False))
+    return R.add(R.concat([inner, mean, image], 1), weights(1, 48, 1, 1))
+
+
+MOBILE_NET = function(mobile_net, [(4, 16, 56, 56)])
+
+
+def test_threads_that_move_vectors_are_right(precision: str, tmp_path: Path) -> None:
+    with CostDatabase(tmp_path / "costs.db") as database:
+        program = uc.compile(
+            IRModule({"main": MOBILE_NET}),
+            target="cuda",
+            backends=["tvm"],
+            precision=precision,
+            database=database,
+        )
+    image = np.random.default_rng(0).standard_normal((4, 16, 56, 56), dtype="float32")
+    (expected,) = reference.run(MOBILE_NET, [image])
+    close(program(image), expected, precision)
+    check_bound_to_threads(program)
 
 
 def test_a_layer_of_a_transformer_is_right(layer_program: uc.Program, layer: Any, precision: str) -> None:
