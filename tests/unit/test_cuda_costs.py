@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tvm.script import relax as R
 
-from unity_collage.annotations import LIFTED
+from unity_collage.annotations import LIFTED, PARTS
 from unity_collage.cost import fingerprint
 from unity_collage.cost.fingerprint import cost_fingerprint
 from unity_collage.cost.method import METHOD_VERSION, Method
@@ -120,7 +120,7 @@ def test_a_product_takes_its_arithmetic(on_h100: CudaCost) -> None:
     wide = bound(on_h100, R.matmul, square, square)
     assert wide == H100.compute_seconds(flops)
     rounded = function(R.matmul, (square, square), "float32").with_attrs(
-        {LIFTED: 0, "Composite": "cublas.tf32_algorithm0"}
+        {LIFTED: 0, PARTS: [{"label": "cublas.tf32_algorithm0", "bindings": [0], "attrs": {}}]}
     )
     (seconds,) = on_h100.lower_bounds([Workload("digest", "cublas", "matmul", rounded, 0)]).values()
     assert seconds == pytest.approx(wide / 8)

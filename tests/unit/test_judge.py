@@ -15,7 +15,7 @@ from unity_collage.annotations import LIFTED
 from unity_collage.database.rows import FailureKind
 from unity_collage.measure.compare import elected, why_wrong
 from unity_collage.measure.inputs import edge_inputs, random_inputs
-from unity_collage.measure.judge import TRUSTED, Trial, outvoted
+from unity_collage.measure.judge import TRUSTED, Trial, outvoted, trials, why_not_expected
 from unity_collage.measure.tolerance import tolerances
 
 RIGHT = [np.array([1.0, 2.0], "float32")]
@@ -139,3 +139,31 @@ def test_a_kernel_that_nobody_can_confirm_is_refused_without_blame(monkeypatch: 
     trial, only = Trial([np.zeros(1, "float32")], None), votes(only=1.0)["only"]
     (refusal,) = outvoted(function(lambda x: R.exp(x), (1,)), [trial], {"only": [only]}).values()
     assert refusal.kind is None and "its numbers cannot be checked" in refusal.reason
+
+
+def attention(query: relax.Expr, key: relax.Expr, value: relax.Expr) -> relax.Expr:
+    scores = R.matmul(query, R.permute_dims(key))
+    return R.matmul(R.nn.softmax(scores), value)
+
+
+def test_inner_values_may_be_rounded_or_not_where_that_shows() -> None:
+    """Scores of up to 500 in float16 are off by up to 0.13, so rounded ones give other weights."""
+    func = function(attention, *[(64, 64)] * 3, dtype="float16").with_attr(LIFTED, 0)
+    for trial in trials(func):
+        query, key, value = (array.astype("float64") for array in trial.inputs)
+        scores = query @ key.T
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        exact = (weights / weights.sum(axis=-1, keepdims=True) @ value).astype("float16")
+        assert trial.expected is not None and trial.slack is not None
+        assert why_not_expected(func, trial, trial.expected) is None
+        assert why_not_expected(func, trial, [exact]) is None
+        wrong = exact + np.float16(0.05) * np.abs(exact).max()
+        assert why_not_expected(func, trial, [wrong]) is not None
+
+
+def test_without_an_exponential_of_rounded_values_there_is_no_slack() -> None:
+    product = function(R.matmul, (8, 8), (8, 8), dtype="float16")
+    softmax = function(R.nn.softmax, (8, 8), dtype="float16")
+    wide = function(attention, *[(8, 8)] * 3)
+    for func in (product, softmax, wide):
+        assert [trial.slack for trial in trials(func.with_attr(LIFTED, 0))] == [None, None]

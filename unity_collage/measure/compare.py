@@ -15,10 +15,16 @@ _HUGE = 1 / 16
 """A result beyond this share of a type's largest number may also be infinite: another order of sums overflows."""
 
 
-def why_wrong(got: Outputs, expected: Outputs, tolerances: Sequence[float]) -> Refusal | None:
-    """Why ``got`` is wrong, or None when each error is within its tolerance, as a part of the output's range."""
+def why_wrong(
+    got: Outputs, expected: Outputs, tolerances: Sequence[float], slack: Outputs | None = None
+) -> Refusal | None:
+    """Why ``got`` is wrong, or None when each error is within its tolerance, as a part of the output's range.
+
+    ``slack``: how much farther from ``expected`` each element may be.
+    """
     for number, (value, right, tolerance) in enumerate(zip(got, expected, tolerances, strict=True)):
-        refusal = _why_wrong_output(f"output {number}", value, right, tolerance)
+        more = None if slack is None else slack[number]
+        refusal = _why_wrong_output(f"output {number}", value, right, tolerance, more)
         if refusal is not None:
             return refusal
     return None
@@ -39,7 +45,9 @@ def elected(voters: Mapping[str, Outputs], tolerances: Sequence[float], trusted:
     return max(voters, key=votes)
 
 
-def _why_wrong_output(name: str, value: np.ndarray, right: np.ndarray, tolerance: float) -> Refusal | None:
+def _why_wrong_output(
+    name: str, value: np.ndarray, right: np.ndarray, tolerance: float, slack: np.ndarray | None
+) -> Refusal | None:
     limit = _largest(right) * _HUGE
     value, right = value.astype(np.float64), right.astype(np.float64)
     usual = np.abs(right) < limit
@@ -49,7 +57,10 @@ def _why_wrong_output(name: str, value: np.ndarray, right: np.ndarray, tolerance
         return Refusal(f"{name} is finite where the reference is infinite or NaN", FailureKind.WRONG_NUMBERS)
     value, right = np.where(usual, value, 0.0), np.where(usual, right, 0.0)
     scale = max(float(np.max(np.abs(right), initial=0.0)), 1e-30)
-    error = float(np.max(np.abs(value - right), initial=0.0)) / scale
+    distance = np.abs(value - right)
+    if slack is not None:
+        distance = distance - np.where(usual, slack, 0.0)
+    error = float(np.max(distance, initial=0.0)) / scale
     if error > tolerance:
         return Refusal(
             f"{name} is off by {error:.1e} of its range (allowed {tolerance:.0e})", FailureKind.WRONG_NUMBERS

@@ -31,6 +31,9 @@ _ALLOWED = {
 """The largest error of an output over its range: for a few roundings an element, and for sums, quotients and
 functions. Other types are exact."""
 
+NARROW = frozenset({"float16", "bfloat16"})
+"""Floats of 16 bits."""
+
 _FLUSHED = 1e-38
 """Units that read bfloat16 flush denormal numbers, which are smaller than this, to zero."""
 

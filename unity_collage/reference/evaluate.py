@@ -34,12 +34,13 @@ def evaluate(
     args: Sequence[Value],
     mod: ir.IRModule | None = None,
     sizes: Sizes | None = None,
+    rounds: bool = True,
 ) -> Value:
     """The result of ``call``: an array of the result's dtype and shape, or a tuple for a tuple or a shape.
 
     ``args`` has one value for each argument of the call. Shapes and numbers that are literals in the call are read from
-    it, and so are constants whose value is None. ``sizes`` has the values of symbolic variables in them. Raises
-    Unsupported.
+    it, and so are constants whose value is None. ``sizes`` has the values of symbolic variables in them. Without
+    ``rounds`` floats of less than 32 bits stay float32. Raises Unsupported.
     """
     reason = why_not(call, mod)
     if reason is not None:
@@ -48,9 +49,9 @@ def evaluate(
     try:
         with np.errstate(all="ignore"):
             if op_name(call) == _CALL_TIR:
-                return _conform(call, call.ty, _call_tir(call, args, mod))
+                return _conform(call, call.ty, _call_tir(call, args, mod), rounds)
             values = [_widened(value) for value in _values(call, args, sizes or {})]
-            return _conform(call, call.ty, OPERATORS[op_name(call)].compute(call, *values))
+            return _conform(call, call.ty, OPERATORS[op_name(call)].compute(call, *values), rounds)
     except (IndexError, ValueError, ZeroDivisionError) as error:
         raise Unsupported(f"{op_name(call)}: {error}") from error
 
@@ -76,21 +77,27 @@ def _widened(value: Value) -> Value:
     """``value`` with floats of less than 32 bits as float32: numpy computes slowly, or not at all, with the others."""
     if isinstance(value, tuple):
         return tuple(_widened(part) for part in value)
-    small = isinstance(value, np.ndarray) and value.dtype.kind in "fV" and value.dtype.itemsize < 4
-    return value.astype(np.float32) if small else value
+    return value.astype(np.float32) if isinstance(value, np.ndarray) and _is_narrow(value.dtype) else value
 
 
-def _conform(call: Call, ty: Any, result: Value) -> Value:
+def _conform(call: Call, ty: Any, result: Value, rounds: bool) -> Value:
     """``result`` with the dtype of the type ``ty``; raises Unsupported if the shape is another one."""
     fields = getattr(ty, "fields", None)
     if fields is not None:
-        return tuple(_conform(call, part, value) for part, value in zip(fields, result, strict=True))
+        return tuple(_conform(call, part, value, rounds) for part, value in zip(fields, result, strict=True))
     if not isinstance(ty, relax.TensorType):
         return result
     array, wanted = np.asarray(result), dtype_of(ty)
     if not _fits(array.shape, ty):
         raise Unsupported(f"{op_name(call)}: numpy computed the shape {array.shape}, the type says {ty}")
-    return array if wanted is None else _as_dtype(array, wanted)
+    if wanted is None:
+        return array
+    return _as_dtype(array, wanted if rounds or not _is_narrow(wanted) else np.dtype(np.float32))
+
+
+def _is_narrow(dtype: np.dtype) -> bool:
+    """Whether it is a float of less than 32 bits; numpy calls those of other libraries void."""
+    return dtype.kind in "fV" and dtype.itemsize < 4
 
 
 def _fits(shape: tuple[int, ...], ty: Any) -> bool:

@@ -13,13 +13,16 @@ from unity_collage.reference.literals import is_literal, literal
 from unity_collage.reference.values import Call, Unsupported, Value
 
 
-def run(func: relax.Function, inputs: Sequence[Value], mod: ir.IRModule | None = None) -> list[np.ndarray]:
+def run(
+    func: relax.Function, inputs: Sequence[Value], mod: ir.IRModule | None = None, *, rounds: bool = True
+) -> list[np.ndarray]:
     """The outputs of ``func``: a tuple is flattened, and a shape is returned as a tensor of its sizes.
 
-    ``mod`` has the functions that ``func`` calls. An output may share memory with an input or a constant. Raises
-    Unsupported with the reason if numpy cannot evaluate an operator.
+    ``mod`` has the functions that ``func`` calls. An output may share memory with an input or a constant. Without
+    ``rounds``, results of operators whose type is a float of less than 32 bits stay float32, those of ``func`` too.
+    Raises Unsupported with the reason if numpy cannot evaluate an operator.
     """
-    return _flat(_Interpreter(mod).call(func, inputs, {}))
+    return _flat(_Interpreter(mod, rounds).call(func, inputs, {}))
 
 
 def _flat(value: Value) -> list[np.ndarray]:
@@ -31,8 +34,8 @@ def _flat(value: Value) -> list[np.ndarray]:
 class _Interpreter:
     """Evaluates expressions in scopes, which map variables and symbolic sizes to values."""
 
-    def __init__(self, mod: ir.IRModule | None) -> None:
-        self._mod = mod
+    def __init__(self, mod: ir.IRModule | None, rounds: bool) -> None:
+        self._mod, self._rounds = mod, rounds
         self._kinds: tuple[tuple[type | tuple[type, ...], Callable[[Any, dict], Value]], ...] = (
             (ir.Var, self._variable),
             (ir.Call, self._call),
@@ -79,7 +82,7 @@ class _Interpreter:
         if isinstance(call.op, ir.Op):
             named = (ir.GlobalVar, relax.ExternFunc)
             args = [None if isinstance(arg, named) else self.value(arg, scope) for arg in call.args]
-            return evaluate(call, args, self._mod, scope)
+            return evaluate(call, args, self._mod, scope, self._rounds)
         func, outer = self._callee(call.op, scope)
         return self.call(func, [self.value(arg, scope) for arg in call.args], outer)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from tvm import relax
 
+from ...annotations import PARTS, plain
 from ...defaults import TF32
 from .lowering import NotLowerable
 
@@ -32,9 +33,11 @@ def algorithm_labels(func: relax.Function, name: str, algorithms: Collection[str
 
 
 def labels_of(func: relax.Function) -> Iterator[str]:
-    """The ``Composite`` attributes of a function and of the functions inside it."""
-    if "Composite" in (func.attrs or {}):
-        yield str(func.attrs["Composite"])
+    """The ``Composite`` attributes of a function and of the functions inside it, or those that its parts will get."""
+    attrs = func.attrs or {}
+    if "Composite" in attrs:
+        yield str(attrs["Composite"])
+    yield from (part["label"] for part in plain(attrs[PARTS])) if PARTS in attrs else ()
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, relax.Function):

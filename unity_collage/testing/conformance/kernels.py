@@ -14,7 +14,6 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ... import reference
 from ...annotations import COMPILED_AS, LIFTED
 from ...backends.base import Backend
 from ...database.rows import FailureKind
@@ -26,13 +25,11 @@ from ...lowering.outline import global_var
 from ...lowering.outlined import external_function
 from ...lowering.tir_hook import calling, lowered_to_tir
 from ...measure import judge
-from ...measure.compare import why_wrong
 from ...measure.guard import output_types, outputs_of
 from ...measure.inputs import random_inputs
-from ...measure.judge import Trial, outputs_or_refusal, outvoted, trials
+from ...measure.judge import Trial, outputs_or_refusal, outvoted, trial_of, trials, why_not_expected
 from ...measure.kernels import make_kernel
 from ...measure.refusal import Refusal, Refused, refusal_of
-from ...measure.tolerance import tolerances
 from ...rewrites.constants import constant
 from ...target import device_of
 
@@ -132,7 +129,10 @@ def together(funcs: Sequence[relax.Function], backend: Backend, place: KernelPla
             reason = f"{len(drawn)} functions were given at once, and {symbol} is in none of the modules"
             raise Refused(Refusal(reason, FailureKind.COMPILE_ERROR))
         _verify(
-            func, [_trial(func, arrays)], _destination_passing(func, kernel, device_of(place.target)), symbol
+            func,
+            [trial_of(func, arrays)],
+            _destination_passing(func, kernel, device_of(place.target)),
+            symbol,
         )
 
 
@@ -157,20 +157,11 @@ def _verify(func: relax.Function, asked: list[Trial], run: Run, name: str) -> No
     """Raises Refused unless ``run`` computes ``func``."""
     results = [run(trial.inputs[: _activations(func)]) for trial in asked]
     for trial, got in zip(asked, results, strict=True):
-        wrong = None if trial.expected is None else why_wrong(got, trial.expected, tolerances(func))
+        wrong = why_not_expected(func, trial, got)
         if wrong is not None:
             raise Refused(Refusal(f"{name}: {wrong.reason}", wrong.kind))
     for refusal in outvoted(func, asked, {name: results}).values():
         raise Refused(refusal)
-
-
-def _trial(func: relax.Function, arrays: list[np.ndarray]) -> Trial:
-    """A trial with these inputs and numpy's outputs."""
-    bare = func.without_attr(LIFTED)
-    try:
-        return Trial(arrays, reference.run(bare, arrays))
-    except reference.Unsupported:
-        return Trial(arrays, None)
 
 
 def _activations(func: relax.Function) -> int:
