@@ -139,3 +139,16 @@ def test_more_results_have_wider_vectors() -> None:
         return [w for w in (2, 4, 8) if f"T.vectorized(T.int64({w}))" in script]
 
     assert [widths(rows) for rows in (64, 1024, 2048, 4096)] == [[2], [2], [4], [8]]
+
+
+def test_tensors_that_are_joined_are_read_in_statements_of_their_own() -> None:
+    def body(x: Any, y: Any) -> Any:
+        return nn.relu(op.concat([op.add(x, x), y, x], -1))
+
+    script = scheduled(body, (4, 5, 8), [(4, 5, 16)], "float16").script()
+    assert "T.if_then_else" not in script and script.count("else:") == 2
+
+
+def test_an_access_has_at_most_16_bytes() -> None:
+    script = scheduled(lambda x: op.astype(x, "float32"), (4096, 64), [], "float16").script()
+    assert "T.vectorized(T.int64(4))" in script and "T.vectorized(T.int64(8))" not in script

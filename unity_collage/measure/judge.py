@@ -80,9 +80,15 @@ def _magnifies_rounding(func: relax.Function) -> bool:
             call = binding.value
             if not isinstance(call, relax.Call):
                 continue
-            if op_name(call) in _STEEP and computed & set(call.args):
+            read = {
+                arg
+                for each in call.args
+                for arg in (each.fields if isinstance(each, relax.Tuple) else [each])
+            }
+            if op_name(call) in _STEEP and computed & read:
                 return True
-            if dtype_of(call) in NARROW or computed & set(call.args):
+            is_narrow = isinstance(call.ty, relax.TensorType) and dtype_of(call) in NARROW
+            if is_narrow or computed & read:
                 computed.add(binding.var)
     return False
 

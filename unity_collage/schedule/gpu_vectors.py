@@ -10,21 +10,19 @@ threads move neighbouring vectors, which NVIDIA's "CUDA C++ Best Practices Guide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
-import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import Call, Range
 from tvm.ir.expr import TensorLoad
 from tvm.target import Target
-from tvm.tirx import ForKind
-from tvm.tirx.stmt import Stmt
 
 from . import build, tile
 from .axes import axis, flattened, with_value
+from .gpu_vector_loops import Fork, Part, Thread, itemsize, on_threads, registers
 from .read import stages_of
 from .stage import (
     Access,
@@ -35,6 +33,7 @@ from .stage import (
     Stage,
     Var,
     buffer_of,
+    choices,
     expensive_calls,
     nodes,
     op_name,
@@ -49,16 +48,12 @@ _WIDTHS = (8, 4, 2)
 """How many results a thread may compute; more need too many registers."""
 _BUSY = 1 << 15
 """Threads that keep a GPU busy. With fewer, each one computes fewer results."""
-_THREADS = 128
-"""The threads of a block."""
-_UNROLLED = 64
-"""A window of up to this many elements has no loops."""
+_FORKS = 8
+"""The most statements that a thread chooses from."""
 _TYPES = frozenset({"float16", "bfloat16", "float32", "int32"})
 """What is moved in vectors."""
 _SMALL, _LARGEST, _ENOUGH = 64, 256, 1 << 14
 """A thread goes through a window of ``_SMALL`` elements, or of ``_LARGEST`` if there are ``_ENOUGH`` results."""
-
-Values = dict[Var, Expr]
 
 
 class Vectors:
@@ -148,11 +143,10 @@ def in_vectors(func: Func, work: Work) -> Func | None:
     """``func`` with the loops of ``work`` in the widest vectors that leave enough threads; None if it has none."""
     for width in _widths(work):
         lane, within = axis(work.lane.var, (work.lane.size or 1) // width), axis(work.lane.var, width)
-        parts = [_part(work, stage, lane, within) for stage in work.stages]
-        if not any(isinstance(part, str) for part in parts):
-            found = [part for part in parts if not isinstance(part, str)]
-            thread = _Thread(work, found, width)
-            body = _on_threads([*work.result.iters[:-1], lane], thread.body)
+        result = _part(work, work.result, lane, within)
+        reduction = None if work.reduction is None else _part(work, work.reduction, lane, within)
+        if not isinstance(result, str) and (reduction is None or isinstance(reduction, Part)):
+            body = on_threads([*work.result.iters[:-1], lane], width, Thread(result, reduction, width).body)
             return func.with_body(s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body)))
     return None
 
@@ -160,26 +154,16 @@ def in_vectors(func: Func, work: Work) -> Func | None:
 def _widths(work: Work) -> list[int]:
     """The numbers of neighbours to try, the best one first."""
     buffers = [load.source for stage in work.stages for load in work.loads(stage)]
-    stores = [store.buffer for store in work.result.stores]
-    widest = _BYTES // min(_itemsize(buffer) for buffer in (*buffers, *stores))
+    buffers += [store.buffer for store in work.result.stores]
+    moved = [itemsize(buffer) for buffer in buffers if str(buffer.dtype) in _TYPES]
+    widest = _BYTES // max(moved, default=_BYTES)
     fits = [width for width in _WIDTHS if width <= widest and (work.lane.size or 1) % width == 0]
     results = build.product(work.result.iters) or 1
     busy = [width for width in fits if results // width >= _BUSY]
     return busy + [width for width in reversed(fits) if width not in busy]
 
 
-@dataclass(frozen=True)
-class Part:
-    """A stage of one thread: values that it moves to registers as vectors, and what it stores for each lane."""
-
-    stage: Stage
-    within: Iter
-    """The lanes."""
-    copies: tuple[tuple[Buffer, Expr], ...]
-    """Registers, and the values of its lanes."""
-
-
-def _part(work: Work, stage: Stage, lane: Iter, within: Iter) -> Part | str:
+def _part(work: Work, stage: Stage, lane: Iter, within: Iter) -> Part | Fork | str:
     """``stage`` over ``lane`` and ``within``, or the reason why its accesses along ``within`` are no vectors."""
     old = work.lane.var
     iters = [new for it in stage.iters for new in ((lane, within) if it.var.same_as(old) else (it,))]
@@ -195,13 +179,47 @@ def _part(work: Work, stage: Stage, lane: Iter, within: Iter) -> Part | str:
     strides = [stride(load, within.var, analyzer) for load in work.loads(stage)]
     if any(step is None or static(step) not in (0, 1) for step in strides):
         return "neighbours read elements that are neither one nor neighbours"
+    forked = None if work.reduction is not None else _forked(work, stage, within, is_vector)
+    if forked is not None and forked.leaves <= _FORKS:
+        return forked
+    copies = _copies(work, stage, within, is_vector)
+    return copies if isinstance(copies, Part) and (work.reduction or copies.copies) else "it reads no vectors"
+
+
+def _forked(work: Work, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Fork | None:
+    """The stage as two: where a condition holds for all lanes, and where it holds for none. None without one."""
+    for choice in reversed(choices(stage.body)):  # the outermost ones come first
+        test, *sides = choice.args
+        if any(var.same_as(within.var) for var in nodes(test, Var)) or not all(
+            nodes(s, TensorLoad) for s in sides
+        ):
+            continue
+        one, other = (_where(stage, test, number) for number in (1, 2))
+        forks = [_forked(work, each, within, is_vector) for each in (one, other)]
+        parts = [
+            fork or _copies(work, each, within, is_vector)
+            for fork, each in zip(forks, (one, other), strict=True)
+        ]
+        return Fork(test, *parts)
+    return None
+
+
+def _where(stage: Stage, test: Expr, side: int) -> Stage:
+    """``stage`` where ``test`` holds (1) or fails (2)."""
+
+    def chosen(call: Call) -> Expr:
+        is_one = op_name(call) == "if_then_else" and tvm_ffi.structural_equal(call.args[0], test)
+        return call.args[side] if is_one else call
+
+    return replace(stage, body=tvm_ffi.structural_map(stage.body, (Call, chosen)))
+
+
+def _copies(work: Work, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Part:
     copies: list[tuple[Buffer, Expr]] = []
     for load, vector in _moved(work, stage, within.var, is_vector):
-        registers = _registers(within.size or 1, str(load.source.dtype))
-        copies.append((registers, vector))
-        stage = with_value(stage, load, tirx.BufferLoad(registers, [within.var]))
-    if work.reduction is None and not copies:
-        return "it reads no vectors"
+        own = registers(within.size or 1, load.source)
+        copies.append((own, vector))
+        stage = with_value(stage, load, tirx.BufferLoad(own, [within.var]))
     return Part(stage, within, tuple(copies))
 
 
@@ -286,129 +304,3 @@ def _operands(value: Expr) -> list[Expr]:
     fields = [getattr(value, name, None) for name in _OPERANDS]
     each = [field if isinstance(field, Iterable) else [field] for field in fields]
     return [operand for field in each for operand in field if isinstance(operand, Expr)]
-
-
-class _Thread:
-    """The statements of one thread."""
-
-    def __init__(self, work: Work, parts: Sequence[Part], width: int) -> None:
-        self._work, self._width = work, width
-        self._reduction, self._result = (parts[0] if len(parts) == 2 else None), parts[-1]
-        store = self._result.stage.store
-        assert store is not None
-        self._store = store
-        self._out = _registers(width, str(store.buffer.dtype))
-        self._sum = None if work.sum is None else _registers(width, str(work.sum.dtype))
-
-    def body(self, values: Values) -> Stmt:
-        """``values``: those of all axes but the lanes."""
-        steps = [] if self._reduction is None else self._summed(self._reduction, values)
-        steps += self._copied(self._result, values)
-        steps.append(self._lanes(self._out, lambda lane: self._at(self._result, values, lane).value))
-        within, store = self._result.within.var, self._store
-
-        def moved(lane: Expr) -> Stmt:
-            at = values | {within: lane}
-            return tirx.BufferStore(
-                store.buffer, tirx.BufferLoad(self._out, [lane]), [substitute(i, at) for i in store.indices]
-            )
-
-        steps += _in_chunks(self._width, store.buffer, within, moved)
-        parts = [self._result] if self._reduction is None else [self._reduction, self._result]
-        buffers = [buffer for part in parts for buffer, _ in part.copies]
-        sums = [] if self._sum is None else [self._sum]
-        return build.with_buffers([*buffers, *sums, self._out], build.seq(*steps), "thread")
-
-    def _summed(self, part: Part, values: Values) -> list[Stmt]:
-        init, total = part.stage.init, self._sum
-        assert isinstance(init, tirx.BufferStore) and total is not None
-        window = part.stage.reduction
-        unrolled = (build.product(window) or 1) <= _UNROLLED
-
-        def step(of_window: Values) -> Stmt:
-            at = values | of_window
-            return build.seq(
-                *self._copied(part, at), self._lanes(total, lambda lane: self._at(part, at, lane).value)
-            )
-
-        kind = ForKind.UNROLLED if unrolled else ForKind.SERIAL
-        return [self._lanes(total, lambda _: init.value), build.nest(window, step, kind)]
-
-    def _copied(self, part: Part, values: Values) -> list[Stmt]:
-        """The vectors of a part, moved to registers."""
-        steps: list[Stmt] = []
-        for registers, value in part.copies:
-
-            def moved(lane: Expr, registers: Buffer = registers, value: Expr = value) -> Stmt:
-                at = values | {part.within.var: lane}
-                return tirx.BufferStore(registers, substitute(value, at), [lane])
-
-            steps += _in_chunks(self._width, registers, part.within.var, moved)
-        return steps
-
-    def _at(self, part: Part, values: Values, lane: Expr) -> tirx.BufferStore:
-        """What a part stores for one lane; it reads the sum from registers."""
-        store = substitute(part.stage.body, values | {part.within.var: lane})
-        summed, total = self._work.sum, self._sum
-        if summed is None or total is None:
-            return store
-
-        def load(node: TensorLoad) -> Expr:
-            return tirx.BufferLoad(total, [lane]) if node.source.same_as(summed) else node
-
-        return tirx.BufferStore(
-            store.buffer, tvm_ffi.structural_map(store.value, (TensorLoad, load)), store.indices
-        )
-
-    def _lanes(self, registers: Buffer, value: Callable[[Expr], Expr]) -> Stmt:
-        """``registers[lane] = value(lane)`` for all lanes."""
-        like = self._result.within.var
-        return build.loop(
-            self._width,
-            lambda lane: tirx.BufferStore(registers, value(lane), [lane]),
-            like,
-            ForKind.UNROLLED,
-        )
-
-
-def _in_chunks(width: int, buffer: Buffer, like: Var, body: Callable[[Expr], Stmt]) -> list[Stmt]:
-    """``body`` for all lanes, in vectors of at most 16 bytes of the type of ``buffer``."""
-    size = min(width, _BYTES // _itemsize(buffer))
-
-    def chunk(start: int) -> Stmt:
-        first = tirx.const(start, like.expr_ty().dtype)
-        return build.loop(size, lambda lane: body(first + lane if start else lane), like, ForKind.VECTORIZED)
-
-    return [chunk(start) for start in range(0, width, size)]
-
-
-def _registers(width: int, dtype: str) -> Buffer:
-    return tirx.decl_buffer((width,), dtype, "registers", scope="local")
-
-
-def _itemsize(buffer: Buffer) -> int:
-    return int(tvm.DataType(str(buffer.dtype)).itemsize)
-
-
-def _on_threads(iters: Sequence[Iter], body: Callable[[Values], Stmt]) -> Stmt:
-    """``body`` for each step of ``iters``, one for each thread; blocks have ``_THREADS`` of them."""
-    total, like = build.product(iters) or 1, iters[-1].var
-    dtype = like.expr_ty().dtype
-
-    def launched(count: int, tag: str, inner: Callable[[Expr], Stmt]) -> Stmt:
-        var = tirx.Var(tag.partition("Idx")[0], like.ty)
-        thread = tirx.IterVar(None, tirx.Var(tag, like.ty), tirx.IterVar.ThreadIndex, tag)
-        zero, extent = tirx.const(0, dtype), tirx.const(count, dtype)
-        return tirx.For(var, zero, extent, ForKind.THREAD_BINDING, inner(var), thread_binding=thread)
-
-    def of_thread(number: Expr) -> Stmt:
-        step = body(build.unfused(iters, number))
-        return (
-            step if total % _THREADS == 0 else tirx.IfThenElse(number < tirx.const(total, dtype), step, None)
-        )
-
-    return launched(
-        -(-total // _THREADS),
-        "blockIdx.x",
-        lambda block: launched(_THREADS, "threadIdx.x", lambda thread: of_thread(block * _THREADS + thread)),
-    )

@@ -45,5 +45,5 @@ CUBLAS = Backend(
     codegen=native_codegen("cublas", lower),
     multiplies_as_written=True,
     kinds=frozenset({"cuda"}),
-    version=1,
+    version=2,
 )

@@ -49,5 +49,5 @@ CUDNN = Backend(
     fingerprint=lambda: runtime.describe("cudnn"),
     codegen=native_codegen("cudnn", lower),
     kinds=frozenset({"cuda"}),
-    version=1,
+    version=2,
 )
