@@ -46,7 +46,7 @@ CASES = {
 def test_any_size(case):
     build, shapes, reference = CASES[case]
     mod = module(build, shapes, ["float32"] * len(shapes))
-    for n, m in ((1, 1), (5, 33), (70, 197)):
+    for n, m in ((1, 1), (5, 33), (7, 6), (70, 197)):
         sizes = {N: n, M: m}
         arrays = [
             floats(*(sizes.get(extent, extent) for extent in shape), seed=i) for i, shape in enumerate(shapes)
@@ -73,3 +73,27 @@ def test_symbolic_batch_of_a_convolution():
     np.testing.assert_allclose(
         run(mod, x, w)[0], np.einsum("nyxcab,abcf->nyxf", cut, w), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_free_height_and_width_of_a_convolution(kernel):
+    half = kernel // 2
+
+    def build(x, w, b):
+        out = op.nn.conv2d(x, w, padding=half, data_layout="NHWC", kernel_layout="HWIO")
+        return op.nn.relu(op.add(out, b))
+
+    mod = module(build, [(1, N, M, 16), (kernel, kernel, 16, 40), (40,)], ["float32"] * 3)
+    w, b = floats(kernel, kernel, 16, 40, seed=1), floats(40, seed=2)
+    for height, width in ((1, 1), (2, 5), (9, 6), (7, 13), (30, 31)):
+        x = floats(1, height, width, 16)
+        padded = np.pad(x, [(0, 0), (half, half), (half, half), (0, 0)])
+        cut = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))
+        expected = np.maximum(np.einsum("nyxcab,abcf->nyxf", cut, w) + b, 0)
+        np.testing.assert_allclose(run(mod, x, w, b)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_of_a_product_are_in_tiles_and_those_that_are_left_one_by_one():
+    build, shapes, _ = CASES["product"]
+    script = ScheduleCPU(TARGET)(module(build, shapes, ["float32"] * len(shapes))).script()
+    assert "T.unroll" in script and "else:" in script and "T.min(" in script

@@ -118,6 +118,16 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "sum of all": lambda: module(op.sum, (30, 70)),
     "largest index": lambda: module(lambda x: op.argmax(x, axis=1), (64, 300)),
     "product": lambda: module(op.matmul, (197, 384), (384, 512)),
+    "product of any rows": lambda: module(_layer, (_rows(), 784), weights=[(784, 500), (500,)]),
+    "product of any rows into a temporary": lambda: module(
+        lambda x, w: op.nn.softmax(op.matmul(x, w)), (_rows(), 64), (64, 48)
+    ),
+    "image of any size": lambda: module(
+        lambda x, w: op.nn.conv2d(x, w, strides=2, padding=1, **NHWC), (2, _rows(), _rows(), 16), (3, 3, 16, 40)
+    ),
+    "pixels of any image": lambda: module(
+        lambda x, w: op.nn.conv2d(x, w, **NHWC), (1, _rows(), _rows(), 16), (1, 1, 16, 40)
+    ),
     "product of transposed": lambda: module(lambda x, w: op.matmul(x, op.permute_dims(w)), (40, 200), (300, 200)),
     "product of large transposed": lambda: module(
         lambda x, w: op.matmul(x, op.permute_dims(w)), (40, 3000), (3000, 3000)

@@ -20,7 +20,7 @@ def axis(like: Var, extent: int | Expr, reduces: bool = False) -> Iter:
 
 
 def simplified(stage: Stage) -> Stage:
-    """``stage`` with its load indices simplified, given the range of each iterator."""
+    """``stage`` with the indices of its accesses simplified, given the range of each iterator."""
     analyzer = sym.Analyzer()
     for it in stage.iters:
         analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
@@ -28,7 +28,11 @@ def simplified(stage: Stage) -> Stage:
     def load(node: TensorLoad) -> Expr:
         return tirx.BufferLoad(node.source, [analyzer.simplify(index) for index in node.indices])
 
-    return replace(stage, body=tvm_ffi.structural_map(stage.body, (TensorLoad, load)))
+    def store(node: tirx.BufferStore) -> tirx.BufferStore:
+        return tirx.BufferStore(node.buffer, node.value, [analyzer.simplify(index) for index in node.indices])
+
+    body = tvm_ffi.structural_map(stage.body, [(TensorLoad, load), (tirx.BufferStore, store)])
+    return replace(stage, body=body)
 
 
 def with_value(stage: Stage, old: Expr, new: Expr) -> Stage:
@@ -54,9 +58,18 @@ def joined(stages: Sequence[Stage], axes: Sequence[Iter]) -> tuple[Stage, ...]:
         accesses = [access for stage in stages for access in (*stage.loads, *stage.stores)]
         if _one_walk(accesses, first, second, analyzer):
             both = axis(second.var, analyzer.simplify(first.extent * second.extent), second.reduces)
+            found = [_joined(stage, first, second, both) for stage in stages]
+            if second.size is None and not _has_strides(found, both.var, analyzer):
+                continue
             left[position - 1 : position + 1] = [both]
-            stages = [_joined(stage, first, second, both) for stage in stages]
+            stages = found
     return tuple(stages)
+
+
+def _has_strides(stages: Sequence[Stage], var: Var, analyzer: sym.Analyzer) -> bool:
+    """Whether TVM sees that every access has a stride along ``var``, also one over an extent that it does not know."""
+    accesses = [access for stage in stages for access in (*stage.loads, *stage.stores)]
+    return all(stride(access, var, analyzer) is not None for access in accesses)
 
 
 def _joined(stage: Stage, first: Iter, second: Iter, both: Iter) -> Stage:
@@ -88,8 +101,6 @@ def _split(stage: Stage, old: Iter, group: Iter, inner: Iter) -> Stage:
 
 def _one_walk(accesses: Sequence[Access], first: Iter, second: Iter, analyzer: sym.Analyzer) -> bool:
     """Whether in every access a step along ``first`` is as far in memory as the whole extent of ``second``."""
-    if second.size is None:
-        return False
     for access in accesses:
         far, near = stride(access, first.var, analyzer), stride(access, second.var, analyzer)
         if far is None or near is None or not analyzer.can_prove_equal(far, near * second.extent):

@@ -53,12 +53,28 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
     total = turning[0].extent
     for it in turning[1:]:
         total = it.extent * total
-    return loop(
-        sym.Analyzer().simplify(total),
-        lambda fused: body(unfused(iters, fused)),
-        turning[0].var,
-        ForKind.PARALLEL,
-    )
+
+    def step(fused: Expr) -> Stmt:
+        values = unfused(iters, fused)
+        return body(values) if static(total) is not None else _bound(values, body)
+
+    return loop(sym.Analyzer().simplify(total), step, turning[0].var, ForKind.PARALLEL)
+
+
+def _bound(values: dict[Var, Expr], body: Callable[[dict[Var, Expr]], Stmt]) -> Stmt:
+    """``body`` of new variables that are bound to ``values``."""
+    names = {var: tirx.Var(var.name, var.ty) for var, value in values.items() if static(value) is None}
+    binds = [opaque(names[var], value) for var, value in values.items() if var in names]
+    return seq(*binds, body({**values, **names}))
+
+
+def opaque(var: Var, value: Expr) -> Stmt:
+    """Binds ``var`` to ``value``, of which TVM knows nothing: it is "and" with ones only.
+
+    TVM would work out which part of a temporary is written and read, to make it smaller. With sizes that are not known
+    that gives conditions in the size of the temporary, which it then cannot lower ("Binding of variable rmod").
+    """
+    return tirx.Bind(var, tirx.bitwise_and(value, tirx.const(-1, var.expr_ty().dtype)))
 
 
 def unfused(iters: Sequence[Iter], fused: Expr) -> dict[Var, Expr]:

@@ -6,6 +6,9 @@ change, so each vector that is loaded is used ``height`` times, and each broadca
 model of the loads for each multiplication chooses among all sizes that fit the registers (:func:`_sizes`); the analysis
 is that of Low et al., "Analytical Modeling Is Enough for High-Performance BLIS", 2016, with constants set by hand.
 
+If the size of the row axis is known only when the program runs, the last tile overlaps its neighbour, and fewer rows
+than a tile has are computed in lower tiles or one by one.
+
 Without a row axis, as in a product with a vector, a tile is one row or, over packed weights, two panels side by side.
 """
 
@@ -40,6 +43,8 @@ _PLAIN_REGISTERS = 4
 PANELS_AT_ONCE = 2
 """How many panels of a product with a vector are read side by side: hardware prefetches more of two streams than of
 one."""
+_FREE_ROWS = 6
+"""As how many rows an axis counts whose size is known when the program runs."""
 _HEAVY_BYTES = 64 * 1024
 """An operand in the lanes that is larger than this does not stay in L1 between two rows of tiles."""
 
@@ -80,10 +85,12 @@ def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
     if row is None and (panels := _panels(stage, lane)) is not None:
         several = PANELS_AT_ONCE * lane.size // one <= budget and _in_turns(panels, cpu)
         return Tile(lane, lane.size, one, *((panels, PANELS_AT_ONCE) if several else (None, 1)))
-    if row is None or row.size is None:
+    if row is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, cpu, exact), one, None, 1)
-    most = min(row.size, _unaliased(stage, row))
-    _, width, height = max(_sizes(lane.size, row.size, most, one, cpu, exact))
+    most = _unaliased(stage, row)
+    _, width, height = max(
+        _sizes(lane.size, row.size, most if row.size is None else min(row.size, most), one, cpu, exact)
+    )
     return Tile(lane, width, one, row, height)
 
 
@@ -144,9 +151,9 @@ def _row_axis(stage: Stage, lane: Iter) -> Iter | None:
     found = [
         it
         for it in reversed(stage.spatial)
-        if it is not lane and (it.size or 1) > 1 and not all(varies(load, it) for load in wide(stage, lane))
+        if it is not lane and it.size != 1 and not all(varies(load, it) for load in wide(stage, lane))
     ]
-    return max(found, key=lambda it: min(it.size or 1, 8), default=None)
+    return max(found, key=lambda it: min(it.size or _FREE_ROWS, 8), default=None)
 
 
 def _panels(stage: Stage, lane: Iter) -> Iter | None:
@@ -197,12 +204,13 @@ def _unaliased(stage: Stage, row: Iter) -> int:
 
 
 def _sizes(
-    lanes: int, rows: int, most: int, one: int, cpu: CpuTraits, exact: bool
+    lanes: int, rows: int | None, most: int, one: int, cpu: CpuTraits, exact: bool
 ) -> list[tuple[float, int, int]]:
     """All possible tiles of up to ``most`` rows as (merit, width, height).
 
     The merit is the share of useful multiplications in all work, loads included. The registers must hold the results,
-    a row of one operand and one broadcast element of the other.
+    a row of one operand and one broadcast element of the other. Rows of an unknown number are many, and any height
+    divides them: what is left is computed in lower tiles.
     """
     found: list[tuple[float, int, int]] = []
     for several in range(1, 5):
@@ -210,8 +218,9 @@ def _sizes(
         used = -(-width // one)
         room = min((cpu.registers - 1 - used) // used, (STACK_BYTES - 1) // cpu.vector_bytes)
         for height in range(1, min(room, most) + 1):
-            if not exact or rows % height == 0:
-                useful = _useful(lanes, width, one) * rows / (-(-rows // height) * height)
+            if not exact or rows is None or rows % height == 0:
+                share = 1.0 if rows is None else rows / (-(-rows // height) * height)
+                useful = _useful(lanes, width, one) * share
                 reading = _COST_OF_ROW / height + _COST_OF_COLUMN / used + _COST_OF_WIDTH * used
                 found.append((useful / (1 + reading), width, height))
     return found
