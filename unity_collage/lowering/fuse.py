@@ -19,7 +19,7 @@ from ..schedule.tuned import with_tuned_schedules
 from ..target import is_cuda
 from . import nvrtc
 from .gpu_kernels import bound_kernels
-from .own_sizes import with_own_sizes
+from .own_sizes import with_named_extents, with_own_sizes
 from .pack_weights import packed
 from .set_apart import final_kernels, with_set_apart
 from .small_constants import with_filled_constants
@@ -63,7 +63,9 @@ def _legalized(mod: IRModule) -> IRModule:
     ]
     kernels = _each_function(mod, lambda func: with_filled_constants(func) if _is_kernel(func) else func)
     legal = _each_function(tvm.transform.Sequential(passes)(dispatched(kernels)), with_flat_casts)
-    legal = with_own_sizes(legal)  # of casts that read variables only: TVM's passes nest calls in them
+    legal = with_named_extents(
+        with_own_sizes(legal)
+    )  # of casts that read variables only: TVM's passes nest calls in them
     return _attributed(legal, limits, final)
 
 

@@ -1,7 +1,14 @@
-"""Own sizes: kernels name their symbolic sizes unlike sizes that a Relax function learns from data.
+"""Own sizes: how kernels name the symbolic sizes of their parameters.
 
-TVM prints the sizes of a kernel's parameters before all functions, and does not parse a ``match_cast`` that defines a
-size of one of these names.
+Unlike sizes that a Relax function learns from data: TVM prints the sizes of a kernel's parameters before all functions,
+and does not parse a ``match_cast`` that defines a size of one of these names.
+
+And by one variable where a size is a quotient, as behind a convolution with a stride::
+
+    y: ((h - 1) // 2 + 1, 16)   ->   y: (extent, 16)
+
+TVM writes out each division of numbers whose sign it does not know, in each index that has it as a stride. Behind two
+such convolutions LLVM took half a minute for a kernel.
 """
 
 from __future__ import annotations
@@ -11,6 +18,8 @@ from collections.abc import Iterator
 import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
+
+from ..schedule.stage import nodes
 
 
 def with_own_sizes(mod: IRModule) -> IRModule:
@@ -23,6 +32,36 @@ def with_own_sizes(mod: IRModule) -> IRModule:
         for gvar, func in mod.functions_items()
     }
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def with_named_extents(mod: IRModule) -> IRModule:
+    """``mod`` whose kernels have a variable for each extent of a parameter that is a quotient."""
+    functions = {
+        gvar: _named(func) if isinstance(func, tirx.PrimFunc) else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+_QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
+_COMPOSED = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max, *_QUOTIENTS)
+
+
+def _named(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
+    names: list[tuple[ir.Expr, ir.Var]] = []
+    for param in kernel.params:
+        for extent in getattr(param, "shape", ()):
+            if nodes(extent, _QUOTIENTS) and not any(
+                tvm_ffi.structural_equal(extent, known) for known, _ in names
+            ):
+                names.append((extent, tirx.Var(f"extent_{len(names)}", extent.expr_ty())))
+    if not names:
+        return kernel
+
+    def name(expr: ir.Expr) -> ir.Expr:
+        return next((var for known, var in names if tvm_ffi.structural_equal(expr, known)), expr)
+
+    return tvm_ffi.structural_map(kernel, (_COMPOSED, name))
 
 
 def _learnt(func: ir.BaseFunc) -> Iterator[str]:

@@ -55,17 +55,32 @@ def parallel(iters: Sequence[Iter], body: Callable[[dict[Var, Expr]], Stmt], wan
         total = it.extent * total
 
     def step(fused: Expr) -> Stmt:
-        values = unfused(iters, fused)
-        return body(values) if static(total) is not None else _bound(values, body)
+        return (
+            body(unfused(iters, fused))
+            if static(total) is not None
+            else _unfused_by_steps(iters, fused, body)
+        )
 
     return loop(sym.Analyzer().simplify(total), step, turning[0].var, ForKind.PARALLEL)
 
 
-def _bound(values: dict[Var, Expr], body: Callable[[dict[Var, Expr]], Stmt]) -> Stmt:
-    """``body`` of new variables that are bound to ``values``."""
-    names = {var: tirx.Var(var.name, var.ty) for var, value in values.items() if static(value) is None}
-    binds = [opaque(names[var], value) for var, value in values.items() if var in names]
-    return seq(*binds, body({**values, **names}))
+def _unfused_by_steps(iters: Sequence[Iter], fused: Expr, body: Callable[[dict[Var, Expr]], Stmt]) -> Stmt:
+    """``body`` of the values of :func:`unfused`, each in a variable of its own.
+
+    No number is negative, but TVM does not know that where a size is none: it writes four divisions for a rounded one,
+    of what it divides four times. The quotients of four sizes took LLVM half a minute.
+    """
+    turning, steps = _turning(iters), list[Stmt]()
+    values: dict[Var, Expr] = {it.var: tirx.const(0, it.var.expr_ty().dtype) for it in iters}
+    for it in reversed(turning):
+        own, first = tirx.Var(it.var.name, it.var.ty), it is turning[0]
+        values[it.var] = own
+        steps.append(opaque(own, fused if first else tirx.truncmod(fused, it.extent)))
+        if not first:
+            rest = tirx.Var("rest", it.var.ty)
+            steps.append(opaque(rest, tirx.truncdiv(fused, it.extent)))
+            fused = rest
+    return seq(*steps, body(values))
 
 
 def opaque(var: Var, value: Expr) -> Stmt:

@@ -79,7 +79,7 @@ class TileLoops:
             return 1, lambda turn: turn
         if row.size is not None:
             return build.tiled(row.size, height)
-        turns = tirx.floordiv(row.extent + (height - 1), height)
+        turns = tirx.truncdiv(row.extent + (height - 1), height)
         if self.exact or height == 1:
             return turns, lambda first: first
         return turns, lambda first: tirx.min(first, row.extent - height)
@@ -189,7 +189,7 @@ class TileLoops:
         def tiles(turn: Expr) -> Stmt:
             return self._at_row(stage, at, begin + turn * height)
 
-        return build.loop(tirx.floordiv(row.extent - begin + (height - 1), height), tiles, row.var)
+        return build.loop(tirx.truncdiv(row.extent - begin + (height - 1), height), tiles, row.var)
 
     def _tile(self, stage: Stage, at: Values) -> Stmt:
         """The code of one tile: initialise, reduce, write."""
