@@ -12,6 +12,7 @@ from gpu_loops import TARGET, check_compiles, kernels, needs_nvrtc, without_thre
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.relax import op
+from tvm.script import tirx as T
 
 from unity_collage import reference
 from unity_collage.lowering.fuse import fused
@@ -152,3 +153,17 @@ def test_tensors_that_are_joined_are_read_in_statements_of_their_own() -> None:
 def test_an_access_has_at_most_16_bytes() -> None:
     script = scheduled(lambda x: op.astype(x, "float32"), (4096, 64), [], "float16").script()
     assert "T.vectorized(T.int64(4))" in script and "T.vectorized(T.int64(8))" not in script
+
+
+@T.prim_func(private=True, s_tir=True)
+def shifted(x: T.Buffer((64, 64), "float32"), y: T.Buffer((64, 64), "float32")):
+    for i, j in T.grid(64, 64):
+        with T.sblock("shifted"):
+            row, column = T.axis.remap("SS", [i, j])
+            y[row, column] = T.Select(row > 0, x[row - 1, column], T.float32(0))
+
+
+def test_a_row_that_is_not_selected_is_not_read() -> None:
+    found = gpu.scheduled_on_gpu(shifted, TARGET, "shifted")
+    (copy,) = (line for line in found.script().splitlines() if "x[" in line and "registers" in line)
+    assert "T.if_then_else(" in copy

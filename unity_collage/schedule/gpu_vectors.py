@@ -10,7 +10,7 @@ threads move neighbouring vectors, which NVIDIA's "CUDA C++ Best Practices Guide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -274,8 +274,8 @@ def _moved(
         for load, conditions in found:
             if value.same_as(load):
                 conditions.append(condition)
-        if isinstance(value, Call) and op_name(value) == "if_then_else":
-            test, *sides = value.args
+        if chosen := _choice(value):
+            test, *sides = chosen
             visit(test, condition)
             for side, holds in zip(sides, (test, tirx.Not(test)), strict=True):
                 visit(side, holds if condition is None else tirx.And(condition, holds))
@@ -295,8 +295,18 @@ def _moved(
             yield load, tirx.if_then_else(condition, load, tirx.const(0, str(load.source.dtype)))
 
 
-_OPERANDS = ("args", "indices", "value", "a", "b", "condition", "true_value", "false_value")
-"""The fields of expressions with their operands, but for those of Let."""
+def _choice(value: Expr) -> Sequence[Expr]:
+    """The condition and both sides of a choice, whose sides may read out of bounds where they are not chosen.
+
+    TVM makes such a choice of each Select that reads memory. Empty for other expressions.
+    """
+    if isinstance(value, tirx.Select):
+        return [value.condition, value.true_value, value.false_value]
+    return list(value.args) if isinstance(value, Call) and op_name(value) == "if_then_else" else []
+
+
+_OPERANDS = ("args", "indices", "value", "a", "b")
+"""The fields of expressions with their operands, but for those of Let and Select."""
 
 
 def _operands(value: Expr) -> list[Expr]:
