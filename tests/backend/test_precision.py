@@ -73,7 +73,7 @@ def test_it_is_saved_and_loaded(program: uc.Program, tmp_path: Path) -> None:
 
 
 def test_a_precision_that_there_is_not() -> None:
-    with pytest.raises(CollageError, match="there is no precision 'int3': use f32 or bf16"):
+    with pytest.raises(CollageError, match="there is no precision 'int3': use f32 or tf32 or bf16 or f16"):
         uc.compile(image_model(), precision="int3")
 
 

@@ -27,7 +27,7 @@ Values = dict[Var, Expr]
 
 
 @dataclass(frozen=True)
-class Part:
+class VectorPart:
     """A stage of one thread: values that it moves to registers as vectors, and what it stores for each lane."""
 
     stage: Stage
@@ -42,8 +42,8 @@ class Fork:
     """A stage of one thread that does one of two things, such as to copy from one of two tensors that it joins."""
 
     condition: Expr
-    holds: Part | Fork
-    fails: Part | Fork
+    holds: VectorPart | Fork
+    fails: VectorPart | Fork
 
     @property
     def leaves(self) -> int:
@@ -56,7 +56,7 @@ class Thread:
     ``reduction`` is what ``result`` reads instead of its temporary, if there is one.
     """
 
-    def __init__(self, result: Part | Fork, reduction: Part | None, width: int) -> None:
+    def __init__(self, result: VectorPart | Fork, reduction: VectorPart | None, width: int) -> None:
         self._result, self._reduction, self._width = result, reduction, width
         store = None if reduction is None else reduction.stage.store
         self._summed = None if store is None else store.buffer
@@ -72,7 +72,7 @@ class Thread:
             buffers, build.seq(*self._reduced(self._reduction, self._sum, values), written), "thread"
         )
 
-    def _written(self, result: Part | Fork, values: Values) -> Stmt:
+    def _written(self, result: VectorPart | Fork, values: Values) -> Stmt:
         """What moves the results to memory."""
         if isinstance(result, Fork):
             holds, fails = (self._written(side, values) for side in (result.holds, result.fails))
@@ -95,7 +95,7 @@ class Thread:
             [out, *(buffer for buffer, _ in result.copies)], build.seq(*steps), "results"
         )
 
-    def _reduced(self, part: Part, total: Buffer, values: Values) -> list[Stmt]:
+    def _reduced(self, part: VectorPart, total: Buffer, values: Values) -> list[Stmt]:
         init, window = part.stage.init, part.stage.reduction
         assert isinstance(init, tirx.BufferStore)
 
@@ -107,7 +107,7 @@ class Thread:
         kind = ForKind.UNROLLED if (build.product(window) or 1) <= _UNROLLED else ForKind.SERIAL
         return [self._lanes(part, total, lambda _: init.value), build.nest(window, step, kind)]
 
-    def _copied(self, part: Part, values: Values) -> list[Stmt]:
+    def _copied(self, part: VectorPart, values: Values) -> list[Stmt]:
         """The vectors of a part, moved to registers."""
         steps: list[Stmt] = []
         for buffer, value in part.copies:
@@ -119,7 +119,7 @@ class Thread:
             steps.append(self._vector(part, moved))
         return steps
 
-    def _value(self, part: Part, values: Values, lane: Expr) -> Expr:
+    def _value(self, part: VectorPart, values: Values, lane: Expr) -> Expr:
         """What a part stores for one lane; it reads the sum from registers."""
         store = part.stage.store
         assert store is not None
@@ -133,7 +133,7 @@ class Thread:
 
         return tvm_ffi.structural_map(value, (TensorLoad, load))
 
-    def _lanes(self, part: Part, into: Buffer, value: Callable[[Expr], Expr]) -> Stmt:
+    def _lanes(self, part: VectorPart, into: Buffer, value: Callable[[Expr], Expr]) -> Stmt:
         """``into[lane] = value(lane)`` for all lanes."""
 
         def one(lane: Expr) -> Stmt:
@@ -141,7 +141,7 @@ class Thread:
 
         return build.loop(self._width, one, part.within.var, ForKind.UNROLLED)
 
-    def _vector(self, part: Part, body: Callable[[Expr], Stmt]) -> Stmt:
+    def _vector(self, part: VectorPart, body: Callable[[Expr], Stmt]) -> Stmt:
         """``body`` for all lanes at once."""
         return build.loop(self._width, body, part.within.var, ForKind.VECTORIZED)
 

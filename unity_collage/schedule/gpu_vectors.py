@@ -22,7 +22,7 @@ from tvm.target import Target
 
 from . import build, tile
 from .axes import axis, flattened, with_value
-from .gpu_vector_loops import Fork, Part, Thread, itemsize, on_threads, registers
+from .gpu_vector_loops import Fork, Thread, VectorPart, itemsize, on_threads, registers
 from .read import stages_of
 from .stage import (
     Access,
@@ -66,7 +66,7 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class Work:
+class VectorWork:
     """A stage that writes results, and the reduction that it takes them from, if there is one, over the same axes."""
 
     result: Stage
@@ -92,7 +92,7 @@ class Work:
         return [load for load in stage.loads if self.sum is None or not load.source.same_as(self.sum)]
 
 
-def work_of(func: Func) -> Work | str:
+def work_of(func: Func) -> VectorWork | str:
     """What ``func`` computes, or the reason why it is no work for vectors."""
     stages = stages_of(_inlined(func))
     if isinstance(stages, str):
@@ -108,17 +108,17 @@ def work_of(func: Func) -> Work | str:
         pair = tile.paired(first, rest[0] if rest else None)
         if isinstance(pair, str):
             return pair
-        work = Work(pair[1], pair[0])
+        work = VectorWork(pair[1], pair[0])
     elif rest:
         return "it has several results"
     else:
-        work = Work(flattened(first), None)
+        work = VectorWork(flattened(first), None)
     if work.result.store is None or not work.result.iters:
         return "it does not write one element for each step of an axis"
     return _why_not_window(work) or work
 
 
-def _why_not_window(work: Work) -> str | None:
+def _why_not_window(work: VectorWork) -> str | None:
     if work.reduction is None:
         return None
     window, results = build.product(work.reduction.reduction) or 1, build.product(work.result.iters) or 1
@@ -139,19 +139,19 @@ def _inlined(func: Func) -> Func:
     return schedule.mod["main"]
 
 
-def in_vectors(func: Func, work: Work) -> Func | None:
+def in_vectors(func: Func, work: VectorWork) -> Func | None:
     """``func`` with the loops of ``work`` in the widest vectors that leave enough threads; None if it has none."""
     for width in _widths(work):
         lane, within = axis(work.lane.var, (work.lane.size or 1) // width), axis(work.lane.var, width)
         result = _part(work, work.result, lane, within)
         reduction = None if work.reduction is None else _part(work, work.reduction, lane, within)
-        if not isinstance(result, str) and (reduction is None or isinstance(reduction, Part)):
+        if not isinstance(result, str) and (reduction is None or isinstance(reduction, VectorPart)):
             body = on_threads([*work.result.iters[:-1], lane], width, Thread(result, reduction, width).body)
             return func.with_body(s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", body)))
     return None
 
 
-def _widths(work: Work) -> list[int]:
+def _widths(work: VectorWork) -> list[int]:
     """The numbers of neighbours to try, the best one first."""
     buffers = [load.source for stage in work.stages for load in work.loads(stage)]
     buffers += [store.buffer for store in work.result.stores]
@@ -163,7 +163,7 @@ def _widths(work: Work) -> list[int]:
     return busy + [width for width in reversed(fits) if width not in busy]
 
 
-def _part(work: Work, stage: Stage, lane: Iter, within: Iter) -> Part | Fork | str:
+def _part(work: VectorWork, stage: Stage, lane: Iter, within: Iter) -> VectorPart | Fork | str:
     """``stage`` over ``lane`` and ``within``, or the reason why its accesses along ``within`` are no vectors."""
     old = work.lane.var
     iters = [new for it in stage.iters for new in ((lane, within) if it.var.same_as(old) else (it,))]
@@ -183,10 +183,14 @@ def _part(work: Work, stage: Stage, lane: Iter, within: Iter) -> Part | Fork | s
     if forked is not None and forked.leaves <= _FORKS:
         return forked
     copies = _copies(work, stage, within, is_vector)
-    return copies if isinstance(copies, Part) and (work.reduction or copies.copies) else "it reads no vectors"
+    return (
+        copies
+        if isinstance(copies, VectorPart) and (work.reduction or copies.copies)
+        else "it reads no vectors"
+    )
 
 
-def _forked(work: Work, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Fork | None:
+def _forked(work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Fork | None:
     """The stage as two: where a condition holds for all lanes, and where it holds for none. None without one."""
     for choice in reversed(choices(stage.body)):  # the outermost ones come first
         test, *sides = choice.args
@@ -214,13 +218,13 @@ def _where(stage: Stage, test: Expr, side: int) -> Stage:
     return replace(stage, body=tvm_ffi.structural_map(stage.body, (Call, chosen)))
 
 
-def _copies(work: Work, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Part:
+def _copies(work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> VectorPart:
     copies: list[tuple[Buffer, Expr]] = []
     for load, vector in _moved(work, stage, within.var, is_vector):
         own = registers(within.size or 1, load.source)
         copies.append((own, vector))
         stage = with_value(stage, load, tirx.BufferLoad(own, [within.var]))
-    return Part(stage, within, tuple(copies))
+    return VectorPart(stage, within, tuple(copies))
 
 
 def _simplified(stage: Stage, analyzer: sym.Analyzer) -> Stage:
@@ -261,7 +265,7 @@ def _vectors(lane: Var, width: int, analyzer: sym.Analyzer) -> Callable[[Access]
 
 
 def _moved(
-    work: Work, stage: Stage, lane: Var, is_vector: Callable[[Access], bool]
+    work: VectorWork, stage: Stage, lane: Var, is_vector: Callable[[Access], bool]
 ) -> Iterator[tuple[TensorLoad, Expr]]:
     """The loads that are moved as vectors, and the vectors: zeros where the stage does not read.
 
