@@ -17,8 +17,8 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
+from ..backends.native.labels import ROUNDING
 from ..backends.registry import get, select
-from ..defaults import TF32
 from ..errors import CollageError
 from ..graph import DataflowGraph, members
 from ..graph.prim_funcs import CALL_TIR
@@ -32,9 +32,6 @@ from ..target import current_target, is_cuda
 
 WINOGRAD = ("winograd2", "winograd4")
 """Rules for convolutions that round differently from the direct sum, by up to 1e-5 of the range."""
-
-ROUNDING = f"{TF32}_"
-"""How the names of rules begin whose kernels round the operands of float32 products to TensorFloat-32."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.AnnotateCandidates")

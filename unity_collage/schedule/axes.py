@@ -21,9 +21,7 @@ def axis(like: Var, extent: int | Expr, reduces: bool = False) -> Iter:
 
 def simplified(stage: Stage) -> Stage:
     """``stage`` with the indices of its accesses simplified, given the range of each iterator."""
-    analyzer = sym.Analyzer()
-    for it in stage.iters:
-        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
+    analyzer = ranges(stage.iters)
 
     def load(node: TensorLoad) -> Expr:
         return tirx.BufferLoad(node.source, [analyzer.simplify(index) for index in node.indices])
@@ -33,6 +31,14 @@ def simplified(stage: Stage) -> Stage:
 
     body = tvm_ffi.structural_map(stage.body, [(TensorLoad, load), (tirx.BufferStore, store)])
     return replace(stage, body=body)
+
+
+def ranges(iters: Sequence[Iter]) -> sym.Analyzer:
+    """An analyzer that knows the range of each iterator."""
+    analyzer = sym.Analyzer()
+    for it in iters:
+        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
+    return analyzer
 
 
 def with_value(stage: Stage, old: Expr, new: Expr) -> Stage:

@@ -16,12 +16,12 @@ from functools import reduce
 
 import tvm_ffi
 from tvm import s_tir, sym, tirx
-from tvm.ir import Call, Range
+from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.target import Target
 
 from . import build, tile
-from .axes import axis, flattened, with_value
+from .axes import axis, flattened, ranges, simplified, with_value
 from .gpu_vector_loops import Fork, Thread, VectorPart, itemsize, on_threads, registers
 from .read import stages_of
 from .stage import (
@@ -35,6 +35,7 @@ from .stage import (
     buffer_of,
     choices,
     expensive_calls,
+    flat_index,
     nodes,
     op_name,
     static,
@@ -93,7 +94,7 @@ class VectorWork:
 
 
 def work_of(func: Func) -> VectorWork | str:
-    """What ``func`` computes, or the reason why it is no work for vectors."""
+    """What ``func`` computes, or the reason why it cannot be computed in vectors."""
     stages = stages_of(_inlined(func))
     if isinstance(stages, str):
         return stages
@@ -168,10 +169,8 @@ def _part(work: VectorWork, stage: Stage, lane: Iter, within: Iter) -> VectorPar
     old = work.lane.var
     iters = [new for it in stage.iters for new in ((lane, within) if it.var.same_as(old) else (it,))]
     stage = stage.substituted({old: lane.var * within.extent + within.var}, iters)
-    analyzer = sym.Analyzer()
-    for it in iters:
-        analyzer.bind(it.var, Range.from_min_extent(tirx.const(0, it.var.expr_ty().dtype), it.extent))
-    stage = _simplified(stage, analyzer)
+    analyzer = ranges(iters)
+    stage = _with_simple_conditions(simplified(stage), analyzer)
     is_vector = _vectors(within.var, within.size or 1, analyzer)
     store = stage.store
     if store is None or (stage.init is None and not is_vector(store)):
@@ -179,33 +178,35 @@ def _part(work: VectorWork, stage: Stage, lane: Iter, within: Iter) -> VectorPar
     strides = [stride(load, within.var, analyzer) for load in work.loads(stage)]
     if any(step is None or static(step) not in (0, 1) for step in strides):
         return "neighbours read elements that are neither one nor neighbours"
-    forked = None if work.reduction is not None else _forked(work, stage, within, is_vector)
-    if forked is not None and forked.leaves <= _FORKS:
-        return forked
-    copies = _copies(work, stage, within, is_vector)
-    return (
-        copies
-        if isinstance(copies, VectorPart) and (work.reduction or copies.copies)
-        else "it reads no vectors"
-    )
+    if work.reduction is None and len(_tests(stage, within)) < _FORKS:
+        forked = _forked(work, stage, within, is_vector)
+        if isinstance(forked, Fork) and forked.leaves <= _FORKS:
+            return forked
+    part = _copies(work, stage, within, is_vector)
+    return part if work.reduction is not None or part.copies else "it reads no vectors"
 
 
-def _forked(work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]) -> Fork | None:
-    """The stage as two: where a condition holds for all lanes, and where it holds for none. None without one."""
-    for choice in reversed(choices(stage.body)):  # the outermost ones come first
+def _tests(stage: Stage, within: Iter) -> list[Expr]:
+    """The conditions between tensors that hold for all lanes or for none, each once, the outermost first."""
+    found: list[Expr] = []
+    for choice in reversed(choices(stage.body)):
         test, *sides = choice.args
-        if any(var.same_as(within.var) for var in nodes(test, Var)) or not all(
-            nodes(s, TensorLoad) for s in sides
-        ):
-            continue
-        one, other = (_where(stage, test, number) for number in (1, 2))
-        forks = [_forked(work, each, within, is_vector) for each in (one, other)]
-        parts = [
-            fork or _copies(work, each, within, is_vector)
-            for fork, each in zip(forks, (one, other), strict=True)
-        ]
-        return Fork(test, *parts)
-    return None
+        is_one = not any(var.same_as(within.var) for var in nodes(test, Var))
+        is_known = any(tvm_ffi.structural_equal(test, known) for known in found)
+        if is_one and not is_known and all(nodes(side, TensorLoad) for side in sides):
+            found.append(test)
+    return found
+
+
+def _forked(
+    work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[Access], bool]
+) -> VectorPart | Fork:
+    """The stage as several, without the conditions of :func:`_tests`."""
+    tests = _tests(stage, within)
+    if not tests:
+        return _copies(work, stage, within, is_vector)
+    holds, fails = (_forked(work, _where(stage, tests[0], side), within, is_vector) for side in (1, 2))
+    return Fork(tests[0], holds, fails)
 
 
 def _where(stage: Stage, test: Expr, side: int) -> Stage:
@@ -227,11 +228,8 @@ def _copies(work: VectorWork, stage: Stage, within: Iter, is_vector: Callable[[A
     return VectorPart(stage, within, tuple(copies))
 
 
-def _simplified(stage: Stage, analyzer: sym.Analyzer) -> Stage:
-    """``stage`` whose indices and conditions are simplified, so that they show whether they depend on the lane."""
-
-    def load(node: TensorLoad) -> Expr:
-        return tirx.BufferLoad(node.source, [analyzer.simplify(index) for index in node.indices])
+def _with_simple_conditions(stage: Stage, analyzer: sym.Analyzer) -> Stage:
+    """``stage`` whose conditions are simplified, so that they show whether they depend on the lane."""
 
     def choice(node: Call) -> Expr:
         if op_name(node) != "if_then_else":
@@ -243,8 +241,7 @@ def _simplified(stage: Stage, analyzer: sym.Analyzer) -> Stage:
         # TVM makes c < 3 of ``8 * c + lane < 24``, and nothing of ``24 <= 8 * c + lane``.
         return analyzer.simplify(tirx.Not(analyzer.simplify(tirx.LT(node.b, node.a))))
 
-    body = tvm_ffi.structural_map(stage.body, [(TensorLoad, load), (Call, choice)])
-    return replace(stage, body=body)
+    return replace(stage, body=tvm_ffi.structural_map(stage.body, (Call, choice)))
 
 
 def _vectors(lane: Var, width: int, analyzer: sym.Analyzer) -> Callable[[Access], bool]:
@@ -254,10 +251,7 @@ def _vectors(lane: Var, width: int, analyzer: sym.Analyzer) -> Callable[[Access]
         step = stride(access, lane, analyzer)
         if str(buffer_of(access).dtype) not in _TYPES or step is None or static(step) != 1:
             return False
-        flat: Expr = tirx.const(0, lane.expr_ty().dtype)
-        for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
-            flat = flat * extent + index
-        first = substitute(flat, {lane: tirx.const(0, lane.expr_ty().dtype)})
+        first = substitute(flat_index(access), {lane: tirx.const(0, lane.expr_ty().dtype)})
         begin = analyzer.modular_set(analyzer.simplify(first))
         return begin.coeff % width == 0 and begin.base % width == 0
 

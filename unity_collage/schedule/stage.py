@@ -132,13 +132,19 @@ def substitute(node: Any, values: Mapping[Var, Expr]) -> Any:
 
 def stride(access: Access, var: Var, analyzer: sym.Analyzer) -> Expr | None:
     """The distance in memory, in elements, between two neighbours along ``var``, or None if it is not constant."""
-    flat: Expr | int = 0
-    for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
-        flat = flat * extent + index
-    if isinstance(flat, int):
+    flat = flat_index(access)
+    if flat is None:
         return tirx.const(0, var.expr_ty().dtype)
     linear = sym.detect_linear_equation(analyzer.simplify(flat), [var])
     return analyzer.simplify(linear[0]) if linear else None
+
+
+def flat_index(access: Access) -> Expr | None:
+    """The distance of an element from the first one, in elements; None for a buffer without dimensions."""
+    flat: Expr | None = None
+    for index, extent in zip(access.indices, buffer_of(access).shape, strict=True):
+        flat = index if flat is None else flat * extent + index
+    return flat
 
 
 def buffer_of(access: Access) -> Buffer:

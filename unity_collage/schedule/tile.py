@@ -13,8 +13,6 @@ is copied first, because rows whose distance is a power of two map to few sets o
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import tvm_ffi
 from tvm import tirx
 from tvm.tirx.stmt import Stmt
@@ -42,22 +40,8 @@ def emit_pair(stage: Stage, result: Stage, cpu: CpuTraits, threads: bool) -> Stm
     tile = tiling.choose(stage, result, cpu)
     if isinstance(tile, str):
         return tile
-    named, tile = _with_named_rows(tile)
-    body = build.seq(*named, TileLoops(stage, result, tile, cpu).emit(threads))
+    body = TileLoops(stage, result, tile, cpu).emit(threads)
     return build.with_buffers(buffers, build.seq(*copies, body), stage.name) if buffers else body
-
-
-def _with_named_rows(tile: tiling.Tile) -> tuple[list[Stmt], tiling.Tile]:
-    """The tile with a variable for a number of rows that is an expression, and the statement that binds it.
-
-    The loops mention it many times. If it has a division, TVM makes the same variable for its remainder at each of
-    them, and then finds it bound twice.
-    """
-    row = tile.row
-    if row is None or row.size is not None or isinstance(row.extent, tirx.Var):
-        return [], tile
-    rows = tirx.Var("rows", row.var.ty)
-    return [tirx.Bind(rows, row.extent)], replace(tile, row=replace(row, extent=rows))
 
 
 def paired(stage: Stage, epilogue: Stage | None) -> tuple[Stage, Stage] | str:

@@ -63,8 +63,7 @@ class TileLoops:
         self.column = axis(tile.lane.var, turns) if higher is None else higher.column
         turns, self.top = self._rows_of_tiles()
         self.rows = [axis(tile.row.var, turns)] if tile.row else []
-        own = [it.var for it in (tile.lane, tile.row) if it is not None]
-        self.others = [it for it in stage.spatial if not any(it.var.same_as(var) for var in own)]
+        self.others = [it for it in stage.spatial if it is not tile.lane and it is not tile.row]
         step = tile.width if tile.steps else tile.vector
         self.vectors = [min(step, tile.width - start) for start in range(0, tile.width, step)]
         self.chains = self._chains()

@@ -10,6 +10,9 @@ from ...annotations import PARTS, plain
 from ...defaults import TF32
 from .lowering import NotLowerable
 
+ROUNDING = f"{TF32}_"
+"""How the names of rules begin whose kernels round the operands of float32 products to TensorFloat-32."""
+
 
 def algorithm_label(func: relax.Function, name: str, algorithms: Collection[str]) -> str:
     """The one label of ``func`` that is among ``algorithms``; raises NotLowerable if there is none or more than one.
@@ -46,4 +49,4 @@ def labels_of(func: relax.Function) -> Iterator[str]:
 
 def rounds_to_tf32(func: relax.Function) -> bool:
     """Whether the kernel of ``func`` may round the operands of products to TensorFloat-32, by its label."""
-    return any(label.partition(".")[2].startswith(f"{TF32}_") for label in labels_of(func))
+    return any(label.partition(".")[2].startswith(ROUNDING) for label in labels_of(func))
