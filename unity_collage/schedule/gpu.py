@@ -28,7 +28,7 @@ from .stage import Func, nodes
 LOGGER = logging.getLogger("unity_collage.schedule")
 """At level DEBUG it logs why a rule does not schedule a kernel."""
 
-GPU_SCHEDULE_VERSION = 5
+GPU_SCHEDULE_VERSION = 6
 """The version of what is made here. Raise it when a kernel gets other loops, since costs hold for one version."""
 
 Rule = dlight.ScheduleRule | SmallReduction | Vectors
