@@ -14,6 +14,7 @@ FOLDERS = {
     "openblas": "openblas",
     "kernels": "kernels",
     "cuda": "cuda",
+    "sessions": "sessions",
 }
 """The folder of each library's sources. The headers of ``base`` are part of every library."""
 

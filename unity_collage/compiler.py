@@ -27,6 +27,7 @@ from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
+from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
 from .frontend.sizes import Shapes
 from .keeping import digest_of_given, digest_of_imported, keeping_for
@@ -43,6 +44,7 @@ from .program import Program
 from .progress import shown
 from .runtime import cuda
 from .runtime.libraries import claim_parallel_loops
+from .sessions import InferenceRuntime
 from .sizes.variants import in_order, varied
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
@@ -91,7 +93,8 @@ def compile(
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
-      only what no other backend takes.
+      only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole ONNX model; where nothing else
+      is named, the first of them makes the program.
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is called with what is being measured, ``tell`` with what else is being done. With ``progress=True``
@@ -138,8 +141,9 @@ def compile(
             if measure
             else MeasuredCost()
         )
+        names, runtimes = runtimes_among(_names(backends))
         pipeline = Pipeline(
-            backends=_names(backends),
+            backends=names,
             model=costs,
             specs=tuple(specs),
             without=() if allow_winograd else WINOGRAD,
@@ -164,7 +168,7 @@ def compile(
             if program is None:
                 said("looking for kernels")
                 with using(_objects(costs)), keeping.noting() as answers:
-                    program = _made(pipeline, source, scope, refine, said, params)
+                    program = _made(pipeline, source, scope, refine, said, params, runtimes)
                 said("keeping the program")
                 keeping.keep(digest, model, given, program, answers, costs)
             if has_weights(source) and not any(map(len, source.samples.values())):
@@ -184,10 +188,16 @@ def _made(
     refine: Refinement | None,
     tell: Tell,
     params: Params,
+    runtimes: Sequence[InferenceRuntime],
 ) -> Program:
     """The program of an imported model."""
     by_size, remarks = with_sizes(source, target, params)
-    best = fastest(pipeline, by_size, target, refine, tell)
+    whole = entrants_of(None if is_cuda(target) else source.whole, source.mod, runtimes, pipeline.precision)
+    if pipeline.backends is not None and not pipeline.backends and not whole:
+        raise CollageError(
+            f"{runtimes[0].title} takes models in ONNX's format, for CPUs: name other backends"
+        )
+    best = fastest(pipeline, by_size, target, refine, tell, whole)
     return _finished(source, target, replace(best, remarks=(*remarks, *best.remarks)))
 
 

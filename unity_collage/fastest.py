@@ -20,6 +20,7 @@ from .feedback.candidates import OURS
 from .feedback.percentiles import percentile_of, too_few_runs
 from .feedback.refine import CORRECTED, refined
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
+from .feedback.whole_models import WholeModels, disagreements, planned
 from .lowering.build import build
 from .measure.choices import has_no_choice
 from .passes.correct_costs import CorrectCosts
@@ -32,10 +33,20 @@ _NARROW_TOLERANCE = 5e-2
 
 
 def fastest(
-    pipeline: Pipeline, imported: IRModule, target: Target, refine: Refinement | None, tell: Tell
+    pipeline: Pipeline,
+    imported: IRModule,
+    target: Target,
+    refine: Refinement | None,
+    tell: Tell,
+    whole_models: WholeModels,
 ) -> Refined:
-    """The fastest of several programs; our own where they cannot be compared, with the reason."""
+    """The fastest of several programs, those of ``whole_models`` among them; our own where they cannot be compared,
+    with the reason. Without backends it is that of the first of ``whole_models``."""
     costs = pipeline.model
+    if pipeline.backends is not None and not pipeline.backends:
+        entrant = next(iter(whole_models.values()))
+        mod = planned(entrant.make(), entrant)
+        return Refined(mod, build(mod, target))
     if not pipeline.measure:
         with target:
             mod = tvm.transform.Sequential(pipeline.passes(), name="collage")(imported)
@@ -56,13 +67,18 @@ def fastest(
             pipeline = replace(pipeline, programs=priority, hopeless=settings.hopeless)
         costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
         search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
-        builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs))
-        if has_no_choice(costed):
+        builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs), whole_models)
+        if has_no_choice(costed) and not whole_models:
             return Refined(*builder.searched(costed))
         if reason is not None:
             best = Refined(*builder.searched(costed), remarks=(f"programs were not compared: {reason}",))
         else:
             best = _completed(refined(builder, costs, priority, settings, tell), pipeline, builder)
+            if best.report is not None:
+                told = disagreements(best.report, whole_models)
+                best = replace(best, remarks=(*best.remarks, *told))
+            if best.report is not None and (entrant := whole_models.get(best.report.winner)) is not None:
+                best = replace(best, mod=planned(best.mod, entrant, best.report))
         return replace(
             best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
         )

@@ -144,7 +144,7 @@ def raised(versions: Mapping[str, int]) -> dict[str, int]:
         ),
         ("ffi", lambda _: "0.9.0", "it was compiled with tvm_ffi 0.9.0, and this is "),
         ("libraries", raised, "of libcollage_"),
-        ("libraries", lambda found: found | {"mkl": 1}, "it needs mkl: there is no native backend 'mkl'"),
+        ("backends", lambda found: [*found, "mkl"], "it needs mkl: there is no native backend 'mkl'"),
     ],
 )
 def test_a_program_that_does_not_fit_is_refused(

@@ -32,6 +32,8 @@ NEWEST = {
     "openblas": Release("scipy-openblas32", "0.3.34.481.3"),
     "cudnn": Release("nvidia-cudnn-cu13", "9.28.1.4"),
     "cublas": Release("nvidia-cublas", "13.10.0.20"),
+    "onnxruntime": Release("onnxruntime", "1.32.0"),
+    "openvino": Release("openvino", "2026.4.1"),
     "tvm": Release("apache-tvm", "0.27.0.post1"),
 }
 """By backend; our own kernels use no library."""

@@ -14,6 +14,7 @@ import tvm
 from tvm.target import Target
 
 from ..errors import CollageError, UnavailableBackend, UnknownBackend
+from ..sessions import RUNTIMES, InferenceRuntime
 from .base import Backend
 from .foreign import bridge
 from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
@@ -96,8 +97,9 @@ def _by_name() -> dict[str, Backend | str]:
 
 
 def statuses() -> list[BackendStatus]:
-    """The status of each of the :func:`known` backends, and of each plug-in without a backend."""
+    """The status of each of the :func:`known` backends and inference runtimes, and of each plug-in without a backend."""
     rows = [BackendStatus(name, _state(backend)) for name, backend in known().items()]
+    rows += [BackendStatus(name, _state_of_runtime(found)) for name, found in RUNTIMES.items()]
     return rows + [
         BackendStatus(p.name, f"broken: {p.origin}: {p.problem}")
         for p in _installed().plugins
@@ -111,6 +113,11 @@ def _state(backend: Backend) -> str:
     state = f"available: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
     problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
     return "; ".join([state, *problems])
+
+
+def _state_of_runtime(found: InferenceRuntime) -> str:
+    reason = found.why_unavailable()
+    return f"available, for whole models: {found.version()}" if reason is None else f"not available: {reason}"
 
 
 def find(name: str) -> Backend | None:

@@ -51,7 +51,7 @@ def with_params(source: Imported, params: Params) -> Imported:
     is_kept = [param not in bound for param in source.mod["main"].params]
     mod = _with_num_input(relax.transform.BindParams("main", bound)(source.mod), is_kept)
     names = tuple(name for name, kept in zip(source.inputs, is_kept, strict=True) if kept)
-    return replace(source, mod=mod, inputs=names)
+    return replace(source, mod=mod, inputs=names, whole=None)
 
 
 def has_weights(source: Imported) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvm import relax
 from tvm.ir import IRModule
@@ -14,6 +14,7 @@ from ..lowering.build import build
 from ..lowering.fuse import fused
 from ..lowering.offload import offloaded_module
 from .candidates import Choice
+from .whole_models import Entrant, WholeModels
 
 Built = tuple[IRModule, relax.VMExecutable]
 """A final module and its program."""
@@ -32,6 +33,8 @@ class ProgramBuilder:
     """From a module whose candidates have costs to the final module of its cheapest plan."""
     correct: Callable[[IRModule], IRModule]
     """Replaces the costs that do not hold in the running program."""
+    whole_models: WholeModels = field(default_factory=dict[str, Entrant])
+    """What takes part besides."""
 
     def searched(self, costed: IRModule) -> Built:
         """The final module of the cheapest plan for the costs of ``costed``, and its program."""
@@ -42,6 +45,11 @@ class ProgramBuilder:
     def chosen(self, choice: Choice, origin: str) -> Built:
         """The final module of a choice, and its program; ``origin`` is the ``algorithm`` of its plan."""
         mod = finished(self.costed, choice, self.target, origin)
+        return mod, build(mod, self.target)
+
+    def whole(self, name: str) -> Built:
+        """The module of the entrant ``name`` among the whole models, and its program."""
+        mod = self.whole_models[name].make()
         return mod, build(mod, self.target)
 
     def stock(self) -> Built:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
-from ..plan.comparison import Prediction, ProgramComparison, ProgramTimes
+from ..plan.comparison import DIFFERS, Prediction, ProgramComparison, ProgramTimes
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
@@ -88,7 +88,7 @@ class Comparison:
         if isinstance(error, str):
             return error
         if error > self.settings.tolerance:
-            return f"its outputs differ from those of {reference} by {error:.0e} of their range"
+            return f"{DIFFERS} from those of {reference} by {error:.0e} of their range"
         return ""
 
     def promising(self) -> list[str]:

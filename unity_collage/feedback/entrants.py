@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from ..search.auto import solve
 from .candidates import OURS, Choice, ids_of, problems_of
@@ -36,6 +37,8 @@ def add_entrants(
     clock = _Clock(settings.build_seconds, time.monotonic() - begin)
     if before is not None and before != ours:
         comparison.add(BEFORE, before)
+    for name in builder.whole_models:
+        comparison.add_built(name, None, partial(builder.whole, name))
     _add_corrected(comparison, ours)
     for name, (choice, seconds) in sorted(plans.items(), key=lambda entry: entry[1][1]):
         if any(program.choice == choice for program in comparison.programs.values()):

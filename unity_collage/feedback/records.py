@@ -68,13 +68,16 @@ def records_of(
     settings: Refinement,
     target: Target,
     locked: bool = False,
+    whole_models: Mapping[str, str] | None = None,
 ) -> Records:
-    """The records of a comparison of ``plans`` (by name) and stock TVM."""
+    """The records of a comparison of ``plans`` (by name) and stock TVM, and of ``whole_models``, by name with the
+    version of each runtime."""
     model = str(structural_hash(imported, skip_tensor_content=True))
     compared = {
         "model": model,
         "plans": {name: described(costed, plan) for name, plan in plans.items()},
         "settings": _outcome_settings(settings),
+        **({"whole models": dict(whole_models)} if whole_models else {}),
     }
     backends = {c.backend for candidates in CANDIDATES.by_function(costed).values() for c in candidates}
     return Records(

@@ -98,7 +98,10 @@ def _records(
     database, locked = model.database_and_lock()
     if database is None:
         return None
-    return records_of(database, builder.costed, builder.imported, plans, settings, builder.target, locked)
+    versions = {name: each.runtime.version() for name, each in builder.whole_models.items()}
+    return records_of(
+        database, builder.costed, builder.imported, plans, settings, builder.target, locked, versions
+    )
 
 
 def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
@@ -116,7 +119,9 @@ def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinemen
     if known["choice"] is not None and choice is None:
         return None
     try:
-        if choice is None:
+        if report.winner in builder.whole_models:
+            built = builder.whole(report.winner)
+        elif choice is None:
             built = builder.stock()
         elif report.winner == OURS:
             built = builder.searched(builder.costed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import onnx
 from tvm.ir import IRModule
 
 from ..errors import ModelError
+from ..sessions import WholeModel
 from .onnx.importer import imported as imported_onnx
 from .onnx.inputs import names_in
 from .onnx.names import safe
+from .onnx.original import original
 from .onnx.reading import OnnxFile, read_onnx
 from .sizes import Samples, Shapes, dimensions_of, split, with_fixed_sizes
 
@@ -33,6 +36,8 @@ class Imported:
     """The names of its results in the model, if they have names."""
     samples: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Sample sizes that were given for symbolic sizes of ``main``, by their names."""
+    whole: WholeModel | None = field(default=None, compare=False)
+    """The model for inference runtimes; None where it is not in ONNX's format."""
     at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)
     """Imports the model with these symbolic sizes of ``main`` fixed; None: nothing but its module is known."""
 
@@ -83,8 +88,11 @@ def _of_onnx(model: OnnxFile, shapes: Shapes | None, dims: Mapping[str, int] | N
         more = {names.get(name, name): size for name, size in sizes.items()}
         return Imported(*imported_onnx(model.model, model.folder, fixed, {**(dims or {}), **more}))
 
+    mod, names_of_inputs, outputs = imported_onnx(model.model, model.folder, fixed, dims)
     by_symbol = {safe(name): sizes for name, sizes in samples.items()}
-    return Imported(*imported_onnx(model.model, model.folder, fixed, dims), by_symbol, at)
+    params = dict(zip(names_of_inputs, mod["main"].params, strict=True))
+    whole = WholeModel(partial(original, model.model, model.folder, params), names_of_inputs, outputs)
+    return Imported(mod, names_of_inputs, outputs, by_symbol, whole, at)
 
 
 def _of_module(
@@ -95,7 +103,7 @@ def _of_module(
     def at(sizes: Mapping[str, int]) -> Imported:
         return Imported(with_fixed_sizes(mod, {}, sizes), inputs, outputs)
 
-    return Imported(mod, inputs, outputs, samples, at)
+    return Imported(mod, inputs, outputs, samples, at=at)
 
 
 def read_model(path: Path) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DIFFERS = "its outputs differ"
+"""How the reason begins for a program that computes something else than the first one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramTimes:

@@ -56,6 +56,9 @@ class Facts(TypedDict):
     libraries: dict[str, int]
     """The versions of the native libraries of this package that it calls, by their names: those of backends, or
     ``cuda``, and ``runtime``."""
+    backends: list[str]
+    """The native backends whose kernels it calls, inference runtimes included: several may share one library. Programs
+    for a GPU have them in ``device``; those of before there were runtimes have a library for each."""
     wheels: dict[str, str]
     """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
     ffi: str
@@ -92,6 +95,7 @@ def facts_about(
         "processor": "" if target is None else processor_of(target),
         "instruction_sets": [] if target is None else instruction_sets(target),
         "libraries": {name: int(libraries.version(name)) for name in ("runtime", *parts)},
+        "backends": [] if device == CUDA else backends,
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
         "ffi": libraries.ffi_version(),
         "version": __version__,
@@ -114,7 +118,9 @@ def plans_in(facts: Facts) -> dict[str, Plan]:
 def backends_in(facts: Facts) -> list[str]:
     """The native backends whose kernels the program calls."""
     device = facts.get("device")
-    return device["backends"] if device else [name for name in facts["libraries"] if name != "runtime"]
+    if device:
+        return device["backends"]
+    return facts.get("backends", [name for name in facts["libraries"] if name != "runtime"])
 
 
 def device_in(facts: Facts) -> str:

@@ -16,8 +16,8 @@ from unity_collage.runtime.vendors import VENDORS, Vendor, part_of
 
 from ..ffi import tvm_ffi
 
-_CUDA = "cuda"
-"""The library of this package that has the backends for CUDA."""
+_CUDA, _SESSIONS = "cuda", "sessions"
+"""The libraries of this package that have the backends for CUDA, and what calls inference runtimes."""
 
 
 def why_unavailable(name: str) -> str | None:
@@ -32,9 +32,9 @@ def why_unavailable(name: str) -> str | None:
         return _cuda().why_unavailable() or _cuda().why_missing(vendor)
     if vendor is not None and vendor.path() is None:
         return f"{vendor.file} is missing: pip install {vendor.distribution}"
-    for part in ("runtime", name):
+    for part in ("runtime", part_of(name)):
         if own_library(part) is None:
-            return f"libcollage_{part}.so is missing: the package was installed without its native part"
+            return _no_native_part(part)
     return None
 
 
@@ -59,12 +59,15 @@ def load(name: str) -> None:
 def load_code_generator(name: str) -> None:
     """Load what makes modules of backend ``name`` from programs.
 
-    Most backends are loaded for that. Those for CUDA need no device and no library of NVIDIA, only our own. Raises
-    RuntimeError with the reason when it is missing.
+    Most backends are loaded for that. Those for CUDA need no device and no library of NVIDIA, only our own; nor does
+    ``"sessions"``, our library for inference runtimes, need one of those. Raises RuntimeError with the reason when it
+    is missing.
     """
     if part_of(name) == _CUDA:
         claim_parallel_loops()
         _cuda().load_code_generators()
+    elif name == _SESSIONS:
+        _load_own(name)
     else:
         load(name)
 
@@ -107,9 +110,7 @@ def load_base() -> None:
     """Load the thread pool and the timing loop."""
     path = own_library("runtime")
     if path is None:
-        raise RuntimeError(
-            "libcollage_runtime.so is missing: the package was installed without its native part"
-        )
+        raise RuntimeError(_no_native_part("runtime"))
     ctypes.CDLL(str(path))
 
 
@@ -148,7 +149,20 @@ def _load_backend(name: str) -> None:
         with _environment(vendor.environment):
             for path in _vendor_libraries(vendor):
                 ctypes.CDLL(str(path))
-    ctypes.CDLL(str(own_library(name)))
+    _load_own(part_of(name))
+
+
+def _load_own(part: str) -> None:
+    """Load a library of this package behind the pool; raises RuntimeError where it is missing."""
+    load_base()
+    path = own_library(part)
+    if path is None:
+        raise RuntimeError(_no_native_part(part))
+    ctypes.CDLL(str(path))
+
+
+def _no_native_part(part: str) -> str:
+    return f"libcollage_{part}.so is missing: the package was installed without its native part"
 
 
 def _vendor_libraries(vendor: Vendor) -> list[Path]:

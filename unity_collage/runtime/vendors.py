@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ class Vendor:
     """Name of the wheel."""
 
     file: str
-    """The end of the library's path among the files of the wheel."""
+    """The end of the library's path among the files of the wheel; ``*`` stands for a version."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that are set while the library is loaded, unless the user has set them."""
@@ -54,7 +55,7 @@ def _path(wheel: str, end: str) -> Path | None:
     for folder in map(Path, sys.path):
         for record in folder.glob(f"{wheel.replace('-', '_')}-*.dist-info/RECORD"):
             listed = (line.partition(",")[0] for line in record.read_text(encoding="utf-8").splitlines())
-            path = next(((folder / file).resolve() for file in listed if file.endswith(end)), None)
+            path = next(((folder / file).resolve() for file in listed if fnmatch(file, f"*{end}")), None)
             if path is not None and path.exists():
                 return path
     return _path_by_metadata(wheel, end)
@@ -81,7 +82,7 @@ def _path_by_metadata(wheel: str, end: str) -> Path | None:
     except PackageNotFoundError:
         return None
     for file in files:
-        if file.as_posix().endswith(end):
+        if fnmatch(file.as_posix(), f"*{end}"):
             path = Path(str(file.locate())).resolve()
             return path if path.exists() else None
     return None
@@ -102,4 +103,7 @@ VENDORS: dict[str, Vendor | None] = {
     # In the order in which cuDNN needs them: it calls cuBLAS.
     "cublas": Vendor("nvidia-cublas", "lib/libcublasLt.so.13", part="cuda"),
     "cudnn": Vendor("nvidia-cudnn-cu13", "lib/libcudnn.so.9", part="cuda"),
+    # Inference runtimes, which have thread pools of their own.
+    "onnxruntime": Vendor("onnxruntime", "capi/libonnxruntime.so.*", part="sessions"),
+    "openvino": Vendor("openvino", "libs/libopenvino_c.so.*", part="sessions"),
 }

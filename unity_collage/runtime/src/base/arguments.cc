@@ -21,31 +21,32 @@ bool IsContiguous(const DLTensor& tensor) {
   return true;
 }
 
-int64_t NumBytes(const DLTensor& tensor) {
-  int64_t elements = 1;
-  for (int i = 0; i < tensor.ndim; ++i) elements *= tensor.shape[i];
-  return elements * ItemSize(tensor.dtype);
-}
-
-[[noreturn]] void Refuse(const Program& program, size_t position, const std::string& reason) {
-  TVM_FFI_THROW(ValueError) << program.name << ": argument " << position << " " << reason;
+[[noreturn]] void Refuse(const std::string& name, size_t position, const std::string& reason) {
+  TVM_FFI_THROW(ValueError) << name << ": argument " << position << " " << reason;
   TVM_FFI_UNREACHABLE();
 }
 
-void CheckTensor(const Program& program, size_t position, const DLTensor& tensor, DLDeviceType device) {
-  const Buffer& buffer = program.buffers[program.arguments[position]];
-  if (tensor.device.device_type != device) {
-    Refuse(program, position,
+DLTensor* TensorOn(DLDeviceType device, const std::string& name, size_t position,
+                   const tvm::ffi::AnyView& argument) {
+  const std::optional<DLTensor*> tensor = argument.try_cast<DLTensor*>();
+  if (!tensor.has_value()) Refuse(name, position, "is not a tensor");
+  if ((*tensor)->device.device_type != device) {
+    Refuse(name, position,
            device == kDLCPU ? "is not in the memory of the CPU" : "is not on the CUDA device");
   }
+  if (!IsContiguous(**tensor)) Refuse(name, position, "is not contiguous");
+  return *tensor;
+}
+
+void CheckTensor(const Program& program, size_t position, const DLTensor& tensor) {
+  const Buffer& buffer = program.buffers[program.arguments[position]];
   if (!SameDType(tensor.dtype, buffer.dtype)) {
-    Refuse(program, position, "is " + DTypeName(tensor.dtype) + ", not " + DTypeName(buffer.dtype));
+    Refuse(program.name, position, "is " + DTypeName(tensor.dtype) + ", not " + DTypeName(buffer.dtype));
   }
   if (NumBytes(tensor) != buffer.nbytes) {
-    Refuse(program, position,
+    Refuse(program.name, position,
            "has " + std::to_string(NumBytes(tensor)) + " bytes, not " + std::to_string(buffer.nbytes));
   }
-  if (!IsContiguous(tensor)) Refuse(program, position, "is not contiguous");
 }
 
 }  // namespace
@@ -57,11 +58,20 @@ void CheckArguments(const Program& program, tvm::ffi::PackedArgs args, DLDeviceT
     TVM_FFI_THROW(TypeError) << program.name << " takes " << count << " tensors, not " << args.size();
   }
   for (size_t i = 0; i < count; ++i) {
-    const std::optional<DLTensor*> tensor = args[static_cast<int>(i)].try_cast<DLTensor*>();
-    if (!tensor.has_value()) Refuse(program, i, "is not a tensor");
-    CheckTensor(program, i, **tensor, device);
-    pointers[i] = static_cast<std::byte*>((*tensor)->data) + (*tensor)->byte_offset;
+    const DLTensor* tensor = TensorOn(device, program.name, i, args[static_cast<int>(i)]);
+    CheckTensor(program, i, *tensor);
+    pointers[i] = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
   }
+}
+
+DLTensor* DenseTensor(const std::string& name, size_t position, const tvm::ffi::AnyView& argument) {
+  return TensorOn(kDLCPU, name, position, argument);
+}
+
+int64_t NumBytes(const DLTensor& tensor) {
+  int64_t elements = 1;
+  for (int i = 0; i < tensor.ndim; ++i) elements *= tensor.shape[i];
+  return elements * ItemSize(tensor.dtype);
 }
 
 }  // namespace collage

@@ -131,11 +131,10 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("collage.runtime.usable_cores", [](const tvm::ffi::String& root) { return UsableCores(root); })
       .def("collage.runtime.threads_for_cores",
            [](const tvm::ffi::String& root) { return ThreadsForCores(root); })
-      .def("collage.runtime.cpu_quota",
-           [](const tvm::ffi::String& root) -> tvm::ffi::Optional<double> {
-             const std::optional<double> quota = CpuQuota(root);
-             return quota ? tvm::ffi::Optional<double>(*quota) : std::nullopt;
-           });
+      .def("collage.runtime.cpu_quota", [](const tvm::ffi::String& root) -> tvm::ffi::Optional<double> {
+        const std::optional<double> quota = CpuQuota(root);
+        return quota ? tvm::ffi::Optional<double>(*quota) : std::nullopt;
+      });
 }
 
 }  // namespace collage

@@ -1,7 +1,6 @@
 #include "base/library_section.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <sys/mman.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/module.h>
@@ -10,10 +9,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <string>
 
 #include "base/json.h"
-#include "base/native_module.h"
+#include "base/saved_module.h"
+#include "base/shared_library.h"
 
 namespace collage {
 namespace {
@@ -26,22 +26,9 @@ using tvm::ffi::String;
 constexpr uintptr_t kPage = 4096;
 constexpr size_t kCopiedAtOnce = size_t{1} << 20;
 
-std::vector<std::string> LoadedLibraries() {
-  std::vector<std::string> names;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* found) {
-        const std::string name = info->dlpi_name;  // empty for the program itself
-        if (!name.empty()) static_cast<std::vector<std::string>*>(found)->push_back(name);
-        return 0;
-      },
-      &names);
-  std::reverse(names.begin(), names.end());  // the library that is being loaded is among the last
-  return names;
-}
-
 // The address of a symbol; it holds the library.
 std::shared_ptr<const std::byte> Find(const std::string& symbol) {
-  for (const std::string& name : LoadedLibraries()) {
+  for (const std::string& name : MappedLibraries()) {  // the one that is being loaded is among the first
     const std::shared_ptr<void> library(dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD), [](void* handle) {
       if (handle != nullptr) dlclose(handle);
     });
@@ -69,7 +56,7 @@ Module Load(const Bytes& saved) {
   const std::string kind = json::Get<String>(place, "kind");
   const LibrarySection section(json::Get<String>(place, "symbol"), json::Get<int64_t>(place, "offset"),
                                json::Get<int64_t>(place, "nbytes"));
-  const tvm::ffi::Optional<Module> ours = LoadNativeModule(kind, section);
+  const tvm::ffi::Optional<Module> ours = LoadSaved(kind, section);
   return ours.has_value() ? *ours : LoadCopied(kind, section);
 }
 

@@ -59,6 +59,9 @@ class Alone {
   const bool is_alone_;
 };
 
+// Lets the workers sleep at once, and not spin until the next region: threads of another pool need the cores.
+void ParkWorkers();
+
 // Waits until all threads of the current region have called this.
 void WaitAtBarrier();
 

@@ -85,7 +85,8 @@ Sizes ProgramTemplate::SizesOf(tvm::ffi::PackedArgs args) const {
     const int64_t whole = (*tensor)->shape[place.axis] - place.offset;
     if (whole % place.factor != 0) {
       TVM_FFI_THROW(ValueError) << name_ << ": argument " << place.argument << " has the extent "
-                                << (*tensor)->shape[place.axis] << ", which no size " << place.name << " gives";
+                                << (*tensor)->shape[place.axis] << ", which no size " << place.name
+                                << " gives";
     }
     sizes.push_back(whole / place.factor);
   }

@@ -41,8 +41,9 @@ void Pause() {
 #endif
 }
 
-// Whether the system puts fences into other threads; set before there are workers. A worker that asked for it when it is
-// first needed could be asking while the process is forked, and the new process would wait for its answer for ever.
+// Whether the system puts fences into other threads; set before there are workers. A worker that asked for it
+// when it is first needed could be asking while the process is forked, and the new process would wait for its
+// answer for ever.
 std::atomic<bool> can_order{false};
 
 void AskForOrdering() {
@@ -62,6 +63,9 @@ bool OrderAllThreads() {
   return false;
 #endif
 }
+
+// Whether workers without a region sleep at once. The next region ends that.
+std::atomic<bool> is_parked{false};
 
 // The innermost region that the calling thread is in, and a list of the regions around it.
 struct RegionState {
@@ -143,7 +147,7 @@ class Worker {
         if (called() != last_call) return called();
         Pause();
       }
-    } while (Clock::now() - begin < kSpin);
+    } while (!is_parked.load(std::memory_order_relaxed) && Clock::now() - begin < kSpin);
     const auto is_called = [&] { return called() != last_call; };
     std::unique_lock<std::mutex> lock(mutex_);
     asleep_.store(true);
@@ -197,6 +201,7 @@ class Team {
   void Begin(Region region, void* data, int size) {
     callers_.Add(1);
     region_mutex_.lock();
+    if (is_parked.load(std::memory_order_relaxed)) is_parked.store(false, std::memory_order_relaxed);
     size_ = size;
     for (int index = static_cast<int>(workers_.size()) + 1; index < size; ++index)
       workers_.emplace_back(index);
@@ -263,6 +268,8 @@ Alone::Alone(int threads)
 Alone::~Alone() {
   if (is_alone_) GlobalTeam().callers().Add(-1);
 }
+
+void ParkWorkers() { is_parked.store(true, std::memory_order_relaxed); }
 
 void WaitAtBarrier() {
   if (region_state.rank.size > 1) GlobalTeam().barrier().Wait(region_state.rank.size);

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "cuda/shared_library.h"
+#include "base/shared_library.h"
 
 namespace collage::cuda {
 namespace {

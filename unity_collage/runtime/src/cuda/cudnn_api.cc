@@ -2,7 +2,7 @@
 
 #include <tvm/ffi/error.h>
 
-#include "cuda/shared_library.h"
+#include "base/shared_library.h"
 
 namespace collage::cuda {
 namespace {

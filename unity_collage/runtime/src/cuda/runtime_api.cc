@@ -3,7 +3,7 @@
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include "cuda/shared_library.h"
+#include "base/shared_library.h"
 
 namespace collage::cuda {
 namespace {

@@ -1,0 +1,195 @@
+"""Inference runtimes that take whole models: their sessions, and their programs against ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tvm.ir import IRModule
+
+import unity_collage as uc
+from unity_collage.cli import main as cli
+from unity_collage.errors import CollageError
+from unity_collage.feedback import Refinement
+from unity_collage.feedback.whole_models import entrants_of, runtimes_among
+from unity_collage.frontend.models import import_model
+from unity_collage.lowering.build import build
+from unity_collage.sessions import RUNTIMES, SessionModel, session_module
+from unity_collage.testing import graphs
+
+QUICK = Refinement(rounds=3, round_seconds=0.002, stock=False)
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((8, 8), dtype=np.float32)
+
+
+@pytest.fixture(params=list(RUNTIMES))
+def runtime(request: pytest.FixtureRequest) -> str:
+    """Each runtime that is installed."""
+    if reason := RUNTIMES[request.param].why_unavailable():
+        pytest.skip(reason)
+    return request.param
+
+
+def _model(rows: int | str = 4, epsilon: float = 0.0) -> onnx.ModelProto:
+    """``relu(x @ WEIGHT + bias)``, whose bias is an input too, as old files have it."""
+    bias = np.full(8, epsilon, np.float32)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 8])
+    b = helper.make_tensor_value_info("b", TensorProto.FLOAT, [8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 8])
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Add", ["p", "b"], ["s"]),
+            helper.make_node("Relu", ["s"], ["y"]),
+        ],
+        "whole",
+        [x, b],
+        [y],
+        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(bias, "b")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _nonzero() -> onnx.ModelProto:
+    """A result whose size depends on the data."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "nonzero", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _expected(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x @ WEIGHT, 0)
+
+
+def test_a_named_runtime_makes_the_program(runtime, tmp_path) -> None:
+    program = uc.compile(_model(), backends=runtime, database=tmp_path / "costs.sqlite")
+    x = RNG.standard_normal((4, 8), dtype=np.float32)
+    np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5)
+    assert [kernel.backend for kernel in program.plan["main"].kernels] == [runtime]
+    np.testing.assert_allclose(program(x + 1).numpy(), _expected(x + 1), rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_may_be_open(runtime, tmp_path) -> None:
+    program = uc.compile(_model("rows"), backends=runtime, database=tmp_path / "costs.sqlite")
+    for rows in (1, 5, 0, 5):
+        x = RNG.standard_normal((rows, 8), dtype=np.float32)
+        np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_saved_program_runs_elsewhere_and_says_what_it_needs(runtime, tmp_path, capsys) -> None:
+    path = tmp_path / "program.so"
+    uc.compile(_model(), backends=runtime, database=tmp_path / "costs.sqlite").save(path)
+    script = f"""
+import numpy as np, sys
+import unity_collage as uc
+program = uc.load({str(path)!r})
+print(float(program(np.ones((4, 8), np.float32)).numpy().sum()), "onnx" in sys.modules)
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    total, has_onnx = said.split()
+    assert float(total) == pytest.approx(float(_expected(np.ones((4, 8), np.float32)).sum()), rel=1e-5)
+    assert has_onnx == "False"
+    assert cli.main(["info", str(path)]) == 0
+    assert runtime in capsys.readouterr().out
+
+
+def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
+    database = tmp_path / "costs.sqlite"
+    backends = ["kernels", "tvm", runtime]
+    program = uc.compile(_model(), backends=backends, database=database, refine=QUICK)
+    report = program.plan["main"].comparison
+    name = f"{runtime}, the whole model"
+    (theirs,) = [each for each in report.programs if each.name == name]
+    assert theirs.seconds and not theirs.reason
+    again = uc.compile(_model(), backends=backends, database=database, refine=QUICK, recompile=True)
+    assert again.plan["main"].comparison.origin == "database"
+    assert again.plan["main"].comparison.winner == report.winner
+
+
+def test_a_runtime_that_computes_something_else_is_told_and_not_chosen(
+    runtime, tmp_path, monkeypatch
+) -> None:
+    other = import_model(_model(epsilon=1.0)).whole
+    imported = import_model(_model())
+    from unity_collage import compiler
+
+    monkeypatch.setattr(
+        compiler,
+        "entrants_of",
+        lambda _model, mod, runtimes, precision: entrants_of(other, mod, runtimes, precision),
+    )
+    backends = ["kernels", "tvm", runtime]
+    program = uc.compile(_model(), backends=backends, database=tmp_path / "costs.sqlite", refine=QUICK)
+    assert imported.whole is not None
+    plan = program.plan["main"]
+    assert plan.comparison.winner != f"{runtime}, the whole model"
+    told = [remark for remark in plan.remarks if "computes something else: its outputs differ" in remark]
+    assert told and RUNTIMES[runtime].title in told[0]
+
+
+def test_results_whose_sizes_depend_on_the_data_are_allocated_by_the_runtime(runtime) -> None:
+    model = SessionModel("nonzero", _nonzero().SerializeToString(), ["x"], ["y"], {})
+    function = session_module(runtime, [model])["nonzero"]
+    x = np.array([0, 1, 0, 2, 3, 0], np.float32)
+    import tvm_ffi
+
+    found = function(tvm_ffi.from_dlpack(x))
+    np.testing.assert_array_equal(np.from_dlpack(found), np.nonzero(x))
+
+
+def test_a_whole_model_with_such_results_is_refused(runtime) -> None:
+    imported = import_model(_nonzero())
+    (entrant,) = entrants_of(imported.whole, imported.mod, [RUNTIMES[runtime]], "f32").values()
+    with pytest.raises(CollageError, match="the sizes of result 0 are known only when the model has run"):
+        entrant.make()
+
+
+def test_wrong_tensors_are_refused(runtime) -> None:
+    model = SessionModel("whole", _model().SerializeToString(), ["x"], ["y"], {})
+    function = session_module(runtime, [model])["whole"]
+    import tvm_ffi
+
+    with pytest.raises(TypeError, match="whole takes 1 tensors and 1 results, not 3"):
+        function(*[tvm_ffi.from_dlpack(np.zeros((4, 8), np.float32))] * 3)
+    with pytest.raises(Exception, match=RUNTIMES[runtime].title):
+        function(tvm_ffi.from_dlpack(np.zeros((4, 7), np.float32)))
+
+
+def test_a_model_that_a_runtime_refuses_says_why(runtime) -> None:
+    model = SessionModel("broken", b"not a model", ["x"], ["y"], {})
+    with pytest.raises(Exception, match=f"broken: {RUNTIMES[runtime].title}: "):
+        session_module(runtime, [model])["broken"]
+
+
+def test_only_models_in_onnx_format_have_entrants(runtime) -> None:
+    mod = IRModule({"main": graphs.diamond()})
+    assert entrants_of(import_model(mod).whole, mod, [RUNTIMES[runtime]], "f32") == {}
+    with pytest.raises(CollageError, match="takes models in ONNX's format"):
+        uc.compile(mod, backends=runtime)
+
+
+def test_weights_beside_the_file_are_written_into_the_model(runtime, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(_model(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    program = uc.compile(path, backends=runtime, database=tmp_path / "costs.sqlite")
+    x = RNG.standard_normal((4, 8), dtype=np.float32)
+    np.testing.assert_allclose(program(x).numpy(), _expected(x), rtol=1e-5)
+
+
+def test_names_are_those_of_backends() -> None:
+    assert runtimes_among(["tvm", "onednn"]) == (("tvm", "onednn"), [])
+    assert runtimes_among(None)[0] is None
+
+
+def test_both_halves_build_a_program() -> None:
+    if reason := RUNTIMES["onnxruntime"].why_unavailable():
+        pytest.skip(reason)
+    imported = import_model(_model())
+    (entrant,) = entrants_of(imported.whole, imported.mod, [RUNTIMES["onnxruntime"]], "f32").values()
+    assert build(entrant.make(), uc.host_target()) is not None

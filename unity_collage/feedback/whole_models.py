@@ -1,0 +1,87 @@
+"""Programs of inference runtimes that take the whole model: what a user could run in place of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tvm.ir import IRModule
+
+from ..annotations import PLAN
+from ..errors import UnavailableBackend
+from ..plan.comparison import DIFFERS, ProgramComparison
+from ..plan.plan import Plan, PlannedKernel
+from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available, whole_model
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """The program of one runtime."""
+
+    runtime: InferenceRuntime
+    make: Callable[[], IRModule]
+
+    @property
+    def name(self) -> str:
+        """What comparisons call it."""
+        return f"{self.runtime.name}, {WHOLE}"
+
+
+WholeModels = Mapping[str, Entrant]
+"""Entrants by their names."""
+
+
+def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, list[InferenceRuntime]]:
+    """The ``names`` of backends that make kernels, and the inference runtimes among them; without names: all.
+
+    Raises UnavailableBackend, with the reason, for a named runtime that cannot be used here.
+    """
+    if names is None:
+        return None, available()
+    named = [RUNTIMES[name] for name in names if name in RUNTIMES]
+    for found in named:
+        if reason := found.why_unavailable():
+            raise UnavailableBackend(f"backend {found.name} cannot be used here: {reason}")
+    return tuple(name for name in names if name not in RUNTIMES), named
+
+
+def entrants_of(
+    model: WholeModel | None, imported: IRModule, runtimes: Sequence[InferenceRuntime], precision: str
+) -> WholeModels:
+    """An entrant for each of ``runtimes``; none for a model that is not in their format."""
+    if model is None:
+        return {}
+    made = [Entrant(each, partial(whole_model, model, imported, each, precision)) for each in runtimes]
+    return {entrant.name: entrant for entrant in made}
+
+
+def disagreements(report: ProgramComparison, whole_models: WholeModels) -> list[str]:
+    """A line for each runtime that has other results than ours: one of the two may be wrong."""
+    return [
+        f"{whole_models[each.name].runtime.title} computes something else: {each.reason}"
+        for each in report.programs
+        if each.name in whole_models and each.reason.startswith(DIFFERS)
+    ]
+
+
+def planned(mod: IRModule, entrant: Entrant, report: ProgramComparison | None = None) -> IRModule:
+    """``mod`` with the plan of its one kernel; with the report of a comparison, at the cost that was measured there."""
+    rounds = (
+        next((each.rounds for each in report.programs if each.name == entrant.name), ()) if report else ()
+    )
+    seconds = report.measured if report is not None and report.measured is not None else 0.0
+    main = mod["main"]
+    kernel = PlannedKernel(
+        candidate=0,
+        backend=entrant.runtime.name,
+        label=WHOLE,
+        function=f"{entrant.runtime.name}_main",
+        bindings=tuple(binding.var.name for block in main.body.blocks for binding in block.bindings),
+        seconds=seconds,
+        interval=(min(rounds), max(rounds)) if rounds else None,
+    )
+    remark = f"{entrant.runtime.version()} computes the whole model, which needs it where the program runs"
+    plan = Plan((kernel,), seconds, algorithm=WHOLE, remarks=(remark,))
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): PLAN.write(main, plan)}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

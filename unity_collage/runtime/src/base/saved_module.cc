@@ -1,0 +1,73 @@
+#include "base/saved_module.h"
+
+#include <tvm/ffi/reflection/registry.h>
+
+#include <cstring>
+#include <map>
+
+#include "base/aligned_buffer.h"
+
+namespace collage {
+namespace {
+
+using tvm::ffi::Bytes;
+using tvm::ffi::Module;
+using tvm::ffi::String;
+
+Blob Copied(const char* data, size_t nbytes) {
+  const auto buffer = std::make_shared<AlignedBuffer>(nbytes);
+  if (nbytes != 0) std::memcpy(buffer->data(), data, nbytes);
+  return {{buffer, buffer->data()}, nbytes};
+}
+
+std::string JsonIn(const std::string& kind, const char* saved, size_t nbytes) {
+  uint64_t length = 0;
+  if (nbytes >= sizeof(length)) std::memcpy(&length, saved, sizeof(length));
+  if (nbytes < sizeof(length) || length > nbytes - sizeof(length)) {
+    TVM_FFI_THROW(ValueError) << "the saved " << kind << " module is cut";
+  }
+  return std::string(saved + sizeof(length), length);
+}
+
+std::map<std::string, MakeModule>& Kinds() {
+  static std::map<std::string, MakeModule> kinds;
+  return kinds;
+}
+
+}  // namespace
+
+void RegisterKind(const std::string& kind, MakeModule make) {
+  Kinds()[kind] = make;
+  tvm::ffi::reflection::GlobalDef()
+      .def((kind + ".create").c_str(),
+           [make](const String& json, const Bytes& blob) {
+             return make(json, Copied(blob.data(), blob.size()));
+           })
+      .def(("ffi.Module.load_from_bytes." + kind).c_str(), [kind, make](const Bytes& saved) {
+        std::string json = JsonIn(kind, saved.data(), saved.size());
+        const size_t begin = sizeof(uint64_t) + json.size();
+        return make(std::move(json), Copied(saved.data() + begin, saved.size() - begin));
+      });
+}
+
+Bytes Saved(const std::string& json, const Blob& blob) {
+  const uint64_t length = RoundUp(sizeof(uint64_t) + json.size()) - sizeof(uint64_t);
+  std::string saved;
+  saved.reserve(sizeof(length) + length + blob.nbytes);
+  saved.append(reinterpret_cast<const char*>(&length), sizeof(length)).append(json);
+  saved.append(length - json.size(), ' ');
+  saved.append(reinterpret_cast<const char*>(blob.data.get()), blob.nbytes);
+  return Bytes(std::move(saved));
+}
+
+tvm::ffi::Optional<Module> LoadSaved(const std::string& kind, const LibrarySection& section) {
+  const auto found = Kinds().find(kind);
+  if (found == Kinds().end()) return std::nullopt;
+  std::string json = JsonIn(kind, reinterpret_cast<const char*>(section.data()), section.nbytes());
+  const size_t begin = sizeof(uint64_t) + json.size();
+  Module made = found->second(std::move(json), {section.From(begin), section.nbytes() - begin});
+  section.Forget(0, section.nbytes());  // most constants are packed by now, and not read again
+  return made;
+}
+
+}  // namespace collage

@@ -1,0 +1,34 @@
+// Modules of ours as bytes: a text in JSON and a blob, whatever they mean.
+#pragma once
+
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/optional.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/library_section.h"
+
+namespace collage {
+
+// The constants of a module, unchanged.
+struct Blob {
+  std::shared_ptr<const std::byte> data;
+  size_t nbytes;
+};
+
+// Makes a module of its text and blob.
+using MakeModule = std::function<tvm::ffi::Module(std::string json, Blob blob)>;
+
+// Registers <kind>.create, ffi.Module.load_from_bytes.<kind>, and `kind` for LoadSaved.
+void RegisterKind(const std::string& kind, MakeModule make);
+
+// What load_from_bytes takes: the length of the text as eight bytes, the text, the blob. Spaces behind the
+// text align the blob.
+tvm::ffi::Bytes Saved(const std::string& json, const Blob& blob);
+
+// The module whose saved bytes are in a library; its blob stays there. Nothing if `kind` is not registered.
+tvm::ffi::Optional<tvm::ffi::Module> LoadSaved(const std::string& kind, const LibrarySection& section);
+
+}  // namespace collage

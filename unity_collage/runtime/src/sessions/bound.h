@@ -1,0 +1,45 @@
+// What a request of a runtime is bound to, so that equal tensors are not bound again.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace collage::sessions {
+
+inline void* DataOf(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }
+
+class Bound {
+ public:
+  explicit Bound(size_t count) : tensors_(count) {}
+
+  // Whether position `i` is bound to other memory or another shape than that of `tensor`, which it is bound
+  // to now.
+  bool Changes(size_t i, const DLTensor& tensor) {
+    Tensor& bound = tensors_[i];
+    void* data = DataOf(tensor);
+    if (bound.is_bound && bound.data == data && static_cast<int>(bound.shape.size()) == tensor.ndim &&
+        std::equal(bound.shape.begin(), bound.shape.end(), tensor.shape)) {
+      return false;
+    }
+    bound = {true, data, {tensor.shape, tensor.shape + tensor.ndim}};
+    return true;
+  }
+
+  // Nothing is known of any position.
+  void Forget() {
+    for (Tensor& bound : tensors_) bound.is_bound = false;
+  }
+
+ private:
+  struct Tensor {
+    bool is_bound = false;
+    void* data = nullptr;
+    std::vector<int64_t> shape;
+  };
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace collage::sessions

@@ -1,0 +1,188 @@
+// Sessions of OpenVINO: kind "collage.openvino".
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "base/context_pool.h"
+#include "base/dtype.h"
+#include "sessions/bound.h"
+#include "sessions/openvino_api.h"
+#include "sessions/session.h"
+
+namespace collage::sessions {
+namespace {
+
+using ov::Check;
+using ov::TheApi;
+
+constexpr std::array<std::pair<int, DLDataType>, 13> kTypes = {{
+    {ov::kBoolean, {kDLBool, 8, 1}},
+    {ov::kBFloat16, {kDLBfloat, 16, 1}},
+    {ov::kFloat16, {kDLFloat, 16, 1}},
+    {ov::kFloat32, {kDLFloat, 32, 1}},
+    {ov::kFloat64, {kDLFloat, 64, 1}},
+    {ov::kInt8, {kDLInt, 8, 1}},
+    {ov::kInt16, {kDLInt, 16, 1}},
+    {ov::kInt32, {kDLInt, 32, 1}},
+    {ov::kInt64, {kDLInt, 64, 1}},
+    {ov::kUInt8, {kDLUInt, 8, 1}},
+    {ov::kUInt16, {kDLUInt, 16, 1}},
+    {ov::kUInt32, {kDLUInt, 32, 1}},
+    {ov::kUInt64, {kDLUInt, 64, 1}},
+}};
+
+int TypeOf(DLDataType dtype) {
+  for (const auto& [type, same] : kTypes) {
+    if (SameDType(same, dtype)) return type;
+  }
+  TVM_FFI_THROW(TypeError) << "OpenVINO does not take " << DTypeName(dtype);
+}
+
+DLDataType DTypeOf(int type) {
+  for (const auto& [same, dtype] : kTypes) {
+    if (same == type) return dtype;
+  }
+  TVM_FFI_THROW(TypeError) << "a result of OpenVINO is of its type " << type;
+}
+
+// Types of its own without a destructor: each has a function that frees it.
+template <typename T, void (*ov::Api::*kFree)(T*)>
+struct Frees {
+  void operator()(T* object) const { (TheApi().*kFree)(object); }
+};
+using Tensor = std::unique_ptr<ov::Tensor, Frees<ov::Tensor, &ov::Api::free_tensor>>;
+using Request = std::unique_ptr<ov::InferRequest, Frees<ov::InferRequest, &ov::Api::free_request>>;
+using Read = std::unique_ptr<ov::Model, Frees<ov::Model, &ov::Api::free_model>>;
+using Compiled = std::unique_ptr<ov::CompiledModel, Frees<ov::CompiledModel, &ov::Api::free_compiled>>;
+
+// It finds its plug-ins on the disk, which takes a while.
+ov::Core* TheCore() {
+  static ov::Core* core = [] {
+    ov::Core* made = nullptr;
+    Check(TheApi().create_core(&made));
+    return made;
+  }();
+  return core;
+}
+
+// A tensor on borrowed memory.
+Tensor Borrowed(const DLTensor& tensor) {
+  ov::Tensor* made = nullptr;
+  Check(TheApi().borrow(TypeOf(tensor.dtype), {tensor.ndim, tensor.shape}, DataOf(tensor), &made));
+  return Tensor(made);
+}
+
+struct BoundRequest {
+  BoundRequest(const ov::CompiledModel* model, size_t inputs, size_t outputs)
+      : inputs(inputs), outputs(outputs) {
+    ov::InferRequest* made = nullptr;
+    Check(TheApi().create_request(model, &made));
+    request.reset(made);
+  }
+
+  Request request;
+  Bound inputs, outputs;
+};
+
+class OpenVinoSession final : public Session {
+ public:
+  explicit OpenVinoSession(const Model& model)
+      : num_inputs_(model.inputs.size()), num_outputs_(model.outputs.size()) {
+    ov::Model* read = nullptr;
+    Check(TheApi().read_model(TheCore(), reinterpret_cast<const char*>(model.data), model.nbytes, nullptr,
+                              &read));
+    const Read held(read);
+    const std::string threads = std::to_string(model.threads);
+    const auto setting = model.settings.find(kPrecision);
+    const std::string precision = setting == model.settings.end() ? "f32" : setting->second;
+    ov::CompiledModel* compiled = nullptr;
+    Check(TheApi().compile_model(TheCore(), read, "CPU", 6, &compiled, "INFERENCE_NUM_THREADS",
+                                 threads.c_str(), "PERFORMANCE_HINT", "LATENCY", kPrecision,
+                                 precision.c_str()));
+    compiled_.reset(compiled);
+  }
+
+  void Run(const std::vector<DLTensor*>& inputs, const std::vector<DLTensor*>& outputs) final {
+    const auto bound = Take(&requests_);
+    try {
+      Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
+      Bind(TheApi().set_output, bound->request.get(), outputs, &bound->outputs);
+      Check(TheApi().infer(bound->request.get()));
+    } catch (...) {
+      bound->inputs.Forget();
+      bound->outputs.Forget();
+      throw;
+    }
+  }
+
+  void Run(const std::vector<DLTensor*>& inputs,
+           const std::function<void(const std::vector<Allocated>&)>& take) final {
+    const auto bound = Take(&allocating_);  // an output that was bound stays bound
+    Bind(TheApi().set_input, bound->request.get(), inputs, &bound->inputs);
+    bound->inputs.Forget();
+    Check(TheApi().infer(bound->request.get()));
+    std::vector<Tensor> held;
+    std::vector<Allocated> results;
+    for (size_t i = 0; i < num_outputs_; ++i) {
+      ov::Tensor* tensor = nullptr;
+      Check(TheApi().get_output(bound->request.get(), i, &tensor));
+      held.emplace_back(tensor);
+      results.push_back(Described(tensor));
+    }
+    take(results);
+  }
+
+ private:
+  static constexpr const char* kPrecision = "INFERENCE_PRECISION_HINT";
+
+  ContextPool<BoundRequest>::Lease Take(ContextPool<BoundRequest>* pool) const {
+    return pool->Take(
+        [this] { return std::make_unique<BoundRequest>(compiled_.get(), num_inputs_, num_outputs_); });
+  }
+
+  static void Bind(int (*set)(ov::InferRequest*, size_t, const ov::Tensor*), ov::InferRequest* request,
+                   const std::vector<DLTensor*>& tensors, Bound* bound) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (bound->Changes(i, *tensors[i])) Check(set(request, i, Borrowed(*tensors[i]).get()));
+    }
+  }
+
+  static Allocated Described(const ov::Tensor* tensor) {
+    ov::Shape shape{};
+    int type = 0;
+    void* data = nullptr;
+    Check(TheApi().get_shape(tensor, &shape));
+    Allocated result{{shape.dims, shape.dims + shape.rank}, {}, nullptr};
+    TheApi().free_shape(&shape);
+    Check(TheApi().get_type(tensor, &type));
+    Check(TheApi().get_data(tensor, &data));
+    result.dtype = DTypeOf(type);
+    result.data = data;
+    return result;
+  }
+
+  const size_t num_inputs_, num_outputs_;
+  Compiled compiled_;
+  ContextPool<BoundRequest> requests_, allocating_;  // destroyed before the model
+};
+
+std::unique_ptr<Session> Open(const Model& model) { return std::make_unique<OpenVinoSession>(model); }
+
+std::string Describe() {
+  ov::Version version{};
+  Check(TheApi().get_version(&version));
+  const std::string text = version.build_number;
+  TheApi().free_version(&version);
+  return "OpenVINO " + text;
+}
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  static const InferenceRuntime runtime{"collage.openvino", Open, Describe};
+  RegisterRuntime(runtime);
+}
+
+}  // namespace
+}  // namespace collage::sessions

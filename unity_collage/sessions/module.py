@@ -1,0 +1,49 @@
+"""Runtime modules whose functions are sessions of an inference runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm_ffi
+from tvm.runtime import Module
+
+from .. import runtime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionModel:
+    """A model that becomes a function."""
+
+    symbol: str
+    onnx: bytes
+    inputs: Sequence[str]
+    """The names of its inputs in the order of the function's arguments; its results follow them."""
+    outputs: Sequence[str]
+    settings: Mapping[str, str]
+    """The runtime's options, by their names there."""
+
+
+def session_module(name: str, models: Sequence[SessionModel]) -> Module:
+    """A module with a function for each of ``models``, for the runtime ``name``.
+
+    A function takes the inputs and the tensors to write the results to. Called with the inputs alone it allocates its
+    results: one tensor, or an array of several. The runtime compiles a model when its function is first looked up.
+    """
+    runtime.load(name)
+    blob, described = bytearray(), []
+    for model in models:
+        described.append(
+            {
+                "name": model.symbol,
+                "offset": len(blob),
+                "nbytes": len(model.onnx),
+                "inputs": list(model.inputs),
+                "outputs": list(model.outputs),
+                "settings": dict(model.settings),
+            }
+        )
+        blob += model.onnx
+    create = tvm_ffi.get_global_func(f"collage.{name}.create")
+    return create(json.dumps({"models": described}), bytes(blob))

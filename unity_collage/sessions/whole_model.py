@@ -1,0 +1,57 @@
+"""A whole model as one kernel of an inference runtime, which gets the file as its user has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..errors import CollageError
+from .module import SessionModel, session_module
+from .runtimes import InferenceRuntime
+
+WHOLE = "the whole model"
+"""What a report calls the kernel."""
+
+_EXTERNAL_MODS = "external_mods"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeModel:
+    """A model in ONNX's format beside the module that was imported from it."""
+
+    onnx: Callable[[], bytes]
+    """Writes the model with the sizes of the module; raises ModelError where that is not possible."""
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime, precision: str) -> IRModule:
+    """A module whose ``main`` calls ``runtime`` for all of the model; its types are those of ``imported``.
+
+    Raises CollageError for results whose sizes are not known from the inputs.
+    """
+    main = relax.utils.copy_with_new_vars(imported["main"])
+    results = main.ret_ty
+    if reason := _why_not(results):
+        raise CollageError(reason)
+    symbol = f"{runtime.name}_main"
+    session = SessionModel(symbol, model.onnx(), model.inputs, model.outputs, runtime.settings_for(precision))
+    fields = list(results.fields) if isinstance(results, relax.TupleType) else results
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(main.params)):
+        with builder.dataflow():
+            call = relax.call_dps_packed(symbol, relax.Tuple(list(main.params)), out_ty=fields)
+            result = builder.emit_output(call)
+        builder.emit_func_output(result)
+    return builder.get().with_attr(_EXTERNAL_MODS, [session_module(runtime.name, [session])])
+
+
+def _why_not(results: relax.Type) -> str | None:
+    fields = list(results.fields) if isinstance(results, relax.TupleType) else [results]
+    for number, field in enumerate(fields):
+        if not isinstance(field, relax.TensorType) or not isinstance(field.shape, relax.ShapeExpr):
+            return f"the sizes of result {number} are known only when the model has run"
+    return None
