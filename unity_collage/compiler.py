@@ -29,6 +29,7 @@ from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
 from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
+from .frontend.onnx.elsewhere import CustomOps, Elsewhere, remarks_of
 from .frontend.sizes import Shapes
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
@@ -81,6 +82,7 @@ def compile(
     params: Params = (),
     measure: bool = True,
     percentile: float = MEDIAN,
+    custom_ops: CustomOps | None = None,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -129,6 +131,10 @@ def compile(
     * ``measure``: with False kernels are chosen by rule, in the order of ``backends``, and grouped as TVM does. Nothing
       is measured, and no database is opened.
     * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
+    * ``custom_ops``: Python functions for operators of an ONNX model that nobody here has, such as
+      ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
+      needs the function where it runs. Other operators without a converter are left to ONNX Runtime, if it is
+      installed and among the ``backends``; remarks of the plan name them.
     """
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
@@ -161,7 +167,8 @@ def compile(
         if program is None:
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            source = with_params(import_model(given, example_inputs, shapes, dims), params)
+            elsewhere = _elsewhere(custom_ops or {}, runtimes, scope)
+            source = with_params(import_model(given, example_inputs, shapes, dims, elsewhere), params)
             if digest is None and keeping.place is not None:
                 digest = digest_of_imported(model, source)
                 program = keeping.find(digest, model)
@@ -181,6 +188,16 @@ def compile(
     return program
 
 
+def _elsewhere(
+    custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], target: Target
+) -> Callable[[], Elsewhere] | None:
+    """What takes operators that nobody here has; only on CPUs."""
+    asks = any(found.name == "onnxruntime" for found in runtimes)
+    if is_cuda(target) or not (custom_ops or asks):
+        return None
+    return lambda: Elsewhere(custom_ops, asks)
+
+
 def _made(
     pipeline: Pipeline,
     source: Imported,
@@ -194,9 +211,7 @@ def _made(
     by_size, remarks = with_sizes(source, target, params)
     whole = entrants_of(None if is_cuda(target) else source.whole, source.mod, runtimes, pipeline.precision)
     if pipeline.backends is not None and not pipeline.backends and not whole:
-        raise CollageError(
-            f"{runtimes[0].title} takes models in ONNX's format, for CPUs: name other backends"
-        )
+        raise CollageError(f"{runtimes[0].title} takes models as they are, for CPUs: name other backends")
     best = fastest(pipeline, by_size, target, refine, tell, whole)
     return _finished(source, target, replace(best, remarks=(*remarks, *best.remarks)))
 
@@ -207,6 +222,9 @@ def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[I
         if any(map(len, source.samples.values())):
             raise CollageError("sample sizes are for CPUs: on a GPU fix the sizes, then it runs a CUDA graph")
         return source.mod, ()
+    opaque = remarks_of(source.mod)
+    if opaque:  # variants would need sessions of their own
+        return source.mod, opaque
     at = source.at
     return varied(source.mod, source.samples, at and (lambda sizes: with_params(at(sizes), params).mod))
 

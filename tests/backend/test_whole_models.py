@@ -107,7 +107,7 @@ def test_whole_models_take_part_in_the_comparison(runtime, tmp_path) -> None:
     name = f"{runtime}, the whole model"
     (theirs,) = [each for each in report.programs if each.name == name]
     assert theirs.seconds and not theirs.reason
-    again = uc.compile(_model(), backends=backends, database=database, refine=QUICK, recompile=True)
+    again = uc.compile(_model(), backends=backends, database=database, refine=QUICK, locked=True)
     assert again.plan["main"].comparison.origin == "database"
     assert again.plan["main"].comparison.winner == report.winner
 
@@ -167,11 +167,22 @@ def test_a_model_that_a_runtime_refuses_says_why(runtime) -> None:
         session_module(runtime, [model])["broken"]
 
 
-def test_only_models_in_onnx_format_have_entrants(runtime) -> None:
+def test_a_module_is_written_as_onnx_for_them(runtime, tmp_path) -> None:
+    program = uc.compile(
+        IRModule({"main": graphs.diamond()}), backends=runtime, database=tmp_path / "costs.sqlite"
+    )
+    x = RNG.standard_normal(graphs.SHAPE, dtype=np.float32)
+    top = np.maximum(x, 0)
+    np.testing.assert_allclose(program(x).numpy(), np.exp(top) + np.tanh(top), rtol=1e-5)
+
+
+def test_a_model_whose_weights_were_bound_has_no_entrants(runtime, tmp_path) -> None:
     mod = IRModule({"main": graphs.diamond()})
-    assert entrants_of(import_model(mod).whole, mod, [RUNTIMES[runtime]], "f32") == {}
-    with pytest.raises(CollageError, match="takes models in ONNX's format"):
-        uc.compile(mod, backends=runtime)
+    assert entrants_of(None, mod, [RUNTIMES[runtime]], "f32") == {}
+    x = np.zeros(graphs.SHAPE, np.float32)
+    with pytest.raises(CollageError, match="takes models as they are, for CPUs: name other backends"):
+        name = mod["main"].params[0].name
+        uc.compile(mod, backends=runtime, params={name: x}, database=tmp_path / "costs.sqlite")
 
 
 def test_weights_beside_the_file_are_written_into_the_model(runtime, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Listed:
     """A comparison that builds nothing."""
 
     settings: Refinement
-    builder: Any = None
+    builder: Any = field(default_factory=lambda: SimpleNamespace(whole_models={}))
     programs: dict[str, Any] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     left_out_for_time: bool = False
@@ -51,6 +51,15 @@ def entered(before: Choice | None = None, **settings: Any) -> Listed:
     comparison = Listed(Refinement(stock=False, hopeless=1.25, **settings))
     add_entrants(comparison, PLANS, before)  # type: ignore[arg-type]
     return comparison
+
+
+def test_whole_models_are_next_to_ours() -> None:
+    comparison = Listed(Refinement(stock=False, hopeless=1.25))
+    comparison.builder = SimpleNamespace(
+        whole_models={"runtime, the whole model": None}, searched=None, costed=None, whole=lambda: None
+    )
+    add_entrants(comparison, PLANS, None)  # type: ignore[arg-type]
+    assert [*comparison.programs] == [OURS, "runtime, the whole model", "onednn", "greedy"]
 
 
 def test_the_most_promising_plan_is_first_and_a_hopeless_one_is_left_out() -> None:

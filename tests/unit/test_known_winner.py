@@ -14,7 +14,7 @@ from unity_collage.feedback.settings import BY_DEFAULT, Refinement
 from unity_collage.plan.comparison import ProgramComparison
 from unity_collage.plan.encoding import encode
 
-BUILDER: Any = SimpleNamespace(stock=lambda: ("module", "executable"))
+BUILDER: Any = SimpleNamespace(whole_models={}, stock=lambda: ("module", "executable"))
 UNLIMITED = replace(BY_DEFAULT, build_seconds=math.inf)
 
 

@@ -22,6 +22,7 @@ from unity_collage.cost.method import Method
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
 from unity_collage.report import backend_table
+from unity_collage.sessions import RUNTIMES
 from unity_collage.testing.fake_backend import fake_backend
 
 OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm"]
@@ -283,7 +284,7 @@ def test_the_command_shows_broken_plug_ins(install: Install, capfd: pytest.Captu
     assert main(["backends"]) == 0
     backends, _, _ = capfd.readouterr().out.partition("library (newest")
     assert [line.split()[0] for line in backends.splitlines()[:-1] if line[1:2].strip()] == [
-        "backend", *OURS, "none", "theirs"
+        "backend", *OURS, *RUNTIMES, "none", "theirs"
     ]  # fmt: skip
 
 

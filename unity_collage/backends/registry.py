@@ -97,7 +97,7 @@ def _by_name() -> dict[str, Backend | str]:
 
 
 def statuses() -> list[BackendStatus]:
-    """The status of each of the :func:`known` backends and inference runtimes, and of each plug-in without a backend."""
+    """The status of each of the :func:`known` backends, each inference runtime, and each plug-in without a backend."""
     rows = [BackendStatus(name, _state(backend)) for name, backend in known().items()]
     rows += [BackendStatus(name, _state_of_runtime(found)) for name, found in RUNTIMES.items()]
     return rows + [

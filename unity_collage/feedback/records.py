@@ -18,6 +18,7 @@ from ..database.answers import HINT
 from ..database.costs import CostDatabase
 from ..database.rows import digest
 from ..errors import MissingCost
+from ..lowering.build import EXTERNAL_MODS
 from ..plan.candidate import VIEW
 from .candidates import Choice
 from .settings import Refinement
@@ -72,7 +73,7 @@ def records_of(
 ) -> Records:
     """The records of a comparison of ``plans`` (by name) and stock TVM, and of ``whole_models``, by name with the
     version of each runtime."""
-    model = str(structural_hash(imported, skip_tensor_content=True))
+    model = str(structural_hash(imported.without_attr(EXTERNAL_MODS), skip_tensor_content=True))
     compared = {
         "model": model,
         "plans": {name: described(costed, plan) for name, plan in plans.items()},

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from tvm import relax
 from tvm.ir import IRModule
 
 from ..errors import ModelError
 from ..sessions import WholeModel
+from ..to_onnx import exported
+from .onnx.elsewhere import Elsewhere
 from .onnx.importer import imported as imported_onnx
 from .onnx.inputs import names_in
 from .onnx.names import safe
@@ -37,7 +40,7 @@ class Imported:
     samples: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Sample sizes that were given for symbolic sizes of ``main``, by their names."""
     whole: WholeModel | None = field(default=None, compare=False)
-    """The model for inference runtimes; None where it is not in ONNX's format."""
+    """The model for inference runtimes; None where weights of it were bound."""
     at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)
     """Imports the model with these symbolic sizes of ``main`` fixed; None: nothing but its module is known."""
 
@@ -47,20 +50,22 @@ def import_model(
     example_inputs: Any = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
+    elsewhere: Callable[[], Elsewhere] | None = None,
 ) -> Imported:
     """The module of a model; raises ModelError with the reason in one line.
 
     ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
     number is the size of the dimension with this name. Several numbers for a dimension, or a range, are samples: it
     stays open, and ``compile`` makes plans for them. ``dims`` names dimensions only. ``example_inputs`` are the
-    arguments that a ``torch.nn.Module`` is exported with.
+    arguments that a ``torch.nn.Module`` is exported with. ``elsewhere`` makes what takes the nodes of an ONNX model
+    that are not converted; without it such a model is refused.
     """
     if isinstance(model, (str, Path)):
         model = read_model(Path(model))
     if isinstance(model, onnx.ModelProto):
         model = OnnxFile(model)
     if isinstance(model, OnnxFile):
-        return _of_onnx(model, shapes, dims)
+        return _of_onnx(model, shapes, dims, elsewhere or (lambda: None))
     if isinstance(model, IRModule):
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
@@ -78,7 +83,12 @@ def import_model(
     )
 
 
-def _of_onnx(model: OnnxFile, shapes: Shapes | None, dims: Mapping[str, int] | None) -> Imported:
+def _of_onnx(
+    model: OnnxFile,
+    shapes: Shapes | None,
+    dims: Mapping[str, int] | None,
+    elsewhere: Callable[[], Elsewhere | None],
+) -> Imported:
     """An ONNX model. With more sizes fixed it is imported anew: what a shape computes becomes a constant then."""
     inputs, dimensions = names_in(model.model.graph)
     fixed, samples = split(shapes, inputs, dimensions)
@@ -86,9 +96,11 @@ def _of_onnx(model: OnnxFile, shapes: Shapes | None, dims: Mapping[str, int] | N
 
     def at(sizes: Mapping[str, int]) -> Imported:
         more = {names.get(name, name): size for name, size in sizes.items()}
-        return Imported(*imported_onnx(model.model, model.folder, fixed, {**(dims or {}), **more}))
+        return Imported(
+            *imported_onnx(model.model, model.folder, fixed, {**(dims or {}), **more}, elsewhere())
+        )
 
-    mod, names_of_inputs, outputs = imported_onnx(model.model, model.folder, fixed, dims)
+    mod, names_of_inputs, outputs = imported_onnx(model.model, model.folder, fixed, dims, elsewhere())
     by_symbol = {safe(name): sizes for name, sizes in samples.items()}
     params = dict(zip(names_of_inputs, mod["main"].params, strict=True))
     whole = WholeModel(partial(original, model.model, model.folder, params), names_of_inputs, outputs)
@@ -103,7 +115,20 @@ def _of_module(
     def at(sizes: Mapping[str, int]) -> Imported:
         return Imported(with_fixed_sizes(mod, {}, sizes), inputs, outputs)
 
-    return Imported(mod, inputs, outputs, samples, at=at)
+    whole = WholeModel(partial(_written, mod, inputs, outputs), inputs, outputs or _numbered(mod))
+    return Imported(mod, inputs, outputs, samples, whole, at)
+
+
+def _written(mod: IRModule, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """A module as an ONNX model; raises NotExported."""
+    return exported(mod["main"], mod, inputs, outputs or _numbered(mod)).SerializeToString()
+
+
+def _numbered(mod: IRModule) -> tuple[str, ...]:
+    """Names for the results of ``main``."""
+    result = mod["main"].ret_ty
+    count = len(result.fields) if isinstance(result, relax.TupleType) else 1
+    return tuple(f"result_{number}" for number in range(count))
 
 
 def read_model(path: Path) -> Any:

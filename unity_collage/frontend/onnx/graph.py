@@ -24,6 +24,7 @@ from ...graph.shapes import dtype_of
 from ...tvm_private import abandon_function
 from . import broadcasting, table
 from .arrays import array_of, numpy_dtype
+from .elsewhere import Elsewhere
 from .folding import folded
 from .names import safe
 from .node import Converted, NodeRefused, OnnxNode, with_resolved_attributes
@@ -41,6 +42,8 @@ class SharedState:
     """The folder of files with external data."""
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     """The model's own functions by domain, name and overload."""
+    elsewhere: Elsewhere | None = None
+    """What takes nodes that nobody here converts; None: they are refused."""
     converted: int = 0
     names: dict[relax.Expr, str] = field(default_factory=dict)
     """The names of the model's values by the variables that have them."""
@@ -145,12 +148,13 @@ class GraphImporter:
         try:
             results = self._results(node, domain, scope)
         except NodeRefused as error:
-            raise ModelError(f"{node.title}: {error}") from error
+            results = self._computed_elsewhere(node, str(error), error)
         except ModelError:
             raise
         except Exception as error:  # whatever TVM's type inference and numpy raise
             reason = last_line(error) if "\n" in str(error) else first_line(error)
-            raise ModelError(f"{node.title} cannot be converted: {reason or type(error).__name__}") from error
+            text = f"it cannot be converted: {reason or type(error).__name__}"
+            results = self._computed_elsewhere(node, text, error)
         names = list(proto.output)
         if len(results) < len(names):
             raise ModelError(f"{node.title} has {len(names)} results, and {len(results)} are computed")
@@ -162,6 +166,12 @@ class GraphImporter:
                 if isinstance(value.expr, relax.Var):
                     self.model.names.setdefault(value.expr, safe(name))
 
+    def _computed_elsewhere(self, node: OnnxNode, reason: str, error: Exception) -> list[Value | None]:
+        """The results of a node that is not converted for this ``reason``; raises ModelError if nothing computes it."""
+        if self.model.elsewhere is None:
+            raise ModelError(f"{node.title}: {reason}") from error
+        return self.model.elsewhere.by_runtime(node, reason)
+
     def _results(self, node: OnnxNode, domain: str, scope: GraphScope) -> list[Value | None]:
         function = self.model.functions.get((domain, node.op, node.proto.overload))
         if function is not None:
@@ -170,6 +180,8 @@ class GraphImporter:
             node.refuse(
                 f"the model does not say which version of the operators of {domain or 'ai.onnx'} it uses"
             )
+        if self.model.elsewhere is not None and (given := self.model.elsewhere.custom(node)) is not None:
+            return given
         known = folded(node)
         if known is not None:
             return list(known)

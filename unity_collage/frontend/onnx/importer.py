@@ -11,13 +11,16 @@ from tvm.ir import BaseFunc, GlobalVar, IRModule
 
 from ...errors import ModelError
 from ...graph.shapes import dtype_of
+from ...sessions import RUNTIMES
 from ...tvm_private import end_open_blocks
 from ..sizes import Shapes
 from . import table
+from .elsewhere import Elsewhere
 from .graph import GraphImporter, GraphScope, SharedState
 from .inputs import parameters
 from .kernel_sizes import with_named_sizes
 from .names import safe, with_names
+from .original import original
 from .values import Value
 
 _OLDEST = 6
@@ -29,11 +32,12 @@ def imported(
     folder: str | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a model, the names of its inputs and of its results.
 
-    ``folder`` has the files with external data; without it such data are refused. Raises ModelError with the reason
-    in one line.
+    ``folder`` has the files with external data; without it such data are refused. What nobody here converts becomes a
+    call that ``elsewhere`` makes; without it such a model is refused. Raises ModelError with the reason in one line.
     """
     opsets = _opsets(model)
     if not model.graph.output:
@@ -41,8 +45,42 @@ def imported(
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
     outputs = tuple(output.name for output in model.graph.output)
+    state = SharedState(folder, functions, elsewhere)
+    try:
+        mod = _converted(model, state, params, outputs, opsets)
+    except ModelError as error:
+        if elsewhere is None or not elsewhere.is_refused:
+            raise
+        mod = _whole(model, folder, elsewhere, params, outputs, error)
+    return (mod if elsewhere is None else elsewhere.attached(mod)), tuple(params), outputs
+
+
+def _whole(
+    model: onnx.ModelProto,
+    folder: str | None,
+    elsewhere: Elsewhere,
+    params: Mapping[str, relax.Var],
+    outputs: Sequence[str],
+    error: ModelError,
+) -> IRModule:
+    """A model of which some part is not converted, as one call; raises ``error`` if nothing takes all of it."""
+    try:
+        mod = elsewhere.whole(params, outputs, original(model, folder, params))
+    except ModelError:
+        raise error from None
+    elsewhere.remarks = [f"{RUNTIMES['onnxruntime'].title} computes the whole model: {error}"]
+    return mod
+
+
+def _converted(
+    model: onnx.ModelProto,
+    state: SharedState,
+    params: Mapping[str, relax.Var],
+    outputs: Sequence[str],
+    opsets: Mapping[str, int],
+) -> IRModule:
+    """The module of a model, node by node."""
     builder = relax.BlockBuilder()
-    state = SharedState(folder, functions)
     importer = GraphImporter(state, builder)
     values = {name: Value(dtype_of(param), expr=param) for name, param in params.items()}
     scope = GraphScope(ChainMap(values), opsets)
@@ -63,8 +101,7 @@ def imported(
         mod = relax.transform.ConvertToDataflow(min_size=1)(mod)
     else:  # a function with an If that is normalised again forgets sizes of its results
         mod = _named(mod, state.names, outputs)
-    mod = with_named_sizes(mod)
-    return mod, tuple(params), outputs
+    return with_named_sizes(mod)
 
 
 def _named(mod: IRModule, names: Mapping[relax.Expr, str], outputs: Sequence[str]) -> IRModule:

@@ -41,7 +41,9 @@ def original(model: onnx.ModelProto, folder: str | None, params: Mapping[str, re
 
 def _fix(value: onnx.ValueInfoProto, param: relax.Var) -> None:
     """Write the sizes of ``param`` that are numbers."""
-    declared, extents = value.type.tensor_type.shape, tensor_type(param).shape.values
+    declared, shape = value.type.tensor_type.shape, tensor_type(param).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    extents = list(shape.values)
     while len(declared.dim) < len(extents):
         declared.dim.add()
     for dim, extent in zip(declared.dim, extents, strict=True):

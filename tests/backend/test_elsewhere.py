@@ -1,0 +1,185 @@
+"""Operators that nobody here converts: ONNX Runtime computes them, or a Python function that the user gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import unity_collage as uc
+from unity_collage.errors import CollageError, ModelError
+from unity_collage.sessions import RUNTIMES
+
+needs_runtime = pytest.mark.skipif(
+    RUNTIMES["onnxruntime"].why_unavailable() is not None, reason="onnxruntime is not installed"
+)
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def _model(nodes, inputs, outputs, domains=()) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "elsewhere",
+        [helper.make_tensor_value_info(*each) for each in inputs],
+        [helper.make_tensor_value_info(*each) for each in outputs],
+    )
+    opsets = [helper.make_opsetid("", 18), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _inverse(rows: int | str = 4) -> onnx.ModelProto:
+    """``relu(inverse(x + x))``: com.microsoft.Inverse has no converter here."""
+    shape = [rows, 3, 3]
+    return _model(
+        [
+            helper.make_node("Add", ["x", "x"], ["s"]),
+            helper.make_node("Inverse", ["s"], ["i"], domain="com.microsoft", name="turn"),
+            helper.make_node("Relu", ["i"], ["y"]),
+        ],
+        [("x", FLOAT, shape)],
+        [("y", FLOAT, shape)],
+        ["com.microsoft"],
+    )
+
+
+def _matrices(rows: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((rows, 3, 3), dtype=np.float32) + 3 * np.eye(
+        3, dtype=np.float32
+    )
+
+
+@needs_runtime
+def test_a_node_without_a_converter_is_computed_by_the_runtime(tmp_path) -> None:
+    program = uc.compile(_inverse(), database=tmp_path / "costs.sqlite")
+    x = _matrices(4)
+    np.testing.assert_allclose(program(x).numpy(), np.maximum(np.linalg.inv(x + x), 0), rtol=1e-4, atol=1e-5)
+    (remark,) = [line for line in program.plan["main"].remarks if "computes com.microsoft.Inverse" in line]
+    assert "ONNX Runtime computes com.microsoft.Inverse 'turn': there is no converter" in remark
+    path = tmp_path / "program.so"
+    program.save(path)
+    np.save(tmp_path / "x.npy", x)
+    script = f"""
+import numpy as np, unity_collage as uc
+y = uc.load({str(path)!r})(np.load({str(tmp_path / "x.npy")!r})).numpy()
+x = np.load({str(tmp_path / "x.npy")!r})
+np.testing.assert_allclose(y, np.maximum(np.linalg.inv(x + x), 0), rtol=1e-4, atol=1e-5)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@needs_runtime
+def test_its_sizes_may_be_open(tmp_path) -> None:
+    program = uc.compile(_inverse("rows"), database=tmp_path / "costs.sqlite")
+    for rows in (1, 5):
+        x = _matrices(rows)
+        np.testing.assert_allclose(
+            program(x).numpy(), np.maximum(np.linalg.inv(x + x), 0), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_its_results_may_depend_on_the_data(tmp_path) -> None:
+    """A size of the result that is not known before the node has run, and operators that read it."""
+    model = _model(
+        [
+            helper.make_node("Tokens", ["x"], ["t"], domain="of.nobody"),
+            helper.make_node("Cast", ["t"], ["y"], to=FLOAT),
+        ],
+        [("x", FLOAT, [5])],
+        [("y", FLOAT, [None])],
+        ["of.nobody"],
+    )
+    tokens = {"of.nobody::Tokens": lambda x: np.flatnonzero(x)}
+    program = uc.compile(model, custom_ops=tokens, database=tmp_path / "costs.sqlite")
+    found = program(np.array([0, 2, 0, 1, 3], np.float32)).numpy()
+    np.testing.assert_array_equal(found, np.array([1, 3, 4], np.float32))
+
+
+def test_a_python_function_may_not_change_its_mind_about_sizes(tmp_path) -> None:
+    model = _model(
+        [helper.make_node("Odd", ["x"], ["y"], domain="of.nobody")],
+        [("x", FLOAT, [4])],
+        [("y", FLOAT, [4])],
+        ["of.nobody"],
+    )
+    odd = {"of.nobody::Odd": lambda x: x if x.max() < 5 else x[:2]}
+    program = uc.compile(model, custom_ops=odd, database=tmp_path / "costs.sqlite")
+    np.testing.assert_array_equal(program(np.ones(4, np.float32)).numpy(), np.ones(4, np.float32))
+    with pytest.raises(Exception, match="match"):
+        program(np.full(4, 7, np.float32))
+
+
+@needs_runtime
+def test_a_model_of_sequences_is_one_call(tmp_path) -> None:
+    model = _model(
+        [
+            helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
+            helper.make_node("SequenceAt", ["s", "i"], ["a"]),
+            helper.make_node("Relu", ["a"], ["y"]),
+        ],
+        [("x", FLOAT, [4, 3]), ("i", INT, [])],
+        [("y", FLOAT, [1, 3])],
+    )
+    program = uc.compile(model, database=tmp_path / "costs.sqlite")
+    x = np.random.default_rng(0).standard_normal((4, 3), dtype=np.float32)
+    np.testing.assert_array_equal(program(x, np.int64(2)).numpy(), np.maximum(x[2:3], 0))
+    assert any("computes the whole model: SplitToSequence" in line for line in program.plan["main"].remarks)
+
+
+@needs_runtime
+def test_without_the_runtime_among_the_backends_a_node_is_refused() -> None:
+    with pytest.raises(
+        ModelError, match=r"com\.microsoft\.Inverse 'turn': there is no converter for operators of"
+    ):
+        uc.compile(_inverse(), backends=["tvm"])
+
+
+@needs_runtime
+def test_what_the_runtime_refuses_too_is_refused_with_our_reason() -> None:
+    model = _model(
+        [helper.make_node("Foo", ["x"], ["y"], domain="of.nobody", name="foo")],
+        [("x", FLOAT, [4])],
+        [("y", FLOAT, [4])],
+        ["of.nobody"],
+    )
+    with pytest.raises(
+        ModelError, match=r"of\.nobody\.Foo 'foo': there is no converter for operators of of\.nobody"
+    ):
+        uc.compile(model)
+
+
+def _with_foo(size: int | str = 4) -> onnx.ModelProto:
+    return _model(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("Foo", ["r"], ["f"], domain="of.nobody", by=3.0),
+            helper.make_node("Neg", ["f"], ["y"]),
+        ],
+        [("x", FLOAT, [size])],
+        [("y", FLOAT, [size])],
+        ["of.nobody"],
+    )
+
+
+@pytest.mark.parametrize("size", [4, "n"])
+def test_a_python_function_computes_an_operator(tmp_path, size) -> None:
+    def foo(x: np.ndarray, by: float) -> np.ndarray:
+        return x * by + 1
+
+    program = uc.compile(
+        _with_foo(size), custom_ops={"of.nobody::Foo": foo}, database=tmp_path / "costs.sqlite"
+    )
+    x = np.array([-1, 0, 1, 2], np.float32)
+    np.testing.assert_array_equal(program(x).numpy(), -(np.maximum(x, 0) * 3 + 1))
+    assert any("is the Python function for of.nobody::Foo" in line for line in program.plan["main"].remarks)
+
+
+def test_a_python_function_that_fails_is_a_reason() -> None:
+    def foo(x: np.ndarray, by: float) -> np.ndarray:
+        raise ValueError(f"not by {by}")
+
+    with pytest.raises(CollageError, match=r"its Python function fails for zeros and ones: not by 3\.0"):
+        uc.compile(_with_foo(), custom_ops={"of.nobody::Foo": foo}, backends=["tvm"])

@@ -1,0 +1,284 @@
+"""What nobody here converts: a call of ONNX Runtime, or of a Python function that the user gives.
+
+Such a call is opaque: no pass looks into it, and no other backend takes it. A model that has no such single node, since
+sequences or strings connect its nodes, is one call as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+import tvm_ffi
+from onnx import helper, numpy_helper
+from tvm import relax, tirx
+from tvm.ir import IRModule
+
+from ...errors import ModelError, first_line
+from ...graph.shapes import tensor_type
+from ...sessions import RUNTIMES, SessionModel, session_module
+from .arrays import DTYPES, numpy_dtype
+from .node import OnnxNode, with_resolved_attributes
+from .values import Dim, Value
+
+CustomOps = Mapping[str, Callable[..., Any]]
+"""Python functions for operators, by ``domain::Operator``: from arrays of numpy to an array or several, attributes are
+keyword arguments. They have no side effects."""
+
+OPAQUE = "collage.opaque"
+"""Attribute of a module: a line for each call of this kind, which says why it is one."""
+
+_RUNTIME = RUNTIMES["onnxruntime"]
+_EXTERNAL_MODS = "external_mods"
+_CUSTOM = "unity_collage.custom"
+_DRAWN = 2
+"""An open size of the arrays on which a function is called, to learn the types of its results."""
+_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bfloat16)": "bfloat16",
+    "tensor(bool)": "bool",
+    **{f"tensor({name})": name for name in DTYPES if "int" in name},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What is known of a result before the program runs."""
+
+    dtype: str
+    dims: Sequence[Dim | None]
+
+
+@dataclass(slots=True)
+class Elsewhere:
+    """The calls of one model, as they are found."""
+
+    custom_ops: CustomOps = field(default_factory=dict[str, Callable[..., Any]])
+    asks_runtime: bool = True
+    """Whether the runtime may be called."""
+    is_refused: bool = False
+    """Whether it did not take some node: it may take the whole model."""
+    models: list[SessionModel] = field(default_factory=list[SessionModel])
+    remarks: list[str] = field(default_factory=list[str])
+
+    def custom(self, node: OnnxNode) -> list[Value | None] | None:
+        """The results of a node for which the user has given a function; None for others."""
+        key = f"{node.proto.domain or 'ai.onnx'}::{node.op}"
+        function = self.custom_ops.get(key)
+        if function is None:
+            return None
+        attributes = {name: node.attribute(name) for name in node.attributes}
+        symbol = f"{_CUSTOM}.{key}"
+        if attributes:
+            symbol += f".{len(self.remarks)}"
+        results = _results_of_function(function, node, attributes)
+        tvm.register_global_func(symbol, _as_packed(function, attributes), override=True)
+        self.remarks.append(f"{node.title} is the Python function for {key}")
+        return _called(node, symbol, results, allocates=True)
+
+    def by_runtime(self, node: OnnxNode, reason: str) -> list[Value | None]:
+        """The results of a node as the runtime computes it; raises ModelError with ``reason`` if it does not."""
+        refusal = f"{node.title}: {reason}"
+        if not self.asks_runtime:
+            raise ModelError(refusal)
+        self.is_refused = True
+        if missing := _RUNTIME.why_unavailable():
+            raise ModelError(f"{refusal} ({_RUNTIME.title} may compute it: {missing})")
+        if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+            raise ModelError(refusal)
+        symbol = f"{_RUNTIME.name}_node_{len(self.models)}"
+        try:
+            model, names = _model_of(node)
+            onnx_bytes = model.SerializeToString()
+            results = _results_of_session(onnx_bytes, names)
+        except Exception as error:  # whatever the runtime raises for what it does not take either
+            raise ModelError(refusal) from error
+        inputs = [value.name for value in model.graph.input]
+        outputs = [value.name for value in model.graph.output]
+        self.models.append(
+            SessionModel(symbol, onnx_bytes, inputs, outputs, {"session.force_spinning_stop": "1"})
+        )
+        self.remarks.append(f"{_RUNTIME.title} computes {node.title}: {reason}")
+        found = iter(_called(node, symbol, results, allocates=not all(map(_is_known, results))))
+        return [next(found) if node.is_asked(number) else None for number in range(len(node.proto.output))]
+
+    def whole(self, params: Mapping[str, relax.Var], outputs: Sequence[str], onnx_bytes: bytes) -> IRModule:
+        """The module of a model that is one call; raises ModelError if the runtime does not take it."""
+        if missing := _RUNTIME.why_unavailable():
+            raise ModelError(missing)
+        variables = {str(var.name): var for param in params.values() for var in _symbols(param)}
+        try:
+            results = _results_of_session(onnx_bytes, variables)
+        except Exception as error:  # whatever the runtime raises
+            raise ModelError(first_line(error)) from error
+        symbol = f"{_RUNTIME.name}_main"
+        self.models = [SessionModel(symbol, onnx_bytes, list(params), outputs, {})]
+        builder = relax.BlockBuilder()
+        with builder.function("main", list(params.values())):
+            with builder.dataflow():
+                made = _call(symbol, list(params.values()), results, not all(map(_is_known, results)))
+                result = builder.emit_output(made)
+            builder.emit_func_output(result)
+        return builder.get()
+
+    def attached(self, mod: IRModule) -> IRModule:
+        """``mod`` with the functions that its calls need, and the remarks."""
+        if self.models:
+            mod = mod.with_attr(_EXTERNAL_MODS, [session_module(_RUNTIME.name, self.models)])
+        return mod.with_attr(OPAQUE, self.remarks) if self.remarks else mod
+
+
+_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def remarks_of(mod: IRModule) -> tuple[str, ...]:
+    """Which operators of an imported module are calls of this kind, and why."""
+    return tuple(map(str, (mod.attrs or {}).get(OPAQUE, ())))
+
+
+def _model_of(node: OnnxNode) -> tuple[onnx.ModelProto, dict[str, tirx.Var]]:
+    """A model of one node: what is known is a constant in it. Also the symbolic sizes of its inputs by name."""
+    proto = with_resolved_attributes(node)
+    names: dict[str, tirx.Var] = {}
+    inputs, weights, given = [], [], []
+    for number, value in enumerate(node.inputs):
+        if value is None:
+            given.append("")
+            continue
+        name = f"x{number}"
+        given.append(name)
+        if value.numbers is not None:
+            weights.append(numpy_helper.from_array(np.ascontiguousarray(value.numbers), name))
+            continue
+        element = helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
+        inputs.append(
+            helper.make_tensor_value_info(name, element, [_named(dim, names) for dim in value.shape])
+        )
+    proto.input[:] = given
+    outputs = [onnx.ValueInfoProto(name=name) for name in proto.output if name]
+    opsets = [helper.make_opsetid(domain, version) for domain, version in node.scope.opsets.items()]
+    graph = helper.make_graph([proto], "node", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), names
+
+
+def _named(dim: Dim, names: dict[str, tirx.Var]) -> int | str | None:
+    if isinstance(dim, int):
+        return dim
+    if not isinstance(dim, tirx.Var):
+        return None
+    name = next((name for name, var in names.items() if var.same_as(dim)), f"n{len(names)}")
+    names[name] = dim
+    return name
+
+
+def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[_Result]:
+    """The types of the outputs of a model, with symbolic sizes for ``names``; raises whatever the runtime raises."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(onnx_bytes, options, providers=["CPUExecutionProvider"])
+    results = []
+    for output in session.get_outputs():
+        if output.type not in _TYPES:
+            raise ModelError(f"its result {output.name!r} is {output.type}, which is not supported")
+        dims = [dim if isinstance(dim, int) else names.get(str(dim)) for dim in output.shape]
+        results.append(_Result(_TYPES[output.type], dims))
+    return results
+
+
+def _results_of_function(
+    function: Callable[..., Any], node: OnnxNode, attributes: Mapping[str, Any]
+) -> list[_Result]:
+    """The types of what a function returns for zeros and for ones; sizes that differ depend on the data."""
+    values = [value for value in node.inputs if value is not None]
+    is_fixed = all(isinstance(dim, int) for value in values for dim in value.shape)
+    shapes = [[dim if isinstance(dim, int) else _DRAWN for dim in value.shape] for value in values]
+    dtypes = [numpy_dtype(value.dtype) for value in values]
+    try:
+        for_zeros, for_ones = (
+            _as_list(function(*map(fill, shapes, dtypes), **attributes)) for fill in (np.zeros, np.ones)
+        )
+    except Exception as error:  # the user's code
+        node.refuse(f"its Python function fails for zeros and ones: {first_line(error)}")
+    results = []
+    for zero, one in zip(for_zeros, for_ones, strict=True):
+        if zero.dtype != one.dtype or zero.ndim != one.ndim:
+            node.refuse("its Python function returns other types or ranks for zeros than for ones")
+        equal = [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
+        results.append(_Result(zero.dtype.name, equal))
+    return results
+
+
+def _as_packed(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function of tensors."""
+
+    def packed(*tensors: Any) -> Any:
+        results = _as_list(function(*map(np.from_dlpack, tensors), **attributes))
+        made = [tvm_ffi.from_dlpack(np.ascontiguousarray(result)) for result in results]
+        return made[0] if len(made) == 1 else made
+
+    return packed
+
+
+def _as_list(found: Any) -> list[np.ndarray]:
+    return [np.asarray(each) for each in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+def _called(node: OnnxNode, symbol: str, results: Sequence[_Result], allocates: bool) -> list[Value | None]:
+    """The results of a call with those operands that are not constants of its model."""
+    is_python = symbol.startswith(_CUSTOM)
+    operands = [
+        node[number]
+        for number, value in enumerate(node.inputs)
+        if value is not None and (is_python or value.numbers is None)
+    ]
+    made = node.builder.emit(_call(symbol, operands, results, allocates))
+    parts = [made] if len(results) == 1 else [relax.TupleGetItem(made, i) for i in range(len(results))]
+    return [
+        Value(result.dtype, expr=_cast(node, part, result) if allocates else node.emit(part))
+        for part, result in zip(parts, results, strict=True)
+    ]
+
+
+def _cast(node: OnnxNode, part: relax.Expr, result: _Result) -> relax.Expr:
+    """A result that was allocated, with the sizes that are known; a run where it has others ends with an error."""
+    var = part if isinstance(part, relax.Var) else node.builder.emit(part)
+    dims = [node.importer.fresh_size() if dim is None else dim for dim in result.dims]
+    return node.builder.match_cast(var, relax.TensorType(dims, result.dtype))
+
+
+def _call(symbol: str, operands: list[relax.Expr], results: Sequence[_Result], allocates: bool) -> relax.Expr:
+    """A call that writes its results to memory of the program, or allocates them if it must."""
+    if not allocates:
+        types = [relax.TensorType(_dims(result), result.dtype) for result in results]
+        several = types if len(types) > 1 else types[0]
+        return relax.call_dps_packed(symbol, relax.Tuple(operands), out_ty=several)
+    # Sizes are looked at when the program runs, those that are known by the casts of :func:`_called`.
+    types = [relax.TensorType(dtype=result.dtype, ndim=len(result.dims)) for result in results]
+    ty = relax.TupleType(types) if len(types) > 1 else types[0]
+    return relax.call_pure_packed(symbol, *operands, ty_args=[ty])
+
+
+def _dims(result: _Result) -> list[Dim]:
+    """The sizes of a result, all of which are known."""
+    known = [dim for dim in result.dims if dim is not None]
+    assert len(known) == len(result.dims)
+    return known
+
+
+def _is_known(result: _Result) -> bool:
+    return all(dim is not None for dim in result.dims)
+
+
+def _symbols(param: relax.Var) -> list[tirx.Var]:
+    shape = tensor_type(param).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    return [dim for dim in shape.values if isinstance(dim, tirx.Var)]

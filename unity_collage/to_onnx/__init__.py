@@ -1,0 +1,6 @@
+"""Writes functions of Relax as ONNX models, for runtimes and viewers that read those."""
+
+from .export import exported
+from .writer import NotExported
+
+__all__ = ["NotExported", "exported"]
