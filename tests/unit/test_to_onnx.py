@@ -19,7 +19,7 @@ from unity_collage.to_onnx import NotExported, exported
 TOLERANCE = {"float16": 2e-2, "bfloat16": 5e-2}
 
 MORE = (
-    case("channels last", lambda x, w: R.nn.conv2d(x, w, (1, 1), 1, (1, 1), 1, "NHWC", "OHWI"), (1, 5, 5, 3), (4, 3, 3, 3)),
+    case("conv nhwc", lambda x, w: R.nn.conv2d(x, w, (1, 1), 1, (1, 1), 1, "NHWC", "OHWI"), (1, 5, 5, 3), (4, 3, 3, 3)),
     case("pooled channels last", lambda x: R.nn.max_pool2d(x, (2, 2), strides=(2, 2), layout="NHWC"), (1, 6, 6, 3)),
     case("split unevenly", lambda x: R.split(x, 3, axis=1), (2, 7)),
     case("stack", lambda x, y: R.stack([x, y], axis=-1), (2, 3), (2, 3)),
