@@ -57,11 +57,14 @@ def entrants_of(
 
 
 def disagreements(report: ProgramComparison, whole_models: WholeModels) -> list[str]:
-    """A line for each runtime that has other results than ours: one of the two may be wrong."""
+    """A line for each runtime that has other results than ours, unless another one has ours: who is wrong is open."""
+    theirs = [each for each in report.programs if each.name in whole_models]
+    if any(each.seconds is not None for each in theirs):
+        return []
     return [
         f"{whole_models[each.name].runtime.title} computes something else: {each.reason}"
-        for each in report.programs
-        if each.name in whole_models and each.reason.startswith(DIFFERS)
+        for each in theirs
+        if each.reason.startswith(DIFFERS)
     ]
 
 

@@ -21,11 +21,12 @@ from ..calling.results import Buffers, let_numpy_read_tensors, with_own_memory
 from ..calling.signature import Signature
 from ..errors import CollageError, first_line
 from ..ffi import tvm_ffi
-from ..lowering import library_file
+from ..lowering import library_file, object_file
+from ..lowering.seal import facts_in
 from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..scratch import Scratch
-from .facts import facts_about
+from .facts import backends_in, facts_about
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -205,14 +206,20 @@ class Program:
         with_functions_of_tvm(run)
         return run
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, bundle: bool = False) -> None:
         """Write a file for :func:`load`: a shared library, or object code where there is no C++ compiler to link it.
+
+        With ``bundle`` it is a new folder, with all libraries that the program needs besides those of the system, and
+        headers for C and C++: it runs where there is neither Python nor this package (docs/deploy.md).
 
         A program that has run is built again, from the same final module, and that build is written. A loaded program
         is a copy of its file.
 
         Raises CollageError with the reason in one line.
         """
+        if bundle:
+            self._save_bundle(Path(path))
+            return
         if self._saved is not None:
             with library_file.reopened(self._saved) as file:
                 library_file.copy(file, path)
@@ -229,6 +236,22 @@ class Program:
         except RuntimeError as error:  # a part of this package is missing, and its version is not known
             raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
         library_file.export(executable, path, facts)
+
+    def _save_bundle(self, folder: Path) -> None:
+        from .bundle import write_bundle
+
+        if self.device != CPU:
+            raise CollageError(
+                "a bundle is for programs on CPUs: callers in C are not supported on a GPU yet"
+            )
+        with Scratch("program") as scratch:
+            program = Path(scratch) / "program.so"
+            self.save(program)
+            with library_file.opened(program) as file:
+                backends = backends_in(facts_in(file))
+            if not object_file.is_linked(program):
+                raise CollageError("a bundle has a shared library, and there is no C++ compiler to link one")
+            write_bundle(program, folder, backends)
 
     def __reduce__(self) -> Any:
         """A program is pickled as its library, without its plan: what is unpickled is a loaded program."""

@@ -5,6 +5,7 @@ compiler. The import loads no native library: ``load("onednn")`` does that.
 """
 
 from unity_collage.runtime.libraries import (
+    cmake_folder,
     describe,
     library_version,
     load,
@@ -27,6 +28,7 @@ from unity_collage.runtime.timing import Runner, interval, measure, time_in_turn
 __all__ = [
     "Runner",
     "adopt_openmp",
+    "cmake_folder",
     "describe",
     "float_mode",
     "interval",

@@ -228,6 +228,28 @@ def own_library(part: str) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
+def own_file(path: str) -> Path:
+    """A file or folder of this package that is no library, such as ``include``; raises RuntimeError if it is missing."""
+    found = next((file for folder in runtime.__path__ if (file := Path(folder) / path).exists()), None)
+    if found is None:
+        raise RuntimeError(f"{path} is missing: the package was installed without it")
+    return found
+
+
+def cmake_folder() -> Path:
+    """Where ``find_package(unity_collage_runtime)`` looks: the value of ``unity_collage_runtime_DIR`` for CMake.
+
+    It is for the installed package; the folder of a bundle is one for that bundle. Raises RuntimeError in a checkout,
+    whose libraries are elsewhere.
+    """
+    folder = own_file("cmake")
+    if not (folder.parent / "lib").is_dir():
+        raise RuntimeError(
+            "the libraries of a checkout are elsewhere: save a program with bundle=True, and give its folder"
+        )
+    return folder
+
+
 def _installed() -> Iterator[str]:
     """The folder of this package as it was installed; a generator, since it takes time to find."""
     from importlib.metadata import PackageNotFoundError, distribution

@@ -1,0 +1,224 @@
+"""Bundles: a folder with a program and its libraries, which callers in C and C++ open."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import compiled
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from unity_collage.errors import CollageError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
+WEIGHT = np.random.default_rng(0).standard_normal((16, 8), dtype=np.float32)
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+
+
+def _model() -> IRModule:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 16), "float32"), w: R.Tensor((16, 8), "float32")) -> R.Tensor(
+            (4, 8), "float32"
+        ):
+            with R.dataflow():
+                y = R.nn.relu(R.matmul(x, w))
+                R.output(y)
+            return y
+
+    return Module
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++ to link a program")
+    folder = tmp_path_factory.mktemp("bundles") / "bundle"
+    compiled(_model(), ["onednn"]).save(folder, bundle=True)
+    return folder
+
+
+def test_it_has_what_the_program_needs(bundle: Path) -> None:
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    named = {*manifest["libraries"], *manifest["stand_ins"].values(), manifest["program"]}
+    assert named <= {path.name for path in bundle.iterdir()}
+    assert "libcollage_onednn.so" in named and manifest["stand_ins"] == {
+        "libgomp.so.1": "libcollage_openmp.so"
+    }
+    assert (bundle / "include" / "unity_collage.h").is_file()
+
+
+_CALLER = """
+import ctypes, json, sys
+import threading
+folder = sys.argv[1]
+ctypes.CDLL(folder + "/libtvm_ffi.so")
+lib = ctypes.CDLL(folder + "/libcollage_runtime.so")
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32), ("type", ctypes.c_int)]
+class Value(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32), ("type", ctypes.c_int)]
+lib.collage_open.restype, lib.collage_error.restype = ctypes.c_void_p, ctypes.c_char_p
+lib.collage_inputs.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.POINTER(Value))]
+lib.collage_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(Tensor), ctypes.c_int32, ctypes.POINTER(Tensor), ctypes.c_int32]
+program = lib.collage_open(folder.encode())
+if not program:
+    sys.exit(lib.collage_error().decode())
+values = ctypes.POINTER(Value)()
+count = lib.collage_inputs(program, ctypes.byref(values))
+names = [[values[i].name.decode(), [values[i].shape[k] for k in range(values[i].ndim)], values[i].type] for i in range(count)]
+kept = []
+def tensor(numbers, shape, type=1):
+    data = (ctypes.c_float * (len(numbers) + 1))(0.0, *numbers)
+    kept.append(data)
+    # Not aligned: behind one element.
+    return Tensor(ctypes.addressof(data) + 4, (ctypes.c_int64 * len(shape))(*shape), len(shape), type)
+given = json.load(open(sys.argv[2]))
+def run(rows=4):
+    inputs = (Tensor * 2)(tensor(given["x"], [4, 16]), tensor(given["w"], [16, 8]))
+    out = (ctypes.c_float * (8 * rows))()
+    result = (Tensor * 1)(Tensor(ctypes.addressof(out), (ctypes.c_int64 * 2)(rows, 8), 2, 1))
+    status = lib.collage_run(program, inputs, 2, result, 1)
+    return list(out) if status == 0 else lib.collage_error().decode()
+first = run()
+many = [None] * 4
+threads = [threading.Thread(target=lambda i=i: many.__setitem__(i, run())) for i in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+view = (Tensor * 1)(Tensor(None, None, 0, 0))
+inputs = (Tensor * 2)(tensor(given["x"], [4, 16]), tensor(given["w"], [16, 8]))
+assert lib.collage_run(program, inputs, 2, view, 1) == 0
+seen = [[view[0].shape[k] for k in range(view[0].ndim)], view[0].type, list((ctypes.c_float * 32).from_address(view[0].data))]
+wrong = run(rows=3)
+few = lib.collage_error().decode() if lib.collage_run(program, inputs, 1, view, 1) else ""
+maps = sorted({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line})
+print(json.dumps({"names": names, "first": first, "equal": all(m == first for m in many), "seen": seen, "wrong": wrong, "few": few, "maps": maps}))
+"""  # noqa: E501
+
+
+def _called(folder: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """What a caller that has nothing of this package sees: Python stands in for C, without its packages."""
+    x = np.random.default_rng(1).standard_normal((4, 16), dtype=np.float32)
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps({"x": x.ravel().tolist(), "w": WEIGHT.ravel().tolist()}))
+    command = [sys.executable, "-I", "-S", "-c", _CALLER, str(folder), str(given)]
+    return subprocess.run(command, capture_output=True, text=True, env={}, check=False)
+
+
+def test_it_runs_without_this_package_wherever_it_is(bundle: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(bundle, moved)
+    done = _called(moved, tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    x = np.random.default_rng(1).standard_normal((4, 16), dtype=np.float32)
+    right = np.maximum(x @ WEIGHT, 0)
+    assert said["names"] == [["x", [4, 16], 1], ["w", [16, 8], 1]]
+    np.testing.assert_allclose(np.reshape(said["first"], (4, 8)), right, rtol=1e-4, atol=1e-5)
+    assert said["equal"]
+    assert said["seen"][:2] == [[4, 8], 1]
+    np.testing.assert_allclose(np.reshape(said["seen"][2], (4, 8)), right, rtol=1e-4, atol=1e-5)
+    assert "result 0 is float32 of another type or shape than its buffer" in said["wrong"]
+    assert said["few"]
+    assert not [path for path in said["maps"] if "site-packages" in path or str(bundle) in path]
+
+
+def test_what_is_missing_or_cut_is_one_line(bundle: Path, tmp_path: Path) -> None:
+    for name, change, reason in (
+        ("missing", lambda folder: (folder / "libdnnl.so.3").unlink(), "libdnnl.so.3"),
+        (
+            "cut",
+            lambda folder: _cut(folder / "program.so"),
+            "cannot be loaded as a program: its end is missing",
+        ),
+        ("empty", lambda folder: (folder / "bundle.json").unlink(), "this folder is not a bundle"),
+    ):
+        folder = tmp_path / name
+        shutil.copytree(bundle, folder)
+        change(folder)
+        done = _called(folder, tmp_path)
+        assert done.returncode == 1 and reason in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def _cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+@needs_compiler
+def test_the_example_is_built_with_the_bundle_alone(bundle: Path, tmp_path: Path) -> None:
+    program = tmp_path / "bundle"
+    flags = [f"-I{bundle / 'include'}", f"-L{bundle}", "-Wl,--no-as-needed", "-lcollage_runtime", "-ltvm_ffi"]
+    command = [
+        "g++",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        str(EXAMPLES / "bundle.cc"),
+        "-o",
+        str(program),
+    ]
+    subprocess.run([*command, *flags, f"-Wl,-rpath,{bundle}"], check=True)
+    done = subprocess.run([program, bundle], capture_output=True, text=True, env={}, check=False)
+    # It gives one input, and this program has two.
+    assert done.returncode == 1 and done.stderr.startswith("bundle: ") and done.stderr.count("\n") == 1
+    one = tmp_path / "one"
+    compiled(_relu(), ["onednn"]).save(one, bundle=True)
+    done = subprocess.run([program, one], capture_output=True, text=True, env={}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("x -> 0: 0 of 64, first 1")
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
+def test_cmake_finds_the_runtime_in_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    subprocess.run(
+        ["cmake", "-S", EXAMPLES, "-B", build, f"-Dunity_collage_runtime_DIR={bundle}"], check=True
+    )
+    subprocess.run(["cmake", "--build", build], check=True)
+    assert (build / "bundle").is_file()
+
+
+def _relu() -> IRModule:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 16), "float32")) -> R.Tensor((4, 16), "float32"):
+            with R.dataflow():
+                y = R.nn.relu(x)
+                R.output(y)
+            return y
+
+    return Module
+
+
+@needs_compiler
+def test_a_folder_with_something_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(CollageError, match="is not empty: name a new folder for the bundle"):
+        compiled(_relu(), ["tvm"]).save(tmp_path, bundle=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_the_types_have_the_numbers_of_the_header() -> None:
+    """The script above calls COLLAGE_FLOAT32 1."""
+    header = (
+        Path(__file__).resolve().parents[2] / "unity_collage/runtime/include/unity_collage.h"
+    ).read_text()
+    names = [
+        line.strip().split(" ")[0].rstrip(",")
+        for line in header.splitlines()
+        if line.startswith("  COLLAGE_")
+    ]
+    assert names[:2] == ["COLLAGE_OTHER", "COLLAGE_FLOAT32"] and ctypes.sizeof(ctypes.c_int) == 4

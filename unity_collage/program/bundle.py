@@ -1,0 +1,112 @@
+"""A folder with a program and every library that it needs besides those of the system: for programs in C and C++."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .. import runtime
+from ..errors import CollageError, last_line
+from ..ffi import tvm_ffi
+from ..runtime import libraries
+from ..runtime.vendors import VENDORS
+
+PROGRAM = "program.so"
+_MANIFEST = "bundle.json"
+_HEADERS = ("unity_collage.h", "unity_collage.hpp")
+_CONFIG = "unity_collage_runtimeConfig.cmake"
+
+_TRACE = """
+import ctypes, json, sys
+libraries, program = json.loads(sys.argv[1]), sys.argv[2]
+for path in libraries:
+    ctypes.CDLL(path, ctypes.RTLD_GLOBAL if "libtvm_runtime" in path else ctypes.RTLD_LOCAL)
+runtime = ctypes.CDLL(next(path for path in libraries if "libcollage_runtime" in path))
+runtime.collage_error.restype = ctypes.c_char_p
+runtime.collage_open.restype = ctypes.c_void_p
+if runtime.collage_open(program.encode()) is None:
+    sys.exit(runtime.collage_error().decode())
+print(json.dumps(sorted({line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line})))
+"""
+"""Opens a program as a caller in C does, and tells which libraries that has mapped."""
+
+
+def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
+    """Write the folder of a saved ``program`` with kernels of ``backends``; raises CollageError with the reason."""
+    if folder.exists() and any(folder.iterdir()):
+        raise CollageError(f"{folder} is not empty: name a new folder for the bundle")
+    draft = folder.with_name(f".{secrets.token_hex(8)}")
+    try:
+        (draft / "include").mkdir(parents=True)
+        shutil.copyfile(program, draft / PROGRAM)
+        _write_libraries(draft, backends)
+        for header in _HEADERS:
+            shutil.copyfile(libraries.own_file(f"include/{header}"), draft / "include" / header)
+        shutil.copyfile(libraries.own_file(f"cmake/{_CONFIG}"), draft / _CONFIG)
+        if folder.exists():
+            folder.rmdir()
+        draft.replace(folder)
+    except OSError as error:
+        raise CollageError(f"{folder} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
+    """Copy the libraries into ``folder``, and write which they are."""
+    try:
+        ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
+        needed = [str(path.resolve()) for path in (ffi, *libraries.needed_by(backends))]
+    except RuntimeError as error:
+        raise CollageError(str(error)) from error
+    first = [Path(path).name for path in needed]
+    copied = {Path(path).name: Path(path) for path in [*needed, *_mapped(needed, folder / PROGRAM)]}
+    stand_ins = _stand_ins(backends)
+    for name, path in {**copied, **{path.name: path for path in stand_ins.values()}}.items():
+        shutil.copyfile(path, folder / name)
+    manifest = {
+        "program": PROGRAM,
+        # What the others need comes first: it is found by its name once it is loaded.
+        "libraries": [*(name for name in copied if name not in first), *first],
+        "stand_ins": {name: path.name for name, path in stand_ins.items()},
+        "environment": _environment(backends),
+    }
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _mapped(needed: Sequence[str], program: Path) -> list[str]:
+    """The libraries that are not the system's and that opening the program maps, in a process of its own."""
+    command = [sys.executable, "-I", "-S", "-c", _TRACE, json.dumps(needed), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CollageError(f"the program cannot be opened from C: {last_line(RuntimeError(done.stderr))}")
+    return [
+        path for path in json.loads(done.stdout) if _is_ours(Path(path)) and Path(path) != program.resolve()
+    ]
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a library came with a package of Python: those of the system and of the interpreter are elsewhere."""
+    return "site-packages" in path.parts or "dist-packages" in path.parts or _is_of_checkout(path)
+
+
+def _is_of_checkout(path: Path) -> bool:
+    return any(path.is_relative_to(Path(folder).resolve()) for folder in runtime.__path__)
+
+
+def _stand_ins(backends: Sequence[str]) -> Mapping[str, Path]:
+    """Libraries that take the place of what the system of the bundle may lack, by the names of that."""
+    vendors = [vendor for name in backends if (vendor := VENDORS[name]) is not None]
+    path = libraries.own_library("openmp")
+    return {vendor.system_library: path for vendor in vendors if vendor.system_library and path is not None}
+
+
+def _environment(backends: Sequence[str]) -> Mapping[str, str]:
+    """What is set while vendors' libraries are loaded."""
+    vendors = [vendor for name in backends if (vendor := VENDORS[name]) is not None]
+    return {key: value for vendor in vendors for key, value in vendor.environment.items()}

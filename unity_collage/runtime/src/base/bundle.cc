@@ -1,0 +1,107 @@
+#include "base/bundle.h"
+
+#include <dlfcn.h>
+#include <tvm/ffi/error.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "base/json.h"
+#include "base/parallel_loops.h"
+#include "base/shared_library.h"
+
+namespace collage {
+namespace {
+
+using json::Get;
+using json::GetAll;
+using json::Object;
+using tvm::ffi::String;
+
+// TVM's other libraries look for its symbols in the whole process.
+bool IsGlobal(const std::string& name) { return name.rfind("libtvm_runtime", 0) == 0; }
+
+Object Read(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) TVM_FFI_THROW(RuntimeError) << path << " is missing: this folder is not a bundle";
+  std::ostringstream text;
+  text << file.rdbuf();
+  return json::As<Object>(tvm::ffi::json::Parse(text.str()), path);
+}
+
+// Variables that are set while libraries are loaded, unless they are set already.
+class Environment {
+ public:
+  explicit Environment(const Object& values) {
+    for (const auto& [key, value] : values) {
+      const std::string name = json::As<String>(key, "the name of a variable");
+      if (std::getenv(name.c_str()) != nullptr) continue;
+      setenv(name.c_str(), std::string(json::As<String>(value, "a variable")).c_str(), 1);
+      set_.push_back(name);
+    }
+  }
+  ~Environment() {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  std::vector<std::string> set_;
+};
+
+// Whether the process has a library of this name, of the caller or of another bundle: a second copy would
+// register everything twice. Whether its version is right is checked with the program.
+bool IsMapped(const std::string& file) {
+  const std::vector<std::string> paths = MappedLibraries();
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return (slash == std::string::npos ? path : path.substr(slash + 1)) == file;
+  });
+}
+
+// A library that needs another one of the folder finds it once that is loaded, so those that fail are tried
+// again.
+void LoadAll(const std::string& folder, std::vector<String> left) {
+  for (std::string reason; !left.empty();) {
+    std::vector<String> failed;
+    for (const String& name : left) {
+      const std::string file = name;
+      if (IsMapped(file)) continue;
+      if (dlopen((folder + "/" + file).c_str(), RTLD_NOW | (IsGlobal(file) ? RTLD_GLOBAL : RTLD_LOCAL)) ==
+          nullptr) {
+        reason = dlerror();
+        failed.push_back(name);
+      }
+    }
+    if (failed.size() == left.size()) TVM_FFI_THROW(RuntimeError) << reason;
+    left = std::move(failed);
+  }
+}
+
+// Libraries of the bundle for those that the system lacks, by the names of these.
+void LoadStandIns(const std::string& folder, const Object& stand_ins) {
+  for (const auto& [name, file] : stand_ins) {
+    const std::string missing = json::As<String>(name, "the name of a library");
+    if (dlopen(missing.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) continue;
+    LoadAll(folder, {json::As<String>(file, "the file of a library")});
+  }
+}
+
+}  // namespace
+
+std::string OpenBundle(const std::string& folder) {
+  const Object bundle = Read(folder + "/bundle.json");
+  {
+    const Environment environment(Get<Object>(bundle, "environment"));
+    LoadStandIns(folder, Get<Object>(bundle, "stand_ins"));
+    LoadAll(folder, GetAll<String>(bundle, "libraries"));
+  }
+  ClaimParallelLoops();  // TVM's runtime has taken them for its own pool
+  return folder + "/" + std::string(Get<String>(bundle, "program"));
+}
+
+}  // namespace collage
