@@ -67,8 +67,8 @@ def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
     first = [Path(path).name for path in needed]
     copied = {Path(path).name: Path(path) for path in [*needed, *_mapped(needed, folder / PROGRAM)]}
     stand_ins = _stand_ins(backends)
-    for name, path in {**copied, **{path.name: path for path in stand_ins.values()}}.items():
-        shutil.copyfile(path, folder / name)
+    for path in (*copied.values(), *stand_ins.values(), *_opened(backends)):
+        shutil.copyfile(path, folder / path.name)
     manifest = {
         "program": PROGRAM,
         # What the others need comes first: it is found by its name once it is loaded.
@@ -97,6 +97,12 @@ def _is_ours(path: Path) -> bool:
 
 def _is_of_checkout(path: Path) -> bool:
     return any(path.is_relative_to(Path(folder).resolve()) for folder in runtime.__path__)
+
+
+def _opened(backends: Sequence[str]) -> list[Path]:
+    """Libraries that those of vendors open themselves when a program runs."""
+    vendors = [vendor for name in backends if (vendor := VENDORS[name]) is not None]
+    return [path for vendor in vendors for path in vendor.opened_paths()]
 
 
 def _stand_ins(backends: Sequence[str]) -> Mapping[str, Path]:

@@ -229,7 +229,7 @@ def own_library(part: str) -> Path | None:
 
 
 def own_file(path: str) -> Path:
-    """A file or folder of this package that is no library, such as ``include``; raises RuntimeError if it is missing."""
+    """A file or folder of this package, such as ``include``; raises RuntimeError if there is none."""
     found = next((file for folder in runtime.__path__ if (file := Path(folder) / path).exists()), None)
     if found is None:
         raise RuntimeError(f"{path} is missing: the package was installed without it")

@@ -24,6 +24,9 @@ class Vendor:
     system_library: str | None = None
     """A library that it needs and that a system may lack; ``libcollage_openmp.so`` then stands in for it."""
 
+    opened: tuple[str, ...] = ()
+    """Libraries of the wheel, as ``file``, that the library itself opens when it needs them, from its own folder."""
+
     part: str | None = None
     """The library of this package that has the backend: ``cuda`` for ``libcollage_cuda.so``; None: that of its name."""
 
@@ -35,6 +38,10 @@ class Vendor:
     def path(self) -> Path | None:
         """The path of the library in the running environment, or None when it is not installed."""
         return _path(self.distribution, self.file)
+
+    def opened_paths(self) -> list[Path]:
+        """The paths of the libraries that it opens itself, as far as they are installed."""
+        return [path for end in self.opened if (path := _path(self.distribution, end)) is not None]
 
     def version(self) -> str | None:
         """The version of the wheel, or None when it is not installed."""
@@ -105,5 +112,10 @@ VENDORS: dict[str, Vendor | None] = {
     "cudnn": Vendor("nvidia-cudnn-cu13", "lib/libcudnn.so.9", part="cuda"),
     # Inference runtimes, which have thread pools of their own.
     "onnxruntime": Vendor("onnxruntime", "capi/libonnxruntime.so.*", part="sessions"),
-    "openvino": Vendor("openvino", "libs/libopenvino_c.so.*", part="sessions"),
+    "openvino": Vendor(
+        "openvino",
+        "libs/libopenvino_c.so.*",
+        opened=("libs/libopenvino_intel_cpu_plugin.so", "libs/libopenvino_onnx_frontend.so.*"),
+        part="sessions",
+    ),
 }
