@@ -26,7 +26,7 @@ from .measure.choices import has_no_choice
 from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
 from .pipeline import FLOAT32, Pipeline
-from .profile.inputs import why_not_runnable
+from .profile.inputs import why_not_comparable
 
 _NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
@@ -56,7 +56,7 @@ def fastest(
     if refine is not None and percentile != MEDIAN:
         raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
     settings = replace(settings, percentile=percentile)
-    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_runnable(imported)
+    reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
     if refine is not None and reason:
         raise CollageError(f"candidate programs cannot be compared: {reason}")
     if pipeline.precision != FLOAT32:

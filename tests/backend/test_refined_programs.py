@@ -51,15 +51,35 @@ def test_the_result_is_the_winner_and_its_numbers_are_right(tmp_path) -> None:
     assert "timing whole programs in turns" in told
 
 
-def test_a_module_of_unknown_shapes_cannot_be_timed_as_a_whole(tmp_path) -> None:
+def test_programs_of_open_sizes_are_timed_at_the_samples(tmp_path) -> None:
     @R.function
     def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            a = R.exp(R.nn.relu(x))
+            R.output(a)
+        return a
+
+    sizes = {"n": [1, 8, 32]}
+    program = uc.compile(
+        IRModule({"main": main}), database=tmp_path / "costs.sqlite", refine=QUICK, shapes=sizes
+    )
+    report = program.plan["main"].comparison
+    assert report.samples == 3 and (report.predicted, report.measured) == (None, None)
+    assert all(entry.seconds or entry.reason for entry in report.programs)
+    for rows in (1, 3, 32):
+        x = np.random.default_rng(rows).standard_normal((rows, 4), dtype=np.float32)
+        np.testing.assert_allclose(program(x).numpy(), np.exp(np.maximum(x, 0)), rtol=1e-5)
+
+
+def test_what_has_no_inputs_to_draw_cannot_be_compared(tmp_path) -> None:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n"])) -> R.Tensor(("n", 4), "float32"):
         with R.dataflow():
             a = R.nn.relu(x)
             R.output(a)
         return a
 
-    with pytest.raises(CollageError, match="programs cannot be compared: x has no static shape"):
+    with pytest.raises(CollageError, match="programs cannot be compared: parameter s is not a tensor"):
         uc.compile(IRModule({"main": main}), database=tmp_path / "costs.sqlite", refine=QUICK)
 
 
@@ -69,7 +89,7 @@ def test_the_clock_is_read_behind_each_kernel() -> None:
     lowered = lower(_module(), target)
     kernels = called_kernels(lowered["main"])
     assert len(kernels) >= 1
-    with ProgramWorker([x], threads=1) as worker:
+    with ProgramWorker([[x]], threads=1) as worker:
         assert worker.add("instrumented", link(instrumented(lowered), target)) is None
         seconds = worker.kernel_seconds("instrumented", len(kernels), rounds=5)
     assert len(seconds) == len(kernels) and all(value > 0 for value in seconds)
@@ -78,7 +98,7 @@ def test_the_clock_is_read_behind_each_kernel() -> None:
 def test_a_program_that_crashes_is_dropped_and_the_others_go_on() -> None:
     target = uc.host_target()
     x = np.zeros(graphs.SHAPE, np.float32)
-    with ProgramWorker([x], threads=1) as worker:
+    with ProgramWorker([[x]], threads=1) as worker:
         assert worker.add("good", build(_module(), target)) is None
         reason = worker.add("crash", build(_crashing(), target))
         assert reason is not None and "SIGABRT" in reason
@@ -177,7 +197,7 @@ def test_stock_tvm_wins_where_none_of_our_plans_can_be_built(
 
 
 def test_when_no_program_runs_all_reasons_are_told(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("searched", "chosen", "stock"):
+    for name in ("searched", "chosen", "stock", "whole"):
         monkeypatch.setattr(ProgramBuilder, name, _refuse)
     with pytest.raises(
         CollageError, match=r"no program runs: collage: it cannot be built: .*stock tvm: it cannot"

@@ -23,12 +23,16 @@ _FIRST_ROUNDS = 3
 
 
 def add_entrants(
-    comparison: Comparison, plans: Mapping[str, tuple[Choice, float]], before: Choice | None
+    comparison: Comparison,
+    plans: Mapping[str, tuple[Choice, float]],
+    before: Choice | None,
+    corrects: bool = True,
 ) -> None:
     """Build and load the programs of all plans that may be the fastest, and of what was the fastest ``before``.
 
     ``plans``: each with its seconds by the costs of its kernels. After ours those come first that are most likely to
-    be faster. A program is left out if it would take the time for building over its limit.
+    be faster. A program is left out if it would take the time for building over its limit. ``corrects``: whether ours
+    is planned again where it takes far longer than its kernels cost.
     """
     builder, settings = comparison.builder, comparison.settings
     ours, least = plans[OURS]
@@ -39,7 +43,8 @@ def add_entrants(
         comparison.add(BEFORE, before)
     for name in builder.whole_models:
         comparison.add_built(name, None, partial(builder.whole, name))
-    _add_corrected(comparison, ours)
+    if corrects:
+        _add_corrected(comparison, ours)
     for name, (choice, seconds) in sorted(plans.items(), key=lambda entry: entry[1][1]):
         if any(program.choice == choice for program in comparison.programs.values()):
             continue

@@ -24,7 +24,7 @@ from ..errors import CollageError, first_line
 from ..machine.load import LoadWatch
 from ..plan.comparison import Prediction, ProgramComparison
 from ..plan.encoding import decode, encode
-from ..profile.inputs import dummy_inputs
+from ..profile.inputs import input_sets, samples_of
 from ..profile.kernels import KernelProfiler
 from ..profile.programs import ProgramWorker
 from ..search.auto import solve
@@ -65,12 +65,16 @@ def refined(
         built = builder.searched(builder.costed)
         return Refined(*built, remarks=("programs were not compared: nothing may be measured",))
     watch = LoadWatch()
-    with ProgramWorker(dummy_inputs(builder.imported), runtime.num_threads()) as worker:
+    sets = input_sets(builder.imported)
+    is_of_one_size = not samples_of(builder.imported)
+    with ProgramWorker(sets, runtime.num_threads()) as worker:
         comparison = Comparison(builder, settings, worker, tell)
-        add_entrants(comparison, plans, None if records is None else records.before())
-        if not model.is_budget_spent():
+        add_entrants(
+            comparison, plans, None if records is None else records.before(), corrects=is_of_one_size
+        )
+        if is_of_one_size and not model.is_budget_spent():
             learn(comparison, priority)
-        if settings.breeding is not None and not model.is_budget_spent():
+        if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
             breed(comparison, settings.breeding)
         try:
             winner, result = comparison.finish()
@@ -83,6 +87,8 @@ def refined(
     load = watch.load()
     assert result.report is not None
     report = replace(result.report, created=time.time(), others=load.others)
+    if not is_of_one_size:  # the costs of the plan are for one size, the times for all samples together
+        report = replace(report, predicted=None, measured=None, samples=len(sets))
     if records is not None:
         choice = comparison.programs[winner].choice
         description = None if choice is None else described(builder.costed, choice)

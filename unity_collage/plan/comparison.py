@@ -44,6 +44,8 @@ class ProgramComparison:
     """``measured`` or ``database``."""
     created: float = 0.0
     """When the programs were timed, in seconds since the epoch."""
+    samples: int = 1
+    """At how many sizes of open dimensions each program was timed; times are sums over them."""
     others: float = 0.0
     """How many cores other processes kept busy meanwhile."""
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
-from tvm import relax
+from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..errors import CollageError
+from ..graph.shapes import dtype_of, tensor_type
+from ..graph.variants import like_of, sizes_of, variants_in
 from ..measure.inputs import random_inputs, why_not_drawn
+from ..reference.literals import size_of
+
+InputSets = Sequence[Sequence[np.ndarray]]
+"""Inputs of a program, once for each of several sizes."""
+
+_MOST_SETS = 4
+"""At how many sizes programs are compared at most: the least, the greatest, and those spread between them."""
 
 
 def why_not_runnable(mod: IRModule) -> str | None:
-    """Why ``main`` cannot be run on dummy inputs, or None."""
+    """Why ``main`` cannot be run on dummy inputs of static shapes, or None."""
     if not any(gvar.name_hint == "main" for gvar in mod.get_global_vars()):
         return "the module has no function named main"
     main = mod["main"]
@@ -19,8 +32,63 @@ def why_not_runnable(mod: IRModule) -> str | None:
     return next((reason for param in main.params if (reason := why_not_drawn(param))), None)
 
 
+def why_not_comparable(mod: IRModule) -> str | None:
+    """Why whole programs of ``mod`` cannot be compared, or None: its inputs have static shapes or sample sizes."""
+    reason = why_not_runnable(mod)
+    if reason is None or not samples_of(mod):
+        return reason
+    try:
+        input_sets(mod)
+    except CollageError as error:
+        return str(error)
+    return None
+
+
+def samples_of(mod: IRModule) -> list[dict[str, int]]:
+    """The sizes of open dimensions at which programs are compared: those of variants, else those of kernels' costs."""
+    if why_not_runnable(mod) is None or "main" not in {gvar.name_hint for gvar in mod.get_global_vars()}:
+        return []
+    found = [sizes_of(mod[name]) for name in variants_in(mod)]
+    if not found and (like := like_of(mod["main"])):
+        found = [like]
+    step = max(1, -(-(len(found) - 1) // (_MOST_SETS - 1))) if len(found) > 1 else 1
+    return [*found[:-1:step], found[-1]] if found else []
+
+
 def dummy_inputs(mod: IRModule) -> list[np.ndarray]:
     """Random inputs for ``main``; integers are 0, since they may be indexes."""
-    return [
-        value if value.dtype.kind == "f" else np.zeros_like(value) for value in random_inputs(mod["main"])
-    ]
+    return _dummies(mod["main"])
+
+
+def input_sets(mod: IRModule) -> list[list[np.ndarray]]:
+    """:func:`dummy_inputs`; where sizes are open, once for each of the samples. Raises CollageError with the reason."""
+    samples = samples_of(mod)
+    if not samples:
+        return [dummy_inputs(mod)]
+    return [_dummies(_of_sizes(mod["main"], sizes)) for sizes in samples]
+
+
+def _dummies(func: relax.Function) -> list[np.ndarray]:
+    return [value if value.dtype.kind == "f" else np.zeros_like(value) for value in random_inputs(func)]
+
+
+def _of_sizes(main: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
+    """A function that takes what ``main`` takes where its open dimensions have these sizes, by name."""
+    known: dict[Any, int] = {}
+    for var in relax.analysis.defined_symbolic_vars(main):
+        if var.name not in sizes:
+            raise CollageError(f"no sample has a size of the dimension {var.name}")
+        known[var] = sizes[var.name]
+    params = []
+    for param in main.params:
+        if not isinstance(param.ty, relax.TensorType) or not isinstance(param.ty.shape, relax.ShapeExpr):
+            raise CollageError(why_not_drawn(param) or f"{param.name} is not a tensor of known rank")
+        shape = [size_of(dim, known) for dim in _dims(param)]
+        params.append(relax.Var(param.name, relax.TensorType(shape, dtype_of(param))))
+    return relax.Function(params, relax.Tuple(params), ret_ty=relax.TupleType([p.ty for p in params]))
+
+
+def _dims(param: relax.Var) -> list[ir.Expr]:
+    shape = tensor_type(param).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    return list(shape.values)

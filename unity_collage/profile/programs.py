@@ -14,6 +14,7 @@ from ..lowering import library_file
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
 from ..scratch import Scratch
+from .inputs import InputSets
 
 TIMEOUT_SECONDS = 300.0
 """The limit for one answer of the worker; a program that needs longer is dropped."""
@@ -25,14 +26,19 @@ LEAST_RUNS = 3
 class ProgramWorker:
     """A worker process that runs programs by name, all on the same inputs and threads. Use as a context manager.
 
+    With several sets of inputs a run of a program is one for each of them, and its time is the sum.
+
     A program that crashes ends the worker. It is dropped, and the others are loaded again.
     """
 
-    def __init__(self, inputs: Sequence[np.ndarray], threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
+    def __init__(self, sets: InputSets, threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
         self._folder = Scratch("programs")
         stored = Path(self._folder.name) / "inputs.npz"
-        np.savez(stored, *inputs)
-        hello = {"threads": threads, "inputs": str(stored)}
+        named: dict[str, Any] = {
+            f"{i} {k}": value for i, inputs in enumerate(sets) for k, value in enumerate(inputs)
+        }
+        np.savez(stored, **named)
+        hello = {"threads": threads, "inputs": str(stored), "sets": len(sets)}
         self._child = Child("unity_collage.profile.worker", hello, timeout_seconds)
         self._paths: dict[str, Path] = {}
         self._numbers = count()

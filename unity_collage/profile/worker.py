@@ -20,15 +20,16 @@ PAUSE_SECONDS = 0.01
 
 
 class LoadedPrograms:
-    """The loaded programs, each ready to run on the same inputs."""
+    """The loaded programs, each ready to run on the same sets of inputs."""
 
-    def __init__(self, threads: int, inputs: Path):
+    def __init__(self, threads: int, inputs: Path, sets: int):
         self._threads = threads
         runtime.set_num_threads(threads)
         with np.load(inputs) as stored:
-            self._inputs = [stored[name] for name in stored.files]
+            named = {name: stored[name] for name in stored.files}
+        self._sets = [[named[name] for name in named if name.split()[0] == str(i)] for i in range(sets)]
         self._programs: dict[str, Program] = {}
-        self._runs: dict[str, Any] = {}
+        self._runs: dict[str, list[Any]] = {}
         self._outputs: dict[str, list[np.ndarray]] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -37,8 +38,8 @@ class LoadedPrograms:
 
     def _load(self, name: str, path: str) -> dict[str, Any]:
         program = load(path)
-        self._outputs[name] = [tensor.numpy() for tensor in _flat(program(*self._inputs))]
-        self._runs[name] = program.prepared(*self._inputs)
+        self._outputs[name] = [tensor.numpy() for inputs in self._sets for tensor in _flat(program(*inputs))]
+        self._runs[name] = [program.prepared(*inputs) for inputs in self._sets]
         self._programs[name] = program
         return {}
 
@@ -61,17 +62,27 @@ class LoadedPrograms:
         return {"medians": found}
 
     def _timed(self, name: str, runs: int, seconds: float) -> list[float]:
-        return runtime.measure(
-            self._runs[name], [], warmup_seconds=seconds / 4, min_runs=runs, min_seconds=seconds
-        )
+        parts = self._runs[name]
+        each = seconds / len(parts)
+        found = [
+            runtime.measure(run, [], warmup_seconds=each / 4, min_runs=runs, min_seconds=each)
+            for run in parts
+        ]
+        return found[0] if len(found) == 1 else _summed(found)
 
     def _kernels(self, name: str, kernels: int, rounds: int, threads: int | None) -> dict[str, Any]:
         """The median seconds of each kernel of an instrumented program."""
         runtime.set_num_threads(threads or self._threads)
         try:
-            return {"seconds": kernel_seconds(self._runs[name], kernels, rounds)}
+            return {"seconds": kernel_seconds(self._runs[name][0], kernels, rounds)}
         finally:
             runtime.set_num_threads(self._threads)
+
+
+def _summed(parts: list[list[float]]) -> list[float]:
+    """Times whose percentiles are the sums of those of ``parts``."""
+    places = np.linspace(0, 1, min(map(len, parts)))
+    return np.sum([np.quantile(part, places) for part in parts], axis=0).tolist()
 
 
 def _flat(value: Any) -> list[Any]:
@@ -90,4 +101,4 @@ def _relative(value: np.ndarray, right: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    serve(lambda hello: LoadedPrograms(hello["threads"], Path(hello["inputs"])).answer)
+    serve(lambda hello: LoadedPrograms(hello["threads"], Path(hello["inputs"]), hello["sets"]).answer)

@@ -35,7 +35,8 @@ def comparison_line(report: ProgramComparison) -> str:
     ]
     left_out = [each for each in report.programs if each.seconds is None]
     when = f" on {datetime.fromtimestamp(report.created):%Y-%m-%d}" if report.origin == "database" else ""
-    text = f"{report.winner} is the fastest program{when}: {', '.join(others)}" if others else ""
+    sizes = f" over {report.samples} sizes" if report.samples > 1 else ""
+    text = f"{report.winner} is the fastest program{sizes}{when}: {', '.join(others)}" if others else ""
     if left_out:
         text += f"{'; ' if text else ''}not timed: " + ", ".join(
             f"{each.name} ({each.reason})" for each in left_out
