@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .frontend.models import import_model
     from .inspection.dry_run import dry_run
     from .lowering.link_external import link_external
-    from .pipeline import collage
+    from .pipeline import collage, partition_for, partition_for_onednn
     from .program import Program, load
     from .runtime import num_threads, set_num_threads
     from .specs import PartitionSpec
@@ -42,6 +42,8 @@ _HOME = {
     "link_external": "lowering.link_external",
     "load": "program",
     "num_threads": "runtime",
+    "partition_for": "pipeline",
+    "partition_for_onednn": "pipeline",
     "set_num_threads": "runtime",
 }
 
@@ -61,6 +63,8 @@ __all__ = [
     "link_external",
     "load",
     "num_threads",
+    "partition_for",
+    "partition_for_onednn",
     "passes",
     "set_num_threads",
 ]

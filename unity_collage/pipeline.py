@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import tvm
+from tvm.ir import IRModule
+from tvm.target import Target
 
+from .backends.registry import register_codegens, usable
 from .cost.model import CostModel
 from .defaults import FLOAT32, PRECISIONS, TF32
 from .errors import CollageError
@@ -149,6 +152,28 @@ def collage(
         only_choices=not explain,
     )
     return tvm.transform.Sequential(pipeline.passes(), name="collage")
+
+
+def partition_for(mod: IRModule, backend: str, target: Target | None = None) -> IRModule:
+    """``mod`` with functions for ``backend`` wherever it can make a kernel, in the form that TVM's own passes expect.
+
+    It is what ``partition_for_*`` functions of TVM do, with the rules of a backend of ours: each function has the
+    attribute ``Codegen`` and composite functions inside, and :class:`tvm.relax.transform.RunCodegen` makes runtime
+    modules of them. The code generator is registered for that. Nothing is measured. Raises UnknownBackend or
+    UnavailableBackend.
+    """
+    found = usable(backend)
+    if found.codegen is None:
+        raise CollageError(f"{backend} has no code generator: TVM makes its kernels from the operators")
+    register_codegens([found])
+    steps = [Prepare(), AnnotateCandidates(backends=(backend,)), ChooseByRule((backend,))]
+    with target or current_target():
+        return tvm.transform.Sequential(steps, name=f"partition_for_{backend}")(mod)
+
+
+def partition_for_onednn(mod: IRModule, target: Target | None = None) -> IRModule:
+    """:func:`partition_for` oneDNN."""
+    return partition_for(mod, "onednn", target)
 
 
 def narrowing(precision: str) -> list[tvm.transform.Pass]:

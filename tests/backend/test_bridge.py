@@ -14,6 +14,7 @@ from tvm.script import relax as R
 
 import unity_collage as uc
 from unity_collage.backends import registry
+from unity_collage.errors import CollageError, UnknownBackend
 from unity_collage.lowering.build import EXTERNAL_MODS
 from unity_collage.lowering.offload import CONSTANTS
 from unity_collage.passes import (
@@ -181,3 +182,24 @@ def test_the_attributes_survive_where_the_table_is_gone(name: str) -> None:
     (workload,) = [asked[i] for i, label in labels.items() if label == name]
     (attrs,) = composites(external_function(workload.func, "theirs", "candidate", "candidate"))
     assert attrs["Composite"] == name and ("rows" in attrs) == (name == "theirs.dense_bias")
+
+
+def test_tvms_own_flow_makes_kernels_of_onednn() -> None:
+    """``partition_for_onednn``, then nothing but passes of TVM: RunCodegen and ``relax.build``."""
+    assert "onednn" in uc.backends.register_relax_ext()
+    partitioned = uc.partition_for_onednn(Model, uc.host_target())
+    functions = [func for func in partitioned.functions.values() if "Codegen" in (func.attrs or {})]
+    assert functions and {str(func.attrs["Codegen"]) for func in functions} == {"onednn"}
+    with uc.host_target():
+        generated = relax.transform.RunCodegen()(partitioned)
+        assert [str(module.kind) for module in generated.attrs[EXTERNAL_MODS]] == ["collage.onednn"]
+        machine = relax.VirtualMachine(relax.build(generated, uc.host_target()), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(X), tvm.runtime.tensor(BIAS)).numpy()
+    np.testing.assert_allclose(found, np.exp(np.maximum(X @ WEIGHTS + BIAS, 0)), rtol=1e-4)
+
+
+def test_a_backend_without_a_code_generator_partitions_nothing() -> None:
+    with pytest.raises(CollageError, match="tvm has no code generator: TVM makes its kernels"):
+        uc.partition_for(Model, "tvm")
+    with pytest.raises(UnknownBackend, match="no backend named 'mkl'"):
+        uc.partition_for(Model, "mkl")

@@ -1,6 +1,6 @@
 """The backends: toolchains that make kernels."""
 
 from .base import Backend
-from .registry import every, get, known, register_codegens, select
+from .registry import every, get, known, register_codegens, register_relax_ext, select
 
-__all__ = ["Backend", "every", "get", "known", "register_codegens", "select"]
+__all__ = ["Backend", "every", "get", "known", "register_codegens", "register_relax_ext", "select"]

@@ -227,6 +227,16 @@ def register_codegens(backends: Iterable[Backend]) -> None:
             tvm.register_global_func(f"relax.ext.{backend.name}", backend.codegen, override=True)
 
 
+def register_relax_ext() -> list[str]:
+    """Register the code generators of all backends that are available here; the names of those backends.
+
+    From then on TVM's own ``RunCodegen`` makes their kernels, as it does for ``partition_for_*`` functions of TVM.
+    """
+    usable_here = [found for found in known().values() if found.codegen and why_unavailable(found) is None]
+    register_codegens(usable_here)
+    return [found.name for found in usable_here]
+
+
 def why_ambiguous(name: str) -> str | None:
     """Which two backends have the name ``name``, in packages or in TVM's tables; None if only one has it."""
     origins = _installed().origins.get(name, ["this process"] if name in known() else [])
