@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .lowering.link_external import link_external
     from .pipeline import collage, partition_for, partition_for_onednn
     from .program import Program, load
-    from .runtime import num_threads, set_num_threads
+    from .runtime import num_threads, register_custom_ops, set_num_threads
     from .specs import PartitionSpec
     from .target import host_target
 
@@ -44,6 +44,7 @@ _HOME = {
     "num_threads": "runtime",
     "partition_for": "pipeline",
     "partition_for_onednn": "pipeline",
+    "register_custom_ops": "runtime",
     "set_num_threads": "runtime",
 }
 
@@ -66,6 +67,7 @@ __all__ = [
     "partition_for",
     "partition_for_onednn",
     "passes",
+    "register_custom_ops",
     "set_num_threads",
 ]
 

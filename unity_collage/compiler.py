@@ -29,7 +29,7 @@ from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
 from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
-from .frontend.onnx.elsewhere import CustomOps, Elsewhere, remarks_of
+from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
@@ -44,6 +44,7 @@ from .plan.explanation import Explanation
 from .program import Program
 from .progress import shown
 from .runtime import cuda
+from .runtime.custom_ops import CustomOps
 from .runtime.libraries import claim_parallel_loops
 from .sessions import InferenceRuntime
 from .sizes.variants import in_order, varied

@@ -177,6 +177,24 @@ def test_a_python_function_computes_an_operator(tmp_path, size) -> None:
     assert any("is the Python function for of.nobody::Foo" in line for line in program.plan["main"].remarks)
 
 
+def test_a_process_that_loads_such_a_program_registers_the_function(tmp_path) -> None:
+    path = tmp_path / "program.so"
+    foo = {"of.nobody::Foo": lambda x, by: x * by + 1}
+    uc.compile(_with_foo(), custom_ops=foo, database=tmp_path / "costs.sqlite").save(path)
+    script = f"""
+import numpy as np, unity_collage as uc
+x = np.array([-1, 0, 1, 2], np.float32)
+program = uc.load({str(path)!r})
+try:
+    program(x)
+except uc.CollageError as error:
+    assert "Cannot find function unity_collage.custom.of.nobody::Foo" in str(error)
+uc.register_custom_ops({{"of.nobody::Foo": lambda x, by: x * by + 1}})
+np.testing.assert_array_equal(uc.load({str(path)!r})(x).numpy(), -(np.maximum(x, 0) * 3 + 1))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_a_python_function_that_fails_is_a_reason() -> None:
     def foo(x: np.ndarray, by: float) -> np.ndarray:
         raise ValueError(f"not by {by}")

@@ -20,6 +20,9 @@ STOCK = "stock tvm"
 HOPELESS = 3.0
 """A program that takes this many times as long as the fastest one is left out of the last rounds."""
 
+_LONGEST = 200
+"""How many letters of each reason are told where no program runs."""
+
 _MOST_LOST = 7
 """A winner may be slower than our program in one round of so many, and in none of fewer."""
 
@@ -132,7 +135,9 @@ class Comparison:
         for name, seconds in {**first, **last}.items():
             self.programs[name].seconds = seconds
         if not last:
-            reasons = "; ".join(f"{name}: {program.reason}" for name, program in self.programs.items())
+            reasons = "; ".join(
+                f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items()
+            )
             raise CollageError(f"no program runs: {reasons}")
         winner = winner_of(last, self.settings.margin)
         built = self.programs[winner].built

@@ -4,6 +4,7 @@ It imports only ``tvm_ffi`` and the standard library, so a process that runs an 
 compiler. The import loads no native library: ``load("onednn")`` does that.
 """
 
+from unity_collage.runtime.custom_ops import register_custom_ops
 from unity_collage.runtime.libraries import (
     cmake_folder,
     describe,
@@ -39,6 +40,7 @@ __all__ = [
     "measure",
     "num_threads",
     "openmp_runtimes",
+    "register_custom_ops",
     "restore_float_mode",
     "set_num_threads",
     "time_in_turns",

@@ -12,29 +12,23 @@ from typing import Any
 
 import numpy as np
 import onnx
-import tvm
-import tvm_ffi
 from onnx import helper, numpy_helper
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
+from ...runtime.custom_ops import CustomOps, encoded, register_custom_ops, results_of, symbol_of
 from ...sessions import RUNTIMES, SessionModel, session_module
 from .arrays import DTYPES, numpy_dtype
 from .node import OnnxNode, with_resolved_attributes
 from .values import Dim, Value
-
-CustomOps = Mapping[str, Callable[..., Any]]
-"""Python functions for operators, by ``domain::Operator``: from arrays of numpy to an array or several, attributes are
-keyword arguments. They have no side effects."""
 
 OPAQUE = "collage.opaque"
 """Attribute of a module: a line for each call of this kind, which says why it is one."""
 
 _RUNTIME = RUNTIMES["onnxruntime"]
 _EXTERNAL_MODS = "external_mods"
-_CUSTOM = "unity_collage.custom"
 _DRAWN = 2
 """An open size of the arrays on which a function is called, to learn the types of its results."""
 _TYPES = {
@@ -73,14 +67,16 @@ class Elsewhere:
         function = self.custom_ops.get(key)
         if function is None:
             return None
-        attributes = {name: node.attribute(name) for name in node.attributes}
-        symbol = f"{_CUSTOM}.{key}"
-        if attributes:
-            symbol += f".{len(self.remarks)}"
+        try:
+            attributes = encoded({name: node.attribute(name) for name in node.attributes})
+        except TypeError as error:
+            node.refuse(str(error))
         results = _results_of_function(function, node, attributes)
-        tvm.register_global_func(symbol, _as_packed(function, attributes), override=True)
-        self.remarks.append(f"{node.title} is the Python function for {key}")
-        return _called(node, symbol, results, allocates=True)
+        register_custom_ops({key: function})
+        self.remarks.append(
+            f"{node.title} is the Python function for {key}, which has to be where the program runs"
+        )
+        return _called(node, symbol_of(key), results, allocates=True, first=ir.StringImm(attributes))
 
     def by_runtime(self, node: OnnxNode, reason: str) -> list[Value | None]:
         """The results of a node as the runtime computes it; raises ModelError with ``reason`` if it does not."""
@@ -194,9 +190,7 @@ def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[_Re
     return results
 
 
-def _results_of_function(
-    function: Callable[..., Any], node: OnnxNode, attributes: Mapping[str, Any]
-) -> list[_Result]:
+def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[_Result]:
     """The types of what a function returns for zeros and for ones; sizes that differ depend on the data."""
     values = [value for value in node.inputs if value is not None]
     is_fixed = all(isinstance(dim, int) for value in values for dim in value.shape)
@@ -204,7 +198,7 @@ def _results_of_function(
     dtypes = [numpy_dtype(value.dtype) for value in values]
     try:
         for_zeros, for_ones = (
-            _as_list(function(*map(fill, shapes, dtypes), **attributes)) for fill in (np.zeros, np.ones)
+            results_of(function, list(map(fill, shapes, dtypes)), attributes) for fill in (np.zeros, np.ones)
         )
     except Exception as error:  # the user's code
         node.refuse(f"its Python function fails for zeros and ones: {first_line(error)}")
@@ -217,29 +211,21 @@ def _results_of_function(
     return results
 
 
-def _as_packed(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Callable[..., Any]:
-    """A function of tensors."""
+def _called(
+    node: OnnxNode,
+    symbol: str,
+    results: Sequence[_Result],
+    allocates: bool,
+    first: ir.StringImm | None = None,
+) -> list[Value | None]:
+    """The results of a call with the operands of a node, and before them what a Python function gets ``first``.
 
-    def packed(*tensors: Any) -> Any:
-        results = _as_list(function(*map(np.from_dlpack, tensors), **attributes))
-        made = [tvm_ffi.from_dlpack(np.ascontiguousarray(result)) for result in results]
-        return made[0] if len(made) == 1 else made
-
-    return packed
-
-
-def _as_list(found: Any) -> list[np.ndarray]:
-    return [np.asarray(each) for each in (found if isinstance(found, (list, tuple)) else [found])]
-
-
-def _called(node: OnnxNode, symbol: str, results: Sequence[_Result], allocates: bool) -> list[Value | None]:
-    """The results of a call with those operands that are not constants of its model."""
-    is_python = symbol.startswith(_CUSTOM)
-    operands = [
-        node[number]
-        for number, value in enumerate(node.inputs)
-        if value is not None and (is_python or value.numbers is None)
-    ]
+    Constants are inside of the model of a runtime already.
+    """
+    operands: list[relax.Expr] = [] if first is None else [first]
+    for number, value in enumerate(node.inputs):
+        if value is not None and (first is not None or value.numbers is None):
+            operands.append(node[number])
     made = node.builder.emit(_call(symbol, operands, results, allocates))
     parts = [made] if len(results) == 1 else [relax.TupleGetItem(made, i) for i in range(len(results))]
     return [
