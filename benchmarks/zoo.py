@@ -1,7 +1,7 @@
 """All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and precision.
 
 usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...]
-              [--models NAME ...] [--database FILE] [--refine] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
+              [--models NAME ...] [--database FILE] [--refine] [--kernels-only] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
 
 ``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16`` is
 the league of bfloat16: ours compiled so against what OpenVINO does where nobody asks for float32.
@@ -10,7 +10,8 @@ The row of a model: median of each runtime, how many times faster ours is than t
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
 arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
 range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Measured*
-is what the plan's kernels cost together, each measured by itself. Results are added to the JSON file model by model:
+is what the plan's kernels cost together, each measured by itself. The programs that ``compile`` compared, those of other
+runtimes for the whole model among them, are in the JSON file; ``--kernels-only`` leaves runtimes out. Results are added to the JSON file model by model:
 what is there already is not run again unless it is named.
 """
 
@@ -40,6 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 import unity_collage as uc
+from unity_collage.backends import select
 from unity_collage.feedback import Refinement
 from unity_collage.profile.peers.bench import interleaved, started
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
@@ -92,13 +94,22 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
     begin = time.perf_counter()
     refine = Refinement() if options.refine else None
     program = uc.compile(
-        model, database=database, refine=refine, precision=options.precision, packs=False, recompile=True
+        model,
+        database=database,
+        backends=_kernel_backends() if options.kernels_only else None,
+        refine=refine,
+        precision=options.precision,
+        packs=False,
+        recompile=True,
     )
     row: dict[str, Any] = {"compile_seconds": time.perf_counter() - begin}
     plans = list((program.plan or {}).values())
     row["predicted_seconds"] = sum(plan.seconds for plan in plans)
     kernels = [kernel.backend for plan in plans for kernel in plan.kernels]
     row["kernels"] = {backend: kernels.count(backend) for backend in dict.fromkeys(kernels)}
+    if plans and (compared := plans[0].comparison) is not None:
+        row["winner"] = compared.winner
+        row["programs"] = {each.name: each.seconds or each.reason for each in compared.programs}
     row |= {"flops": roofline.flops_of(model), "bytes": roofline.bytes_of(model)}
     with Scratch("zoo") as folder, ExitStack() as stack:
         source, ours = Path(folder) / "model.onnx", Path(folder) / "model.so"
@@ -130,6 +141,11 @@ def _row(name: str, options: argparse.Namespace, database: uc.CostDatabase) -> d
         pairs = zip(outputs[OURS], outputs[REFERENCE], strict=True)
         row["error"] = float(np.max([_error(got, expected) for got, expected in pairs]))  # NaN stays one
     return row
+
+
+def _kernel_backends() -> list[str]:
+    """The backends that make kernels on this machine, without runtimes for whole models."""
+    return [backend.name for backend in select(None, uc.host_target())]
 
 
 def _error(got: np.ndarray, expected: np.ndarray) -> float:
@@ -174,6 +190,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each runtime in each round")
     parser.add_argument("--database")
+    parser.add_argument(
+        "--kernels-only", action="store_true", help="without other runtimes' programs for the whole model"
+    )
     parser.add_argument(
         "--refine", action="store_true", help="let whole programs compete before ours is saved"
     )
