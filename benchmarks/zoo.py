@@ -1,7 +1,8 @@
 """All models against all peers: interleaved rounds, every runtime in a process of its own, same threads and precision.
 
 usage: zoo.py [--unseen] [--precision bf16] [--rounds N] [--seconds S] [--against NAME ...] [--forced BACKEND ...]
-              [--models NAME ...] [--database FILE] [--refine] [--kernels-only] [--json FILE] [--plot FILE.svg] [--roofline FILE.svg]
+              [--models NAME ...] [--database FILE] [--refine] [--kernels-only] [--json FILE] [--plot FILE.svg]
+              [--roofline FILE.svg]
 
 ``--unseen`` runs the networks of ``unseen/`` in place of the zoo: nothing was tuned for them. ``--precision bf16`` is
 the league of bfloat16: ours compiled so against what OpenVINO does where nobody asks for float32.
@@ -10,9 +11,9 @@ The row of a model: median of each runtime, how many times faster ours is than t
 ratios within a round, with the spread of the middle half), the floor at the machine's measured peaks (its direct
 arithmetic, or each weight, input and output moved once), the largest difference to ONNX Runtime's outputs over their
 range, and how fast a core read what another wrote, before each round and after the last (``exchange.py``). *Measured*
-is what the plan's kernels cost together, each measured by itself. The programs that ``compile`` compared, those of other
-runtimes for the whole model among them, are in the JSON file; ``--kernels-only`` leaves runtimes out. Results are added to the JSON file model by model:
-what is there already is not run again unless it is named.
+is what the plan's kernels cost together, each measured by itself. The programs that ``compile`` compared, those of
+other runtimes for the whole model among them, are in the JSON file; ``--kernels-only`` leaves runtimes out. Results
+are added to the JSON file model by model: what is there already is not run again unless it is named.
 """
 
 from __future__ import annotations
