@@ -98,6 +98,8 @@ class ExplainedKernel:
     """The function that it was outlined as; empty if it was not outlined."""
     reads: tuple[int, ...] = ()
     """The numbers of the kernels whose values it reads."""
+    inputs: tuple[int, ...] = ()
+    """The bindings whose values it reads, without the inputs of the function."""
     runner_up: int | None = None
     """The candidate in the cheapest plan without this kernel."""
     margin: float | None = None
