@@ -98,8 +98,6 @@ class ExplainedKernel:
     """The function that it was outlined as; empty if it was not outlined."""
     reads: tuple[int, ...] = ()
     """The numbers of the kernels whose values it reads."""
-    inputs: tuple[int, ...] = ()
-    """The bindings whose values it reads, without the inputs of the function."""
     runner_up: int | None = None
     """The candidate in the cheapest plan without this kernel."""
     margin: float | None = None
@@ -110,6 +108,8 @@ class ExplainedKernel:
     """All measured candidates that share a binding with it, by regret."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Groups of candidates that could replace it, and that cost the same within the measured intervals."""
+    inputs: tuple[int, ...] = ()
+    """The bindings whose values it reads, without the inputs of the function."""
 
 
 @dataclass(frozen=True, slots=True)

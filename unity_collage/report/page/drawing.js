@@ -36,16 +36,16 @@ function columnsOf(frame, heights, aspect) {
   const scale = (number) => Math.min(aspect / (number * (frame.width + COLUMN_GAP)), 1 / (total / number));
   let number = 1;
   while (number < heights.length && scale(number + 1) > scale(number)) number += 1;
+  const ends = [];
+  heights.reduce((y, height) => ends[ends.push(y + height) - 1] + ROW_GAP, 0);
   const starts = [0];
-  for (let at = 0, y = 0, worst = total / number; at < heights.length; at++) {
-    y += heights[at] + ROW_GAP;
-    if (y < worst * 0.9 || starts.length === number || at + 1 >= heights.length) continue;
-    // A little later fewer lines may go from one column to the next.
-    const near = [at, at + 1, at + 2].filter((row) => row + 1 < heights.length);
-    const best = near.reduce((a, b) => (crossing[b] < crossing[a] ? b : a));
-    starts.push(best + 1);
-    at = best;
-    y = 0;
+  for (let column = 1; column < number; column++) {
+    const target = (total * column) / number, slack = (total / number) * 0.05;
+    const near = ends.map((end, row) => row).filter((row) => Math.abs(ends[row] - target) <= slack);
+    const nearest = ends.findIndex((end) => end >= target);
+    // A little earlier or later fewer lines may go from one column to the next.
+    const best = near.reduce((a, b) => (crossing[b] < crossing[a] ? b : a), nearest);
+    if (best >= starts[starts.length - 1] && best + 1 < heights.length) starts.push(best + 1);
   }
   return starts;
 }

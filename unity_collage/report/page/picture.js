@@ -2,7 +2,7 @@
 const svg = at("graph"), scene = at("scene");
 const unfolded = new Set();
 const view = { x: 0, y: 0, scale: 1 };
-// Below this scale texts are too small to be read, and left out.
+// Below this scale texts are too small to be read: only the counts of blocks are left, larger.
 const READABLE = 0.3, NEAR = 0.85;
 let shape, boxes = new Map(), heads = new Map(), lines = [], stop = null, marked = null;
 
@@ -23,7 +23,7 @@ function showPicture() {
 
 function redraw() {
   const window = svg.getBoundingClientRect();
-  shape = drawing(plan.picture, unfolded, (window.width || 4) / (window.height || 3));
+  shape = { window, ...drawing(plan.picture, unfolded, (window.width || 4) / (window.height || 3)) };
   boxes = new Map();
   heads = new Map();
   const frames = shape.folds.map(foldBox), ports = shape.ports.map(({ x, y }) => draw("circle", { class: "port", cx: x, cy: y, r: 3 }));
@@ -80,7 +80,7 @@ function foldBox(fold) {
   const head = draw("g", { class: "head", role: "button", tabindex: -1, "data-fold": fold.key, "aria-expanded": fold.open, transform: `translate(${fold.x} ${fold.y})`, "aria-label": `block of ${body}, ${fold.count} times, ${says}` },
     draw("title", null, `${fold.open ? "Fold" : "Unfold"}: a block of ${body} that is repeated ${fold.count} times; together ${says}`),
     draw("rect", { width: fold.width, height: HEAD - 4, rx: 4 }),
-    draw("text", { x: 8, y: 13 }, `${fold.open ? "▾" : "▸"} x${fold.count}`),
+    draw("text", { x: 8, y: 13, class: "times" }, `${fold.open ? "▾" : "▸"} x${fold.count}`),
     draw("text", { x: fold.width - 8, y: 13, class: "figure" }, says));
   heads.set(fold.key, head);
   const behind = fold.open ? [] : [8, 4].map((by) => draw("rect", { class: "frame", x: fold.x + by, y: fold.y + by, width: fold.width, height: fold.height, rx: 6 }));

@@ -5,12 +5,13 @@ function look() {
   touched = true;
   scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
   svg.classList.toggle("far", view.scale < READABLE);
+  svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
 }
 
 // Show what is between these corners as large as the window allows, but not larger than life.
 function fitTo(left, top, right, bottom) {
-  const { width, height } = svg.getBoundingClientRect(), margin = 24;
-  view.scale = Math.min(1, (width - 2 * margin) / Math.max(right - left, 1), (height - 2 * margin) / Math.max(bottom - top, 1));
+  const { width, height } = shape.window, margin = 24;
+  view.scale = Math.min(1, Math.max(width - 2 * margin, 1) / Math.max(right - left, 1), Math.max(height - 2 * margin, 1) / Math.max(bottom - top, 1));
   view.x = width / 2 - view.scale * (left + right) / 2;
   view.y = height / 2 - view.scale * (top + bottom) / 2;
   look();
@@ -23,7 +24,8 @@ function fit() {
 
 // A window of another size has other columns, unless somebody has chosen what to see.
 function resized() {
-  if (!shape || touched) return;
+  const { width, height } = svg.getBoundingClientRect();
+  if (!shape || touched || (width === shape.window.width && height === shape.window.height)) return;
   redraw();
   fit();
 }
@@ -36,7 +38,7 @@ function fitKernels(numbers) {
 
 // Move a kernel into sight, near enough to be read.
 function reveal(number) {
-  const box = shape.boxes.find((one) => one.kernel === number), { width, height } = svg.getBoundingClientRect();
+  const box = shape.boxes.find((one) => one.kernel === number), { width, height } = shape.window;
   if (!box) return;
   const x = view.x + view.scale * (box.x + box.width / 2), y = view.y + view.scale * (box.y + box.height / 2);
   const readable = view.scale >= 0.6 || !width;
@@ -48,7 +50,7 @@ function reveal(number) {
 }
 
 function zoom(factor, x, y) {
-  const { width, height } = svg.getBoundingClientRect();
+  const { width, height } = shape.window;
   const [atX, atY] = [x === undefined ? width / 2 : x, y === undefined ? height / 2 : y];
   const scale = Math.min(4, Math.max(0.005, view.scale * factor)), change = scale / view.scale;
   Object.assign(view, { scale, x: atX - (atX - view.x) * change, y: atY - (atY - view.y) * change });
@@ -59,6 +61,13 @@ function pan(x, y) {
   view.x += x;
   view.y += y;
   look();
+}
+
+// On paper the whole is shown, with its texts.
+function showOnPaper() {
+  svg.setAttribute("viewBox", `-12 -24 ${shape.width + 24} ${shape.height + 48}`);
+  scene.removeAttribute("transform");
+  svg.classList.remove("far");
 }
 
 // One kernel or block of the picture is a stop of the tab key; arrows go from there.
@@ -136,6 +145,7 @@ function listenToPicture() {
   at("farther").addEventListener("click", () => zoom(0.8));
   at("fit").addEventListener("click", fit);
   at("unfold").addEventListener("click", toggleAll);
-  window.addEventListener("beforeprint", fit);
+  window.addEventListener("beforeprint", showOnPaper);
+  window.addEventListener("afterprint", () => (svg.removeAttribute("viewBox"), look()));
   new ResizeObserver(resized).observe(svg);
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
 from .rows import Rows
 
@@ -41,9 +42,10 @@ def _wish(node: int, neighbours: Sequence[int], at: Sequence[float], items: int)
     """The weighted median of the neighbours' places; its own place where there are none."""
     if not neighbours:
         return at[node]
-    weight: Callable[[int], float] = lambda other: (  # noqa: E731
-        _STRAIGHT if (other < items) == (node < items) else _BENT
-    )
+
+    def weight(other: int) -> float:
+        return _STRAIGHT if (other < items) == (node < items) else _BENT
+
     ordered = sorted(neighbours, key=at.__getitem__)
     half = sum(map(weight, ordered)) / 2
     passed = 0.0
@@ -59,7 +61,7 @@ def _wish(node: int, neighbours: Sequence[int], at: Sequence[float], items: int)
 def _offsets(row: Sequence[int], sizes: Sequence[int]) -> list[float]:
     """The places of a row that is packed as closely as possible."""
     found = [0.0]
-    for node, other in zip(row, row[1:], strict=False):
+    for node, other in pairwise(row):
         found.append(found[-1] + (sizes[node] + sizes[other]) / 2 + GAP)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 LONGEST = 200
 """Lines over more rows than this have no places of their own in the rows between."""
@@ -89,7 +90,7 @@ def _neighbours(
     found: dict[Edge, None] = {}
     for edge in edges:
         path = (edge[0], *bends[edge], edge[1])
-        for upper, lower in zip(path, path[1:], strict=False):
+        for upper, lower in pairwise(path):
             if row_of[lower] == row_of[upper] + 1:
                 found[upper, lower] = None
     return list(found)
@@ -132,7 +133,7 @@ def _swept(rows: Sequence[Sequence[int]], neighbours: Sequence[Sequence[int]]) -
 def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> int:
     """How many pairs of lines between adjacent rows cross."""
     total = 0
-    for row, after in zip(rows, rows[1:], strict=False):
+    for row, after in pairwise(rows):
         places = {node: place for place, node in enumerate(after)}
         seen: list[int] = []
         for node in row:
