@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -152,6 +153,19 @@ def test_a_picture_has_a_frame_for_the_whole_and_one_for_each_repeated_block() -
     # What is read from outside comes from the port: the residual value that kernel 2 adds.
     assert [edge[:2] for edge in block["edges"]] == [[0, 1], [0, 2], [1, 2], [2, 3]]
     assert block["rows"] == [[0], [1], [2], [3]]
+
+
+def test_a_line_names_a_value_that_is_computed_in_no_kernel_on_its_way() -> None:
+    plain = explanation("abc", [(), (0,), (0, 1)])
+    between = ExplainedBinding("view", "relax.reshape", "float32 (4)", True)
+    last = replace(plain.kernels[2], inputs=(1, 3))  # it reads kernel 0 through the view, binding 3
+    found = picture_of(
+        replace(
+            plain, bindings=(*plain.bindings, between), kernels=(*plain.kernels[:2], last), left_behind=(3,)
+        )
+    )
+    edges = found["frames"][0]["edges"]
+    assert [(edge[:2], edge[3]) for edge in edges] == [([0, 1], [0]), ([0, 2], [3]), ([1, 2], [1])]
 
 
 def test_copies_that_do_not_read_from_each_other_are_not_a_chain() -> None:

@@ -40,7 +40,7 @@ function columnsOf(frame, heights, aspect) {
   heights.reduce((y, height) => ends[ends.push(y + height) - 1] + ROW_GAP, 0);
   const starts = [0];
   for (let column = 1; column < number; column++) {
-    const target = (total * column) / number, slack = (total / number) * 0.05;
+    const target = (total * column) / number, slack = Math.max((total / number) * 0.05, 3 * (BOX + ROW_GAP));
     const near = ends.map((end, row) => row).filter((row) => Math.abs(ends[row] - target) <= slack);
     const nearest = ends.findIndex((end) => end >= target);
     // A little earlier or later fewer lines may go from one column to the next.

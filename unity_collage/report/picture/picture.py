@@ -110,13 +110,14 @@ class _Drawing:
         for kernel in range(start, stop):
             for source in self._reads[kernel]:
                 if source >= start and owner[source] != owner[kernel]:
-                    found.setdefault((owner[source], owner[kernel]), {})
-            for index in self._inputs[kernel]:
-                source = self._writer.get(index, -1)
-                values = found.get((owner.get(source, -1), owner[kernel]))
-                if values is not None and len(values) < _VALUES:
-                    values[index] = None
-        return {edge: tuple(values) for edge, values in sorted(found.items())}
+                    values = found.setdefault((owner[source], owner[kernel]), {})
+                    values |= dict.fromkeys(self._values(source, kernel))
+        return {edge: tuple(values)[:_VALUES] for edge, values in sorted(found.items())}
+
+    def _values(self, source: int, kernel: int) -> list[int]:
+        """What ``kernel`` reads of ``source``; else what is computed of that between them, in no kernel."""
+        own = [index for index in self._inputs[kernel] if self._writer.get(index) == source]
+        return own or [index for index in self._inputs[kernel] if index not in self._writer]
 
     def _with_ports(
         self,
