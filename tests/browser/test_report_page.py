@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from unity_collage.report.html import html_report
 
 REQUIRED = "COLLAGE_REQUIRE_BROWSER"
 """Where this is set a missing browser is a failure."""
+
+VIRTUAL = ("--virtual-time-budget=2000",)
+"""Timers and frames of two seconds, which pass as fast as the page has nothing to do."""
 
 EVIL = "</script><script>document.title = 'broken'</script>"
 
@@ -80,13 +84,15 @@ def browser() -> str:
     return str(found)
 
 
-def shown(browser: str, folder: Path, page: str, where: str = "", act: str = "") -> str:
+def shown(
+    browser: str, folder: Path, page: str, where: str = "", act: str = "", clock: Sequence[str] = VIRTUAL
+) -> str:
     """The page after its script and ``act`` have run, opened at ``where``; no script may fail."""
     watch = "addEventListener('error', (e) => document.documentElement.dataset.errors = e.message);"
     page = page.replace("<title>", f"<script>{watch}</script><title>", 1)
     (folder / "page.html").write_text(page.replace("</body>", f"<script>{act}</script></body>"))
     # A container's root has no sandbox of its own to offer, and the page is ours.
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", *clock, "--dump-dom"]
     address = f"{(folder / 'page.html').as_uri()}{where}"
     command = [browser, *options, f"--user-data-dir={folder / 'profile'}", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)

@@ -95,6 +95,7 @@ def test_what_is_more_expensive_by_more_than_its_cost_cannot_win() -> None:
 def test_the_kernels_know_whom_they_read_and_who_comes_next(relu_exp: Explanation) -> None:
     relu, exp = relu_exp.kernels
     assert (relu.reads, exp.reads) == ((), (0,))
+    assert (relu.inputs, exp.inputs) == ((), (0,))
     both, alone = bid_of(relu_exp, "tvm", "relu+exp").id, bid_of(relu_exp, "tvm", "relu").id
     assert relu.rivals == (both, alone)
     assert exp.rivals == (both,)

@@ -108,6 +108,8 @@ class ExplainedKernel:
     """All measured candidates that share a binding with it, by regret."""
     ties: tuple[tuple[int, ...], ...] = ()
     """Groups of candidates that could replace it, and that cost the same within the measured intervals."""
+    inputs: tuple[int, ...] = ()
+    """The bindings whose values it reads, without the inputs of the function."""
 
 
 @dataclass(frozen=True, slots=True)

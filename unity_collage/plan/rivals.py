@@ -37,12 +37,14 @@ def explained_kernels(
     for number, rivals in enumerate(_rivals(solution.chosen, candidates)):
         option = solution.chosen[number]
         reads = EMPTY
-        for source in members(problem.inputs(option.inside)):
+        inputs = tuple(members(problem.inputs(option.inside)))
+        for source in inputs:
             reads |= writers[source]
         kernel = ExplainedKernel(
             candidate=option.id,
             function=functions[number] if functions else "",
             reads=tuple(members(reads)),
+            inputs=inputs,
             rivals=tuple(rival.id for rival in rivals),
             ties=ties.get(option.id, ()),
         )

@@ -11,9 +11,12 @@ from typing import Any
 
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
+from .picture import picture_of
 from .words import chances, proof_text, sentence, why_it_won
 
 _PAGE = resources.files("unity_collage.report") / "page"
+_SCRIPTS = ("page.js", "drawing.js", "picture.js", "view.js", "times.js", "start.js")
+"""In the order in which they run; the last one opens the first function."""
 
 
 def html_report(
@@ -22,7 +25,8 @@ def html_report(
     """The page, with the ``remarks`` of each plan. Its data is JSON, which the script shows only as text."""
     noted = remarks or {}
     shown = {
-        name: {**told(each), "remarks": list(noted.get(name, ()))} for name, each in explanations.items()
+        name: {**told(each), "remarks": list(noted.get(name, ())), "picture": picture_of(each)}
+        for name, each in explanations.items()
     }
     data = json.dumps(shown)
     parts = {
@@ -30,7 +34,7 @@ def html_report(
         "STYLE": _part("page.css"),
         # The data must not end the element that it is in, or start a comment.
         "DATA": data.replace("<", "\\u003c"),
-        "SCRIPT": _part("page.js"),
+        "SCRIPT": "\n".join(map(_part, _SCRIPTS)),
     }
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("page.html"))
 

@@ -30,7 +30,8 @@ const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const costOf = (candidate) => plan.costs[candidate.cost];
 const address = (kernel) => `#${encodeURIComponent(name)}:${encodeURIComponent(plan.bindings[kernel.outlet].name)}`;
 const short = (op) => op.split(".").pop();
-const color = (backend) => `var(--c${plan.backends.indexOf(backend) % 6})`;
+// Views are grey; the other colours differ for the colour-blind too.
+const color = (backend) => `var(--c${backend === VIEW ? 6 : plan.backends.filter((other) => other !== VIEW).indexOf(backend) % 6})`;
 const dot = (backend) => el("span", { class: "dot", style: `background:${color(backend)}` });
 const names = (indexes) => indexes.map((index) => plan.bindings[index].name).join(", ");
 
@@ -52,6 +53,8 @@ function open(chosen) {
   showHead();
   showProof();
   showRest();
+  showTimes();
+  showPicture();
   showList();
 }
 
@@ -68,21 +71,23 @@ function showHead() {
   })));
   at("legend").replaceChildren(...plan.backends.map((backend) => {
     const own = kernels.filter((k) => k.candidate.backend === backend);
-    const share = own.reduce((sum, k) => sum + k.share, 0);
-    return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, backend === VIEW ? "value" : "kernel")}, ${percent(share)}`);
+    return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, backend === VIEW ? "value" : "kernel")}, ${percent(together(own).share)}`);
   }));
 }
 
+// Whether the form asks for this kernel.
+function wanted(kernel) {
+  const backend = at("backend").value;
+  return (!backend || kernel.candidate.backend === backend) && kernel.text.includes(at("find").value.trim().toLowerCase());
+}
+
 function groups() {
-  const wanted = at("find").value.trim().toLowerCase(), backend = at("backend").value, equal = at("equal").checked;
-  const found = new Map();
-  for (const kernel of kernels) {
-    if ((backend && kernel.candidate.backend !== backend) || !kernel.text.includes(wanted)) continue;
+  const equal = at("equal").checked, found = new Map();
+  for (const kernel of kernels.filter(wanted)) {
     const key = equal ? kernel.candidate.cost : kernel.number;
     found.set(key, [...(found.get(key) || []), kernel]);
   }
-  const seconds = (group) => group.reduce((sum, k) => sum + k.seconds, 0);
-  const rows = [...found.values()].map((group) => ({ group, seconds: seconds(group) }));
+  const rows = [...found.values()].map((group) => ({ group, seconds: together(group).seconds }));
   return at("order").value === "time" ? rows.sort((a, b) => b.seconds - a.seconds) : rows;
 }
 
@@ -102,6 +107,7 @@ function showList() {
       el("td", null, dot(backend), backend), el("td", { class: "n" }, duration(seconds)),
       el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), el("td", null, nextBest(first)));
   }));
+  markFound();
   mark();
 }
 
@@ -133,10 +139,12 @@ function mark() {
   const kernel = chosen(), number = kernel ? String(kernel.number) : "none";
   for (const row of at("kernels").tBodies[0].rows) row.classList.toggle("here", row.dataset.kernels.split(" ").includes(number));
   for (const part of at("strip").children) part.classList.toggle("here", part.dataset.kernel === number);
+  markPicture(kernel);
   showKernel(kernel);
 }
 
 function showKernel(kernel) {
+  at("right").classList.toggle("chosen", Boolean(kernel));
   if (!kernel) {
     at("right").replaceChildren(el("p", { class: "quiet" }, "Choose a kernel: why it won, by how much, and what would change the choice."));
     return;
@@ -242,10 +250,3 @@ function showRest() {
   at("without-cost-title").textContent = `${count(withoutCost.length, "candidate")} without a cost`;
   at("without-cost").replaceChildren(reasons(withoutCost.map((candidate) => [candidate.backend, `${candidate.label}, ${candidate.verdict}: ${costOf(candidate).reason}`, candidate.bindings])));
 }
-
-at("controls").addEventListener("input", (event) => (event.target.id === "function" ? (location.hash = `${event.target.value}:`) : showList()));
-at("controls").addEventListener("submit", (event) => event.preventDefault());
-window.addEventListener("hashchange", mark);
-at("functions").hidden = functions.length < 2;
-at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, each)));
-if (functions.length) open(functions[0]);

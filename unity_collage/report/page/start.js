@@ -1,0 +1,16 @@
+at("controls").addEventListener("input", (event) => {
+  if (event.target.id === "function") location.hash = `${event.target.value}:`;
+  else showList();
+  if (event.target.id === "find") showFound();
+});
+at("controls").addEventListener("submit", (event) => {
+  event.preventDefault();
+  chooseNext();
+});
+at("ordering").addEventListener("input", showList);
+at("by").addEventListener("input", showTimes);
+window.addEventListener("hashchange", mark);
+at("functions").hidden = functions.length < 2;
+at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, each)));
+listenToPicture();
+if (functions.length) open(functions[0]);

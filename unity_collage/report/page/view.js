@@ -1,0 +1,151 @@
+// Zoom and pan of the picture, by wheel, by drag, and by keys.
+let touched = false;
+
+function look() {
+  touched = true;
+  scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
+  svg.classList.toggle("far", view.scale < READABLE);
+  svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
+}
+
+// Show what is between these corners as large as the window allows, but not larger than life.
+function fitTo(left, top, right, bottom) {
+  const { width, height } = shape.window, margin = 24;
+  view.scale = Math.min(1, Math.max(width - 2 * margin, 1) / Math.max(right - left, 1), Math.max(height - 2 * margin, 1) / Math.max(bottom - top, 1));
+  view.x = width / 2 - view.scale * (left + right) / 2;
+  view.y = height / 2 - view.scale * (top + bottom) / 2;
+  look();
+}
+
+function fit() {
+  fitTo(0, 0, shape.width, shape.height);
+  touched = false;
+}
+
+// A window of another size has other columns, unless somebody has chosen what to see.
+function resized() {
+  const { width, height } = svg.getBoundingClientRect();
+  if (!shape || touched || (width === shape.window.width && height === shape.window.height)) return;
+  redraw();
+  fit();
+}
+
+function fitKernels(numbers) {
+  const wanted = new Set(numbers.map(shownFor)), own = shape.boxes.filter((box) => wanted.has(box.kernel));
+  if (!own.length) return;
+  fitTo(Math.min(...own.map((b) => b.x)), Math.min(...own.map((b) => b.y)), Math.max(...own.map((b) => b.x + b.width)), Math.max(...own.map((b) => b.y + b.height)));
+}
+
+// Move a kernel into sight, near enough to be read.
+function reveal(number) {
+  const box = shape.boxes.find((one) => one.kernel === number), { width, height } = shape.window;
+  if (!box) return;
+  const x = view.x + view.scale * (box.x + box.width / 2), y = view.y + view.scale * (box.y + box.height / 2);
+  const readable = view.scale >= 0.6 || !width;
+  if (readable && x > 60 && x < width - 60 && y > 30 && y < height - 30) return;
+  if (!readable) view.scale = NEAR;
+  view.x = width / 2 - view.scale * (box.x + box.width / 2);
+  view.y = height / 2 - view.scale * (box.y + box.height / 2);
+  look();
+}
+
+function zoom(factor, x, y) {
+  const { width, height } = shape.window;
+  const [atX, atY] = [x === undefined ? width / 2 : x, y === undefined ? height / 2 : y];
+  const scale = Math.min(4, Math.max(0.005, view.scale * factor)), change = scale / view.scale;
+  Object.assign(view, { scale, x: atX - (atX - view.x) * change, y: atY - (atY - view.y) * change });
+  look();
+}
+
+function pan(x, y) {
+  view.x += x;
+  view.y += y;
+  look();
+}
+
+// On paper the whole is shown, with its texts.
+function showOnPaper() {
+  svg.setAttribute("viewBox", `-12 -24 ${shape.width + 24} ${shape.height + 48}`);
+  scene.removeAttribute("transform");
+  svg.classList.remove("far");
+}
+
+// One kernel or block of the picture is a stop of the tab key; arrows go from there.
+function setStop(element) {
+  if (stop) stop.setAttribute("tabindex", -1);
+  stop = element;
+  if (stop) stop.setAttribute("tabindex", 0);
+}
+
+const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+
+// The nearest kernel or block in this direction; what is far to the side counts as far.
+function neighbour(from, [dx, dy]) {
+  const middle = (element) => {
+    const own = element.getBoundingClientRect();
+    return [own.left + own.width / 2, own.top + own.height / 2];
+  };
+  const [x, y] = middle(from);
+  let best = null, least = Infinity;
+  for (const other of [...boxes.values(), ...heads.values()]) {
+    const [otherX, otherY] = middle(other), along = (otherX - x) * dx + (otherY - y) * dy;
+    const aside = Math.abs((otherX - x) * dy) + Math.abs((otherY - y) * dx), far = along + 2 * aside;
+    if (other !== from && along > 1 && far < least) [best, least] = [other, far];
+  }
+  return best;
+}
+
+function pressed(event) {
+  const arrow = ARROWS[event.key], inside = event.target.closest(".kernel, .head");
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (arrow && inside && !event.shiftKey) {
+    const next = neighbour(inside, arrow);
+    if (next) {
+      setStop(next);
+      next.focus({ preventScroll: true });
+      if (next.dataset.kernel) reveal(Number(next.dataset.kernel));
+    }
+  } else if (arrow) pan(-arrow[0] * 80, -arrow[1] * 80);
+  else if (event.key === "+" || event.key === "=") zoom(1.25);
+  else if (event.key === "-") zoom(0.8);
+  else if (event.key === "0") fit();
+  else if ((event.key === "Enter" || event.key === " ") && inside && inside.dataset.fold) toggle(inside.dataset.fold);
+  else return;
+  event.preventDefault();
+}
+
+function listenToPicture() {
+  let start = null, moved = false;
+  svg.addEventListener("keydown", pressed);
+  svg.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    const { left, top } = svg.getBoundingClientRect();
+    zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)), event.clientX - left, event.clientY - top);
+  }, { passive: false });
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button === 0) start = { x: event.clientX, y: event.clientY };
+    moved = false;
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (!start) return;
+    if (!moved && Math.hypot(event.clientX - start.x, event.clientY - start.y) < 4) return;
+    if (!moved) svg.setPointerCapture(event.pointerId);
+    moved = true;
+    pan(event.clientX - start.x, event.clientY - start.y);
+    start = { x: event.clientX, y: event.clientY };
+  });
+  for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => (start = null));
+  svg.addEventListener("dragstart", (event) => event.preventDefault());
+  svg.addEventListener("click", (event) => {
+    const head = event.target.closest(".head");
+    if (moved) event.preventDefault();
+    else if (head) toggle(head.dataset.fold);
+  });
+  at("nearer").addEventListener("click", () => zoom(1.25));
+  at("farther").addEventListener("click", () => zoom(0.8));
+  at("fit").addEventListener("click", fit);
+  at("unfold").addEventListener("click", toggleAll);
+  window.addEventListener("beforeprint", showOnPaper);
+  window.addEventListener("afterprint", () => (svg.removeAttribute("viewBox"), look()));
+  new ResizeObserver(resized).observe(svg);
+}
