@@ -78,7 +78,8 @@ def fastest(
                 told = disagreements(best.report, whole_models)
                 best = replace(best, remarks=(*best.remarks, *told))
             if best.report is not None and (entrant := whole_models.get(best.report.winner)) is not None:
-                best = replace(best, mod=planned(best.mod, entrant, best.report))
+                mod = planned(best.mod, entrant, best.report)
+                best = replace(best, mod=_explained(mod, pipeline, builder) if pipeline.explain else mod)
         return replace(
             best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
         )
@@ -93,14 +94,19 @@ def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Re
         mod = ScheduleBranches(pipeline.model)(mod)
         executable = build(mod, builder.target) if _has_branches(mod) else executable
     if pipeline.explain:
-        explained = EXPLANATION.by_function(pipeline.search()(builder.costed))
-        functions = dict(mod.functions_items())
-        for name, explanation in explained.items():
-            func = mod[name]
-            assert isinstance(func, relax.Function)
-            functions[mod.get_global_var(name)] = EXPLANATION.write(func, explanation)
-        mod = tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+        mod = _explained(mod, pipeline, builder)
     return replace(best, mod=mod, executable=executable)
+
+
+def _explained(mod: IRModule, pipeline: Pipeline, builder: ProgramBuilder) -> IRModule:
+    """``mod`` with the explanation of our own search, as far as it has those functions."""
+    functions = dict(mod.functions_items())
+    named = {gvar.name_hint: gvar for gvar in functions}
+    for name, explanation in EXPLANATION.by_function(pipeline.search()(builder.costed)).items():
+        func = functions.get(named[name]) if name in named else None
+        if isinstance(func, relax.Function):
+            functions[named[name]] = EXPLANATION.write(func, explanation)
+    return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _has_branches(mod: IRModule) -> bool:

@@ -32,7 +32,9 @@ def add_command(commands: Any) -> None:
     add_dry_run(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
-        "--report", metavar="FILE", help="write the plan and its explanation, as .json or .html"
+        "--report",
+        metavar="FILE",
+        help="write the plan and its explanation: .html is a page, .onnx for Netron, .dot for Graphviz, .json data",
     )
     add_verify(command)
     command.set_defaults(run=_compile)

@@ -84,7 +84,10 @@ def planned(mod: IRModule, entrant: Entrant, report: ProgramComparison | None = 
         seconds=seconds,
         interval=(min(rounds), max(rounds)) if rounds else None,
     )
-    remark = f"{entrant.runtime.version()} computes the whole model, which needs it where the program runs"
+    remark = (
+        f"{entrant.runtime.version()} computes the whole model, and is needed where the program runs; "
+        "an explanation is that of our own plan"
+    )
     plan = Plan((kernel,), seconds, algorithm=WHOLE, remarks=(remark,))
     functions = {**dict(mod.functions_items()), mod.get_global_var("main"): PLAN.write(main, plan)}
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -11,27 +11,36 @@ from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
 from .cells import additive_text, duration
+from .graphs import dot_graph, netron_graph
 from .html import html_report
 
-FORMATS = (".json", ".html")
+FORMATS = (".html", ".json", ".onnx", ".dot")
 
 
 def why_no_report(path: str) -> str | None:
     """Why a report cannot be written to ``path``, or None."""
     if Path(path).suffix not in FORMATS:
-        return f"the name of a report ends in {' or '.join(FORMATS)}"
+        return f"the name of a report ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
     return why_no_file(path)
 
 
 def write_report(
     path: str, title: str, plans: Mapping[str, Plan], explained: Mapping[str, Explanation]
 ) -> None:
-    """Write plans and explanations by function, as JSON or as a page, depending on the suffix of ``path``."""
-    if Path(path).suffix == ".html":
+    """Write plans and explanations by function in the form that the suffix of ``path`` names.
+
+    A page, JSON, an ONNX model for Netron, or text for Graphviz.
+    """
+    if Path(path).suffix == ".onnx":
+        Path(path).write_bytes(netron_graph(title, explained))
+        return
+    if Path(path).suffix == ".dot":
+        text = dot_graph(title, explained)
+    elif Path(path).suffix == ".html":
         text = html_report(title, explained, {name: _noted(plan) for name, plan in plans.items()})
     else:
         whole = {
-            name: {**encode(plan), **_error(plan), "explanation": encode(explained[name])}
+            name: {**encode(plan), **_error(plan), "explanation": encode(explained.get(name))}
             for name, plan in plans.items()
         }
         text = json.dumps(whole, indent=1) + "\n"

@@ -1,0 +1,69 @@
+"""A plan as a graph for Netron and Graphviz: a node for each kernel, with what it reads and what it costs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+
+from unity_collage.plan.explanation import (
+    ExplainedBinding,
+    ExplainedCandidate,
+    ExplainedCost,
+    ExplainedKernel,
+    Explanation,
+    Proof,
+    Verdict,
+)
+from unity_collage.report.graphs import dot_graph, netron_graph
+from unity_collage.report.writing import why_no_report, write_report
+
+BINDINGS = (
+    ExplainedBinding("conv", "relax.nn.conv2d", "float32 (1, 8)"),
+    ExplainedBinding("act", "relax.nn.relu", "float32 (1, 8)"),
+    ExplainedBinding("out", "relax.exp", "float32 (1, 8)"),
+)
+COSTS = (ExplainedCost("a", 2e-3, 1.9e-3, 2.1e-3, 9, "measured"), ExplainedCost("b", reason="it crashed"))
+CANDIDATES = (
+    ExplainedCandidate(0, "onednn", "rule", "conv2d+relu", (0, 1), 0, Verdict.CHOSEN, hidden=(0,)),
+    ExplainedCandidate(1, "tvm", "rule", "exp", (2,), 1, Verdict.CHOSEN),
+)
+KERNELS = (ExplainedKernel(0, "fused_conv"), ExplainedKernel(1, reads=(0,), inputs=(1,)))
+
+
+def explained() -> dict[str, Explanation]:
+    proof = Proof(2e-3, 2e-3, 0.0, True, "exact")
+    return {
+        "main": Explanation(
+            proof=proof, bindings=BINDINGS, costs=COSTS, candidates=CANDIDATES, kernels=KERNELS
+        )
+    }
+
+
+def test_netron_gets_a_node_for_each_kernel() -> None:
+    first, second = onnx.ModelProto.FromString(netron_graph("model", explained())).graph.node
+    assert (first.domain, first.op_type, first.name) == ("onednn", "conv2d+relu", "main.fused_conv")
+    assert (second.domain, second.op_type, second.name) == ("tvm", "exp", "main.1")
+    assert list(first.output) == ["main.act"] == list(second.input)
+    attributes = {each.name: onnx.helper.get_attribute_value(each) for each in first.attribute}
+    assert attributes["bindings"] == [b"conv", b"act"] and attributes["seconds"] == pytest.approx(2e-3)
+    assert "seconds" not in {each.name for each in second.attribute}
+
+
+def test_graphviz_gets_the_lines_between_kernels(tmp_path: Path) -> None:
+    text = dot_graph('a "model"', explained())
+    assert text.startswith("digraph \"a 'model'\" {") and '  "main:0" -> "main:1";' in text
+    assert 'label="conv2d+relu\\nonednn\\n2.00 ms"' in text
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tsvg"], input=text, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".dot"])
+def test_the_suffix_of_a_report_names_its_form(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"plan{suffix}"
+    assert why_no_report(str(path)) is None
+    write_report(str(path), "model", {}, explained())
+    assert path.stat().st_size > 100
