@@ -8,17 +8,23 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: check check-native check-proofs check-pythons check-wheel format-native wheel
+.PHONY: check check-native check-proofs check-pythons check-wheel docs format-native wheel
 
-# What a change has to pass: the tests as in the README, with PyTorch too, then lint, types and the import contract, in the environment
-# that the tests made.
+# What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
+# links of the documents, in the environment that the tests made.
 check:
-	PACKAGE='$(PACKAGE)' EXTRAS=test,torch bash scripts/test.sh
+	PACKAGE='$(PACKAGE)' EXTRAS=test,torch,docs bash scripts/test.sh
 	$(VENV)/bin/pip install --quiet '$(PACKAGE)[dev]'
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 	$(VENV)/bin/lint-imports
+	$(MAKE) docs PYTHON=$(VENV)/bin/python
+
+# The documentation as a site in build/site; a warning, such as one about a broken link, fails. Needs the extra docs.
+docs:
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'
 
 # Build the native part with AddressSanitizer and UndefinedBehaviorSanitizer and run its check program.
 check-native:

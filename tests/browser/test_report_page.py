@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from html import unescape
@@ -23,9 +21,6 @@ from unity_collage.plan.explanation import (
     Verdict,
 )
 from unity_collage.report.html import html_report
-
-REQUIRED = "COLLAGE_REQUIRE_BROWSER"
-"""Where this is set a missing browser is a failure."""
 
 VIRTUAL = ("--virtual-time-budget=2000",)
 """Timers and frames of two seconds, which pass as fast as the page has nothing to do."""
@@ -73,15 +68,6 @@ def explanation(kernels: int = 3) -> Explanation:
         declined=(DeclinedGroup("openblas", "3x3 kernels are no products", (0, 1)),),
         left_behind=(kernels + 1,),
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    found = shutil.which("chromium")
-    if found is None:
-        reason = "chromium is missing: apt-get install chromium"
-        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(reason)
-    return str(found)
 
 
 def shown(

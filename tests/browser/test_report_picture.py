@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report_page import EVIL, browser, explanation, shown, text_of
+from test_report_page import EVIL, explanation, shown, text_of
 
 from unity_collage.plan.explanation import (
     ExplainedBinding,
@@ -23,7 +23,6 @@ from unity_collage.plan.explanation import (
 )
 from unity_collage.report.html import html_report
 
-__all__ = ["browser"]
 
 
 def layers(copies: int, sizes: Sequence[float] = (1e-3, 2e-3)) -> Explanation:

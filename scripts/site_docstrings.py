@@ -1,0 +1,20 @@
+"""Docstrings of the sources as Markdown, for the API reference."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+_ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?([^`]+)`")
+_PART = re.compile(r"^(Reads|Writes|Keeps|Takes|Declines|Needs) {2,}", re.MULTILINE)
+
+
+class AsMarkdown(griffe.Extension):
+    """Roles of Sphinx become code, and what a pass reads, writes and keeps becomes a list."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            text = _ROLE.sub(r"`\1`", obj.docstring.value)
+            obj.docstring.value = _PART.sub(r"* *\1* ", text)
