@@ -13,6 +13,7 @@ import pytest
 from documents import ROOT, Block, blocks_of
 
 import unity_collage as uc
+from unity_collage import rules
 from unity_collage.cli.main import _parser
 
 PAGES = [
@@ -80,3 +81,16 @@ def test_the_command_line_takes_a_command(block: Block) -> None:
 def test_a_block_that_is_not_run_says_why() -> None:
     marks = sum(len(re.findall(r"^<!-- not run", (ROOT / page).read_text(), re.M)) for page in PAGES)
     assert marks == sum(block.reason is not None for block in BLOCKS)
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: unity_collage\.(\S+)", text, re.M))
+    passes = {f"passes.{home(value)}" for value in vars(uc.passes).values() if inspect.isclass(value)}
+    others = {name for name in uc.__all__ if name not in ("backends", "passes")}
+    assert passes | others | {f"rules.{name}" for name in rules.__all__} <= shown
+
+
+def home(value: type) -> str:
+    """The name of the module of a class."""
+    return value.__module__.rpartition(".")[2]
