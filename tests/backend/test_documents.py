@@ -18,7 +18,6 @@ from documents import ROOT, Block, blocks_of
 
 PAGES = {
     "docs/first_model.md": ("torch", "onnxruntime"),
-    "docs/runtimes.md": ("onnxruntime",),
     "docs/deploy.md": ("g++",),
     "docs/bisect.md": ("onnxruntime",),
 }

@@ -143,5 +143,5 @@ def test_the_index_of_the_search_has_every_page_of_the_navigation(site: Path) ->
     for entry in index["docs"]:
         words[entry["location"].partition("#")[0]] += f"{entry['title']} {entry['text']} ".lower()
     assert "winograd" in words["kernels/"]
-    assert {"", "first_model/", "deploy/", "bisect/", "runtimes/", "CHANGELOG/"} <= set(words)
+    assert {"", "first_model/", "deploy/", "bisect/", "whole_models/", "CHANGELOG/"} <= set(words)
     assert "searchpartition" in words["api/passes/"]
