@@ -21,7 +21,8 @@ check:
 	$(VENV)/bin/lint-imports
 	$(MAKE) docs PYTHON=$(VENV)/bin/python
 
-# The documentation as a site in build/site; a warning, such as one about a broken link, fails. Needs the extra docs.
+# The documentation as a site in build/site; a warning, such as one about a broken link, fails. With --quiet it would
+# not be counted. Needs the extra docs.
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'

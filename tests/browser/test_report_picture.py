@@ -24,7 +24,6 @@ from unity_collage.plan.explanation import (
 from unity_collage.report.html import html_report
 
 
-
 def layers(copies: int, sizes: Sequence[float] = (1e-3, 2e-3)) -> Explanation:
     """A stem of tvm and ``copies`` equal layers: a product of onednn, and what adds its result to the layer's input."""
     kinds = ["stem", *["product", "add"] * copies]
