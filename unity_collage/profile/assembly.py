@@ -1,0 +1,144 @@
+"""Puts a profile together: readings of the clock become kernels with their layers, costs and limits."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import runtime
+from ..machine.peaks import Machine
+from ..plan.plan import Plan, PlannedKernel
+from .result import Event, Profile, ProfiledCall, ProfiledKernel, with_limits
+from .timing_points import Call, Region, Timed, decoded
+
+TRACED = 3
+"""How many runs are kept one by one, for a trace."""
+
+RUNTIME = "runtime"
+"""In place of a backend: a function of the runtime, such as ``relax.run.unique``."""
+
+Site = tuple[int, int]
+"""Where a kernel is called: the region, and the step in it."""
+
+
+@dataclass(slots=True)
+class Series:
+    """What the turns gave, in seconds."""
+
+    plain: list[float] = field(default_factory=list[float])
+    """Runs of the program itself."""
+    timed: list[float] = field(default_factory=list[float])
+    """Runs with timing points."""
+    gaps: list[list[float]] = field(default_factory=list[list[float]])
+    """For each of other runs with timing points, the seconds between its readings."""
+    pauses: list[float] = field(default_factory=list[float])
+    """Between the last of these runs, those of one turn."""
+
+
+def profile_of(
+    regions: Sequence[Region],
+    path: Sequence[int],
+    series: Series,
+    plans: Mapping[str, Plan],
+    machine: Machine | None = None,
+) -> Profile:
+    """The profile of a program whose runs pass the regions ``path`` after ``main``."""
+    runs = [decoded(regions, path, gaps) for gaps in series.gaps]
+    reading = statistics.median(seconds for _, readings in runs for seconds in readings)
+    sites = [(timed.region, timed.step) for timed in runs[0][0]]
+    net = np.array([[max(0.0, timed.seconds - reading) for timed in calls] for calls, _ in runs])
+    spread = np.percentile(net, (50, 5, 95), axis=0).T if sites else np.zeros((0, 3))
+    planned = planned_kernels(regions, plans)
+    calls = [
+        _profiled_call(regions, site, planned.get(site), plans, tuple(map(float, seconds)))
+        for site, seconds in zip(sites, spread, strict=True)
+    ]
+    by_kernel: dict[str, list[int]] = {}
+    for number, site in enumerate(sites):
+        by_kernel.setdefault(_call_at(regions, site).kernel, []).append(number)
+    ordered = sorted(by_kernel.values(), key=lambda own: -sum(calls[number].seconds for number in own))
+    kernels = [_kernel(regions, sites[own[0]], planned, [calls[number] for number in own]) for own in ordered]
+    place = {number: (row, own.index(number)) for row, own in enumerate(ordered) for number in own}
+    return Profile(
+        tuple(with_limits(kernel, machine) for kernel in kernels),
+        seconds=statistics.median(series.plain),
+        timed_seconds=statistics.median(series.timed),
+        reading_seconds=reading,
+        readings=len(series.gaps[0]) + 1,
+        runs=len(runs),
+        threads=runtime.num_threads(),
+        events=_events([calls for calls, _ in runs], series, place),
+    )
+
+
+def planned_kernels(regions: Sequence[Region], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
+    """The kernel of the plan that each call runs: of those of its function, the one with its result, or the next."""
+    left: dict[tuple[str, str], list[PlannedKernel]] = {}
+    for function, plan in plans.items():
+        for kernel in plan.kernels:
+            left.setdefault((function, kernel.function), []).append(kernel)
+    found: dict[Site, PlannedKernel] = {}
+    for number, region in enumerate(regions):
+        for step, call in enumerate(region.steps):
+            options = [] if call is None else left.get((region.function, call.kernel), [])
+            if call is not None and options:
+                named = (kernel for kernel in options if call.result in kernel.bindings)
+                found[number, step] = next(named, options[0])
+                options.remove(found[number, step])
+    return found
+
+
+def _call_at(regions: Sequence[Region], site: Site) -> Call:
+    region, step = site
+    call = regions[region].steps[step]
+    assert call is not None
+    return call
+
+
+def _profiled_call(
+    regions: Sequence[Region],
+    site: Site,
+    planned: PlannedKernel | None,
+    plans: Mapping[str, Plan],
+    spread: Sequence[float],
+) -> ProfiledCall:
+    """``spread``: the median of the seconds, the 5th and the 95th percentile."""
+    function, call = regions[site[0]].function, _call_at(regions, site)
+    result = (call.result,) if call.result else ()
+    return ProfiledCall(
+        function,
+        result if planned is None else planned.bindings,
+        call.shapes,
+        *spread,
+        cost=planned.seconds + plans[function].launch_seconds if planned and planned.seconds else None,
+    )
+
+
+def _kernel(
+    regions: Sequence[Region], site: Site, planned: Mapping[Site, PlannedKernel], calls: Sequence[ProfiledCall]
+) -> ProfiledKernel:
+    call, own = _call_at(regions, site), planned.get(site)
+    if own is not None:
+        return ProfiledKernel(call.kernel, own.backend, own.label, tuple(calls), own.work)
+    backend = "tvm" if call.is_function else RUNTIME
+    return ProfiledKernel(call.kernel, backend, "", tuple(calls), None)
+
+
+def _events(
+    runs: Sequence[Sequence[Timed]], series: Series, place: Mapping[int, tuple[int, int]]
+) -> tuple[Event, ...]:
+    """The kernels of the last runs, which were one after the other."""
+    count = min(TRACED, len(series.pauses) + 1)
+    pauses = [*series.pauses[len(series.pauses) - count + 1 :], 0.0]
+    events: list[Event] = []
+    begin = 0.0
+    for run in range(count):
+        number = len(runs) - count + run
+        for at, timed in enumerate(runs[number]):
+            kernel, call = place[at]
+            events.append(Event(run, kernel, call, begin + timed.start, timed.seconds))
+        begin += sum(series.gaps[number]) + pauses[run]
+    return tuple(events)
