@@ -17,6 +17,9 @@ from .timing_points import Call, Region, Timed, decoded
 TRACED = 3
 """How many runs are kept one by one, for a trace."""
 
+_FASTER = 25
+"""The percentile of runs that other work of the machine disturbs little."""
+
 RUNTIME = "runtime"
 """In place of a backend: a function of the runtime, such as ``relax.run.unique``."""
 
@@ -45,7 +48,7 @@ def profile_of(
     plans: Mapping[str, Plan],
     machine: Machine | None = None,
 ) -> Profile:
-    """The profile of a program whose runs pass the regions ``path`` after ``main``."""
+    """The profile of a program whose runs pass the branches ``path``."""
     runs = [decoded(regions, path, gaps) for gaps in series.gaps]
     reading = statistics.median(seconds for _, readings in runs for seconds in readings)
     sites = [(timed.region, timed.step) for timed in runs[0][0]]
@@ -60,17 +63,22 @@ def profile_of(
     for number, site in enumerate(sites):
         by_kernel.setdefault(_call_at(regions, site).kernel, []).append(number)
     ordered = sorted(by_kernel.values(), key=lambda own: -sum(calls[number].seconds for number in own))
-    kernels = [_kernel(regions, sites[own[0]], planned, [calls[number] for number in own]) for own in ordered]
-    place = {number: (row, own.index(number)) for row, own in enumerate(ordered) for number in own}
+    kernels = [
+        with_limits(_kernel(regions, sites[own[0]], planned, [calls[number] for number in own]), machine)
+        for own in ordered
+    ]
+    of_call = {number: kernel for kernel, own in zip(kernels, ordered, strict=True) for number in own}
+    described = [(of_call[number], call) for number, call in enumerate(calls)]
     return Profile(
-        tuple(with_limits(kernel, machine) for kernel in kernels),
+        tuple(kernels),
         seconds=statistics.median(series.plain),
-        timed_seconds=statistics.median(series.timed),
+        overhead=float(np.percentile(series.timed, _FASTER) - np.percentile(series.plain, _FASTER)),
+        run_kernel_seconds=float(np.median(net.sum(axis=1))),
         reading_seconds=reading,
         readings=len(series.gaps[0]) + 1,
         runs=len(runs),
         threads=runtime.num_threads(),
-        events=_events([calls for calls, _ in runs], series, place),
+        events=_events([calls for calls, _ in runs], series, described),
     )
 
 
@@ -83,18 +91,18 @@ def planned_kernels(regions: Sequence[Region], plans: Mapping[str, Plan]) -> dic
     found: dict[Site, PlannedKernel] = {}
     for number, region in enumerate(regions):
         for step, call in enumerate(region.steps):
-            options = [] if call is None else left.get((region.function, call.kernel), [])
-            if call is not None and options:
-                named = (kernel for kernel in options if call.result in kernel.bindings)
-                found[number, step] = next(named, options[0])
-                options.remove(found[number, step])
+            if not isinstance(call, Call) or not (options := left.get((region.function, call.kernel))):
+                continue
+            named = (kernel for kernel in options if call.result in kernel.bindings)
+            found[number, step] = next(named, options[0])
+            options.remove(found[number, step])
     return found
 
 
 def _call_at(regions: Sequence[Region], site: Site) -> Call:
     region, step = site
     call = regions[region].steps[step]
-    assert call is not None
+    assert isinstance(call, Call)
     return call
 
 
@@ -128,17 +136,18 @@ def _kernel(
 
 
 def _events(
-    runs: Sequence[Sequence[Timed]], series: Series, place: Mapping[int, tuple[int, int]]
+    runs: Sequence[Sequence[Timed]],
+    series: Series,
+    described: Sequence[tuple[ProfiledKernel, ProfiledCall]],
 ) -> tuple[Event, ...]:
-    """The kernels of the last runs, which were one after the other."""
+    """The kernels of the last runs, which were one after the other; ``described``: the calls of a run in order."""
     count = min(TRACED, len(series.pauses) + 1)
     pauses = [*series.pauses[len(series.pauses) - count + 1 :], 0.0]
     events: list[Event] = []
     begin = 0.0
     for run in range(count):
         number = len(runs) - count + run
-        for at, timed in enumerate(runs[number]):
-            kernel, call = place[at]
+        for timed, (kernel, call) in zip(runs[number], described, strict=True):
             events.append(Event(run, kernel, call, begin + timed.start, timed.seconds))
         begin += sum(series.gaps[number]) + pauses[run]
     return tuple(events)

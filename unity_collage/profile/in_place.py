@@ -23,7 +23,7 @@ from .assembly import Series, profile_of
 from .result import Profile
 from .timing_points import Recorder, TimingPoints, take_announcements
 
-TURNS = 8
+TURNS = 16
 """How many turns the program has with timing points and without them, after a first one that does not count."""
 _LEAST_RUNS, _MOST_RUNS = 3, 1000
 _ONE_AT_A_TIME = threading.Lock()

@@ -86,16 +86,16 @@ class ProfiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A kernel of a run, in the order of time."""
+    """A kernel in one run, as it was measured."""
 
     run: int
-    kernel: int
-    """The index of the kernel in the profile."""
-    call: int
-    """The index of the call among those of the kernel."""
+    kernel: ProfiledKernel
+    call: ProfiledCall
     start: float
     """Seconds since the first of these runs began."""
     seconds: float
+    track: int = 0
+    """0: the main thread, or all threads together; kernels that run side by side have tracks from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,12 @@ class Profile:
     """The slowest first."""
     seconds: float
     """The median of a run of the program itself, without timing points."""
-    timed_seconds: float
-    """The median of a run with timing points."""
+    overhead: float
+    """By how many seconds a run takes longer with timing points, in the faster quarter of the runs, where other work of
+    the machine disturbs least; noise may make it negative."""
+    run_kernel_seconds: float
+    """The median over the runs of all kernels of a run together. The sum of the medians is less on a busy machine, since
+    few kernels of a run are disturbed."""
     reading_seconds: float
     """What one timing point costs; this is subtracted from the time of each kernel."""
     readings: int
@@ -123,11 +127,6 @@ class Profile:
     def kernel_seconds(self) -> float:
         """The seconds of all kernels together."""
         return sum(kernel.seconds for kernel in self.kernels)
-
-    @property
-    def overhead(self) -> float:
-        """By how many seconds a run takes longer with timing points; noise may make it negative."""
-        return self.timed_seconds - self.seconds
 
     def share(self, kernel: ProfiledKernel) -> float:
         """The part of a kernel in the time of all kernels."""

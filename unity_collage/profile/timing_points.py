@@ -1,13 +1,14 @@
 """Timing points in whole programs: in each function and each branch of an ``If``, the clock is read between kernels.
 
 A program is a tree of regions: the body of ``main``, of each function that it calls, and of each branch. A run passes
-some of them. A region other than ``main`` announces itself when it begins, so the readings of a run can be assigned to
-its kernels. :mod:`.instrument` does the same for a ``main`` of one region, without announcements.
+some of them. A branch announces itself when it begins, so the readings of a run can be assigned to kernels.
+:mod:`.instrument` does the same for a ``main`` of one region, without announcements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,13 +38,17 @@ class Call:
     """Whether the kernel is a function of the module; otherwise a library or the runtime has it."""
 
 
+Step = Call | int | None
+"""A call of a kernel; the number of the region of a function that is called; None: a branch, which announces itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """Bindings that run one after the other."""
 
     function: str
-    steps: tuple[Call | None, ...]
-    """Calls of kernels, with a reading of the clock behind each; None where other regions run."""
+    steps: tuple[Step, ...]
+    """What has a reading of the clock behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,56 +74,53 @@ class TimingPoints:
         """The module with timing points in ``main`` and in all functions that it calls."""
         self._functions = dict(self.lowered.functions_items())
         self.regions.clear()
-        self._add(self.lowered.get_global_var("main"), set())
+        self._region_of(self.lowered.get_global_var("main"), {})
         return IRModule(self._functions, attrs=self.lowered.attrs)
 
-    def _add(self, gvar: ir.GlobalVar, done: set[str]) -> None:
-        func: Any = self.lowered[gvar]
-        done.add(gvar.name_hint)
-        body = self._region(gvar.name_hint, func.body, done)
-        self._functions[gvar] = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+    def _region_of(self, gvar: ir.GlobalVar, known: dict[str, int]) -> int:
+        """The number of the region of a function, which may call itself; it is made if it is not ``known``."""
+        name = str(gvar.name_hint)
+        if name not in known:
+            known[name] = len(self.regions)
+            func: Any = self.lowered[gvar]
+            body = self._region(name, func.body, known)
+            self._functions[gvar] = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+        return known[name]
 
-    def _region(self, function: str, body: Any, done: set[str]) -> relax.SeqExpr:
-        """``body`` with timing points, as a new region."""
-        number, steps = len(self.regions), list[Call | None]()
+    def _region(self, function: str, body: Any, known: dict[str, int], *first: relax.Binding) -> relax.SeqExpr:
+        """``body`` with timing points, as a new region, which begins with the bindings ``first``."""
+        number, steps, results = len(self.regions), list[Step](), _results(body)
         self.regions.append(Region(function, ()))
-        first = [_call(MARK), _call(MARK)]
-        blocks = [relax.BindingBlock([_call(_ENTER, number), *first] if number else first)]
-        results = _results(body)
+        blocks = [relax.BindingBlock([*first, _call(MARK), _call(MARK)])]
         for block in body.blocks:
             bindings: list[relax.Binding] = []
             for binding in block.bindings:
-                binding, step = self._step(function, binding, results, done)
-                bindings.append(binding)
-                if step is not _NO_STEP:
-                    bindings.append(_call(MARK))
-                    steps.append(step)
+                binding, found = self._timed(function, binding, results, known)
+                bindings += [binding, *(_call(MARK) for _ in found)]
+                steps += found
             blocks.append(relax.BindingBlock(bindings))
         self.regions[number] = Region(function, tuple(steps))
         return relax.SeqExpr(blocks, body.body)
 
-    def _step(self, function: str, binding: Any, results: dict[Any, str], done: set[str]) -> tuple[Any, Any]:
-        """The binding with timing points inside, and its step: ``_NO_STEP`` if it has none."""
+    def _timed(
+        self, function: str, binding: Any, results: Mapping[Any, str], known: dict[str, int]
+    ) -> tuple[Any, list[Step]]:
+        """The binding, with timing points inside if it has branches, and its step if it has one."""
         value = binding.value
         if isinstance(value, relax.If):
-            branches = [
-                self._region(function, branch, done) for branch in (value.true_branch, value.false_branch)
-            ]
-            return relax.VarBinding(binding.var, relax.If(value.cond, *branches)), None
+            branches = [self._branch(function, branch, known) for branch in (value.true_branch, value.false_branch)]
+            return relax.VarBinding(binding.var, relax.If(value.cond, *branches)), [None]
         if isinstance(value, relax.Call) and isinstance(value.op, ir.GlobalVar):
             if isinstance(self.lowered[value.op], relax.Function):
-                if value.op.name_hint not in done:
-                    self._add(value.op, done)
-                return binding, None
-            return binding, _kernel(value, str(value.op.name_hint), results, True)
+                return binding, [self._region_of(value.op, known)]
+            return binding, [_kernel(value, str(value.op.name_hint), results, True)]
         if isinstance(value, relax.Call) and isinstance(value.op, relax.ExternFunc):
             name = str(value.op.global_symbol)
-            if not name.startswith(_FREE):
-                return binding, _kernel(value, name, results, False)
-        return binding, _NO_STEP
+            return binding, [] if name.startswith(_FREE) else [_kernel(value, name, results, False)]
+        return binding, []
 
-
-_NO_STEP: Any = object()
+    def _branch(self, function: str, body: Any, known: dict[str, int]) -> relax.SeqExpr:
+        return self._region(function, body, known, _call(_ENTER, len(self.regions)))
 
 
 def decoded(
@@ -126,7 +128,7 @@ def decoded(
 ) -> tuple[list[Timed], list[float]]:
     """The calls of one run in their order, and the seconds of each pair of readings with nothing between them.
 
-    ``entered``: the regions that the run has passed after ``main``. ``gaps``: the seconds between its readings. Raises
+    ``entered``: the branches that the run has passed. ``gaps``: the seconds between its readings. Raises
     CollageError where these do not fit.
     """
     marks, path = _times(gaps), iter(entered)
@@ -138,8 +140,8 @@ def decoded(
         last = next(marks)
         readings.append(last - begin)
         for step, call in enumerate(regions[number].steps):
-            if call is None:
-                run(next(path))
+            if call is None or isinstance(call, int):
+                run(next(path) if call is None else call)
                 last = next(marks)
             else:
                 now = next(marks)
@@ -157,7 +159,7 @@ def decoded(
 
 
 _entered: list[int] = []
-"""The regions that running programs have announced."""
+"""The branches that running programs have announced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +182,10 @@ class Recorder:
             tvm_ffi.get_global_func(f"collage.profile.{name}") for name in ("start", "read")
         )
         self.readings, self.path = self._once()
-        """How often a run reads the clock, and the regions that it passes after ``main``."""
+        """How often a run reads the clock, and the branches that it passes."""
 
     def runs(self, count: int) -> Runs:
-        """Run ``count`` times; raises CollageError if the runs pass different regions."""
+        """Run ``count`` times; raises CollageError if the runs pass different branches."""
         _entered.clear()
         self._start(count * self.readings)
         for _ in range(count):
@@ -203,7 +205,7 @@ class Recorder:
 
 
 def take_announcements() -> None:
-    """Register the function that regions announce themselves to; call it before such a program runs."""
+    """Register the function that branches announce themselves to; call it before such a program runs."""
     tvm_ffi.register_global_func(_ENTER, _entered.append, override=True)
 
 
@@ -216,12 +218,12 @@ def _times(gaps: Sequence[float]) -> Iterator[float]:
 
 
 def _call(name: str, *numbers: int) -> relax.Binding:
-    arguments = [relax.PrimValue(number) for number in numbers]
+    arguments = [relax.prim_value(number) for number in numbers]
     call = relax.Call(relax.ExternFunc(name), arguments, ty_args=[relax.TupleType([])])
     return relax.VarBinding(relax.Var("clock", relax.TupleType([])), call)
 
 
-def _kernel(call: relax.Call, name: str, results: dict[Any, str], is_function: bool) -> Call:
+def _kernel(call: relax.Call, name: str, results: Mapping[Any, str], is_function: bool) -> Call:
     tensors = [arg for arg in _flat(call.args) if isinstance(arg.ty, relax.TensorType)]
     named = (results[arg] for arg in reversed(tensors) if isinstance(arg, relax.Var) and arg in results)
     return Call(name, next(named, ""), tuple(_shape(arg.ty) for arg in tensors), is_function)
@@ -247,4 +249,4 @@ def _shape(ty: Any) -> str:
     if not isinstance(ty.shape, relax.ShapeExpr):
         return f"{ty.dtype}[?]"
     extents = (int(dim) if isinstance(dim, tirx.IntImm) else dim for dim in ty.shape.values)
-    return f"{ty.dtype}[{', '.join(map(str, extents))}]"
+    return re.sub(r"T\.int64\((-?\d+)\)", r"\1", f"{ty.dtype}[{', '.join(map(str, extents))}]")

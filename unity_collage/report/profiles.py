@@ -1,0 +1,159 @@
+"""Profiles of programs as text for a terminal, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ..profile.result import Profile, ProfiledKernel
+from .cells import counted, duration, left, right
+
+ROWS = 30
+"""How many kernels are shown, the slowest ones, unless the user asks for more."""
+
+WIDE = 110
+"""From how many columns on the rates of kernels are shown."""
+
+_DISTURBED = 1.1
+"""A machine is disturbed if all kernels of a run take this many times as long as the sum of their medians."""
+
+
+def profile_summary(title: str, profile: Profile, rows: int = ROWS, width: int = WIDE) -> RenderableType:
+    """The slowest kernels of a profile, their sum beside the time of the program, and the overhead of the timing."""
+    lines = [*_sums(profile), *_overhead(profile), *profile.remarks]
+    if width < WIDE:
+        lines.append(f"GFLOP/s, GB/s and the part of the machine's limit need {WIDE} columns, or --json")
+    headline = f"[bold]{escape(title)}[/bold]: {counted(len(profile.kernels), 'kernel')}, program {duration(profile.seconds)}"
+    return Group(headline, "", profile_table(profile, rows, width), "", *map(escape, lines))
+
+
+def profile_table(profile: Profile, rows: int = ROWS, width: int = WIDE) -> Table:
+    """One row for each kernel, the slowest first; the rates only in a terminal that is wide enough."""
+    rates = [right("GFLOP/s"), right("GB/s"), right("of limit")] if width >= WIDE else []
+    columns = [
+        Column("kernel", overflow="ellipsis", no_wrap=True, ratio=3),
+        Column("layers", overflow="ellipsis", no_wrap=True, ratio=2),
+        left("backend"),
+        right("calls"),
+        right("time"),
+        right("share"),
+        *rates,
+        right("cost"),
+        right("ratio"),
+    ]
+    table = Table(*columns, box=None, expand=True)
+    for kernel in profile.kernels[:rows]:
+        table.add_row(*_row(profile, kernel, bool(rates)))
+    rest = profile.kernels[rows:]
+    if rest:
+        time = sum(kernel.seconds for kernel in rest)
+        share = sum(map(profile.share, rest))
+        calls = str(sum(len(kernel.calls) for kernel in rest))
+        table.add_row(f"({counted(len(rest), 'kernel')} more)", "", "", calls, duration(time), f"{share:.1%}")
+    return table
+
+
+def profile_data(title: str, profile: Profile) -> dict[str, Any]:
+    """The profile as plain data; times are in seconds, rates in operations and bytes a second."""
+    return {
+        "model": title,
+        "seconds": profile.seconds,
+        "kernel_seconds": profile.kernel_seconds,
+        "run_kernel_seconds": profile.run_kernel_seconds,
+        "overhead_seconds": profile.overhead,
+        "reading_seconds": profile.reading_seconds,
+        "readings": profile.readings,
+        "runs": profile.runs,
+        "threads": profile.threads,
+        "remarks": list(profile.remarks),
+        "kernels": [_kernel_data(profile, kernel) for kernel in profile.kernels],
+    }
+
+
+def _row(profile: Profile, kernel: ProfiledKernel, with_rates: bool) -> Sequence[str]:
+    rates = [
+        _scaled(kernel.flops_per_second, 1e9),
+        _scaled(kernel.bytes_per_second, 1e9),
+        "" if kernel.part_of_limit is None else f"{kernel.part_of_limit:.0%}",
+    ]
+    return [
+        escape(kernel.name),
+        escape(" ".join(kernel.layers)),
+        kernel.backend,
+        str(len(kernel.calls)),
+        duration(kernel.seconds),
+        f"{profile.share(kernel):.1%}",
+        *(rates if with_rates else ()),
+        "" if kernel.cost is None else duration(kernel.cost),
+        "" if kernel.ratio is None else f"{kernel.ratio:.2f}x",
+    ]
+
+
+def _scaled(rate: float | None, unit: float) -> str:
+    """A rate in a unit, to two digits or more."""
+    if rate is None:
+        return ""
+    value = rate / unit
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _sums(profile: Profile) -> list[str]:
+    """The sum of the kernels beside the whole program, and beside the plan."""
+    together, whole = profile.kernel_seconds, profile.seconds
+    part = f" ({together / whole:.0%} of the program's {duration(whole)})" if whole else ""
+    lines = [f"all kernels: {duration(together)}{part}"]
+    known = [kernel for kernel in profile.kernels if kernel.cost is not None]
+    cost, measured = sum(kernel.cost or 0.0 for kernel in known), sum(kernel.seconds for kernel in known)
+    if cost:
+        which = "" if len(known) == len(profile.kernels) else f"{len(known)} of them: "
+        lines[0] += f"; {which}{duration(measured)} against a cost of {duration(cost)}, {measured / cost:.2f}x"
+    if profile.run_kernel_seconds > _DISTURBED * together:
+        lines.append(
+            f"the machine is disturbed: in a median run all kernels take {duration(profile.run_kernel_seconds)}, and "
+            f"the medians of the kernels add up to {duration(together)}; profile again when it is idle"
+        )
+    return lines
+
+
+def _overhead(profile: Profile) -> list[str]:
+    """What the timing itself costs."""
+    points = f"{counted(profile.readings, 'timing point')} of {duration(profile.reading_seconds)}"
+    more = f"{profile.overhead / profile.seconds:+.1%}" if profile.seconds else "nothing"
+    return [
+        f"{counted(profile.runs, 'run')} on {counted(profile.threads, 'thread')} were timed; a run passes {points}, "
+        f"which are subtracted, and with them it takes {more} more time"
+    ]
+
+
+def _kernel_data(profile: Profile, kernel: ProfiledKernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "backend": kernel.backend,
+        "operators": kernel.label,
+        "layers": list(kernel.layers),
+        "seconds": kernel.seconds,
+        "share": profile.share(kernel),
+        "flops": None if kernel.work is None else kernel.work.flops * len(kernel.calls),
+        "bytes": None if kernel.work is None else kernel.work.nbytes * len(kernel.calls),
+        "flops_per_second": kernel.flops_per_second,
+        "bytes_per_second": kernel.bytes_per_second,
+        "part_of_limit": kernel.part_of_limit,
+        "cost_seconds": kernel.cost,
+        "ratio": kernel.ratio,
+        "calls": [
+            {
+                "function": call.function,
+                "layers": list(call.layers),
+                "shapes": list(call.shapes),
+                "seconds": call.seconds,
+                "low_seconds": call.low,
+                "high_seconds": call.high,
+                "cost_seconds": call.cost,
+            }
+            for call in kernel.calls
+        ],
+    }
