@@ -327,7 +327,9 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
     source, scope = import_model(model), checked_target(target)
     with scope:
         partitioned = passes(source.mod)
-    program = _program(build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope))
+    program = _program(
+        build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope)
+    )
     program.let_profile(partial(profile, target=scope))
     return program
 

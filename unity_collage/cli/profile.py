@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def add_command(commands: Any) -> None:
     """Add ``profile`` to ``commands``."""
     text = "compile a model, run it, and time every kernel where it runs"
     description = (
-        f"{text.capitalize()}: beside its cost in the plan, its share of the program, and the limits of the machine."
+        f"{text.capitalize()}. Beside its time are its cost in the plan and the part of the machine's limit."
     )
     command = commands.add_parser("profile", help=text, description=description)
     add_options(command)
@@ -52,10 +53,14 @@ def add_command(commands: Any) -> None:
         help=f"how many kernels are shown, the slowest first (default: {ROWS})",
     )
     command.add_argument(
-        "--json", metavar="FILE", help=f"write the profile as data; {STANDARD} writes it in place of the table"
+        "--json",
+        metavar="FILE",
+        help=f"write the profile as data; {STANDARD} writes it in place of the table",
     )
     command.add_argument(
-        "--trace", metavar="FILE", help="write a few runs as a trace that ui.perfetto.dev and chrome://tracing open"
+        "--trace",
+        metavar="FILE",
+        help="write a few runs as a trace that ui.perfetto.dev and chrome://tracing open",
     )
     command.set_defaults(run=_profile)
 
@@ -75,7 +80,7 @@ def _profile(options: argparse.Namespace) -> None:
     if options.trace:
         write(Path(options.trace), _json(trace_of(profile, title)))
     if options.json == STANDARD:
-        print(_json(profile_data(title, profile)).decode(), end="")
+        sys.stdout.write(_json(profile_data(title, profile)).decode())
         return
     console.print(profile_summary(title, profile, options.rows, console.width))
     if options.json:

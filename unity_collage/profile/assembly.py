@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from .. import runtime
 from ..machine.peaks import Machine
 from ..plan.plan import Plan, PlannedKernel
+from .lanes import StageClocks
+from .readings import Timed, decoded
 from .result import Event, Profile, ProfiledCall, ProfiledKernel, with_limits
-from .timing_points import Call, Region, Timed, decoded
+from .side_by_side import distinct_kernels, lane_events, lane_kernels
+from .timing_points import Call, Region
 
 TRACED = 3
 """How many runs are kept one by one, for a trace."""
+
+SIDE_BY_SIDE = "branches side by side"
+"""The label of a kernel that runs branches side by side, a core each."""
 
 _FASTER = 25
 """The percentile of runs that other work of the machine disturbs little."""
@@ -39,6 +46,8 @@ class Series:
     """For each of other runs with timing points, the seconds between its readings."""
     pauses: list[float] = field(default_factory=list[float])
     """Between the last of these runs, those of one turn."""
+    lanes: list[Any] = field(default_factory=list[Any])
+    """For each of these runs, the readings of the lanes of branches side by side, in nanoseconds."""
 
 
 def profile_of(
@@ -47,8 +56,9 @@ def profile_of(
     series: Series,
     plans: Mapping[str, Plan],
     machine: Machine | None = None,
+    stages: Mapping[str, StageClocks] | None = None,
 ) -> Profile:
-    """The profile of a program whose runs pass the branches ``path``."""
+    """The profile of a program whose runs pass the branches ``path``; ``stages``: those of branches side by side."""
     runs = [decoded(regions, path, gaps) for gaps in series.gaps]
     reading = statistics.median(seconds for _, readings in runs for seconds in readings)
     sites = [(timed.region, timed.step) for timed in runs[0][0]]
@@ -63,12 +73,19 @@ def profile_of(
     for number, site in enumerate(sites):
         by_kernel.setdefault(_call_at(regions, site).kernel, []).append(number)
     ordered = sorted(by_kernel.values(), key=lambda own: -sum(calls[number].seconds for number in own))
+    stages = stages or {}
     kernels = [
         with_limits(_kernel(regions, sites[own[0]], planned, [calls[number] for number in own]), machine)
         for own in ordered
     ]
+    kernels = [replace(kernel, label=SIDE_BY_SIDE) if kernel.name in stages else kernel for kernel in kernels]
     of_call = {number: kernel for kernel, own in zip(kernels, ordered, strict=True) for number in own}
     described = [(of_call[number], call) for number, call in enumerate(calls)]
+    inside = {
+        kernel.name: lane_kernels(stages[kernel.name], plans.get(kernel.calls[0].function), series.lanes)
+        for kernel in kernels
+        if kernel.name in stages and len(kernel.calls) == 1
+    }
     return Profile(
         tuple(kernels),
         seconds=statistics.median(series.plain),
@@ -78,7 +95,8 @@ def profile_of(
         readings=len(series.gaps[0]) + 1,
         runs=len(runs),
         threads=runtime.num_threads(),
-        events=_events([calls for calls, _ in runs], series, described),
+        events=_events([calls for calls, _ in runs], series, described, stages, inside),
+        side_by_side=tuple(distinct_kernels(inside.values())),
     )
 
 
@@ -126,7 +144,10 @@ def _profiled_call(
 
 
 def _kernel(
-    regions: Sequence[Region], site: Site, planned: Mapping[Site, PlannedKernel], calls: Sequence[ProfiledCall]
+    regions: Sequence[Region],
+    site: Site,
+    planned: Mapping[Site, PlannedKernel],
+    calls: Sequence[ProfiledCall],
 ) -> ProfiledKernel:
     call, own = _call_at(regions, site), planned.get(site)
     if own is not None:
@@ -139,6 +160,8 @@ def _events(
     runs: Sequence[Sequence[Timed]],
     series: Series,
     described: Sequence[tuple[ProfiledKernel, ProfiledCall]],
+    stages: Mapping[str, StageClocks],
+    inside: Mapping[str, Sequence[ProfiledKernel]],
 ) -> tuple[Event, ...]:
     """The kernels of the last runs, which were one after the other; ``described``: the calls of a run in order."""
     count = min(TRACED, len(series.pauses) + 1)
@@ -148,6 +171,10 @@ def _events(
     for run in range(count):
         number = len(runs) - count + run
         for timed, (kernel, call) in zip(runs[number], described, strict=True):
-            events.append(Event(run, kernel, call, begin + timed.start, timed.seconds))
+            event = Event(run, kernel, call, begin + timed.start, timed.seconds)
+            events.append(event)
+            if kernel.name in inside:
+                of_lanes = lane_events(event, stages[kernel.name], inside[kernel.name], series.lanes[number])
+                events += of_lanes
         begin += sum(series.gaps[number]) + pauses[run]
     return tuple(events)

@@ -20,8 +20,10 @@ from ..lowering.object_store import ObjectStore, using
 from ..machine.peaks import known_machine
 from ..program import Program
 from .assembly import Series, profile_of
+from .lanes import LaneClocks, with_lane_clocks
+from .readings import Recorder, take_announcements
 from .result import Profile
-from .timing_points import Recorder, TimingPoints, take_announcements
+from .timing_points import TimingPoints
 
 TURNS = 16
 """How many turns the program has with timing points and without them, after a first one that does not count."""
@@ -47,29 +49,38 @@ def profile(
         raise CollageError("kernels are timed one by one on CPUs only: on a GPU Nsight Systems shows them")
     mod = program.mod
     if mod is None:
-        raise CollageError("a loaded program has no timing points: profile the model that it was compiled from")
-    with using(store or ObjectStore()):
-        points, timed = _with_timing_points(program, mod, target)
+        raise CollageError(
+            "a loaded program has no timing points: profile the model that it was compiled from"
+        )
+    points, clocks, timed = _with_timing_points(program, mod, target, store or ObjectStore())
     with _ONE_AT_A_TIME:
         take_announcements()
         run, timed_run = program.prepared(*arguments, **named), timed.prepared(*arguments, **named)
-        recorder = Recorder(timed_run)
+        recorder = Recorder(timed_run, clocks.readings)
         series = _measured(run, recorder, seconds)
     machine = None if database is None else known_machine(database)
-    return profile_of(points.regions, recorder.path, series, PLAN.by_function(mod), machine)
+    return profile_of(points.regions, recorder.path, series, PLAN.by_function(mod), machine, clocks.stages)
 
 
-def _with_timing_points(program: Program, mod: IRModule, target: Target) -> tuple[TimingPoints, Program]:
+def _with_timing_points(
+    program: Program, mod: IRModule, target: Target, store: ObjectStore
+) -> tuple[TimingPoints, LaneClocks, Program]:
     try:
-        points = TimingPoints(lower(mod, target))
-        executable = link(points.module(), target)
+        with using(store):
+            points = TimingPoints(lower(mod, target))
+            clocks = with_lane_clocks(points.module())
+        if clocks.stages and store.folder is not None:  # their code has addresses of this process
+            store = ObjectStore(store.folder, read_only=True)
+        with using(store):
+            executable = link(clocks.module, target)
     except CollageError:
         raise
     except Exception as error:  # a foreign compiler failed
         text = f"{type(error).__name__}: {last_line(error)}"
         raise CollageError(f"the program cannot be built with timing points: {text}") from error
     names, threads = program.input_names, program.threads
-    return points, Program(executable, names, signature=program.signature, target=target, threads=threads)
+    timed = Program(executable, names, signature=program.signature, target=target, threads=threads)
+    return points, clocks, timed
 
 
 def _measured(run: Any, recorder: Recorder, seconds: float) -> Series:
@@ -89,4 +100,5 @@ def _measured(run: Any, recorder: Recorder, seconds: float) -> Series:
         runs = recorder.runs(count)
         found.gaps += runs.gaps
         found.pauses = runs.pauses
+        found.lanes += runs.lanes
     return found

@@ -110,7 +110,7 @@ class Profile:
     """By how many seconds a run takes longer with timing points, in the faster quarter of the runs, where other work of
     the machine disturbs least; noise may make it negative."""
     run_kernel_seconds: float
-    """The median over the runs of all kernels of a run together. The sum of the medians is less on a busy machine, since
+    """The median over the runs of all kernels of a run together. On a busy machine the medians add up to less, since
     few kernels of a run are disturbed."""
     reading_seconds: float
     """What one timing point costs; this is subtracted from the time of each kernel."""
@@ -121,7 +121,8 @@ class Profile:
     threads: int
     events: tuple[Event, ...] = ()
     """The kernels of the last few runs one by one, as they were measured, for a trace."""
-    remarks: tuple[str, ...] = ()
+    side_by_side: tuple[ProfiledKernel, ...] = ()
+    """The kernels of branches that run side by side, each on one core: the time of their stages is in ``kernels``."""
 
     @property
     def kernel_seconds(self) -> float:

@@ -8,19 +8,16 @@ some of them. A branch announces itself when it begins, so the readings of a run
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
-from ..errors import CollageError
 from .instrument import MARK
 
-_ENTER = "collage.profile.enter"
-_DIFFERENT = "the program cannot be profiled: its kernels differ from run to run"
+ENTER = "collage.profile.enter"
 _FREE = ("vm.", "relax.builtin.")
 """Beginnings of the names of functions that are not timed: the VM's own, which allocate and make views."""
 
@@ -51,16 +48,6 @@ class Region:
     """What has a reading of the clock behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A call of a kernel in a run: when it began, in seconds since the first reading, and how long it took."""
-
-    region: int
-    step: int
-    start: float
-    seconds: float
-
-
 @dataclass(slots=True)
 class TimingPoints:
     """Puts timing points into a module that :func:`unity_collage.lowering.build.lower` made."""
@@ -87,7 +74,9 @@ class TimingPoints:
             self._functions[gvar] = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
         return known[name]
 
-    def _region(self, function: str, body: Any, known: dict[str, int], *first: relax.Binding) -> relax.SeqExpr:
+    def _region(
+        self, function: str, body: Any, known: dict[str, int], *first: relax.Binding
+    ) -> relax.SeqExpr:
         """``body`` with timing points, as a new region, which begins with the bindings ``first``."""
         number, steps, results = len(self.regions), list[Step](), _results(body)
         self.regions.append(Region(function, ()))
@@ -108,8 +97,10 @@ class TimingPoints:
         """The binding, with timing points inside if it has branches, and its step if it has one."""
         value = binding.value
         if isinstance(value, relax.If):
-            branches = [self._branch(function, branch, known) for branch in (value.true_branch, value.false_branch)]
-            return relax.VarBinding(binding.var, relax.If(value.cond, *branches)), [None]
+            branches = [
+                self._branch(function, branch, known) for branch in (value.true_branch, value.false_branch)
+            ]
+            return relax.VarBinding(binding.var, relax.If(value.cond, branches[0], branches[1])), [None]
         if isinstance(value, relax.Call) and isinstance(value.op, ir.GlobalVar):
             if isinstance(self.lowered[value.op], relax.Function):
                 return binding, [self._region_of(value.op, known)]
@@ -120,105 +111,11 @@ class TimingPoints:
         return binding, []
 
     def _branch(self, function: str, body: Any, known: dict[str, int]) -> relax.SeqExpr:
-        return self._region(function, body, known, _call(_ENTER, len(self.regions)))
-
-
-def decoded(
-    regions: Sequence[Region], entered: Sequence[int], gaps: Sequence[float]
-) -> tuple[list[Timed], list[float]]:
-    """The calls of one run in their order, and the seconds of each pair of readings with nothing between them.
-
-    ``entered``: the branches that the run has passed. ``gaps``: the seconds between its readings. Raises
-    CollageError where these do not fit.
-    """
-    marks, path = _times(gaps), iter(entered)
-    calls: list[Timed] = []
-    readings: list[float] = []
-
-    def run(number: int) -> float:
-        begin = next(marks)
-        last = next(marks)
-        readings.append(last - begin)
-        for step, call in enumerate(regions[number].steps):
-            if call is None or isinstance(call, int):
-                run(next(path) if call is None else call)
-                last = next(marks)
-            else:
-                now = next(marks)
-                calls.append(Timed(number, step, last, now - last))
-                last = now
-        return last
-
-    try:
-        run(0)
-    except (StopIteration, RuntimeError):
-        raise CollageError(_DIFFERENT) from None
-    if next(marks, None) is not None or next(path, None) is not None:
-        raise CollageError(_DIFFERENT)
-    return calls, readings
-
-
-_entered: list[int] = []
-"""The branches that running programs have announced."""
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """The readings of several runs, in seconds."""
-
-    gaps: list[list[float]]
-    """From each reading of a run to the next one."""
-    pauses: list[float]
-    """From the last reading of each run but the last to the first one of the next: this is the caller's."""
-
-
-class Recorder:
-    """Runs a program with timing points. One at a time can run in a process: they share the list of readings."""
-
-    def __init__(self, run: Any):
-        """``run``: a function of no arguments that runs the program with timing points once."""
-        self.run = run
-        self._start, self._read = (
-            tvm_ffi.get_global_func(f"collage.profile.{name}") for name in ("start", "read")
-        )
-        self.readings, self.path = self._once()
-        """How often a run reads the clock, and the branches that it passes."""
-
-    def runs(self, count: int) -> Runs:
-        """Run ``count`` times; raises CollageError if the runs pass different branches."""
-        _entered.clear()
-        self._start(count * self.readings)
-        for _ in range(count):
-            self.run()
-        found = [float(gap) for gap in self._read()]
-        self._start(0)
-        if len(found) != count * self.readings - 1 or _entered != self.path * count:
-            raise CollageError(_DIFFERENT)
-        per_run = [found[first : first + self.readings - 1] for first in range(0, len(found), self.readings)]
-        return Runs(per_run, found[self.readings - 1 :: self.readings])
-
-    def _once(self) -> tuple[int, list[int]]:
-        _entered.clear()
-        self._start(0)
-        self.run()
-        return len(self._read()) + 1, list(_entered)
-
-
-def take_announcements() -> None:
-    """Register the function that branches announce themselves to; call it before such a program runs."""
-    tvm_ffi.register_global_func(_ENTER, _entered.append, override=True)
-
-
-def _times(gaps: Sequence[float]) -> Iterator[float]:
-    now = 0.0
-    yield now
-    for gap in gaps:
-        now += gap
-        yield now
+        return self._region(function, body, known, _call(ENTER, len(self.regions)))
 
 
 def _call(name: str, *numbers: int) -> relax.Binding:
-    arguments = [relax.prim_value(number) for number in numbers]
+    arguments = [tirx.const(number, "int64") for number in numbers]
     call = relax.Call(relax.ExternFunc(name), arguments, ty_args=[relax.TupleType([])])
     return relax.VarBinding(relax.Var("clock", relax.TupleType([])), call)
 

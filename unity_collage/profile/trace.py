@@ -18,7 +18,10 @@ def trace_of(profile: Profile, title: str) -> dict[str, Any]:
     """The last runs of a profile: one complete event for each kernel, and one for each run above them."""
     tracks = sorted({event.track for event in profile.events})
     names = {_RUNS: "runs", **{track + 1: _track_name(track) for track in tracks}}
-    events = [_named("process_name", 0, title), *(_named("thread_name", tid, name) for tid, name in names.items())]
+    events = [
+        _named("process_name", 0, title),
+        *(_named("thread_name", tid, name) for tid, name in names.items()),
+    ]
     events += [_named("thread_sort_index", tid, tid) for tid in names]
     runs = sorted({event.run for event in profile.events})
     events += [_run(profile, run) for run in runs]

@@ -24,11 +24,13 @@ _DISTURBED = 1.1
 
 def profile_summary(title: str, profile: Profile, rows: int = ROWS, width: int = WIDE) -> RenderableType:
     """The slowest kernels of a profile, their sum beside the time of the program, and the overhead of the timing."""
-    lines = [*_sums(profile), *_overhead(profile), *profile.remarks]
+    lines = [*_sums(profile), *_overhead(profile)]
     if width < WIDE:
         lines.append(f"GFLOP/s, GB/s and the part of the machine's limit need {WIDE} columns, or --json")
-    headline = f"[bold]{escape(title)}[/bold]: {counted(len(profile.kernels), 'kernel')}, program {duration(profile.seconds)}"
-    return Group(headline, "", profile_table(profile, rows, width), "", *map(escape, lines))
+    kernels, program = counted(len(profile.kernels), "kernel"), duration(profile.seconds)
+    headline = f"[bold]{escape(title)}[/bold]: {kernels}, the program takes {program}"
+    inside = _side_by_side(profile, rows) if profile.side_by_side else ()
+    return Group(headline, "", profile_table(profile, rows, width), *inside, "", *map(escape, lines))
 
 
 def profile_table(profile: Profile, rows: int = ROWS, width: int = WIDE) -> Table:
@@ -53,8 +55,22 @@ def profile_table(profile: Profile, rows: int = ROWS, width: int = WIDE) -> Tabl
         time = sum(kernel.seconds for kernel in rest)
         share = sum(map(profile.share, rest))
         calls = str(sum(len(kernel.calls) for kernel in rest))
-        table.add_row(f"({counted(len(rest), 'kernel')} more)", "", "", calls, duration(time), f"{share:.1%}")
+        table.add_row(f"({counted(len(rest), 'more kernel')})", "", "", calls, duration(time), f"{share:.1%}")
     return table
+
+
+def _side_by_side(profile: Profile, rows: int) -> Sequence[RenderableType]:
+    """The kernels of branches that run side by side."""
+    texts = [Column(title, overflow="ellipsis", no_wrap=True, ratio=1) for title in ("kernel", "layers")]
+    table = Table(*texts, left("backend"), right("calls"), right("time"), box=None, expand=True)
+    for kernel in profile.side_by_side[:rows]:
+        name, layers, backend, calls, time, *_ = _row(profile, kernel, False)
+        table.add_row(name, layers, backend, calls, time)
+    rest = profile.side_by_side[rows:]
+    if rest:
+        time = duration(sum(kernel.seconds for kernel in rest))
+        table.add_row(f"({counted(len(rest), 'more kernel')})", "", "", "", time)
+    return "", "the kernels of branches side by side, each on one core:", table
 
 
 def profile_data(title: str, profile: Profile) -> dict[str, Any]:
@@ -69,8 +85,8 @@ def profile_data(title: str, profile: Profile) -> dict[str, Any]:
         "readings": profile.readings,
         "runs": profile.runs,
         "threads": profile.threads,
-        "remarks": list(profile.remarks),
-        "kernels": [_kernel_data(profile, kernel) for kernel in profile.kernels],
+        "kernels": [{**_kernel_data(kernel), "share": profile.share(kernel)} for kernel in profile.kernels],
+        "side_by_side": [_kernel_data(kernel) for kernel in profile.side_by_side],
     }
 
 
@@ -82,7 +98,7 @@ def _row(profile: Profile, kernel: ProfiledKernel, with_rates: bool) -> Sequence
     ]
     return [
         escape(kernel.name),
-        escape(" ".join(kernel.layers)),
+        escape(" ".join(kernel.layers) or kernel.label),
         kernel.backend,
         str(len(kernel.calls)),
         duration(kernel.seconds),
@@ -110,7 +126,9 @@ def _sums(profile: Profile) -> list[str]:
     cost, measured = sum(kernel.cost or 0.0 for kernel in known), sum(kernel.seconds for kernel in known)
     if cost:
         which = "" if len(known) == len(profile.kernels) else f"{len(known)} of them: "
-        lines[0] += f"; {which}{duration(measured)} against a cost of {duration(cost)}, {measured / cost:.2f}x"
+        lines[0] += (
+            f"; {which}{duration(measured)} against a cost of {duration(cost)}, {measured / cost:.2f}x"
+        )
     if profile.run_kernel_seconds > _DISTURBED * together:
         lines.append(
             f"the machine is disturbed: in a median run all kernels take {duration(profile.run_kernel_seconds)}, and "
@@ -122,21 +140,20 @@ def _sums(profile: Profile) -> list[str]:
 def _overhead(profile: Profile) -> list[str]:
     """What the timing itself costs."""
     points = f"{counted(profile.readings, 'timing point')} of {duration(profile.reading_seconds)}"
-    more = f"{profile.overhead / profile.seconds:+.1%}" if profile.seconds else "nothing"
+    more = duration(max(0.0, profile.overhead))
     return [
         f"{counted(profile.runs, 'run')} on {counted(profile.threads, 'thread')} were timed; a run passes {points}, "
-        f"which are subtracted, and with them it takes {more} more time"
+        f"which are subtracted; with them it takes {more} longer"
     ]
 
 
-def _kernel_data(profile: Profile, kernel: ProfiledKernel) -> dict[str, Any]:
+def _kernel_data(kernel: ProfiledKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "backend": kernel.backend,
         "operators": kernel.label,
         "layers": list(kernel.layers),
         "seconds": kernel.seconds,
-        "share": profile.share(kernel),
         "flops": None if kernel.work is None else kernel.work.flops * len(kernel.calls),
         "bytes": None if kernel.work is None else kernel.work.nbytes * len(kernel.calls),
         "flops_per_second": kernel.flops_per_second,
