@@ -84,6 +84,7 @@ def test_the_kernels_are_those_of_the_plan(backends: list[str] | None) -> None:
     found = program.profile(rows(4), seconds=SECONDS)
 
     holds(found)
+    assert program.plan is not None
     planned = program.plan["main"].kernels
     calls = [(event.kernel.name, event.call.layers) for event in found.events if event.run == 0]
     assert calls == [(kernel.function, kernel.bindings) for kernel in planned]
@@ -112,7 +113,7 @@ def test_the_branch_that_runs_is_profiled(chosen: bool) -> None:
     holds(found)
     layers = {layer for kernel in found.kernels for layer in kernel.layers}
     assert ("t" in layers, "e" in layers) == (chosen, not chosen)
-    assert "y" in layers
+    assert len(found.kernels) == 2 and any("relu" in kernel.name for kernel in found.kernels)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,7 @@ def test_the_variant_for_the_sizes_is_profiled(number: int, functions: set[str])
 def test_branches_side_by_side_are_timed_in_their_lanes() -> None:
     target = host_target()
     mod = uc.compile(cell(), backends=["tvm"], measure=False).mod
+    assert mod is not None
     calls = Calls.of(mod)
     assert isinstance(calls, Calls)
     mod = staged(mod, calls, _chains(calls))

@@ -37,8 +37,8 @@ def profile_table(profile: Profile, rows: int = ROWS, width: int = WIDE) -> Tabl
     """One row for each kernel, the slowest first; the rates only in a terminal that is wide enough."""
     rates = [right("GFLOP/s"), right("GB/s"), right("of limit")] if width >= WIDE else []
     columns = [
-        Column("kernel", overflow="ellipsis", no_wrap=True, ratio=3),
-        Column("layers", overflow="ellipsis", no_wrap=True, ratio=2),
+        Column("kernel", overflow="ellipsis", no_wrap=True, ratio=2),
+        Column("layers", overflow="ellipsis", no_wrap=True, ratio=2 if rates else 1),
         left("backend"),
         right("calls"),
         right("time"),
@@ -64,7 +64,7 @@ def _side_by_side(profile: Profile, rows: int) -> Sequence[RenderableType]:
     texts = [Column(title, overflow="ellipsis", no_wrap=True, ratio=1) for title in ("kernel", "layers")]
     table = Table(*texts, left("backend"), right("calls"), right("time"), box=None, expand=True)
     for kernel in profile.side_by_side[:rows]:
-        name, layers, backend, calls, time, *_ = _row(profile, kernel, False)
+        name, layers, backend, calls, time, *_ = _row(profile, kernel, True)
         table.add_row(name, layers, backend, calls, time)
     rest = profile.side_by_side[rows:]
     if rest:
@@ -91,14 +91,16 @@ def profile_data(title: str, profile: Profile) -> dict[str, Any]:
 
 
 def _row(profile: Profile, kernel: ProfiledKernel, with_rates: bool) -> Sequence[str]:
+    """The cells of a kernel; without rates, where there is little room, only the last layer of each call."""
     rates = [
         _scaled(kernel.flops_per_second, 1e9),
         _scaled(kernel.bytes_per_second, 1e9),
         "" if kernel.part_of_limit is None else f"{kernel.part_of_limit:.0%}",
     ]
+    last = dict.fromkeys(call.layers[-1] for call in kernel.calls if call.layers)
     return [
         escape(kernel.name),
-        escape(" ".join(kernel.layers) or kernel.label),
+        escape(" ".join(kernel.layers if with_rates else last) or kernel.label),
         kernel.backend,
         str(len(kernel.calls)),
         duration(kernel.seconds),
@@ -129,7 +131,7 @@ def _sums(profile: Profile) -> list[str]:
         lines[0] += (
             f"; {which}{duration(measured)} against a cost of {duration(cost)}, {measured / cost:.2f}x"
         )
-    if profile.run_kernel_seconds > _DISTURBED * together:
+    if _is_disturbed(profile):
         lines.append(
             f"the machine is disturbed: in a median run all kernels take {duration(profile.run_kernel_seconds)}, and "
             f"the medians of the kernels add up to {duration(together)}; profile again when it is idle"
@@ -138,13 +140,17 @@ def _sums(profile: Profile) -> list[str]:
 
 
 def _overhead(profile: Profile) -> list[str]:
-    """What the timing itself costs."""
+    """What the timing itself costs; on a disturbed machine the difference of two programs says nothing."""
     points = f"{counted(profile.readings, 'timing point')} of {duration(profile.reading_seconds)}"
-    more = duration(max(0.0, profile.overhead))
+    longer = f"; with them it takes {duration(max(0.0, profile.overhead))} longer"
     return [
         f"{counted(profile.runs, 'run')} on {counted(profile.threads, 'thread')} were timed; a run passes {points}, "
-        f"which are subtracted; with them it takes {more} longer"
+        f"which are subtracted{'' if _is_disturbed(profile) else longer}"
     ]
+
+
+def _is_disturbed(profile: Profile) -> bool:
+    return profile.run_kernel_seconds > _DISTURBED * profile.kernel_seconds
 
 
 def _kernel_data(kernel: ProfiledKernel) -> dict[str, Any]:
