@@ -152,6 +152,13 @@ def test_events_are_those_of_the_last_runs_in_the_order_of_time() -> None:
     assert starts[4] - starts[0] == pytest.approx(39e-6 + 3e-6)  # a run and the pause after it
 
 
+def test_a_program_without_kernels_has_a_profile_too() -> None:
+    profile = profile_of([Region("main", ())], [], Series([1e-6], [1e-6], [gaps()]), {})
+    assert (profile.kernels, profile.events, profile.kernel_seconds) == ((), (), 0.0)
+    assert why_not_trace(trace_of(profile, "model")) is None
+    assert "0 kernels" in shown(profile, WIDE)
+
+
 def side_by_side() -> Profile:
     """A stage of two lanes, of 10 and 8 us, that ends 12 us after it began."""
     stage = StageClocks((LaneCall("conv", 0, 0), LaneCall("relu", 1, 2)), 4)

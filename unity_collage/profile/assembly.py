@@ -63,31 +63,15 @@ def profile_of(
     reading = statistics.median(seconds for _, readings in runs for seconds in readings)
     sites = [(timed.region, timed.step) for timed in runs[0][0]]
     net = np.array([[max(0.0, timed.seconds - reading) for timed in calls] for calls, _ in runs])
-    spread = np.percentile(net, (50, 5, 95), axis=0).T if sites else np.zeros((0, 3))
-    planned = planned_kernels(regions, plans)
-    calls = [
-        _profiled_call(regions, site, planned.get(site), plans, tuple(map(float, seconds)))
-        for site, seconds in zip(sites, spread, strict=True)
-    ]
-    by_kernel: dict[str, list[int]] = {}
-    for number, site in enumerate(sites):
-        by_kernel.setdefault(_call_at(regions, site).kernel, []).append(number)
-    ordered = sorted(by_kernel.values(), key=lambda own: -sum(calls[number].seconds for number in own))
-    stages = stages or {}
-    kernels = [
-        with_limits(_kernel(regions, sites[own[0]], planned, [calls[number] for number in own]), machine)
-        for own in ordered
-    ]
-    kernels = [replace(kernel, label=SIDE_BY_SIDE) if kernel.name in stages else kernel for kernel in kernels]
-    of_call = {number: kernel for kernel, own in zip(kernels, ordered, strict=True) for number in own}
-    described = [(of_call[number], call) for number, call in enumerate(calls)]
+    described = _described(regions, sites, net, plans, machine, stages or {})
+    kernels = {kernel.name: kernel for kernel, _ in described}
     inside = {
-        kernel.name: lane_kernels(stages[kernel.name], plans.get(kernel.calls[0].function), series.lanes)
-        for kernel in kernels
-        if kernel.name in stages and len(kernel.calls) == 1
+        name: lane_kernels(clocks, plans.get(kernels[name].calls[0].function), series.lanes)
+        for name, clocks in (stages or {}).items()
+        if name in kernels and len(kernels[name].calls) == 1  # the readings are those of the last call
     }
     return Profile(
-        tuple(kernels),
+        tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
         seconds=statistics.median(series.plain),
         overhead=float(np.percentile(series.timed, _FASTER) - np.percentile(series.plain, _FASTER)),
         run_kernel_seconds=float(np.median(net.sum(axis=1))),
@@ -95,9 +79,37 @@ def profile_of(
         readings=len(series.gaps[0]) + 1,
         runs=len(runs),
         threads=runtime.num_threads(),
-        events=_events([calls for calls, _ in runs], series, described, stages, inside),
+        events=_events([calls for calls, _ in runs], series, described, stages or {}, inside),
         side_by_side=tuple(distinct_kernels(inside.values())),
     )
+
+
+def _described(
+    regions: Sequence[Region],
+    sites: Sequence[Site],
+    net: np.ndarray,
+    plans: Mapping[str, Plan],
+    machine: Machine | None,
+    stages: Mapping[str, StageClocks],
+) -> list[tuple[ProfiledKernel, ProfiledCall]]:
+    """The calls of a run, in order, each with its kernel; ``net``: (runs, calls), the seconds of each."""
+    spread = np.percentile(net, (50, 5, 95), axis=0).T if sites else ()
+    planned = planned_kernels(regions, plans)
+    calls: dict[str, list[ProfiledCall]] = {}
+    first: dict[str, Site] = {}
+    order: list[tuple[str, int]] = []
+    for site, seconds in zip(sites, spread, strict=True):
+        name = _call_at(regions, site).kernel
+        first.setdefault(name, site)
+        own = calls.setdefault(name, [])
+        order.append((name, len(own)))
+        own.append(_profiled_call(regions, site, planned.get(site), plans, tuple(map(float, seconds))))
+    kernels = {
+        name: with_limits(_kernel(regions, first[name], planned, own), machine) for name, own in calls.items()
+    }
+    for name in filter(kernels.__contains__, stages):
+        kernels[name] = replace(kernels[name], label=SIDE_BY_SIDE)
+    return [(kernels[name], kernels[name].calls[number]) for name, number in order]
 
 
 def planned_kernels(regions: Sequence[Region], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
