@@ -41,6 +41,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
+from .profile.in_place import profile
 from .program import Program
 from .progress import shown
 from .runtime import cuda
@@ -185,6 +186,8 @@ def compile(
             of_model = {"shapes": shapes, "dims": dims, "params": params}
             again = {**options, **of_model, "recompile": True}
             program.let_compile_again(partial(compile, model, example_inputs, **again))
+        known, store = costs.database_and_lock()[0], _objects(costs)
+        program.let_profile(partial(profile, target=scope, database=known, store=store))
     _tell_of_what_is_not_kept(costs)
     return program
 
@@ -325,7 +328,11 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
     source, scope = import_model(model), checked_target(target)
     with scope:
         partitioned = passes(source.mod)
-    return _program(build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope))
+    program = _program(
+        build(partitioned, scope), source, partitioned, scope, partial(build, partitioned, scope)
+    )
+    program.let_profile(partial(profile, target=scope))
+    return program
 
 
 def checked_target(target: Target | str | None, runs_beside_torch: bool = False) -> Target:

@@ -10,7 +10,7 @@ from ..ffi import import_without_torch
 STARTED = time.monotonic()
 """When the command began, in seconds of the monotonic clock."""
 
-_LONG = ("bench", "check", "compare", "compile", "explain")
+_LONG = ("bench", "check", "compare", "compile", "explain", "profile")
 """Commands that say what they are doing, from the first moment on: TVM takes seconds to load."""
 
 

@@ -16,7 +16,7 @@ from ..errors import CollageError, first_line
 from . import load_tvm
 from .options import add_threads
 
-_COMMANDS = ("compile", "bench", "backends", "explain", "compare", "info", "check", "db")
+_COMMANDS = ("compile", "bench", "profile", "backends", "explain", "compare", "info", "check", "db")
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""

@@ -9,6 +9,7 @@ from tvm import relax
 
 from ..graph.calls import op_name
 from ..graph.shapes import dtype_of, extents_of, shape_of
+from ..graph.work import attention_flops, matmul_flops, recurrent_flops
 from .windows import convolution_axes
 
 CONVOLUTIONS = frozenset(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose"))
@@ -40,28 +41,17 @@ def _convolution(call: relax.Call) -> float:
     return 2.0 * batch * channels * math.prod(axis.products / axis.saving for axis in axes)
 
 
-def _matmul(call: relax.Call) -> float:
-    return 2.0 * math.prod(extents_of(call)) * extents_of(call.args[0])[-1]
-
-
 def _attention(call: relax.Call) -> float:
     """Both products; 0 where a mask leaves out some of the scores."""
     if call.attrs.causal_mask is not None or call.attrs.window_size is not None:
         return 0.0
-    (batch, queries, heads, size), keys = extents_of(call.args[0]), extents_of(call.args[1])[1]
-    return 2.0 * batch * heads * queries * keys * (size + extents_of(call)[-1])
-
-
-def _recurrent(call: relax.Call) -> float:
-    """The products of the state in all steps."""
-    steps, batch, _ = extents_of(call.args[0])
-    return 2.0 * steps * batch * math.prod(extents_of(call.args[1]))
+    return attention_flops(call)
 
 
 _COUNTS: dict[str, Callable[[relax.Call], float]] = {
-    "matmul": _matmul,
+    "matmul": matmul_flops,
     "nn.attention": _attention,
-    "collage.lstm": _recurrent,
-    "collage.gru": _recurrent,
-    "collage.rnn": _recurrent,
+    "collage.lstm": recurrent_flops,
+    "collage.gru": recurrent_flops,
+    "collage.rnn": recurrent_flops,
 }

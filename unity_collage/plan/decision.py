@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..graph import DataflowGraph, index_set, members
 from ..graph.variants import sizes_of
+from ..graph.work import border_bytes, direct_flops
 from ..index_set import IndexSet
 from ..search import Problem, Solution
 from ..search.certificate import Certificate
@@ -16,7 +17,17 @@ from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
 from .instance import packed
 from .names import binding_names
-from .plan import DeclinedBindings, Plan, PlannedKernel, Rival, RunnerUp, Tie, WithoutCost, hidden_by_limits
+from .plan import (
+    DeclinedBindings,
+    KernelWork,
+    Plan,
+    PlannedKernel,
+    Rival,
+    RunnerUp,
+    Tie,
+    WithoutCost,
+    hidden_by_limits,
+)
 from .regrets import grouped
 
 _CLOSED = 1e-9
@@ -47,6 +58,7 @@ def plan_of(
     """
     names = binding_names(graph)
     kernels = _kernels(solution, candidates, costs, functions, names, ties or {})
+    kernels = [replace(kernel, work=_work(graph, candidates[kernel.candidate])) for kernel in kernels]
     if explanation is not None:
         kernels = [_with_runner_up(kernel, explanation) for kernel in kernels]
     without_cost = tuple(_without_cost(candidates.values(), costs))
@@ -144,6 +156,12 @@ def _kernels(
             )
         )
     return kernels
+
+
+def _work(graph: DataflowGraph, candidate: Candidate) -> KernelWork | None:
+    sub = candidate.sub_graph(graph)
+    (flops, dtype), nbytes = direct_flops(sub), border_bytes(sub)
+    return None if flops is None or nbytes is None else KernelWork(flops, nbytes, dtype)
 
 
 def _rival(candidate: Candidate, costs: Costs) -> Rival:

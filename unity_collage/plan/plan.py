@@ -46,6 +46,18 @@ class RunnerUp:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelWork:
+    """What a run of a kernel computes and moves, as its operators are written."""
+
+    flops: float
+    """Operations of its convolutions and products by the direct algorithm, two for a multiply-add."""
+    nbytes: int
+    """Bytes of its inputs, weights and results, each once."""
+    dtype: str = ""
+    """The type of the operands of its convolutions and products; empty: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedKernel:
     """One kernel of a plan."""
 
@@ -62,6 +74,8 @@ class PlannedKernel:
     """The interval that the measured median lies in."""
     threads: int | None = None
     """How many threads run the kernel; None: its backend decides."""
+    work: KernelWork | None = None
+    """None where shapes are not known."""
     device: str = ""
     """The virtual device that the kernel runs on, as ``kind:index``; empty: there is only one."""
     others: tuple[Rival, ...] = ()

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-_MARK = "collage.profile.mark"
+MARK = "collage.profile.mark"
 
 
 def instrumented(lowered: IRModule) -> IRModule:
@@ -52,7 +52,7 @@ def kernel_name(value: relax.Expr) -> str | None:
 
 def _instrumented(func: relax.Function) -> relax.Function:
     def reading() -> relax.Binding:
-        call = relax.Call(relax.ExternFunc(_MARK), [], ty_args=[relax.TupleType([])])
+        call = relax.Call(relax.ExternFunc(MARK), [], ty_args=[relax.TupleType([])])
         return relax.VarBinding(relax.Var("clock", relax.TupleType([])), call)
 
     blocks: list[relax.BindingBlock] = [relax.BindingBlock([reading(), reading()])]

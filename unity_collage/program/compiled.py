@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ..plan.explanation import Explanation
     from ..plan.plan import Plan
+    from ..profile.result import Profile
 
 Value = np.ndarray | tvm_ffi.Tensor | Sequence["Value"] | Any
 """An input: an array or tensor of any library, or a tuple of them if the model takes a tuple."""
@@ -106,6 +107,7 @@ class Program:
         self.kept_since: float | None = None
         """When an earlier compile has made it, in seconds since the epoch; None: this one has, or it was loaded."""
         self._binding: Callable[..., Program] | None = None
+        self._profiling: Callable[..., Profile] | None = None
         self.explanation = explanation
         """Why each candidate was chosen or not, by function; None if it was not requested."""
         let_numpy_read_tensors()
@@ -172,6 +174,22 @@ class Program:
                 "it was loaded, or its model has no weights behind num_input: compile(model, params=...) binds by name"
             )
         return self._binding(params=params)
+
+    def let_profile(self, profiling: Callable[..., Profile]) -> None:
+        """Let :meth:`profile` call ``profiling(program, args, named, seconds)``, which needs TVM's compiler."""
+        self._profiling = profiling
+
+    def profile(self, /, *args: Value, seconds: float = 1.0, **named: Value) -> Profile:
+        """How long each kernel takes in the running program on these inputs, timed for about ``seconds``.
+
+        The program is built once more with timing points between its kernels. Raises CollageError with the reason where
+        that is not possible: for a loaded program and on a GPU (docs/profile.md).
+        """
+        if self._profiling is None:
+            raise CollageError(
+                "it was loaded, and compiled code has no timing points: profile the model that it was compiled from"
+            )
+        return self._profiling(self, args, named, seconds)
 
     def __call__(self, /, *args: Value, **named: Value) -> Any:
         if _OUT in named and _OUT not in self.input_names:

@@ -18,6 +18,7 @@ from tvm.tirx.stmt import Stmt
 
 from ...backends.native.program import item_size
 from ...schedule.build import with_buffers
+from ...schedule.stage import nodes
 from ...tvm_private import give_type
 from .calls import Calls
 from .scratch import BranchScratch
@@ -25,6 +26,7 @@ from .stages import Lane, Stage
 
 _PREFIX = "stage_"
 _OPAQUE = 8
+_CALL = ir.Op.get("tirx.tvm_call_cpacked")
 _ATTRS = {"op_pattern": _OPAQUE, "s_tir": True, "tirx.is_scheduled": True, "tirx.noalias": True}
 
 
@@ -52,6 +54,15 @@ def staged(mod: IRModule, calls: Calls, stages: Sequence[Stage], name: str = "ma
         relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
     )
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def is_stage(gvar: ir.GlobalVar, func: ir.BaseFunc) -> bool:
+    """Whether a function of a module is the kernel of a stage, which calls those of its lanes."""
+    return (
+        str(gvar.name_hint).startswith(_PREFIX)
+        and isinstance(func, tirx.PrimFunc)
+        and any(call.op == _CALL for call in nodes(func.body, ir.Call))
+    )
 
 
 @dataclass(frozen=True, slots=True)
