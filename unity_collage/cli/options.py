@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..cost.method import MEDIAN, Method
 from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
 from ..errors import CollageError
+from . import load_tvm
 
 if TYPE_CHECKING:
     from tvm.target import Target
@@ -250,7 +251,8 @@ def _percentile(text: str) -> float:
 
 
 def _target(text: str) -> Target:
-    from ..target import target_of  # with TVM
+    load_tvm()
+    from ..target import target_of
 
     try:
         return target_of(text)
@@ -259,7 +261,8 @@ def _target(text: str) -> Target:
 
 
 def _tracker(text: str) -> str:
-    from ..measure.remote.messages import address  # with TVM
+    load_tvm()
+    from ..measure.remote.messages import address
 
     try:
         address(text)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from ..defaults import TF32
 from ..errors import CollageError
-from ..program import Program
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..program import Program
 
 RANDOM = "random"
 """In place of a file of inputs: they are drawn."""
