@@ -22,9 +22,9 @@ from rich.console import Console
 from said import errors_in
 
 import unity_collage as uc
-from unity_collage.cli import bench
 from unity_collage.cli import main as cli
 from unity_collage.plan.plan import Plan, PlannedKernel, Rival, WithoutCost
+from unity_collage.profile.peers import bench
 from unity_collage.profile.peers.bench import timed_in_turns
 from unity_collage.report import bench_table, cost_remark, duration, plan_summary
 

@@ -13,7 +13,7 @@ from . import load_tvm, tell
 from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
 from .options import add_no_measure, add_options
-from .verify import add_verify, check_verify, verify
+from .verify import add_verify, check_agreement, check_verify, compared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,9 +58,10 @@ def _compile(options: argparse.Namespace) -> None:
     wrote = [path for path in (options.report, options.output) if path]
     for path in wrote:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+    agreements = compared(options, program, console)
     if options.json:
-        print_json({**told, "wrote": wrote})
-    verify(options, program, console)
+        print_json({**told, "wrote": wrote, "agreements": agreements})
+    check_agreement(options, agreements)
 
 
 def _check_options(options: argparse.Namespace) -> None:

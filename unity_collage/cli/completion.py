@@ -6,6 +6,12 @@ import argparse
 import sys
 from typing import Any
 
+from ..profile.peers.runtimes import PEERS
+from ..runtime.vendors import VENDORS
+
+_FILES = ("FILE", "MODEL", "INPUTS", "FIRST", "SECOND", "OTHER")
+"""How the names of arguments begin that are files."""
+
 _SHELLS = ("bash", "zsh", "fish")
 
 _WHERE = """\
@@ -35,17 +41,29 @@ def _completion(options: argparse.Namespace) -> None:
 
 
 def script(shell: str) -> str:
-    """The script for a shell. Where a file is expected it completes names of files, and of backends their names."""
+    """The script for a shell."""
     import shtab  # pyright: ignore[reportMissingImports]
 
     from .main import parser_of
 
     parser = parser_of()
     for action in _all_actions(parser):
-        words = str(action.metavar)
-        if "FILE" in words or words.startswith(("MODEL", "INPUTS")):
+        if str(action.metavar).startswith(_FILES):
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
+        elif (words := _words(action)) is not None:
+            action.choices = words
     return shtab.complete(parser, shell).rstrip() + "\n"
+
+
+def _words(action: argparse.Action) -> list[str] | None:
+    """The values of an option that a shell can complete; None: those that the parser knows, if any."""
+    if "--backends" in action.option_strings:
+        return [*VENDORS, "tvm"]
+    if "--against" in action.option_strings:
+        return list(PEERS)
+    if action.option_strings and action.choices is not None:
+        return [str(value) for value in action.choices if " " not in str(value)]
+    return None
 
 
 def _all_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
