@@ -49,10 +49,10 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
 def _costs_of(options: argparse.Namespace, report: Progress) -> Iterator[KernelCosts | None]:
     """The costs to compile by, which Ctrl-C stops; None where nothing is measured."""
     if options.no_measure:
-        if options.percentile != MEDIAN:
-            raise CollageError(
-                "--percentile needs costs, and --no-measure has none: leave one of the two out"
-            )
+        needing = {"--percentile": options.percentile != MEDIAN, "--tune": options.tune, "--refine": options.refine,
+                   "--search-layouts": options.search_layouts}  # fmt: skip
+        for name in (name for name, is_given in needing.items() if is_given):
+            raise CollageError(f"{name} needs costs, and --no-measure has none: leave one of the two out")
         yield None
         return
     with _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cost.method import MEDIAN, Method
 from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
-from ..errors import CollageError
+from ..errors import CollageError, closest
 from . import load_tvm
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         "--target",
         type=_target,
         metavar="TARGET",
-        help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as llvm -mcpu=znver4 "
+        help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as 'llvm -mcpu=znver4' "
         "(default: this machine's CPU)",
     )
     command.add_argument(
@@ -257,7 +257,10 @@ def _target(text: str) -> Target:
     try:
         return target_of(text)
     except CollageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        kinds, kind = ["cuda", "llvm"], text.partition(" ")[0]
+        close = [] if kind in kinds else closest(kind, kinds, 1)
+        said = f"{text!r} is not a target; did you mean {close[0]}?" if close else str(error)
+        raise argparse.ArgumentTypeError(said) from None
 
 
 def _tracker(text: str) -> str:

@@ -17,6 +17,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
+        self._words: list[str] = []
         # Commands have these options too; there an absent one must not undo what stands before the command.
         self.add_argument(
             "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="do not show progress"
@@ -31,6 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[Any, list[str]]:
         """The options; an argument that no option takes ends the program here, where its command is known."""
+        self._words = [str(word) for word in (arguments[0] if arguments else None) or ()]
         options, rest = super().parse_known_args(*arguments, **named)
         if rest:
             self._refuse(self._unknown(rest))
@@ -38,7 +40,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the program with one line about a mistake."""
-        self._refuse(f"{message}; see {self.prog} --help")
+        greedy = [text for action in self._actions if action.nargs == "+" for text in action.option_strings]
+        taken = next((word for word in self._words if word in greedy), None)
+        if message.endswith("required: MODEL") and taken is not None:
+            message += f" (write it before {taken}, which takes all that follows)"
+        self._refuse(f"{message}{' See' if message.endswith('?') else '; see'} {self.prog} --help")
 
     def _refuse(self, text: str) -> NoReturn:
         self.exit(USAGE, f"{PROGRAM}: {text}\n")

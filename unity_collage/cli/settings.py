@@ -13,6 +13,7 @@ from ..feedback.settings import Refinement
 from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
 from ..measure.remote import RemoteCost
+from ..measure.remote.messages import why_no_tracker
 from ..measure.tuning import why_unavailable as why_not_tuned
 from ..passes.annotate_candidates import WINOGRAD
 
@@ -36,6 +37,8 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
         )
     if options.target is not None:
         raise CollageError("--target and --rpc: the target is that of the servers")
+    if (reason := why_no_tracker(options.rpc)) is not None:
+        raise CollageError(f"--rpc: {reason}")
     return RemoteCost(
         CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,
