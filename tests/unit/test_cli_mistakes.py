@@ -177,3 +177,36 @@ def test_help_needs_neither_tvm_nor_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_without_tvm_a_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "tvm_runtime", lambda: None)
+    assert cli.main(["compile", "m.onnx"]) == 1
+    assert capsys.readouterr().err == (
+        "unity-collage: TVM is not installed: pip install apache-tvm, and see unity-collage doctor\n"
+    )
+
+
+def test_a_target_needs_tvm_and_says_so_while_options_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: str) -> None:
+        raise ImportError("libtvm.so: undefined symbol: x")
+
+    monkeypatch.delitem(sys.modules, "tvm.relax")
+    monkeypatch.setattr("unity_collage.cli.import_without_torch", broken)
+    assert cli.main(["compile", "m.onnx", "--target", "llvm", "-q"]) == 1
+    assert "TVM cannot be imported: libtvm.so" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_one_line_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser_of", interrupted)
+    assert cli.main(["compile", "m.onnx"]) == 130
+    assert capsys.readouterr().err == "unity-collage: interrupted; all costs measured so far are stored\n"

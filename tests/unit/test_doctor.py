@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import fields, replace
 from functools import cache
@@ -63,10 +64,13 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(system, "_version", lambda _: None)
     monkeypatch.setattr(system, "_compiler", lambda: None)
     libraries = system.installed_libraries()
-    assert all(each.version is None and "pip install " in each.remedy for each in libraries)
+    assert all(each.version is None and "pip install '" in each.remedy for each in libraries)
+    remedies = {each.distribution: each.remedy for each in libraries}
+    assert re.fullmatch(r"compiles everything: pip install 'apache-tvm==[\d.post]+'", remedies["apache-tvm"])
+    assert remedies["torch"] == "for modules and .pt2 files: pip install 'unity_collage[torch]'"
     found = replace(here(), libraries=libraries, toolchain=system.toolchain(has_tvm=True))
     text = shown(found)
-    assert "not installed; for whole models: pip install openvino" in text
+    assert "not installed; for whole models: pip install 'openvino'" in text
     assert "not found; programs are compiled, saved and loaded without one" in text
 
 

@@ -51,15 +51,8 @@ exit codes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. An error that the user can fix is one line on standard error."""
     _print_every_name()
-    words = sys.argv[1:] if arguments is None else arguments
-    parser = parser_of(_named(words))
-    if not words:
-        parser.print_help(sys.stderr)
-        return USAGE
-    options = parser.parse_args(words)
     try:
-        with logs_shown() if options.verbose else nullcontext():
-            _run(options)
+        return _done(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:
         _discard_output()
         return CUT_OFF
@@ -72,14 +65,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # a fault of our own: what is known about it goes to a file
         print(f"{PROGRAM}: {_fault(error)}", file=sys.stderr)
         return FAULT
+
+
+def _done(words: Sequence[str]) -> int:
+    """Run the command of these words; a mistake in them ends the process by SystemExit."""
+    parser = parser_of(_named(words))
+    if not words:
+        parser.print_help(sys.stderr)
+        return USAGE
+    options = parser.parse_args(words)
+    with logs_shown() if options.verbose else nullcontext():
+        _run(options)
     return DONE
 
 
 def _run(options: argparse.Namespace) -> None:
     if options.command not in _WITHOUT_TVM and tvm_runtime() is None:
-        raise CollageError(
-            "TVM is not installed: pip install apache-tvm; unity-collage doctor shows what else is"
-        )
+        raise CollageError("TVM is not installed: pip install apache-tvm, and see unity-collage doctor")
     if options.command not in _LIGHT:
         load_tvm()
     if options.threads is not None:

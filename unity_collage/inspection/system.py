@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from shutil import which
 
 from .. import __version__, runtime
@@ -84,23 +85,22 @@ class Gpu:
 
 
 _LIBRARIES = (
-    ("TVM", "apache-tvm", "compiles everything: pip install 'apache-tvm==0.27.0.post1'"),
-    ("TVM FFI", "apache-tvm-ffi", "is needed: pip install 'apache-tvm-ffi>=0.1.14,<0.1.15'"),
-    ("object linker", "apache-tvm-ffi-orcjit",
-     "links programs without a C++ compiler: pip install 'apache-tvm-ffi-orcjit>=0.1.3,<0.2'"),
-    ("oneDNN", "onednn-cpu-gomp", "for the backend onednn: pip install onednn-cpu-gomp==2023.2.0"),
-    ("OpenBLAS", "scipy-openblas32", "for the backend openblas: pip install scipy-openblas32==0.3.34.481.3"),
-    ("ONNX", "onnx", "reads .onnx files: pip install onnx"),
-    ("ONNX Runtime", "onnxruntime", "for --verify and whole models: pip install onnxruntime"),
-    ("OpenVINO", "openvino", "for whole models: pip install openvino"),
-    ("PyTorch", "torch", "for modules and .pt2 files: pip install 'unity_collage[torch]'"),
-    ("xgboost", "xgboost-cpu", "for --tune: pip install 'unity_collage[tune]'"),
-    ("tornado", "tornado", "for --rpc: pip install 'unity_collage[rpc]'"),
-    ("psycopg", "psycopg", "for costs in PostgreSQL: pip install 'unity_collage[postgresql]'"),
-    ("cuDNN", "nvidia-cudnn-cu13", "for --target cuda: pip install 'unity_collage[cuda]'"),
-    ("cuBLAS", "nvidia-cublas", "for --target cuda: pip install 'unity_collage[cuda]'"),
-)  # fmt: skip
-"""Name, distribution, and what it is for with how to get it."""
+    ("TVM", "apache-tvm", "compiles everything", ""),
+    ("TVM FFI", "apache-tvm-ffi", "is needed", ""),
+    ("object linker", "apache-tvm-ffi-orcjit", "links programs without a C++ compiler", ""),
+    ("oneDNN", "onednn-cpu-gomp", "for the backend onednn", ""),
+    ("OpenBLAS", "scipy-openblas32", "for the backend openblas", ""),
+    ("ONNX", "onnx", "reads .onnx files", ""),
+    ("ONNX Runtime", "onnxruntime", "for --verify and whole models", ""),
+    ("OpenVINO", "openvino", "for whole models", ""),
+    ("PyTorch", "torch", "for modules and .pt2 files", "torch"),
+    ("xgboost", "xgboost-cpu", "for --tune", "tune"),
+    ("tornado", "tornado", "for the servers of --rpc", "rpc"),
+    ("psycopg", "psycopg", "for costs in PostgreSQL", "postgresql"),
+    ("cuDNN", "nvidia-cudnn-cu13", "for --target cuda", "cuda"),
+    ("cuBLAS", "nvidia-cublas", "for --target cuda", "cuda"),
+)
+"""Name, distribution, what it is for, and the extra of this package that brings it."""
 
 _WITHOUT = (
     "programs are compiled, saved and loaded without one, as object code; with one, such as g++ "
@@ -149,7 +149,16 @@ def pools() -> Pools:
 
 def installed_libraries() -> tuple[Library, ...]:
     """The packages that matter, installed or not; none of them is imported."""
-    return tuple(Library(name, wheel, _version(wheel), remedy) for name, wheel, remedy in _LIBRARIES)
+    pinned = _requirements()
+    return tuple(
+        Library(
+            name,
+            wheel,
+            _version(wheel),
+            f"{use}: pip install '{f'unity_collage[{extra}]' if extra else pinned.get(wheel, wheel)}'",
+        )
+        for name, wheel, use, extra in _LIBRARIES
+    )
 
 
 def toolchain(has_tvm: bool) -> Toolchain:
@@ -185,6 +194,15 @@ def _instruction_sets(has_tvm: bool) -> Iterator[str]:
     from ..target import host_target
 
     yield from instruction_sets(host_target())
+
+
+def _requirements() -> dict[str, str]:
+    """What this package requires without extras, with the versions, by the names of distributions."""
+    try:
+        wanted = [text for text in requires("unity_collage") or () if ";" not in text]
+    except PackageNotFoundError:  # a checkout that is not installed
+        return {}
+    return {re.split(r"[^\w.-]", text, maxsplit=1)[0]: text for text in wanted}
 
 
 def _version(distribution: str) -> str | None:
