@@ -25,7 +25,7 @@ MISTAKES = {
     "zzz": "no command named 'zzz'; there are: compile, bench, ",
     "compile m.onnx --backnds onednn": "compile has no option --backnds; did you mean --backends? See unity-collage",
     "compile m.onnx --zzzzzz": "compile has no option --zzzzzz; see unity-collage compile --help",
-    "--zzzzzz compile m.onnx": "unity-collage has no option --zzzzzz; see unity-collage --help",
+    "--zzzzzz compile m.onnx": "there is no option --zzzzzz; see unity-collage --help",
     "compile m.onnx --precision BF61": "--precision has no value 'BF61'; did you mean bf16? There are: f32, ",
     "compile a.onnx b.onnx": "compile does not take the argument 'b.onnx'; see unity-collage compile --help",
     "compile m.onnx --budget 3x": "argument --budget: '3x' is not a duration: write 30s, 5m or 1h; see unity-collage",

@@ -56,7 +56,8 @@ class Parser(argparse.ArgumentParser):
             return f"{command} does not take the argument {rest[0]!r}; see {self.prog} --help"
         name = option.partition("=")[0]
         known = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
-        text = with_names(f"{command} has no option {name}", name, known, 0)
+        lacking = f"there is no option {name}" if command == PROGRAM else f"{command} has no option {name}"
+        text = with_names(lacking, name, known, 0)
         return f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
