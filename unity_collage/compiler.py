@@ -310,16 +310,20 @@ def explain(
     target: Target | str | None = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
+    check: Callable[[IRModule], None] = lambda _: None,
 ) -> dict[str, Explanation]:
     """Why each candidate of each function was chosen or not; nothing is built.
 
-    The names of variables are those of the values in the ONNX model.
+    The names of variables are those of the values in the ONNX model. ``check`` is called with the module that has the
+    candidates, before anything is measured; it may raise CollageError.
     """
     scope = checked_target(target or pipeline.model.target())
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims), scope)
     asked = replace(pipeline, explain=True)
     with scope:
-        searched = tvm.transform.Sequential([*asked.until_costs(), asked.search()])(imported)
+        prepared = tvm.transform.Sequential(asked.until_candidates())(imported)
+        check(prepared)
+        searched = tvm.transform.Sequential([*asked.costs(), asked.search()])(prepared)
     return EXPLANATION.by_function(searched)
 
 

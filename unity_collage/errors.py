@@ -5,6 +5,9 @@ They are registered with the FFI, so an error that is raised inside a pass keeps
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 from .ffi import tvm_ffi
 
 register_error = tvm_ffi.register_error
@@ -68,3 +71,21 @@ def last_line(error: BaseException) -> str:
     """The last line of an error's text, where compilers put the cause; empty if it has no text."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else ""
+
+
+def with_names(text: str, name: str, known: Sequence[str], most: int = 100) -> str:
+    """``text`` about an unknown ``name``, the known one that it is close to, and the first ``most`` of all.
+
+    ``no backend named 'onedn'; did you mean onednn? There are: onednn, tvm``
+    """
+    if close := closest(name, known, 1):
+        text += f"; did you mean {close[0]}?"
+    if not most or not known:
+        return text
+    return f"{text}{' There' if close else '; there'} are: {', '.join(known[:most])}"
+
+
+def closest(name: str, known: Sequence[str], most: int) -> list[str]:
+    """At most so many of the ``known`` names that ``name`` may stand for, the closest first; capitals do not count."""
+    by_small = {each.lower(): each for each in reversed(known)}
+    return [by_small[each] for each in difflib.get_close_matches(name.lower(), by_small, most)]

@@ -95,7 +95,7 @@ def test_an_unknown_node_is_one_line_with_the_closest_names(run: Run) -> None:
     code, out, err = run("explain", "--node", "fc_outt")
     assert (code, out, len(err)) == (1, [], 1)
     assert err[0].startswith(
-        "unity-collage: no binding, kernel or operator is called 'fc_outt'; the closest are fc_out"
+        "unity-collage: no binding, kernel or operator is called 'fc_outt'; did you mean fc_out"
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from torch_peer.runtime import torch_compile
 
 from unity_collage.cli import bench as bench_command
+from unity_collage.cli import compiling
 from unity_collage.errors import ModelError
 from unity_collage.profile.peers import bench, ncnn
 from unity_collage.profile.peers.bench import PeerTimes, started
@@ -123,8 +124,9 @@ def test_bench_tells_who_was_not_timed_and_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = PeerTimes({OURS: [1.0]}, {"mnn": "mnn: ModelError: not converted: [1] x"})
-    monkeypatch.setattr(bench_command, "compiled", lambda options: Namespace(plan=None))
-    monkeypatch.setattr(bench_command, "timed_in_turns", lambda *_: found)
-    monkeypatch.setattr(bench_command, "tell_accuracy", lambda *_: None)
-    bench_command._bench(Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None))
+    monkeypatch.setattr(compiling, "compiled", lambda options: Namespace(plan=None))
+    monkeypatch.setattr(compiling, "tell_accuracy", lambda *_: [])
+    monkeypatch.setattr(bench, "timed_in_turns", lambda *_: found)
+    monkeypatch.setattr(bench_command, "why_no_peer", lambda *_: None)
+    bench_command._bench(Namespace(against=["mnn"], model="no.onnx", rounds=1, target=None, json=False))
     assert "not timed: mnn: ModelError: not converted: [1] x\n" in capsys.readouterr().out

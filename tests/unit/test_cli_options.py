@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def test_a_compile_may_be_cold_whatever_packs_there_are(tmp_path: Path) -> None:
     assert type(model) is MeasuredCost and not model.packs
 
 
-def test_with_rpc_the_servers_of_the_key_measure(tmp_path: Path) -> None:
+def test_with_rpc_the_servers_of_the_key_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unity_collage.cli.settings.why_no_tracker", lambda _: None)
     model = cost_model_of(options(tmp_path, "--rpc", "farm:9190", "--rpc-key", "board"), lambda *_: None)
     assert isinstance(model, RemoteCost) and (model.tracker, model.key) == ("farm:9190", "board")
     assert model.budget_seconds == 30.0 and model.database is not None
@@ -48,6 +50,15 @@ def test_an_address_without_a_port_shows_the_usage(
     with pytest.raises(SystemExit):
         options(tmp_path, "--rpc", "farm")
     assert "write host:port" in capsys.readouterr().err
+
+
+def test_a_tracker_that_does_not_answer_is_told_at_once(tmp_path: Path) -> None:
+    with (
+        socket.socket() as taken,
+        pytest.raises(CollageError, match=r"--rpc: no tracker answers at 127\.0\.0\.1:"),
+    ):
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        cost_model_of(options(tmp_path, "--rpc", f"127.0.0.1:{taken.getsockname()[1]}"), lambda *_: None)
 
 
 def test_costs_of_another_machine_cannot_be_refined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

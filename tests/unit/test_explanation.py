@@ -258,7 +258,7 @@ def test_a_view_is_in_no_kernel() -> None:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("lv7", "no binding, kernel or operator is called 'lv7'; the closest are lv"),
+        ("lv7", "no binding, kernel or operator is called 'lv7'; did you mean lv"),
         ("exp", "'exp' is 2 bindings, name one of them: lv1, gv"),
         ("relax.exp", "'relax.exp' is 2 bindings, name one of them: lv1, gv"),
         ("zzzz", "no binding, kernel or operator is called 'zzzz'"),

@@ -13,7 +13,7 @@ from functools import cache
 import tvm
 from tvm.target import Target
 
-from ..errors import CollageError, UnavailableBackend, UnknownBackend
+from ..errors import CollageError, UnavailableBackend, UnknownBackend, with_names
 from ..sessions import RUNTIMES, InferenceRuntime
 from .base import Backend
 from .foreign import bridge
@@ -35,6 +35,9 @@ __all__ = [
 
 _OURS = "unity_collage"
 
+_AVAILABLE = "available"
+"""How the state of a backend begins that can be used."""
+
 
 @dataclass(frozen=True, slots=True)
 class BackendStatus:
@@ -43,6 +46,11 @@ class BackendStatus:
     name: str
     state: str
     """Its version, or why it cannot be used."""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it can be used here."""
+        return self.state.startswith(_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +118,16 @@ def statuses() -> list[BackendStatus]:
 def _state(backend: Backend) -> str:
     reason = why_ambiguous(backend.name) or why_unavailable(backend)
     reason = reason or _why_no_version(backend)
-    state = f"available: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
+    state = f"{_AVAILABLE}: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
     problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
     return "; ".join([state, *problems])
 
 
 def _state_of_runtime(found: InferenceRuntime) -> str:
     reason = found.why_unavailable()
-    return f"available, for whole models: {found.version()}" if reason is None else f"not available: {reason}"
+    return (
+        f"{_AVAILABLE}, for whole models: {found.version()}" if reason is None else f"not available: {reason}"
+    )
 
 
 def find(name: str) -> Backend | None:
@@ -142,7 +152,9 @@ def _missing(name: str) -> CollageError:
             return UnavailableBackend(
                 f"backend {name} cannot be used here: {plugin.origin} is broken: {plugin.problem}"
             )
-    return UnknownBackend(f"no backend named {name!r}; there are: {', '.join(every())}")
+    if name in RUNTIMES:
+        return UnknownBackend(f"{name} takes whole models and makes no kernels: name other backends here")
+    return UnknownBackend(with_names(f"no backend named {name!r}", name, [*every(), *RUNTIMES]))
 
 
 def usable(name: str) -> Backend:

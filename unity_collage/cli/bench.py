@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from ..errors import CollageError
-from ..profile.agreement import drawn_inputs
-from ..profile.peers.bench import timed_in_turns
-from ..profile.peers.runtimes import OURS, PEERS
-from ..profile.rounds import speedup
-from ..report import bench_table, cost_remark
-from ..target import is_cuda
-from .compiling import compiled, tell_accuracy
+from ..errors import CollageError, with_names
+from ..profile.peers.runtimes import OURS, PEERS, why_no_peer
+from .as_json import add_json, print_json
 from .options import add_no_measure, add_options, positive
+
+if TYPE_CHECKING:
+    from ..profile.peers.bench import PeerTimes
+    from ..program import Program
 
 
 def add_command(commands: Any) -> None:
@@ -39,31 +36,52 @@ def add_command(commands: Any) -> None:
         default=5,
         help="how many rounds they run in turns (default: 5)",
     )
+    add_json(command)
     command.set_defaults(run=_bench)
 
 
-def _bench_on_device(options: argparse.Namespace) -> None:
-    """Show the time of the program on a GPU: that of a call whose end is awaited."""
-    if options.against:
-        raise CollageError(
-            f"--against {options.against[0]}: it would run on the CPU, and the program on a GPU"
-        )
-    program, console = compiled(options), Console()
-    timed = program.benchmark(drawn_inputs(program))
-    console.print(bench_table({OURS: [timed["median"]]}, OURS, {}))
-    tell_accuracy(options, program, console)
-
-
 def _bench(options: argparse.Namespace) -> None:
-    if options.target is not None and is_cuda(options.target):
-        _bench_on_device(options)
-        return
-    unknown = [name for name in options.against if name not in PEERS]
-    if unknown:
-        raise CollageError(f"--against {unknown[0]}: there is no such runtime; there are {', '.join(PEERS)}")
-    program, console = compiled(options), Console()
-    found = timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
-    medians = found.medians
+    from .compiling import compiled
+
+    on_device = options.target is not None and options.target.kind.name == "cuda"
+    _check_peers(options, on_device)
+    program = compiled(options)
+    _show(options, program, _on_device(program) if on_device else _in_turns(options, program))
+
+
+def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
+    """Raises CollageError, before anything is compiled, for a runtime that cannot be timed here."""
+    for name in options.against:
+        if name not in PEERS:
+            raise CollageError(with_names(f"--against {name}: there is no such runtime", name, list(PEERS)))
+        if on_device:
+            raise CollageError(f"--against {name}: it would run on the CPU, and the program on a GPU")
+        if (reason := why_no_peer(name, Path(options.model))) is not None:
+            raise CollageError(f"--against {name}: {reason}")
+
+
+def _on_device(program: Program) -> PeerTimes:
+    """The time of a program on a GPU: that of a call whose end is awaited."""
+    from ..profile.agreement import drawn_inputs
+    from ..profile.peers.bench import PeerTimes
+
+    return PeerTimes({OURS: [program.benchmark(drawn_inputs(program))["median"]]}, {})
+
+
+def _in_turns(options: argparse.Namespace, program: Program) -> PeerTimes:
+    from ..profile.peers.bench import timed_in_turns
+
+    return timed_in_turns(Path(options.model), program, dict.fromkeys(options.against), options.rounds)
+
+
+def _show(options: argparse.Namespace, program: Program, found: PeerTimes) -> None:
+    from rich.console import Console
+
+    from ..profile.rounds import speedup
+    from ..report import bench_table, cost_remark
+    from .compiling import tell_accuracy
+
+    medians, console = found.medians, Console(quiet=options.json)  # the data has the same
     ratios = {name: speedup(medians[OURS], medians[name]) for name in medians if name != OURS}
     console.print(bench_table(medians, OURS, ratios))
     for reason in found.missing.values():
@@ -72,4 +90,7 @@ def _bench(options: argparse.Namespace) -> None:
     remark = None if plan is None else cost_remark(plan, statistics.median(medians[OURS]))
     if remark is not None:
         console.print(remark, soft_wrap=True)
-    tell_accuracy(options, program, console)
+    told = tell_accuracy(options, program, console)
+    if options.json:
+        print_json({"seconds": medians, "ratios": ratios, "missing": found.missing, "remark": remark,
+                    "accuracy": told})  # fmt: skip

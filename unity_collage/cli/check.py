@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 from importlib.metadata import EntryPoint
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError
-from ..progress import shown
-from ..testing.conformance import CASES, CHECKS, CUDA_CASES, Case, examine
-from . import STARTED
-from .check_plan import findings, is_file_of_plans
+from . import progress
+from .as_json import add_json, print_json
+
+if TYPE_CHECKING:
+    from ..testing.conformance import Case
 
 
 def add_command(commands: Any) -> None:
@@ -44,22 +43,32 @@ def add_command(commands: Any) -> None:
         help="the limit for one step of one kernel (default: 60)",
     )
     command.add_argument("--all", action="store_true", help="show all findings instead of the first few")
+    add_json(command)
     command.set_defaults(run=_check)
 
 
 def _check(options: argparse.Namespace) -> None:
+    from .check_plan import is_file_of_plans
+
     if is_file_of_plans(options.what):
-        _check_plans(options.what, options.annotated)
+        _check_plans(options)
     elif options.annotated is not None:
         raise CollageError(f"--annotated is for plans, and {options.what} is not a file with plans")
     else:
         _check_backend(options)
 
 
-def _check_plans(path: str, annotated: str | None) -> None:
+def _check_plans(options: argparse.Namespace) -> None:
     """Print a line for each plan; raises CollageError if one does not hold."""
-    found = list(findings(path, annotated))
-    for name, finding in found:
+    from rich.console import Console
+
+    from .check_plan import findings
+
+    path = options.what
+    found = list(findings(path, options.annotated))
+    if options.json:
+        print_json({"plans": {name: {"holds": each.holds, "text": each.text} for name, each in found}})
+    for name, finding in [] if options.json else found:
         Console().print(f"{name}: {finding.text}", markup=False, highlight=False, soft_wrap=True)
     failed = sum(not finding.holds for _, finding in found)
     if failed:
@@ -67,15 +76,22 @@ def _check_plans(path: str, annotated: str | None) -> None:
 
 
 def _check_backend(options: argparse.Namespace) -> None:
-    with shown(since=STARTED) as tell:
+    from rich.console import Console
+
+    from ..testing.conformance import CASES, CHECKS, CUDA_CASES, examine
+
+    more = _more(options.cases)
+    with progress(options) as tell:
         report = examine(
             options.what,
-            (*CASES, *CUDA_CASES, *_more(options.cases)),
+            (*CASES, *CUDA_CASES, *more),
             options.timeout,
             tell=lambda what: tell(0, 0, what),
         )
     console = Console()
-    for line in report.lines(findings=1_000_000 if options.all else 4):
+    if options.json:
+        print_json({"backend": report.backend, "unavailable": report.unavailable, "checks": report.verdicts})
+    for line in [] if options.json else report.lines(findings=1_000_000 if options.all else 4):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if report.failed:
         raise CollageError(f"{report.backend} fails {len(report.failed)} of {len(CHECKS)} checks")

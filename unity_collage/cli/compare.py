@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError
-from ..frontend.models import read_model
-from ..inspection.given_plan import PlanCosts, compare_plan
-from ..pipeline import Pipeline
-from ..plan.encoding import encode
-from ..progress import shown
-from ..report.given_plan import plan_costs_summary
-from . import STARTED
+from . import progress
+from .as_json import add_json, print_json
 from .options import add_options, sizes_of
-from .settings import cost_model_of, rules_left_out
+
+if TYPE_CHECKING:
+    from ..inspection.given_plan import PlanCosts
 
 
 def add_command(commands: Any) -> None:
@@ -34,15 +27,23 @@ def add_command(commands: Any) -> None:
         help="the plan: a report of compile --report plan.json, kernels typed by hand in such a file, or a partitioned "
         "module as TVMScript (.py)",
     )
-    command.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    add_json(command)
     command.set_defaults(run=_compare)
 
 
 def _compare(options: argparse.Namespace) -> None:
     if options.refine or options.breed or options.tune:
         raise CollageError("compare goes by the costs of kernels: leave --refine, --breed and --tune out")
+    from rich.console import Console
+
+    from ..frontend.models import read_model
+    from ..inspection.given_plan import compare_plan
+    from ..pipeline import Pipeline
+    from ..report.given_plan import plan_costs_summary
+    from .settings import cost_model_of, rules_left_out
+
     model = read_model(Path(options.model))
-    with shown(since=STARTED) as report, cost_model_of(options, report) as costs:
+    with progress(options) as report, cost_model_of(options, report) as costs:
         pipeline = Pipeline(
             backends=None if options.backends is None else tuple(options.backends),
             model=costs,
@@ -52,7 +53,7 @@ def _compare(options: argparse.Namespace) -> None:
         )
         found = compare_plan(model, options.plan, pipeline, target=options.target, **sizes_of(options))
     if options.json:
-        sys.stdout.write(json.dumps({name: as_data(each) for name, each in found.items()}, indent=1) + "\n")
+        print_json({name: as_data(each) for name, each in found.items()})
         return
     console = Console()
     for name, each in found.items():
@@ -61,6 +62,8 @@ def _compare(options: argparse.Namespace) -> None:
 
 def as_data(found: PlanCosts) -> dict[str, Any]:
     """The comparison as data, with what follows from it."""
+    from ..plan.encoding import encode
+
     data = encode(found)
     for difference, item in zip(found.differences, data.get("differences", ()), strict=True):
         item["loss"] = difference.seconds

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from ..defaults import FLOAT32
 from ..errors import CollageError
-from ..lowering.library_file import why_no_library
-from ..program import Program
-from ..report import comparison_line, comparison_table, plan_summary
-from ..report.writing import why_no_report, write_report
-from . import STARTED, load_tvm
+from . import load_tvm, tell
+from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
-from .kept import kept
 from .options import add_no_measure, add_options
-from .verify import add_verify, check_verify, verify
+from .verify import add_verify, check_agreement, check_verify, compared
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..program import Program
 
 
 def add_command(commands: Any) -> None:
@@ -37,6 +34,7 @@ def add_command(commands: Any) -> None:
         help="write the plan and its explanation: .html is a page, .onnx for Netron, .dot for Graphviz, .json data",
     )
     add_verify(command)
+    add_json(command)
     command.set_defaults(run=_compile)
 
 
@@ -46,6 +44,33 @@ def _compile(options: argparse.Namespace) -> None:
         load_tvm()
         tell_dry_run(options)
         return
+    _check_options(options)
+    program = _program(options)
+    from rich.console import Console
+
+    console = Console(quiet=options.json)  # the data has the same
+    _show_plans(options, program, console)
+    if options.output:  # before the program runs, after which it would have to be linked again
+        program.save(options.output)
+    told = _told(options, program, console)
+    if options.report:
+        from ..report.writing import write_report
+
+        write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
+    wrote = [path for path in (options.report, options.output) if path]
+    for path in wrote:
+        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+    agreements = compared(options, program, console)
+    if options.json:
+        print_json({**told, "wrote": wrote, "agreements": agreements})
+    check_agreement(options, agreements)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raises CollageError for what cannot be written, compared or done together."""
+    from ..lowering.library_file import why_no_library
+    from ..report.writing import why_no_report
+
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
     if options.report and options.no_measure:
@@ -53,29 +78,34 @@ def _compile(options: argparse.Namespace) -> None:
     if options.verify is not None:
         load_tvm()
     check_verify(options)
-    program = _program(options)
-    console = Console()
+
+
+def _show_plans(options: argparse.Namespace, program: Program, console: Console) -> None:
+    from ..report import comparison_line, comparison_table, plan_summary
+
     for name, plan in (program.plan or {}).items():
         console.print(plan_summary(name, plan), "")
         if plan.comparison is not None:
             in_words = comparison_table if options.refine else comparison_line
             console.print(in_words(plan.comparison), "")
-    if options.output:  # before the program runs, after which it would have to be linked again
-        program.save(options.output)
+
+
+def _told(options: argparse.Namespace, program: Program, console: Console) -> dict[str, Any]:
+    """The plans as data, and how accurate the program is, which is printed too."""
+    from ..report.writing import encoded
+
+    accuracy: list[str] = []
     if options.precision != FLOAT32:
         from .compiling import tell_accuracy
 
-        tell_accuracy(options, program, console)
-    if options.report:
-        write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
-        console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
-    if options.output:
-        console.print(f"wrote {options.output}", soft_wrap=True, highlight=False)
-    verify(options, program, console)
+        accuracy = tell_accuracy(options, program, console)
+    return {"plans": encoded(program.plan or {}), "kept_since": program.kept_since, "accuracy": accuracy}
 
 
 def _program(options: argparse.Namespace) -> Program:
     """The program that an earlier compile has kept, for which TVM need not be loaded, or a new one."""
+    from .kept import kept
+
     explain = options.report is not None
     program = kept(options, explain)
     if program is None:
@@ -85,8 +115,8 @@ def _program(options: argparse.Namespace) -> Program:
         program = compiled(options, explain)
     if program.kept_since is not None:
         when = f"{datetime.fromtimestamp(program.kept_since):%Y-%m-%d %H:%M}"
-        text = f"it was compiled on {when} and is kept: --recompile compiles it again"
-        print(f"[{time.monotonic() - STARTED:3.0f} s] {text}", file=sys.stderr, flush=True)
+        if not options.quiet:
+            tell(f"it was compiled on {when} and is kept: --recompile compiles it again")
     return program
 
 

@@ -18,8 +18,7 @@ from ..errors import CollageError
 from ..measure.kernel_costs import KernelCosts
 from ..profile.accuracy import deviations
 from ..program import Program
-from ..progress import shown
-from . import STARTED
+from . import progress
 from .options import sizes_of
 from .settings import cost_model_of, refinement_of
 
@@ -27,7 +26,7 @@ from .settings import cost_model_of, refinement_of
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     """The program of the model that the options name."""
     refine = refinement_of(options)
-    with shown(since=STARTED) as report, _costs_of(options, report) as costs:
+    with progress(options) as report, _costs_of(options, report) as costs:
         return compile_model(
             options.model,
             **sizes_of(options),
@@ -50,10 +49,10 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
 def _costs_of(options: argparse.Namespace, report: Progress) -> Iterator[KernelCosts | None]:
     """The costs to compile by, which Ctrl-C stops; None where nothing is measured."""
     if options.no_measure:
-        if options.percentile != MEDIAN:
-            raise CollageError(
-                "--percentile needs costs, and --no-measure has none: leave one of the two out"
-            )
+        needing = {"--percentile": options.percentile != MEDIAN, "--tune": options.tune, "--refine": options.refine,
+                   "--search-layouts": options.search_layouts}  # fmt: skip
+        for name in (name for name, is_given in needing.items() if is_given):
+            raise CollageError(f"{name} needs costs, and --no-measure has none: leave one of the two out")
         yield None
         return
     with _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:
@@ -85,10 +84,10 @@ def _stopped_by_ctrl_c(costs: KernelCosts) -> Iterator[KernelCosts]:
         raise KeyboardInterrupt
 
 
-def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> None:
-    """Print how far a program of lower precision is from float32, a line for each result."""
+def tell_accuracy(options: argparse.Namespace, program: Program, console: Console) -> list[str]:
+    """Print how far a program of lower precision is from float32, a line for each result; the result are the lines."""
     if options.precision == FLOAT32:
-        return
+        return []
     try:
         lines = [str(found) for found in deviations(program, options.model, **sizes_of(options))]
     except CollageError as error:
@@ -96,3 +95,4 @@ def tell_accuracy(options: argparse.Namespace, program: Program, console: Consol
     for number, line in enumerate(lines):
         result = f"result {number} " if len(lines) > 1 else ""
         console.print(f"{options.precision} against float32, random inputs: {result}{line}", soft_wrap=True)
+    return lines

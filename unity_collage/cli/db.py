@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..database.costs import FailureKind
-from . import db_actions
+from ..database.rows import FailureKind
+from .as_json import add_json
 from .options import positive
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def add_command(commands: Actions) -> None:
     """Add ``db`` and its actions to the command line."""
-    parser = commands.add_parser("db", help="show the database of costs, share it, clean it")
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    text = "show the database of costs, share it, clean it"
+    parser = commands.add_parser("db", help=text, description=f"{text.capitalize()}.")
+    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
     _add_info(actions)
     _add_list(actions)
     _add_exchange(actions)
@@ -27,19 +29,19 @@ def add_command(commands: Actions) -> None:
 
 
 def _add_info(actions: Actions) -> None:
-    action = _action(actions, "info", db_actions.info, "show what the database contains")
+    action = _action(actions, "info", "info", "show what the database contains")
     action.add_argument("--fingerprints", action="store_true", help="also show the fingerprints of the costs")
 
 
 def _add_list(actions: Actions) -> None:
-    action = _action(actions, "list", db_actions.list_costs, "list the costs, the largest first")
+    action = _action(actions, "list", "list_costs", "list the costs, the largest first")
     action.add_argument(
         "--doubtful", action="store_true", help="only those that other work of the machine disturbed"
     )
 
 
 def _add_exchange(actions: Actions) -> None:
-    action = _action(actions, "export", db_actions.export, "write everything as JSON lines")
+    action = _action(actions, "export", "export", "write everything as JSON lines")
     action.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
     action.add_argument(
         "--pack",
@@ -48,17 +50,18 @@ def _add_exchange(actions: Actions) -> None:
     )
 
     text = "add the rows of exports; of two costs the newer one stays"
-    action = _action(actions, "import", db_actions.import_files, text)
+    action = _action(actions, "import", "import_files", text)
     action.add_argument("files", metavar="FILE", nargs="+", help="an export; - is standard input")
     action.add_argument("--pack", action="store_true", help="the files are packs of costs")
 
     text = "add the rows of other databases; of two costs the newer one stays"
-    action = _action(actions, "merge", db_actions.merge_databases, text)
+    action = _action(actions, "merge", "merge_databases", text)
     action.add_argument("others", metavar="OTHER", nargs="+", help="a file or URL; it does not change")
 
 
 def _add_diff(actions: Actions) -> None:
-    action = actions.add_parser("diff", help="show the costs that differ between two databases")
+    text = "show the costs that differ between two databases"
+    action = actions.add_parser("diff", help=text, description=f"{text.capitalize()}.")
     action.add_argument("first", metavar="FIRST", help="a file or URL")
     action.add_argument("second", metavar="SECOND", help="a file or URL")
     action.add_argument(
@@ -73,11 +76,11 @@ def _add_diff(actions: Actions) -> None:
         action="store_true",
         help="compare the newest costs of equal kernels, even of other machines and versions",
     )
-    action.set_defaults(run=db_actions.diff)
+    _finish(action, "diff")
 
 
 def _add_prune(actions: Actions) -> None:
-    action = _action(actions, "prune", db_actions.prune, "remove rows that are not needed any more")
+    action = _action(actions, "prune", "prune", "remove rows that are not needed any more")
     action.add_argument(
         "--older-than",
         type=positive,
@@ -104,23 +107,31 @@ def _add_prune(actions: Actions) -> None:
 
 
 def _add_verify(actions: Actions) -> None:
-    action = _action(actions, "verify", db_actions.verify_sample, "measure a sample again, and compare")
+    action = _action(actions, "verify", "verify_sample", "measure a sample again, and compare")
     action.add_argument(
         "--sample", type=positive, metavar="N", default=20, help="the number of kernels (default: 20)"
     )
     action.add_argument("--seed", type=int, metavar="N", default=0, help="draws another sample (default: 0)")
 
 
-def _action(
-    actions: Actions, name: str, run: Callable[[argparse.Namespace], None], text: str
-) -> argparse.ArgumentParser:
-    """The parser of an action on one database."""
-    action = actions.add_parser(name, help=text)
+def _action(actions: Actions, name: str, run: str, text: str) -> argparse.ArgumentParser:
+    """The parser of an action on one database; ``run``: its function in ``db_actions``."""
+    action = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
     action.add_argument(
         "--database", metavar="FILE|URL", help="the database of costs (default: in the user's cache folder)"
     )
-    action.set_defaults(run=run)
+    _finish(action, run)
     return action
+
+
+def _finish(action: argparse.ArgumentParser, run: str) -> None:
+    add_json(action)
+    action.set_defaults(run=partial(_run, run))
+
+
+def _run(name: str, options: argparse.Namespace) -> None:
+    """Run an action, which is imported only now: it needs TVM."""
+    getattr(import_module(".db_actions", __package__), name)(options)
 
 
 def _percent(text: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -19,10 +20,11 @@ from ..database.prune import Prune, doomed, remove
 from ..database.rows import digest
 from ..errors import CollageError, DatabaseError, first_line
 from ..measure.verify import checkable, verify
-from ..progress import shown
 from ..report import database as report
 from ..report.cells import counted
-from . import STARTED
+from . import progress
+from .as_json import print_json
+from .db_info import info_as_data
 from .db_kept import kept_told, remove_kept
 from .db_packs import export_pack, import_packs, packs_told
 from .files import STANDARD, write
@@ -34,6 +36,9 @@ def info(options: argparse.Namespace) -> None:
     """Print what the database contains."""
     with _existing(options.database, read_only=True) as database:
         costs, facts = database.costs(), database.rows(schema.FACTS)
+        if options.json:
+            print_json(info_as_data(database, costs, facts, options.fingerprints))
+            return
         console = Console()
         console.print(database.name, soft_wrap=True, highlight=False)
         console.print(report.database_summary(costs, database.quarantine_entries(), facts))
@@ -49,14 +54,17 @@ def list_costs(options: argparse.Namespace) -> None:
     with _existing(options.database, read_only=True) as database:
         costs = [cost for cost in database.costs() if cost.seconds is not None]
     wanted = [cost for cost in costs if cost.doubtful] if options.doubtful else costs
-    Console().print(report.cost_list(wanted, len(costs)))
+    if options.json:
+        print_json({"costs": wanted, "of": len(costs)})
+    else:
+        Console().print(report.cost_list(wanted, len(costs)))
 
 
 def export(options: argparse.Namespace) -> None:
     """Write the database as JSON lines, or as a pack the costs of this machine in it."""
     with _existing(options.database, read_only=True) as database:
         if options.pack:
-            export_pack(database, options.file)
+            export_pack(database, options.file, options.json)
             return
         rows = contents(database)
     text = "".join(f"{line}\n" for line in to_lines(rows))
@@ -64,6 +72,9 @@ def export(options: argparse.Namespace) -> None:
         sys.stdout.write(text)
         return
     write(Path(options.file), text.encode())
+    if options.json:
+        print_json({"wrote": options.file, "costs": len(rows["costs"])})
+        return
     Console().print(
         f"wrote {options.file}: {len(rows['costs'])} costs and refusals", soft_wrap=True, highlight=False
     )
@@ -72,11 +83,12 @@ def export(options: argparse.Namespace) -> None:
 def import_files(options: argparse.Namespace) -> None:
     """Add the rows of exported files. All files are read first, so that a broken one changes nothing."""
     if options.pack:
-        import_packs(options.database, options.files)
+        import_packs(options.database, options.files, options.json)
         return
     files = [from_lines(_lines(name), name) for name in options.files]
     with CostDatabase(options.database) as database:
-        _merge_all(database, {name: [row for rows in files for row in rows[name]] for name in schema.CONTENT})
+        every = {name: [row for rows in files for row in rows[name]] for name in schema.CONTENT}
+        _merge_all(database, every, options.json)
 
 
 def merge_databases(options: argparse.Namespace) -> None:
@@ -87,12 +99,18 @@ def merge_databases(options: argparse.Namespace) -> None:
             for name, rows in contents(database).items():
                 every[name] += rows
     with CostDatabase(options.database) as database:
-        _merge_all(database, every)
+        _merge_all(database, every, options.json)
 
 
-def _merge_all(database: CostDatabase, rows: dict[str, list[dict[str, object]]]) -> None:
+def _merge_all(database: CostDatabase, rows: dict[str, list[dict[str, object]]], in_json: bool) -> None:
+    merged = merge(database, rows)
+    if in_json:
+        print_json(
+            {"into": database.name, "merged": [{**asdict(each), "kept": each.kept} for each in merged]}
+        )
+        return
     console = Console()
-    console.print(report.merged_table(merge(database, rows)))
+    console.print(report.merged_table(merged))
     console.print(f"into {database.name}", soft_wrap=True, highlight=False)
 
 
@@ -103,7 +121,11 @@ def diff(options: argparse.Namespace) -> None:
         _existing(options.second, read_only=True) as second,
     ):
         found = compare(first.costs(), second.costs(), options.more_than, options.by_key)
-    Console().print(report.comparison_table(found, options.more_than))
+    if options.json:
+        apart = [{**asdict(each), "ratio": each.ratio} for each in found.apart]
+        print_json({**asdict(found), "apart": apart})
+    else:
+        Console().print(report.comparison_table(found, options.more_than))
 
 
 def prune(options: argparse.Namespace) -> None:
@@ -119,6 +141,10 @@ def prune(options: argparse.Namespace) -> None:
         if not options.dry_run:
             remove(database, rows)
         programs = remove_kept(database, options.programs, what.before, options.dry_run)
+    if options.json:
+        sizes = {"costs": len(rows.costs), "quarantine": len(rows.quarantine), "facts": len(rows.facts)}
+        print_json({"removed": not options.dry_run, **sizes, "programs": programs})
+        return
     console = Console()
     console.print(report.doomed_line(rows, done=not options.dry_run), highlight=False)
     if programs:
@@ -145,9 +171,12 @@ def verify_sample(options: argparse.Namespace) -> None:
                 f"{database.name} has no costs that can be measured again here: "
                 "see which there are with db info --fingerprints"
             )
-        with shown(since=STARTED) as progress:
-            verified = verify(database, costs, options.sample, options.seed, progress)
-    Console().print(report.verified_table(verified, len(costs)))
+        with progress(options) as told:
+            verified = verify(database, costs, options.sample, options.seed, told)
+    if options.json:
+        print_json({"verified": [{**asdict(one), "ratio": one.ratio} for one in verified], "of": len(costs)})
+    else:
+        Console().print(report.verified_table(verified, len(costs)))
 
 
 def _existing(where: str | None, read_only: bool) -> CostDatabase:

@@ -18,10 +18,11 @@ from ..machine import peaks
 from ..measure.packed import stored_verdict
 from ..report.cells import counted
 from ..target import host_target
+from .as_json import print_json
 from .files import STANDARD, write
 
 
-def export_pack(database: CostDatabase, file: str) -> None:
+def export_pack(database: CostDatabase, file: str, in_json: bool = False) -> None:
     """Write this machine's costs in ``database`` as a pack."""
     families = {text: of_family(text) for text in available(Method()).values()}
     pack = made(database, families, peaks.of_family(database))
@@ -34,17 +35,24 @@ def export_pack(database: CostDatabase, file: str) -> None:
         sys.stdout.buffer.write(data)
         return
     write(Path(file), data)
+    if in_json:
+        print_json({"wrote": file, "costs": len(pack)})
+        return
     size = f"{len(data) / 1000:.1f} KB"
     Console().print(f"wrote {file}: {len(pack)} costs and refusals, {size}", soft_wrap=True, highlight=False)
 
 
-def import_packs(database: str | None, files: Sequence[str]) -> None:
+def import_packs(database: str | None, files: Sequence[str], in_json: bool = False) -> None:
     """Add packs to a database. All files are read first, so that a broken one changes nothing."""
     packs = [read(Path(name)) for name in files]
     console = Console()
     with CostDatabase(database) as into:
         for pack in packs:
             keep(into, pack)
+        if in_json:
+            print_json({"into": into.name, "packs": {pack.name: len(pack) for pack in packs}})
+            return
+        for pack in packs:
             console.print(f"pack {pack.name}: {len(pack)} costs and refusals", highlight=False)
         console.print(f"into {into.name}", soft_wrap=True, highlight=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..errors import CollageError
+from .as_json import plain, print_json
 from .options import sizes_of
 
 _MAKING = {
@@ -49,4 +50,7 @@ def tell_dry_run(options: argparse.Namespace) -> None:
         precision=options.precision,
         percentile=options.percentile,
     )
-    Console().print(dry_run_summary(found), highlight=False)
+    if options.json:
+        print_json({**plain(found), "kernels": found.kernels, "seconds": found.seconds})
+    else:
+        Console().print(dry_run_summary(found), highlight=False)

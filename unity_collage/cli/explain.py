@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from ..compiler import explain
-from ..frontend.models import read_model
-from ..frontend.onnx.names import meanings
-from ..frontend.onnx.reading import OnnxFile
-from ..pipeline import Pipeline
-from ..progress import shown
-from ..report.answer import answer
-from ..report.kinds import explanation_summary
-from . import STARTED
+from . import progress
+from .as_json import add_json, print_json
 from .options import add_options, sizes_of
-from .settings import cost_model_of, rules_left_out
+
+if TYPE_CHECKING:
+    from ..plan.explanation import Explanation
 
 
 def add_command(commands: Any) -> None:
@@ -32,12 +26,24 @@ def add_command(commands: Any) -> None:
         help="explain this one: a binding, a node or value of the model, a kernel, or an operator that occurs once "
         "(default: the most expensive kernels and their runners-up)",
     )
+    add_json(command)
     command.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    console, model = Console(), read_model(Path(options.model))
-    with shown(since=STARTED) as report:
+    from ..compiler import explain
+    from ..frontend.models import read_model
+    from ..frontend.onnx.names import meanings, own_names
+    from ..frontend.onnx.reading import OnnxFile
+    from ..inspection.nodes import check_node
+    from ..pipeline import Pipeline
+    from .settings import cost_model_of, rules_left_out
+
+    model, node = read_model(Path(options.model)), options.node
+    graph = model.model if isinstance(model, OnnxFile) else None
+    names = [] if node is None or graph is None else list(meanings(graph, node))
+    others = [] if graph is None else own_names(graph)
+    with progress(options) as report:
         costs = cost_model_of(options, report)
         pipeline = Pipeline(
             backends=None if options.backends is None else tuple(options.backends),
@@ -47,11 +53,38 @@ def _explain(options: argparse.Namespace) -> None:
             layouts=options.search_layouts,
             tune_trials=options.tune or 0,
         )
-        found = explain(model, pipeline, target=options.target, **sizes_of(options))
-    if options.node is None:
+        found = explain(
+            model,
+            pipeline,
+            target=options.target,
+            **sizes_of(options),
+            check=lambda mod: None if node is None else check_node(mod, node, names, others),
+        )
+    _show(options, found, names, others)
+
+
+def _show(
+    options: argparse.Namespace,
+    found: Mapping[str, Explanation],
+    names: Sequence[str],
+    others: Sequence[str],
+) -> None:
+    """Print the answer for one node, or the whole; ``names`` and ``others`` as :func:`check_node` has them."""
+    from rich.console import Console
+
+    from ..plan.encoding import encode
+    from ..report.answer import answer
+    from ..report.kinds import explanation_summary
+
+    console = Console()
+    if options.node is not None:
+        lines = answer(found, options.node, names, others)
+        if options.json:
+            print_json({"node": options.node, "answer": lines})
+        for line in [] if options.json else lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    elif options.json:
+        print_json({name: encode(explanation) for name, explanation in found.items()})
+    else:
         for name, explanation in found.items():
             console.print(explanation_summary(name, explanation), "")
-        return
-    names = meanings(model.model, options.node) if isinstance(model, OnnxFile) else (options.node,)
-    for line in answer(found, options.node, names):
-        console.print(line, markup=False, highlight=False)

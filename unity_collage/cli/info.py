@@ -5,12 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
-from ..lowering.library_file import opened
-from ..lowering.seal import facts_in
-from ..program.facts import Facts, plans_in, why_not_here
-from ..report import plan_summary, program_table
+from .as_json import add_json, print_json
 
 
 def add_command(commands: Any) -> None:
@@ -22,13 +17,27 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "program", metavar="FILE.so", help="a program that compile -o or Program.save has written"
     )
+    add_json(command)
     command.set_defaults(run=_info)
 
 
 def _info(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from ..lowering.library_file import opened
+    from ..lowering.seal import facts_in
+    from ..program.facts import Facts, plans_in, why_not_here
+    from ..report import plan_summary, program_table
+    from ..report.writing import encoded
+
     console = Console()
     with opened(options.program) as file:
         facts: Facts = facts_in(file)
-    console.print(program_table(facts, why_not_here(facts)), "")
-    for name, plan in plans_in(facts).items():
+    reason, plans = why_not_here(facts), plans_in(facts)
+    if options.json:
+        told = {name: value for name, value in facts.items() if name != "plan"}
+        print_json({**told, "why_not_here": reason, "plans": encoded(plans)})
+        return
+    console.print(program_table(facts, reason), "")
+    for name, plan in plans.items():
         console.print(plan_summary(name, plan), "")

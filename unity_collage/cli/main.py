@@ -7,49 +7,88 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from tempfile import NamedTemporaryFile
 
 from .. import __version__, runtime
 from ..errors import CollageError, first_line
+from ..runtime.libraries import tvm_runtime
 from . import load_tvm
+from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, listed
+from .logs import logs_shown
 from .options import add_threads
+from .parser import PROGRAM, Parser
 
-_COMMANDS = ("compile", "bench", "profile", "backends", "explain", "compare", "info", "check", "db")
+COMMANDS = (
+    "compile",
+    "bench",
+    "profile",
+    "backends",
+    "explain",
+    "compare",
+    "info",
+    "check",
+    "db",
+    "doctor",
+    "completion",
+)
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has ended."""
+_WITHOUT_TVM = ("doctor", "completion")
 
-CUT_OFF = 141
-"""The exit code of a command whose output is not read any more, as shells count it."""
+_LIGHT = ("compile", *_WITHOUT_TVM)
+"""Commands that do without TVM's compiler, or that load it themselves."""
 
-FAULT = 70
-"""The exit code for a fault of this program itself: ``EX_SOFTWARE`` of ``sysexits.h``."""
+_EPILOG = """\
+A first compile measures kernels, for half a minute:  unity-collage compile model.onnx -o model.so
+Why a kernel was chosen:  unity-collage explain model.onnx
+What is installed here and what is missing:  unity-collage doctor
+
+exit codes:
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. An error that the user can fix is one line on standard error."""
     _print_every_name()
-    options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
     try:
-        if options.threads is not None:
-            runtime.set_num_threads(options.threads)
-        options.run(options)
-        sys.stdout.flush()
+        return _done(sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:
         _discard_output()
         return CUT_OFF
     except (CollageError, OSError) as error:
-        print(f"unity-collage: {error}", file=sys.stderr)
-        return 1
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
-        print("unity-collage: interrupted; all costs measured so far are stored", file=sys.stderr)
+        print(f"{PROGRAM}: interrupted; all costs measured so far are stored", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # a fault of our own: what is known about it goes to a file
-        print(f"unity-collage: {_fault(error)}", file=sys.stderr)
+        print(f"{PROGRAM}: {_fault(error)}", file=sys.stderr)
         return FAULT
-    return 0
+
+
+def _done(words: Sequence[str]) -> int:
+    """Run the command of these words; a mistake in them ends the process by SystemExit."""
+    parser = parser_of(_named(words))
+    if not words:
+        parser.print_help(sys.stderr)
+        return USAGE
+    options = parser.parse_args(words)
+    with logs_shown() if options.verbose else nullcontext():
+        _run(options)
+    return DONE
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.command not in _WITHOUT_TVM and tvm_runtime() is None:
+        raise CollageError("TVM is not installed: pip install apache-tvm, and see unity-collage doctor")
+    if options.command not in _LIGHT:
+        load_tvm()
+    if options.threads is not None:
+        runtime.set_num_threads(options.threads)
+    options.run(options)
+    sys.stdout.flush()
 
 
 def _fault(error: Exception) -> str:
@@ -82,16 +121,25 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands, or of the one that is called: the others need not be imported."""
-    parser = argparse.ArgumentParser(prog="unity-collage", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"unity-collage {__version__}")
+def _named(words: Sequence[str]) -> str | None:
+    """The command that is called, unless it is misspelt or missing."""
+    named = next((word for word in words if not word.startswith("-") and not word.isdecimal()), None)
+    return named if named in COMMANDS else None
+
+
+def parser_of(named: str | None = None) -> Parser:
+    """The parser of one command, or of all: the others need not be imported."""
+    parser = Parser(
+        prog=PROGRAM,
+        description=__doc__,
+        epilog=_EPILOG + listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.set_defaults(quiet=False, verbose=False)
     add_threads(parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    named = next((word for word in arguments if word in _COMMANDS), None)
-    if named != "compile":  # which may do without
-        load_tvm()
-    for name in _COMMANDS if named is None else (named,):
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name in COMMANDS if named is None else (named,):
         import_module(f".{name}", __package__).add_command(commands)
     return parser
 

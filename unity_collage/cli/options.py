@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..cost.method import MEDIAN, Method
 from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
-from ..errors import CollageError
+from ..errors import CollageError, closest
+from . import load_tvm
 
 if TYPE_CHECKING:
     from tvm.target import Target
@@ -93,7 +94,7 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
         "--target",
         type=_target,
         metavar="TARGET",
-        help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as llvm -mcpu=znver4 "
+        help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as 'llvm -mcpu=znver4' "
         "(default: this machine's CPU)",
     )
     command.add_argument(
@@ -250,16 +251,21 @@ def _percentile(text: str) -> float:
 
 
 def _target(text: str) -> Target:
-    from ..target import target_of  # with TVM
+    load_tvm()
+    from ..target import target_of
 
     try:
         return target_of(text)
     except CollageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        kinds, kind = ["cuda", "llvm"], text.partition(" ")[0]
+        close = [] if kind in kinds else closest(kind, kinds, 1)
+        said = f"{text!r} is not a target; did you mean {close[0]}?" if close else str(error)
+        raise argparse.ArgumentTypeError(said) from None
 
 
 def _tracker(text: str) -> str:
-    from ..measure.remote.messages import address  # with TVM
+    load_tvm()
+    from ..measure.remote.messages import address
 
     try:
         address(text)

@@ -13,11 +13,18 @@ from ..feedback.settings import Refinement
 from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
 from ..measure.remote import RemoteCost
+from ..measure.remote.messages import why_no_tracker
+from ..measure.tuning import why_unavailable as why_not_tuned
 from ..passes.annotate_candidates import WINOGRAD
 
 
 def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
-    """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker."""
+    """The cost model that the options of a command ask for: of this machine, or of servers behind a tracker.
+
+    Raises CollageError, before anything is measured, where what they need is not installed.
+    """
+    if options.tune and not options.locked and (reason := why_not_tuned()) is not None:
+        raise CollageError(f"--tune: {reason}")
     if options.rpc is None:
         limits = (options.locked, options.budget, options.remeasure)
         return cost_model(
@@ -30,6 +37,8 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
         )
     if options.target is not None:
         raise CollageError("--target and --rpc: the target is that of the servers")
+    if (reason := why_no_tracker(options.rpc)) is not None:
+        raise CollageError(f"--rpc: {reason}")
     return RemoteCost(
         CostDatabase(options.database, read_only=options.locked, goes_on=True),
         progress=report,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-
-from rich.console import Console
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..defaults import TF32
 from ..errors import CollageError
-from ..program import Program
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..profile.agreement import Agreement
+    from ..program import Program
 
 RANDOM = "random"
 """In place of a file of inputs: they are drawn."""
@@ -47,10 +52,10 @@ def check_verify(options: argparse.Namespace) -> None:
         read_inputs(options.verify, ())
 
 
-def verify(options: argparse.Namespace, program: Program, console: Console) -> None:
-    """Print the error of each result; raises CollageError where one does not agree."""
+def compared(options: argparse.Namespace, program: Program, console: Console) -> list[Agreement]:
+    """Each result beside the reference's, printed with its error; empty where that was not asked for."""
     if options.verify is None:
-        return
+        return []
     from ..profile.agreement import agreements, drawn_inputs, read_inputs, reference_of
 
     inputs = (
@@ -65,9 +70,18 @@ def verify(options: argparse.Namespace, program: Program, console: Console) -> N
     reference = reference_of(options.model)
     for agreement in found:
         console.print(f"against {reference}: {agreement}", markup=False, highlight=False, soft_wrap=True)
+    return found
+
+
+def check_agreement(options: argparse.Namespace, found: Sequence[Agreement]) -> None:
+    """Raises CollageError where a result does not agree."""
     wrong = [agreement for agreement in found if agreement.reason is not None]
     if wrong:
-        raise CollageError(f"{len(wrong)} of {len(found)} results differ from {reference}'s")
+        from ..profile.agreement import reference_of
+
+        raise CollageError(
+            f"{len(wrong)} of {len(found)} results differ from {reference_of(options.model)}'s"
+        )
 
 
 def _share(text: str) -> float:

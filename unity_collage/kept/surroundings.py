@@ -52,9 +52,14 @@ def surroundings(target: str) -> dict[str, Any] | None:
         "machine": {**machine(), "instructions": instructions()},
         "threads": runtime.num_threads(),
         "gpu": f"{device()}, driver {driver_version()}" if "cuda" in target else "",
-        "settings": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_SETTINGS)},
+        "settings": settings(),
         "linker": os.environ.get("CXX") or os.environ.get("CC") or any(map(which, _COMPILERS)),
     }
+
+
+def settings() -> dict[str, str]:
+    """The environment variables that change what is compiled, or how it runs."""
+    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_SETTINGS)}
 
 
 @cache

@@ -13,15 +13,20 @@ SHOWN = 3
 """How many rivals and refusals are named in a line; the report as JSON or HTML has all."""
 
 
-def answer(explanations: Mapping[str, Explanation], name: str, meanings: Iterable[str] = ()) -> list[str]:
+def answer(
+    explanations: Mapping[str, Explanation],
+    name: str,
+    meanings: Iterable[str] = (),
+    others: Sequence[str] = (),
+) -> list[str]:
     """A line each: the kernel of the binding ``name``, why it won, its rivals, refusals, and what is proved.
 
     ``name`` is a binding, a kernel's function, or an operator or kernel label that occurs once; the function may come
-    before it: ``main:lv3``. ``meanings``: other names to try if nothing is called ``name``, the best first. Raises
-    CollageError with the closest names in one line. A sixth line says why a rewrite rule did not apply to the binding
-    or its chain, if it matched the beginning of its form.
+    before it: ``main:lv3``. ``meanings``: other names to try if nothing is called ``name``, the best first; ``others``:
+    more names that may have been meant. Raises CollageError with the closest names in one line. A sixth line says why a
+    rewrite rule did not apply to the binding or its chain, if it matched the beginning of its form.
     """
-    place, is_own = find(explanations, name, meanings)
+    place, is_own = find(explanations, name, meanings, others)
     explanation = explanations[place.function]
     kernel = _kernel_of(explanation, place.index)
     what, why = _decision(explanation, place, kernel)

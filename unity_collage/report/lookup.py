@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import CollageError
 from ..graph.sub_graph import short_name
+from ..inspection.nodes import several_nodes, unknown_node
 from ..plan.explanation import Explanation
-
-SHOWN = 8
-"""How many names are listed where one is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +22,15 @@ Known = dict[str, list[Place]]
 
 
 def find(
-    explanations: Mapping[str, Explanation], name: str, meanings: Iterable[str] = ()
+    explanations: Mapping[str, Explanation],
+    name: str,
+    meanings: Iterable[str] = (),
+    others: Sequence[str] = (),
 ) -> tuple[Place, bool]:
     """The binding that ``name`` means, and whether it was found by ``name`` rather than by one of its ``meanings``.
 
-    Raises CollageError in one line, with all bindings where there are several, or the closest names where there is
-    none.
+    Raises CollageError in one line, with all bindings where there are several, or the closest names, also among
+    ``others``, where there is none.
     """
     known = _known(explanations)
     if name in known:
@@ -39,9 +38,7 @@ def find(
     for meaning in meanings:
         if len(known.get(meaning, ())) == 1:
             return known[meaning][0], False
-    close = difflib.get_close_matches(name, known, n=5, cutoff=0.5)
-    hint = f"; the closest are {', '.join(close)}" if close else ""
-    raise CollageError(f"no binding, kernel or operator is called {name!r}{hint}")
+    raise unknown_node(name, [*known, *others])
 
 
 def _single(explanations: Mapping[str, Explanation], name: str, places: list[Place]) -> Place:
@@ -50,8 +47,7 @@ def _single(explanations: Mapping[str, Explanation], name: str, places: list[Pla
     several = len({place.function for place in places}) > 1
     names = [explanations[place.function].bindings[place.index].name for place in places]
     shown = [f"{place.function}:{own}" if several else own for place, own in zip(places, names, strict=True)]
-    most = ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
-    raise CollageError(f"{name!r} is {len(shown)} bindings, name one of them: {most}")
+    raise several_nodes(name, shown)
 
 
 def _known(explanations: Mapping[str, Explanation]) -> Known:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 
 from ..calling.signature import Signature, shown
-from ..program.facts import Facts
 from .cells import left
+
+if TYPE_CHECKING:
+    from ..program.facts import Facts
 
 
 def program_table(facts: Facts, why_not_here: str | None) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..lowering.library_file import why_no_file
 from ..plan.encoding import encode
@@ -40,11 +41,15 @@ def write_report(
         text = html_report(title, explained, {name: _noted(plan) for name, plan in plans.items()})
     else:
         whole = {
-            name: {**encode(plan), **_error(plan), "explanation": encode(explained.get(name))}
-            for name, plan in plans.items()
+            name: {**plan, "explanation": encode(explained.get(name))} for name, plan in encoded(plans).items()
         }
         text = json.dumps(whole, indent=1) + "\n"
     Path(path).write_text(text, encoding="utf-8")
+
+
+def encoded(plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """Plans by function, as data."""
+    return {name: {**encode(plan), **_error(plan)} for name, plan in plans.items()}
 
 
 def _noted(plan: Plan) -> tuple[str, ...]:

@@ -59,6 +59,11 @@ def test_a_sum_of_unknown_names_is_a_name() -> None:
     ("shapes", "fixed", "reason"),
     [
         ([["n"]], {"dims": {"m": 1}}, "the model has no dimension 'm'; its inputs are a(n)"),
+        (
+            [["batch"]],
+            {"dims": {"batc": 1}},
+            "the model has no dimension 'batc'; did you mean batch? Its inputs are a(batch)",
+        ),
         ([["n"]], {"dims": {"a": 1}}, "the model has no dimension 'a'; its inputs are a(n)"),
         ([["n"]], {"shapes": {"c": (1,)}}, "the model has no input 'c'; its inputs are a(n)"),
         ([["n", 3]], {"shapes": {"a": (1, 4)}}, "the input 'a' is (n, 3) in the file, and 1, 4 is given"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import onnx
 from tvm import relax, tirx
 
-from ...errors import ModelError
+from ...errors import ModelError, with_names
 from ..sizes import Shapes
 from .arrays import dtype_of
 from .names import safe
@@ -178,7 +178,7 @@ def _fixed(
                 )
             _fix_dimension(sizes, name, size, bare | within, declared)
         elif name not in declared:
-            raise ModelError(f"the model has no input {name!r}; {_what_there_is(declared)}")
+            raise _unknown("input", name, list(declared), declared)
         else:
             _fix_input(sizes, name, [int(item) for item in size], declared[name])
     return sizes
@@ -197,11 +197,20 @@ def _fix_dimension(
     declared: Mapping[str, Sequence[int | str] | None],
 ) -> None:
     if name not in known:
-        raise ModelError(f"the model has no dimension {name!r}; {_what_there_is(declared)}")
+        raise _unknown("dimension", name, sorted(known), declared)
     if size < 0:
         raise ModelError(f"the size {size} of the dimension {name!r} is negative")
     if sizes.fixed.setdefault(name, size) != size:
         raise ModelError(f"the dimension {name!r} is given as {sizes.fixed[name]} and as {size}")
+
+
+def _unknown(
+    what: str, name: str, known: Sequence[str], declared: Mapping[str, Sequence[int | str] | None]
+) -> ModelError:
+    """The error for an unknown name, with the one that it is close to."""
+    text = with_names(f"the model has no {what} {name!r}", name, known, 0)
+    there = _what_there_is(declared)
+    return ModelError(f"{text} {there[0].upper()}{there[1:]}" if text.endswith("?") else f"{text}; {there}")
 
 
 def _fix_input(sizes: InputSizes, name: str, given: list[int], texts: Sequence[int | str] | None) -> None:

@@ -37,6 +37,12 @@ def meanings(model: onnx.ModelProto, name: str) -> Iterator[str]:
             yield from map(safe, node.output)
 
 
+def own_names(model: onnx.ModelProto) -> list[str]:
+    """The names of nodes and of the values that they compute, as the model has them."""
+    names = (name for node in model.graph.node for name in (node.name, *node.output))
+    return [name for name in dict.fromkeys(names) if name]
+
+
 def with_names(func: relax.Function, names: Mapping[relax.Expr, str]) -> relax.Function:
     """``func`` whose variables, those that are bound outside of branches, have the given names."""
     bound = [binding.var for block in func.body.blocks for binding in block.bindings]

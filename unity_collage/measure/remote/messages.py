@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,6 +13,8 @@ from ..refusal import Refusal
 
 FUNCTION = "collage.remote.answer"
 """The global function of a server: it takes the text of a request and returns the text of the reply."""
+
+_CONNECT_SECONDS = 5.0
 
 _NEEDED = ("tornado", "psutil", "cloudpickle")
 
@@ -28,6 +31,15 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal():
         raise ValueError(f"{text!r} is not the address of a tracker: write host:port")
     return host, int(port)
+
+
+def why_no_tracker(text: str) -> str | None:
+    """Why nothing answers at the ``host:port`` of a tracker, or None; it is asked once, for a few seconds."""
+    try:
+        socket.create_connection(address(text), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        return f"no tracker answers at {text}: {error.strerror or error}: start one with python -m tvm.exec.rpc_tracker"
+    return None
 
 
 def encoded(answer: Answer) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,32 @@ PEERS = {
 }
 """The runtimes to compare with: the function that runs each, by the name for ``--against``."""
 
+_PACKAGES = {
+    ONNX_RUNTIME: ("onnxruntime",),
+    "openvino": ("openvino",),
+    "openvino-default": ("openvino",),
+    "mnn": ("MNN", "onnxruntime"),
+    "ncnn": ("ncnn", "pnnx", "onnxruntime"),
+}
+"""The packages that runtimes need, which have the names of their modules; results of converted models are checked
+against those of ONNX Runtime."""
+
 CONVERTING = ("mnn", "ncnn")
 """Those that run another file than the ONNX model, converted from it, which may compute something else."""
 
 RUNTIMES = {**PEERS, OURS: f"{__name__}:unity_collage", EAGER: f"{__name__}:torch_eager"}
 """All runtimes that a process can run by name."""
+
+
+def why_no_peer(name: str, model: Path) -> str | None:
+    """Why one of ``PEERS`` cannot run the file of a model, as far as that is known before; nothing is imported."""
+    needed = _PACKAGES.get(name, ())
+    missing = [package for package in needed if find_spec(package) is None]
+    if missing:
+        how = " ".join(["--no-deps", *missing] if missing == ["pnnx"] else missing)
+        return (
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: pip install {how}"
+        )
+    if needed and model.suffix == ".pt2":
+        return f"it runs ONNX models, and {model.name} is not one"
+    return None
