@@ -262,7 +262,7 @@ def test_kernels_side_by_side_are_a_table_of_their_own() -> None:
             ["there.onnx", "--trace", "none/t.json"],
             "--trace none/t.json cannot be written: there is no folder none",
         ),
-        (["there.onnx", "--json", "."], "--json . cannot be written: it is a folder"),
+        (["there.onnx", "--trace", "."], "--trace . cannot be written: it is a folder"),
         (["there.onnx", "--trace", "-"], "--trace - is not possible"),
     ],
 )

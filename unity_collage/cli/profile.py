@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from ..errors import CollageError
-from ..lowering.library_file import why_no_file
-from ..profile.agreement import drawn_inputs, read_inputs
-from ..profile.trace import trace_of
-from ..report.profiles import ROWS, profile_data, profile_summary
-from .compiling import compiled
-from .files import STANDARD, write
+from .as_json import add_json, print_json
 from .options import add_no_measure, add_options, duration, positive
 from .verify import RANDOM
 
 _MODELS = (".onnx", ".pt2")
+
+ROWS = 30
+"""How many kernels are shown."""
 
 
 def add_command(commands: Any) -> None:
@@ -52,11 +47,7 @@ def add_command(commands: Any) -> None:
         metavar="N",
         help=f"how many kernels are shown, the slowest first (default: {ROWS})",
     )
-    command.add_argument(
-        "--json",
-        metavar="FILE",
-        help=f"write the profile as data; {STANDARD} writes it in place of the table",
-    )
+    add_json(command)
     command.add_argument(
         "--trace",
         metavar="FILE",
@@ -67,6 +58,14 @@ def add_command(commands: Any) -> None:
 
 def _profile(options: argparse.Namespace) -> None:
     """Compile, profile, show and write. Files are checked first, before anything is measured."""
+    from rich.console import Console
+
+    from ..profile.agreement import drawn_inputs, read_inputs
+    from ..profile.trace import trace_of
+    from ..report.profiles import profile_data, profile_summary
+    from .compiling import compiled
+    from .files import write
+
     _check(options)
     options.recompile = True  # timing points are put into the module, which a kept program does not have
     program = compiled(options)
@@ -78,19 +77,20 @@ def _profile(options: argparse.Namespace) -> None:
     profile = program.profile(inputs, seconds=options.seconds)
     title, console = Path(options.model).name, Console()
     if options.trace:
-        write(Path(options.trace), _json(trace_of(profile, title)))
-    if options.json == STANDARD:
-        sys.stdout.write(_json(profile_data(title, profile)).decode())
+        write(Path(options.trace), (json.dumps(trace_of(profile, title), indent=1) + "\n").encode())
+    if options.json:
+        print_json(profile_data(title, profile))
         return
     console.print(profile_summary(title, profile, options.rows, console.width))
-    if options.json:
-        write(Path(options.json), _json(profile_data(title, profile)))
-    for path in filter(None, (options.json, options.trace)):
-        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
+    if options.trace:
+        console.print(f"wrote {options.trace}", soft_wrap=True, highlight=False)
 
 
 def _check(options: argparse.Namespace) -> None:
     """Raises CollageError for files that cannot be read or written, and for saved programs."""
+    from ..lowering.library_file import why_no_file
+    from ..profile.agreement import read_inputs
+
     path = Path(options.model)
     if not path.is_file():
         raise CollageError(f"{path} is not a file")
@@ -101,14 +101,5 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
-    for name in ("json", "trace"):
-        target = getattr(options, name)
-        reason = None if target in (None, STANDARD) else why_no_file(Path(target))
-        if reason is not None:
-            raise CollageError(f"--{name} {target} cannot be written: {reason}")
-    if options.trace == STANDARD:
-        raise CollageError("--trace - is not possible: write the trace into a file")
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1) + "\n").encode()
+    if options.trace and (reason := why_no_file(Path(options.trace))):
+        raise CollageError(f"--trace {options.trace} cannot be written: {reason}")

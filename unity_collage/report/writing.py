@@ -41,7 +41,8 @@ def write_report(
         text = html_report(title, explained, {name: _noted(plan) for name, plan in plans.items()})
     else:
         whole = {
-            name: {**plan, "explanation": encode(explained.get(name))} for name, plan in encoded(plans).items()
+            name: {**plan, "explanation": encode(explained.get(name))}
+            for name, plan in encoded(plans).items()
         }
         text = json.dumps(whole, indent=1) + "\n"
     Path(path).write_text(text, encoding="utf-8")

@@ -78,9 +78,8 @@ class Elsewhere:
         )
         return _called(node, symbol_of(key), results, allocates=True, first=ir.StringImm(attributes))
 
-    def by_runtime(self, node: OnnxNode, reason: str) -> list[Value | None]:
-        """The results of a node as the runtime computes it; raises ModelError with ``reason`` if it does not."""
-        refusal = f"{node.title}: {reason}"
+    def by_runtime(self, node: OnnxNode, refusal: str, reason: str) -> list[Value | None]:
+        """The results of a node as the runtime computes it; raises ModelError with ``refusal`` if it does not."""
         if not self.asks_runtime:
             raise ModelError(refusal)
         self.is_refused = True

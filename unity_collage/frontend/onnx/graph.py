@@ -148,13 +148,13 @@ class GraphImporter:
         try:
             results = self._results(node, domain, scope)
         except NodeRefused as error:
-            results = self._computed_elsewhere(node, str(error), error)
+            results = self._computed_elsewhere(node, f"{node.title}: {error}", str(error), error)
         except ModelError:
             raise
         except Exception as error:  # whatever TVM's type inference and numpy raise
             reason = last_line(error) if "\n" in str(error) else first_line(error)
-            text = f"it cannot be converted: {reason or type(error).__name__}"
-            results = self._computed_elsewhere(node, text, error)
+            text = f"cannot be converted: {reason or type(error).__name__}"
+            results = self._computed_elsewhere(node, f"{node.title} {text}", f"it {text}", error)
         names = list(proto.output)
         if len(results) < len(names):
             raise ModelError(f"{node.title} has {len(names)} results, and {len(results)} are computed")
@@ -166,11 +166,13 @@ class GraphImporter:
                 if isinstance(value.expr, relax.Var):
                     self.model.names.setdefault(value.expr, safe(name))
 
-    def _computed_elsewhere(self, node: OnnxNode, reason: str, error: Exception) -> list[Value | None]:
+    def _computed_elsewhere(
+        self, node: OnnxNode, refusal: str, reason: str, error: Exception
+    ) -> list[Value | None]:
         """The results of a node that is not converted for this ``reason``; raises ModelError if nothing computes it."""
         if self.model.elsewhere is None:
-            raise ModelError(f"{node.title}: {reason}") from error
-        return self.model.elsewhere.by_runtime(node, reason)
+            raise ModelError(refusal) from error
+        return self.model.elsewhere.by_runtime(node, refusal, reason)
 
     def _results(self, node: OnnxNode, domain: str, scope: GraphScope) -> list[Value | None]:
         function = self.model.functions.get((domain, node.op, node.proto.overload))
