@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from compiled import compiled
+from onnx import TensorProto, helper
 from tvm.ir import IRModule
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from unity_collage.cli import main as cli
 from unity_collage.errors import CollageError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "cpp"
@@ -206,9 +209,27 @@ def _relu() -> IRModule:
 @needs_compiler
 def test_a_folder_with_something_in_it_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(CollageError, match="is not empty: name a new folder for the bundle"):
+    with pytest.raises(CollageError, match="it is not empty: name a new folder for the bundle"):
         compiled(_relu(), ["tvm"]).save(tmp_path, bundle=True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@needs_compiler
+def test_the_command_line_writes_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [x], [y])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    command = ["compile", str(tmp_path / "m.onnx"), "--no-measure", "--bundle"]
+    assert cli.main([*command, str(tmp_path / "bundle")]) == 0
+    assert (tmp_path / "bundle" / "bundle.json").is_file()
+    assert f"wrote {tmp_path / 'bundle'}" in capsys.readouterr().out
+    assert cli.main([*command, str(tmp_path / "bundle")]) == 1
+    assert "cannot be written: it is not empty" in capsys.readouterr().err
+    assert cli.main([*command, str(tmp_path / "none" / "bundle")]) == 1
+    assert f"there is no folder {tmp_path / 'none'}" in capsys.readouterr().err
 
 
 def test_the_types_have_the_numbers_of_the_header() -> None:

@@ -29,6 +29,11 @@ def add_command(commands: Any) -> None:
     add_dry_run(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
+        "--bundle",
+        metavar="FOLDER",
+        help="write the program and all libraries that it needs, for C and C++, into a new folder (docs/deploy.md)",
+    )
+    command.add_argument(
         "--report",
         metavar="FILE",
         help="write the plan and its explanation: .html is a page, .onnx for Netron, .dot for Graphviz, .json data",
@@ -52,12 +57,14 @@ def _compile(options: argparse.Namespace) -> None:
     _show_plans(options, program, console)
     if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
+    if options.bundle:
+        program.save(options.bundle, bundle=True)
     told = _told(options, program, console)
     if options.report:
         from ..report.writing import write_report
 
         write_report(options.report, Path(options.model).name, program.plan or {}, program.explanation or {})
-    wrote = [path for path in (options.report, options.output) if path]
+    wrote = [path for path in (options.report, options.output, options.bundle) if path]
     for path in wrote:
         console.print(f"wrote {path}", soft_wrap=True, highlight=False)
     agreements = compared(options, program, console)
@@ -69,9 +76,11 @@ def _compile(options: argparse.Namespace) -> None:
 def _check_options(options: argparse.Namespace) -> None:
     """Raises CollageError for what cannot be written, compared or done together."""
     from ..lowering.library_file import why_no_library
+    from ..program.bundle import why_no_bundle
     from ..report.writing import why_no_report
 
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
+    _check("--bundle", options.bundle, why_no_bundle(options.bundle) if options.bundle else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
     if options.report and options.no_measure:
         raise CollageError("--report explains costs, and --no-measure has none: leave one of the two out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from ..runtime.vendors import VENDORS
 PROGRAM = "program.so"
 _MANIFEST = "bundle.json"
 _HEADERS = ("unity_collage.h", "unity_collage.hpp")
+_COMPILERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 _CONFIG = "unity_collage_runtimeConfig.cmake"
 
 _TRACE = """
@@ -38,8 +40,8 @@ print(json.dumps(sorted({line.split(None, 5)[5].strip() for line in open("/proc/
 
 def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
     """Write the folder of a saved ``program`` with kernels of ``backends``; raises CollageError with the reason."""
-    if folder.exists() and any(folder.iterdir()):
-        raise CollageError(f"{folder} is not empty: name a new folder for the bundle")
+    if reason := why_no_bundle(folder):
+        raise CollageError(f"{folder} cannot be written: {reason}")
     draft = folder.with_name(f".{secrets.token_hex(8)}")
     try:
         (draft / "include").mkdir(parents=True)
@@ -55,6 +57,20 @@ def write_bundle(program: Path, folder: Path, backends: Sequence[str]) -> None:
         raise CollageError(f"{folder} cannot be written: {error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def why_no_bundle(folder: str | Path) -> str | None:
+    """Why no bundle can be written to ``folder``, or None when nothing is known against it."""
+    folder = Path(folder)
+    if folder.is_file():
+        return "it is a file: name a new folder for the bundle"
+    if folder.is_dir() and any(folder.iterdir()):
+        return "it is not empty: name a new folder for the bundle"
+    if not folder.parent.is_dir():
+        return f"there is no folder {folder.parent}"
+    if not os.access(folder.parent, os.W_OK):
+        return "permission denied"
+    return None if any(map(shutil.which, _COMPILERS)) else "there is no C++ compiler to link the program"
 
 
 def _write_libraries(folder: Path, backends: Sequence[str]) -> None:
