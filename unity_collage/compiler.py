@@ -47,7 +47,7 @@ from .progress import shown
 from .runtime import cuda
 from .runtime.custom_ops import CustomOps
 from .runtime.libraries import claim_parallel_loops
-from .sessions import InferenceRuntime
+from .sessions import InferenceRuntime, available
 from .sizes.variants import in_order, varied
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
@@ -169,7 +169,7 @@ def compile(
         if program is None:
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            elsewhere = _elsewhere(custom_ops or {}, runtimes, scope)
+            elsewhere = elsewhere_for(custom_ops or {}, runtimes, scope)
             source = with_params(import_model(given, example_inputs, shapes, dims, elsewhere), params)
             if digest is None and keeping.place is not None:
                 digest = digest_of_imported(model, source)
@@ -192,7 +192,7 @@ def compile(
     return program
 
 
-def _elsewhere(
+def elsewhere_for(
     custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], target: Target
 ) -> Callable[[], Elsewhere] | None:
     """What takes operators that nobody here has; only on CPUs."""
@@ -318,7 +318,8 @@ def explain(
     candidates, before anything is measured; it may raise CollageError.
     """
     scope = checked_target(target or pipeline.model.target())
-    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims), scope)
+    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
+    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     asked = replace(pipeline, explain=True)
     with scope:
         prepared = tvm.transform.Sequential(asked.until_candidates())(imported)

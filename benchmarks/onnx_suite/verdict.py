@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import unity_collage as uc
+from unity_collage.backends import select
 from unity_collage.measure.measured import MeasuredCost
 
 from .cases import Case, operators
@@ -39,12 +40,17 @@ class Verdict:
     reason: str = ""
 
 
+def kernel_backends() -> list[str]:
+    """The backends that make kernels: other runtimes would compute what our importer refuses."""
+    return [backend.name for backend in select(None, uc.host_target())]
+
+
 def verdict(case: Case, model: MeasuredCost, backends: Sequence[str] | None = None) -> Verdict:
     """Compile a case, run it, and compare each result by the case's own tolerances."""
     found = Verdict(case.name, case.kind, tuple(operators(case)), PASSED)
     try:
         estimator = replace(model, budget_seconds=BUDGET_SECONDS)
-        program = uc.compile(case.model(), backends=backends, estimator=estimator)
+        program = uc.compile(case.model(), backends=backends or kernel_backends(), estimator=estimator)
     except uc.CollageError as error:
         return replace(found, outcome=REFUSED, reason=str(error))
     except Exception as error:

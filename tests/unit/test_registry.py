@@ -329,3 +329,8 @@ def test_code_generators_are_reachable_for_stock_tvm() -> None:
     registry.register_codegens([fake_backend("toy_for_stock", codegen=codegen)])
     assert list(tvm.get_global_func("relax.ext.toy_for_stock")([], {}, {})) == []
     assert asked == [[]]
+
+
+def test_a_runtime_is_no_backend_of_kernels() -> None:
+    with pytest.raises(UnknownBackend, match="onnxruntime takes whole models and makes no kernels"):
+        registry.get("onnxruntime")

@@ -147,6 +147,8 @@ def get(name: str) -> Backend:
 
 
 def _missing(name: str) -> CollageError:
+    if name in RUNTIMES:
+        return UnknownBackend(f"{name} takes whole models and makes no kernels: only a compile can ask it")
     for plugin in _installed().plugins:
         if plugin.name == name and plugin.backend is None:
             return UnavailableBackend(

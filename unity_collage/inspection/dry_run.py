@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_params
-from ..compiler import checked_target, with_sizes
+from ..compiler import checked_target, elsewhere_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -26,6 +26,7 @@ from ..database.location import default_path, is_url, shown
 from ..database.pace import Pace, pace
 from ..database.rows import digest
 from ..defaults import BUDGET_SECONDS, FLOAT32
+from ..feedback.whole_models import runtimes_among
 from ..frontend.models import Model, import_model, is_of_torch
 from ..frontend.sizes import Shapes
 from ..machine.environment import use_threads
@@ -123,8 +124,10 @@ def dry_run(
     """
     use_threads(threads)
     scope = checked_target(target, is_of_torch(model))
-    source = with_params(import_model(model, example_inputs, shapes, dims), params)
-    names = None if backends is None else (backends,) if isinstance(backends, str) else tuple(backends)
+    given = None if backends is None else (backends,) if isinstance(backends, str) else tuple(backends)
+    names, runtimes = runtimes_among(given)
+    elsewhere = elsewhere_for({}, runtimes, scope)
+    source = with_params(import_model(model, example_inputs, shapes, dims, elsewhere), params)
     without = () if allow_winograd else WINOGRAD
     with _opened(database) as opened, scope:
         costs = cost_model(opened, None, True, budget_seconds, False, packs, scope, percentile)

@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import known
-from ..compiler import checked_target, with_sizes
+from ..compiler import checked_target, elsewhere_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan
@@ -34,6 +34,7 @@ from ..search.alternatives import seconds_of
 from ..search.auto import solve
 from ..search.plans import left_behind
 from ..search.ties import with_ties_broken
+from ..sessions import available
 from .matching import chosen_candidates
 from .script import kernels_in, read_script
 
@@ -112,7 +113,8 @@ def compare_plan(
     """
     given, where = _read(plan)
     scope = checked_target(target or pipeline.model.target())
-    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims), scope)
+    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
+    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     with scope:
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)
         wanted = _by_function(given, prepared, where)  # refused before anything is measured
