@@ -14,7 +14,7 @@ from documents import ROOT, Block, blocks_of
 
 import unity_collage as uc
 from unity_collage import rules
-from unity_collage.cli.main import _parser
+from unity_collage.cli.main import parser_of
 
 PAGES = [
     "README.md",
@@ -38,7 +38,7 @@ def commands(block: Block) -> Iterator[list[str]]:
     for line in block.text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.replace("--target cuda", ""), comments=True)  # it asks for a GPU
         if words[:1] == ["unity-collage"]:
-            yield words[1:]
+            yield list(takewhile(lambda word: word not in ("|", ">", "<", ">>", "&&"), words[1:]))
 
 
 def named(tree: ast.AST) -> Iterator[str]:
@@ -75,7 +75,7 @@ def test_python_is_valid_and_names_what_there_is(block: Block) -> None:
 @pytest.mark.parametrize("block", [b for b in in_language("bash") if any(commands(b))], ids=place)
 def test_the_command_line_takes_a_command(block: Block) -> None:
     for arguments in commands(block):
-        _parser(arguments).parse_args(arguments)
+        parser_of().parse_args(arguments)
 
 
 def test_a_block_that_is_not_run_says_why() -> None:
