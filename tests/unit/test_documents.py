@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import pytest

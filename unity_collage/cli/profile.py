@@ -101,5 +101,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
+    if options.trace == "-":
+        raise CollageError("--trace - is not possible: write the trace into a file")
     if options.trace and (reason := why_no_file(Path(options.trace))):
         raise CollageError(f"--trace {options.trace} cannot be written: {reason}")
