@@ -20,7 +20,7 @@ from unity_collage.inspection import trial as trial_module
 from unity_collage.inspection.doctor import Diagnosis, diagnose
 from unity_collage.inspection.privacy import Privacy, without_secrets
 from unity_collage.inspection.stores import database_state, kept_files
-from unity_collage.inspection.trial import Trial, trial
+from unity_collage.inspection.trial import TrialCompile, trial
 from unity_collage.plan.costs import Cost
 from unity_collage.report.doctor import diagnosis_text
 
@@ -109,7 +109,7 @@ def test_a_trial_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(trial_module, "_problem", broken)
     found = trial()
     assert found.problem == "a small model cannot be compiled and run: RuntimeError: LLVM: no such processor"
-    monkeypatch.setattr(doctor, "trial", lambda: Trial(0.1, "no"))
+    monkeypatch.setattr(doctor, "trial", lambda: TrialCompile(0.1, "no"))
     assert diagnose().why_not == "no"
 
 
@@ -158,7 +158,7 @@ def test_nothing_private_is_left_in_a_diagnosis(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("USER", "zoe")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/zoe/lib:/scratch/zoe/lib")
     monkeypatch.setenv("TVM_TRACKER_KEY", "xyzzy")
-    monkeypatch.setattr(doctor, "trial", lambda: Trial(0.1, None))
+    monkeypatch.setattr(doctor, "trial", lambda: TrialCompile(0.1, None))
     found = diagnose(tmp_path / "zoe" / "costs.sqlite")
     assert found.database.place == f"~{os.sep}costs.sqlite"
     assert found.settings["LD_LIBRARY_PATH"] == "~/lib:/scratch/USER/lib"

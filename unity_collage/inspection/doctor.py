@@ -32,7 +32,7 @@ from .system import (
     toolchain,
     versions,
 )
-from .trial import Trial, trial
+from .trial import TrialCompile, trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Diagnosis:
     kept: KeptFiles
     settings: Mapping[str, str]
     """The environment variables that change what is compiled or how it runs, without values of secrets."""
-    trial: Trial | None
+    trial: TrialCompile | None
     """How the compile of a small model went; None: it was not tried, for the reason in ``why_not``."""
     why_not: str | None
     """Why a compile cannot work here, and what to do; None if it can."""

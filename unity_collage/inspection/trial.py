@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialCompile:
     """How it went."""
 
     seconds: float
@@ -26,7 +26,7 @@ class Trial:
     """What failed; None if all was well."""
 
 
-def trial() -> Trial:
+def trial() -> TrialCompile:
     """Compile a product and an activation for this machine, with kernels chosen by rule, and run them."""
     begin = time.monotonic()
     try:
@@ -35,7 +35,7 @@ def trial() -> Trial:
         problem = f"a small model cannot be compiled and run: {first_line(error)}"
     except Exception as error:  # a foreign compiler or kernel
         problem = f"a small model cannot be compiled and run: {type(error).__name__}: {first_line(error)}"
-    return Trial(time.monotonic() - begin, problem)
+    return TrialCompile(time.monotonic() - begin, problem)
 
 
 def _problem() -> str | None:

@@ -13,10 +13,10 @@ from .. import runtime
 from ..machine.peaks import Machine
 from ..plan.plan import Plan, PlannedKernel
 from .lanes import StageClocks
-from .readings import Timed, decoded
+from .readings import KernelCall, decoded
 from .result import Event, Profile, ProfiledCall, ProfiledKernel, with_limits
 from .side_by_side import distinct_kernels, lane_events, lane_kernels
-from .timing_points import Call, Region
+from .timing_points import Call, Stretch
 
 TRACED = 3
 """How many runs are kept one by one, for a trace."""
@@ -51,7 +51,7 @@ class Series:
 
 
 def profile_of(
-    regions: Sequence[Region],
+    regions: Sequence[Stretch],
     path: Sequence[int],
     series: Series,
     plans: Mapping[str, Plan],
@@ -85,7 +85,7 @@ def profile_of(
 
 
 def _described(
-    regions: Sequence[Region],
+    regions: Sequence[Stretch],
     sites: Sequence[Site],
     net: np.ndarray,
     plans: Mapping[str, Plan],
@@ -112,7 +112,7 @@ def _described(
     return [(kernels[name], kernels[name].calls[number]) for name, number in order]
 
 
-def planned_kernels(regions: Sequence[Region], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
+def planned_kernels(regions: Sequence[Stretch], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
     """The kernel of the plan that each call runs: of those of its function, the one with its result, or the next."""
     left: dict[tuple[str, str], list[PlannedKernel]] = {}
     for function, plan in plans.items():
@@ -129,7 +129,7 @@ def planned_kernels(regions: Sequence[Region], plans: Mapping[str, Plan]) -> dic
     return found
 
 
-def _call_at(regions: Sequence[Region], site: Site) -> Call:
+def _call_at(regions: Sequence[Stretch], site: Site) -> Call:
     region, step = site
     call = regions[region].steps[step]
     assert isinstance(call, Call)
@@ -137,7 +137,7 @@ def _call_at(regions: Sequence[Region], site: Site) -> Call:
 
 
 def _profiled_call(
-    regions: Sequence[Region],
+    regions: Sequence[Stretch],
     site: Site,
     planned: PlannedKernel | None,
     plans: Mapping[str, Plan],
@@ -156,7 +156,7 @@ def _profiled_call(
 
 
 def _kernel(
-    regions: Sequence[Region],
+    regions: Sequence[Stretch],
     site: Site,
     planned: Mapping[Site, PlannedKernel],
     calls: Sequence[ProfiledCall],
@@ -169,7 +169,7 @@ def _kernel(
 
 
 def _events(
-    runs: Sequence[Sequence[Timed]],
+    runs: Sequence[Sequence[KernelCall]],
     series: Series,
     described: Sequence[tuple[ProfiledKernel, ProfiledCall]],
     stages: Mapping[str, StageClocks],

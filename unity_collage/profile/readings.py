@@ -9,13 +9,13 @@ from typing import Any
 import tvm_ffi
 
 from ..errors import CollageError
-from .timing_points import ENTER, Region
+from .timing_points import ENTER, Stretch
 
 _DIFFERENT = "the program cannot be profiled: its kernels differ from run to run"
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class KernelCall:
     """A call of a kernel in a run: when it began, in seconds since the first reading, and how long it took."""
 
     region: int
@@ -25,15 +25,15 @@ class Timed:
 
 
 def decoded(
-    regions: Sequence[Region], entered: Sequence[int], gaps: Sequence[float]
-) -> tuple[list[Timed], list[float]]:
+    regions: Sequence[Stretch], entered: Sequence[int], gaps: Sequence[float]
+) -> tuple[list[KernelCall], list[float]]:
     """The calls of one run in their order, and the seconds of each pair of readings with nothing between them.
 
     ``entered``: the branches that the run has passed. ``gaps``: the seconds between its readings. Raises
     CollageError where these do not fit.
     """
     marks, path = _times(gaps), iter(entered)
-    calls: list[Timed] = []
+    calls: list[KernelCall] = []
     readings: list[float] = []
 
     def run(number: int) -> float:
@@ -46,7 +46,7 @@ def decoded(
                 last = next(marks)
             else:
                 now = next(marks)
-                calls.append(Timed(number, step, last, now - last))
+                calls.append(KernelCall(number, step, last, now - last))
                 last = now
         return last
 
