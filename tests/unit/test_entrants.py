@@ -62,6 +62,16 @@ def test_whole_models_are_next_to_ours() -> None:
     assert [*comparison.programs] == [OURS, "runtime, the whole model", "onednn", "greedy"]
 
 
+def test_there_is_time_for_the_first_whole_model_in_any_case() -> None:
+    comparison = Listed(Refinement(stock=False, hopeless=1.25, build_seconds=-1.0))
+    comparison.builder = SimpleNamespace(
+        whole_models=dict.fromkeys(["first", "second"]), searched=None, costed=None, whole=lambda: None
+    )
+    add_entrants(comparison, PLANS, None)  # type: ignore[arg-type]
+    assert [*comparison.programs] == [OURS, "first"] and comparison.left_out_for_time
+    assert comparison.reasons["second"].startswith("not built: the runtimes before took 0 s")
+
+
 def test_the_most_promising_plan_is_first_and_a_hopeless_one_is_left_out() -> None:
     comparison = entered()
     assert [*comparison.programs] == [OURS, "onednn", "greedy"]

@@ -55,7 +55,7 @@ class Comparison:
         """Build and load the program of ``choice``; whether it runs, and computes what the first program does."""
         return self.add_built(name, choice, lambda: self.builder.chosen(choice, name))
 
-    def leave_out(self, name: str, choice: Choice, reason: str) -> None:
+    def leave_out(self, name: str, choice: Choice | None, reason: str) -> None:
         """List a program that is not built."""
         self.programs[name] = CandidateProgram(choice, reason=reason)
 

@@ -41,8 +41,7 @@ def add_entrants(
     clock = _Clock(settings.build_seconds, time.monotonic() - begin)
     if before is not None and before != ours:
         comparison.add(BEFORE, before)
-    for name in builder.whole_models:
-        comparison.add_built(name, None, partial(builder.whole, name))
+    _add_whole_models(comparison)
     if corrects:
         _add_corrected(comparison, ours)
     for name, (choice, seconds) in sorted(plans.items(), key=lambda entry: entry[1][1]):
@@ -58,6 +57,22 @@ def add_entrants(
             comparison.add(name, choice)
     if settings.stock:
         comparison.add_stock()
+
+
+def _add_whole_models(comparison: Comparison) -> None:
+    """The programs of other runtimes: the first one in any case, more as long as there is time to build them."""
+    builder, limit = comparison.builder, comparison.settings.build_seconds
+    begin = time.monotonic()
+    for number, name in enumerate(builder.whole_models):
+        spent = time.monotonic() - begin
+        if number and spent > limit:
+            reason = (
+                f"not built: the runtimes before took {spent:.0f} s, and all together may take {limit:g} s"
+            )
+            comparison.leave_out(name, None, reason)
+            comparison.left_out_for_time = True
+        else:
+            comparison.add_built(name, None, partial(builder.whole, name))
 
 
 class _Clock:

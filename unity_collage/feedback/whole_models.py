@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from tvm.ir import IRModule
 
@@ -52,7 +52,8 @@ def entrants_of(
     """An entrant for each of ``runtimes``; none for a model that is not in their format."""
     if model is None:
         return {}
-    made = [Entrant(each, partial(whole_model, model, imported, each, precision)) for each in runtimes]
+    once = replace(model, onnx=cache(model.onnx))  # files may have hundreds of megabytes
+    made = [Entrant(each, partial(whole_model, once, imported, each, precision)) for each in runtimes]
     return {entrant.name: entrant for entrant in made}
 
 

@@ -32,18 +32,19 @@ def session_module(name: str, models: Sequence[SessionModel]) -> Module:
     results: one tensor, or an array of several. The runtime compiles a model when its function is first looked up.
     """
     runtime.load(name)
-    blob, described = bytearray(), []
+    offset, described = 0, []
     for model in models:
         described.append(
             {
                 "name": model.symbol,
-                "offset": len(blob),
+                "offset": offset,
                 "nbytes": len(model.onnx),
                 "inputs": list(model.inputs),
                 "outputs": list(model.outputs),
                 "settings": dict(model.settings),
             }
         )
-        blob += model.onnx
+        offset += len(model.onnx)
+    blob = models[0].onnx if len(models) == 1 else b"".join(model.onnx for model in models)
     create = tvm_ffi.get_global_func(f"collage.{name}.create")
-    return create(json.dumps({"models": described}), bytes(blob))
+    return create(json.dumps({"models": described}), blob)

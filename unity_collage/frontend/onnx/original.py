@@ -11,9 +11,6 @@ from tvm import relax, tirx
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 
-_MOST_BYTES = 2**31 - 1
-"""Messages of protobuf end there."""
-
 
 def original(model: onnx.ModelProto, folder: str | None, params: Mapping[str, relax.Var]) -> bytes:
     """The bytes of ``model`` with its weights inside; its inputs have the known sizes of ``params``.
@@ -34,9 +31,12 @@ def original(model: onnx.ModelProto, folder: str | None, params: Mapping[str, re
     # An initializer that is an input too is not a constant for a runtime, since a caller could replace it.
     del copy.graph.input[:]
     copy.graph.input.extend(inputs)
-    if copy.ByteSize() > _MOST_BYTES:
-        raise ModelError("with its weights it has more than 2 GB, and protobuf writes no larger file")
-    return copy.SerializeToString()
+    try:
+        return copy.SerializeToString()
+    except Exception as error:  # protobuf's own, or ValueError, depending on its version
+        raise ModelError(
+            f"with its weights it cannot be one file, which has at most 2 GB: {first_line(error)}"
+        ) from error
 
 
 def _fix(value: onnx.ValueInfoProto, param: relax.Var) -> None:
