@@ -48,7 +48,8 @@ from .runtime import cuda
 from .runtime.custom_ops import CustomOps
 from .runtime.libraries import claim_parallel_loops
 from .sessions import InferenceRuntime, available
-from .sizes.variants import in_order, varied
+from .sizes.samples import described, free_dimensions, typical
+from .sizes.variants import in_order, varied, with_like
 from .specs import PartitionSpec
 from .target import host_target, is_cuda, target_of
 
@@ -227,7 +228,11 @@ def with_sizes(source: Imported, target: Target, params: Params = ()) -> tuple[I
             raise CollageError("sample sizes are for CPUs: on a GPU fix the sizes, then it runs a CUDA graph")
         return source.mod, ()
     opaque = remarks_of(source.mod)
-    if opaque:  # variants would need sessions of their own
+    if opaque and free_dimensions(source.mod["main"]):
+        # Each variant would need sessions of its own.
+        told = f"one plan for all sizes, measured at {described(typical(source.mod['main']))}: it has opaque calls"
+        return with_like(source.mod), (*opaque, told)
+    if opaque:
         return source.mod, opaque
     at = source.at
     return varied(source.mod, source.samples, at and (lambda sizes: with_params(at(sizes), params).mod))

@@ -12,12 +12,19 @@ from onnx import TensorProto, helper
 
 import unity_collage as uc
 from unity_collage.errors import CollageError, ModelError
+from unity_collage.runtime import custom_ops
 from unity_collage.sessions import RUNTIMES
 
 needs_runtime = pytest.mark.skipif(
     RUNTIMES["onnxruntime"].why_unavailable() is not None, reason="onnxruntime is not installed"
 )
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+@pytest.fixture(autouse=True)
+def no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test brings its own Python functions."""
+    monkeypatch.setattr(custom_ops, "_registered", {})
 
 
 def _model(nodes, inputs, outputs, domains=()) -> onnx.ModelProto:
@@ -193,6 +200,56 @@ uc.register_custom_ops({{"of.nobody::Foo": lambda x, by: x * by + 1}})
 np.testing.assert_array_equal(uc.load({str(path)!r})(x).numpy(), -(np.maximum(x, 0) * 3 + 1))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_function_may_return_its_operand_and_may_not_change_it(tmp_path) -> None:
+    """The memory of an operand is used again by the next kernels."""
+    graph = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Same", ["e"], ["s"], domain="of.nobody"),
+        helper.make_node("MatMul", ["x", "x"], ["a"]),
+        helper.make_node("MatMul", ["a", "x"], ["b"]),
+        helper.make_node("Sub", ["s", "b"], ["y"]),
+    ]
+    model = _model(graph, [("x", FLOAT, [64, 64])], [("y", FLOAT, [64, 64])], ["of.nobody"])
+    same = {"of.nobody::Same": lambda e: e}
+    program = uc.compile(model, custom_ops=same, database=tmp_path / "costs.sqlite")
+    x = np.random.default_rng(0).standard_normal((64, 64), dtype=np.float32)
+    np.testing.assert_allclose(program(x).numpy(), np.exp(x) - x @ x @ x, rtol=1e-3, atol=1e-2)
+
+    def changing(e: np.ndarray) -> np.ndarray:
+        e += 1
+        return e
+
+    other = {"of.nobody::Same": changing}
+    uc.register_custom_ops(other)
+    with pytest.raises(ModelError, match="fails for zeros and ones: .*read-only"):
+        uc.compile(model, custom_ops=other, database=tmp_path / "costs.sqlite")
+
+
+def test_one_name_is_one_function_in_a_process(tmp_path) -> None:
+    database = tmp_path / "costs.sqlite"
+    x = np.array([1, 2, 3, 4], np.float32)
+    first = {"of.nobody::Foo": lambda x, by: x * by}
+    program = uc.compile(_with_foo(), custom_ops=first, database=database)
+    other = {"of.nobody::Foo": lambda x, by: x + by}
+    with pytest.raises(
+        ModelError, match=r"programs of this process call another Python function for of\.nobody::Foo"
+    ):
+        uc.compile(_with_foo(), custom_ops=other, database=database)
+    np.testing.assert_array_equal(program(x).numpy(), -3 * x)
+    uc.register_custom_ops(other)
+    again = uc.compile(_with_foo(), custom_ops=other, database=database)
+    assert again.kept_since is None
+    np.testing.assert_array_equal(again(x).numpy(), -(x + 3))
+
+
+@needs_runtime
+def test_samples_are_told_to_have_no_plans_of_their_own(tmp_path) -> None:
+    program = uc.compile(_inverse("rows"), shapes={"rows": [2, 8]}, database=tmp_path / "costs.sqlite")
+    assert any("one plan for all sizes" in line for line in program.plan["main"].remarks)
+    x = _matrices(3)
+    np.testing.assert_allclose(program(x).numpy(), np.maximum(np.linalg.inv(x + x), 0), rtol=1e-4, atol=1e-5)
 
 
 def test_a_python_function_that_fails_is_a_reason() -> None:

@@ -9,7 +9,7 @@ from functools import cache, partial
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..errors import UnavailableBackend
+from ..errors import CollageError, UnavailableBackend
 from ..plan.comparison import DIFFERS, ProgramComparison
 from ..plan.plan import Plan, PlannedKernel
 from ..sessions import RUNTIMES, WHOLE, InferenceRuntime, WholeModel, available, whole_model
@@ -39,6 +39,8 @@ def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None,
     """
     if names is None:
         return None, available()
+    if not names:
+        raise CollageError("no backend is named: name one, or none at all for every one that is available")
     named = [RUNTIMES[name] for name in names if name in RUNTIMES]
     for found in named:
         if reason := found.why_unavailable():

@@ -13,15 +13,28 @@ CustomOps = Mapping[str, Callable[..., Any]]
 keyword arguments. They have no side effects."""
 
 
+_ALIGNMENT = 64
+"""In bytes; kernels read and write whole vectors."""
+
+_registered: dict[str, Callable[..., Any]] = {}
+"""What the programs of this process call, by the name of the operator."""
+
+
 def symbol_of(name: str) -> str:
     """How a program calls the function for the operator ``name``."""
     return f"unity_collage.custom.{name}"
 
 
 def register_custom_ops(custom_ops: CustomOps) -> None:
-    """Let the programs of this process call these functions; those of the same names before are replaced."""
+    """Let the programs of this process call these functions; those that have not run yet forget earlier ones."""
     for name, function in custom_ops.items():
+        _registered[name] = function
         tvm_ffi.register_global_func(symbol_of(name), _as_packed(function), override=True)
+
+
+def is_another(name: str, function: Callable[..., Any]) -> bool:
+    """Whether programs of this process call another function for the operator ``name``."""
+    return _registered.get(name, function) is not function
 
 
 def encoded(attributes: Mapping[str, Any]) -> str:
@@ -30,7 +43,9 @@ def encoded(attributes: Mapping[str, Any]) -> str:
 
 
 def results_of(function: Callable[..., Any], arrays: list[np.ndarray], attributes: str) -> list[np.ndarray]:
-    """What a function returns for arrays and encoded attributes."""
+    """What a function returns for arrays, which it may not change, and encoded attributes."""
+    for array in arrays:
+        array.flags.writeable = False
     given = {name: _value(value) for name, value in json.loads(attributes).items()}
     found = function(*arrays, **given)
     return [np.asarray(each) for each in (found if isinstance(found, (list, tuple)) else [found])]
@@ -41,10 +56,19 @@ def _as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def packed(attributes: str, *tensors: Any) -> Any:
         results = results_of(function, [np.from_dlpack(tensor) for tensor in tensors], str(attributes))
-        made = [tvm_ffi.from_dlpack(np.ascontiguousarray(result)) for result in results]
+        made = [tvm_ffi.from_dlpack(_copied(result)) for result in results]
         return made[0] if len(made) == 1 else made
 
     return packed
+
+
+def _copied(result: np.ndarray) -> np.ndarray:
+    """A dense copy, aligned as kernels assume. A result may be an operand, whose memory later kernels use again."""
+    memory = np.empty(result.nbytes + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[begin : begin + result.nbytes].view(result.dtype).reshape(result.shape)
+    copy[...] = result
+    return copy
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from tvm.ir import IRModule
 
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
-from ...runtime.custom_ops import CustomOps, encoded, register_custom_ops, results_of, symbol_of
+from ...runtime.custom_ops import CustomOps, encoded, is_another, register_custom_ops, results_of, symbol_of
 from ...sessions import RUNTIMES, SessionModel, session_module
 from .arrays import DTYPES, numpy_dtype
 from .node import OnnxNode, with_resolved_attributes
@@ -67,10 +67,15 @@ class Elsewhere:
         function = self.custom_ops.get(key)
         if function is None:
             return None
+        if is_another(key, function):
+            raise ModelError(
+                f"{node.title}: programs of this process call another Python function for {key}; "
+                "uc.register_custom_ops replaces it for those that have not run"
+            )
         try:
             attributes = encoded({name: node.attribute(name) for name in node.attributes})
         except TypeError as error:
-            node.refuse(str(error))
+            raise ModelError(f"{node.title}: {error}") from error
         results = _results_of_function(function, node, attributes)
         register_custom_ops({key: function})
         self.remarks.append(
@@ -82,10 +87,10 @@ class Elsewhere:
         """The results of a node as the runtime computes it; raises ModelError with ``refusal`` if it does not."""
         if not self.asks_runtime:
             raise ModelError(refusal)
-        self.is_refused = True
         if missing := _RUNTIME.why_unavailable():
             raise ModelError(f"{refusal} ({_RUNTIME.title} may compute it: {missing})")
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+            self.is_refused = True
             raise ModelError(refusal)
         symbol = f"{_RUNTIME.name}_node_{len(self.models)}"
         try:
@@ -93,6 +98,7 @@ class Elsewhere:
             onnx_bytes = model.SerializeToString()
             results = _results_of_session(onnx_bytes, names)
         except Exception as error:  # whatever the runtime raises for what it does not take either
+            self.is_refused = True
             raise ModelError(refusal) from error
         inputs = [value.name for value in model.graph.input]
         outputs = [value.name for value in model.graph.output]
@@ -200,11 +206,15 @@ def _results_of_function(function: Callable[..., Any], node: OnnxNode, attribute
             results_of(function, list(map(fill, shapes, dtypes)), attributes) for fill in (np.zeros, np.ones)
         )
     except Exception as error:  # the user's code
-        node.refuse(f"its Python function fails for zeros and ones: {first_line(error)}")
+        raise ModelError(
+            f"{node.title}: its Python function fails for zeros and ones: {first_line(error)}"
+        ) from error
     results = []
     for zero, one in zip(for_zeros, for_ones, strict=True):
         if zero.dtype != one.dtype or zero.ndim != one.ndim:
-            node.refuse("its Python function returns other types or ranks for zeros than for ones")
+            raise ModelError(
+                f"{node.title}: its Python function returns other types or ranks for zeros than for ones"
+            )
         equal = [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
         results.append(_Result(zero.dtype.name, equal))
     return results

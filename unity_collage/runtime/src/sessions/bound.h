@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/dtype.h"
+
 namespace collage::sessions {
 
 inline void* DataOf(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }
@@ -15,16 +17,17 @@ class Bound {
  public:
   explicit Bound(size_t count) : tensors_(count) {}
 
-  // Whether position `i` is bound to other memory or another shape than that of `tensor`, which it is bound
-  // to now.
+  // Whether position `i` is bound to other memory, another type or shape than that of `tensor`, which it is
+  // bound to now.
   bool Changes(size_t i, const DLTensor& tensor) {
     Tensor& bound = tensors_[i];
     void* data = DataOf(tensor);
-    if (bound.is_bound && bound.data == data && static_cast<int>(bound.shape.size()) == tensor.ndim &&
+    if (bound.is_bound && bound.data == data && SameDType(bound.dtype, tensor.dtype) &&
+        static_cast<int>(bound.shape.size()) == tensor.ndim &&
         std::equal(bound.shape.begin(), bound.shape.end(), tensor.shape)) {
       return false;
     }
-    bound = {true, data, {tensor.shape, tensor.shape + tensor.ndim}};
+    bound = {true, data, tensor.dtype, {tensor.shape, tensor.shape + tensor.ndim}};
     return true;
   }
 
@@ -37,6 +40,7 @@ class Bound {
   struct Tensor {
     bool is_bound = false;
     void* data = nullptr;
+    DLDataType dtype = {};
     std::vector<int64_t> shape;
   };
   std::vector<Tensor> tensors_;
