@@ -20,7 +20,7 @@ from unity_collage.profile.assembly import RUNTIME, Series, planned_kernels, pro
 from unity_collage.profile.lanes import LaneCall, StageClocks
 from unity_collage.profile.readings import decoded
 from unity_collage.profile.result import Profile, least_seconds
-from unity_collage.profile.timing_points import Call, Stretch
+from unity_collage.profile.timing_points import Call, TimedRegion
 from unity_collage.profile.trace import trace_of
 from unity_collage.report.profiles import WIDE, profile_data, profile_summary
 
@@ -30,7 +30,7 @@ def call(kernel: str, result: str = "", is_function: bool = True) -> Call:
 
 
 CONV, RELU, ODD = call("conv", "r1"), call("relu", "r2"), call("relax.run.unique", "r3", is_function=False)
-STRAIGHT = [Stretch("main", (CONV, RELU, CONV, ODD))]
+STRAIGHT = [TimedRegion("main", (CONV, RELU, CONV, ODD))]
 READING = 1e-6
 PLANS = {
     "main": Plan(
@@ -104,16 +104,16 @@ def test_the_limit_is_the_slower_of_arithmetic_and_the_nearest_cache(
 
 
 def test_the_result_decides_which_call_is_which_kernel() -> None:
-    regions = [Stretch("main", (call("conv", "b"), call("conv", "r1")))]
+    regions = [TimedRegion("main", (call("conv", "b"), call("conv", "r1")))]
     found = planned_kernels(regions, PLANS)
     assert [found[0, step].bindings for step in range(2)] == [("a", "b"), ("r1",)]
 
 
 BRANCHING = [
-    Stretch("main", (CONV, None, 3)),
-    Stretch("main", (RELU,)),
-    Stretch("main", ()),
-    Stretch("part", (CONV,)),
+    TimedRegion("main", (CONV, None, 3)),
+    TimedRegion("main", (RELU,)),
+    TimedRegion("main", ()),
+    TimedRegion("part", (CONV,)),
 ]
 
 
@@ -153,7 +153,7 @@ def test_events_are_those_of_the_last_runs_in_the_order_of_time() -> None:
 
 
 def test_a_program_without_kernels_has_a_profile_too() -> None:
-    profile = profile_of([Stretch("main", ())], [], Series([1e-6], [1e-6], [gaps()]), {})
+    profile = profile_of([TimedRegion("main", ())], [], Series([1e-6], [1e-6], [gaps()]), {})
     assert (profile.kernels, profile.events, profile.kernel_seconds) == ((), (), 0.0)
     assert why_not_trace(trace_of(profile, "model")) is None
     assert "0 kernels" in shown(profile, WIDE)
@@ -164,7 +164,7 @@ def side_by_side() -> Profile:
     stage = StageClocks((LaneCall("conv", 0, 0), LaneCall("relu", 1, 2)), 4)
     lanes = [np.array([100, 10_100, 1_000, 9_000, 11_500])] * 3
     series = Series([20e-6] * 3, [21e-6] * 3, [gaps(13)] * 3, [1e-6] * 2, lanes)
-    return profile_of([Stretch("main", (call("stage_0"),))], [], series, PLANS, stages={"stage_0": stage})
+    return profile_of([TimedRegion("main", (call("stage_0"),))], [], series, PLANS, stages={"stage_0": stage})
 
 
 def test_kernels_side_by_side_have_tracks_of_their_own() -> None:

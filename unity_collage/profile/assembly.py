@@ -16,7 +16,7 @@ from .lanes import StageClocks
 from .readings import KernelCall, decoded
 from .result import Event, Profile, ProfiledCall, ProfiledKernel, with_limits
 from .side_by_side import distinct_kernels, lane_events, lane_kernels
-from .timing_points import Call, Stretch
+from .timing_points import Call, TimedRegion
 
 TRACED = 3
 """How many runs are kept one by one, for a trace."""
@@ -51,7 +51,7 @@ class Series:
 
 
 def profile_of(
-    regions: Sequence[Stretch],
+    regions: Sequence[TimedRegion],
     path: Sequence[int],
     series: Series,
     plans: Mapping[str, Plan],
@@ -85,7 +85,7 @@ def profile_of(
 
 
 def _described(
-    regions: Sequence[Stretch],
+    regions: Sequence[TimedRegion],
     sites: Sequence[Site],
     net: np.ndarray,
     plans: Mapping[str, Plan],
@@ -112,7 +112,7 @@ def _described(
     return [(kernels[name], kernels[name].calls[number]) for name, number in order]
 
 
-def planned_kernels(regions: Sequence[Stretch], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
+def planned_kernels(regions: Sequence[TimedRegion], plans: Mapping[str, Plan]) -> dict[Site, PlannedKernel]:
     """The kernel of the plan that each call runs: of those of its function, the one with its result, or the next."""
     left: dict[tuple[str, str], list[PlannedKernel]] = {}
     for function, plan in plans.items():
@@ -129,7 +129,7 @@ def planned_kernels(regions: Sequence[Stretch], plans: Mapping[str, Plan]) -> di
     return found
 
 
-def _call_at(regions: Sequence[Stretch], site: Site) -> Call:
+def _call_at(regions: Sequence[TimedRegion], site: Site) -> Call:
     region, step = site
     call = regions[region].steps[step]
     assert isinstance(call, Call)
@@ -137,7 +137,7 @@ def _call_at(regions: Sequence[Stretch], site: Site) -> Call:
 
 
 def _profiled_call(
-    regions: Sequence[Stretch],
+    regions: Sequence[TimedRegion],
     site: Site,
     planned: PlannedKernel | None,
     plans: Mapping[str, Plan],
@@ -156,7 +156,7 @@ def _profiled_call(
 
 
 def _kernel(
-    regions: Sequence[Stretch],
+    regions: Sequence[TimedRegion],
     site: Site,
     planned: Mapping[Site, PlannedKernel],
     calls: Sequence[ProfiledCall],

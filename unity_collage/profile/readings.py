@@ -9,7 +9,7 @@ from typing import Any
 import tvm_ffi
 
 from ..errors import CollageError
-from .timing_points import ENTER, Stretch
+from .timing_points import ENTER, TimedRegion
 
 _DIFFERENT = "the program cannot be profiled: its kernels differ from run to run"
 
@@ -25,7 +25,7 @@ class KernelCall:
 
 
 def decoded(
-    regions: Sequence[Stretch], entered: Sequence[int], gaps: Sequence[float]
+    regions: Sequence[TimedRegion], entered: Sequence[int], gaps: Sequence[float]
 ) -> tuple[list[KernelCall], list[float]]:
     """The calls of one run in their order, and the seconds of each pair of readings with nothing between them.
 

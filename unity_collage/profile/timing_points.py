@@ -40,7 +40,7 @@ Step = Call | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimedRegion:
     """Bindings that run one after the other."""
 
     function: str
@@ -53,8 +53,8 @@ class TimingPoints:
     """Puts timing points into a module that :func:`unity_collage.lowering.build.lower` made."""
 
     lowered: IRModule
-    regions: list[Stretch] = field(default_factory=list[Stretch])
-    """Stretch 0 is the body of ``main``."""
+    regions: list[TimedRegion] = field(default_factory=list[TimedRegion])
+    """The first one is the body of ``main``."""
     _functions: dict[ir.GlobalVar, ir.BaseFunc] = field(default_factory=dict[ir.GlobalVar, ir.BaseFunc])
 
     def module(self) -> IRModule:
@@ -79,7 +79,7 @@ class TimingPoints:
     ) -> relax.SeqExpr:
         """``body`` with timing points, as a new region, which begins with the bindings ``first``."""
         number, steps, results = len(self.regions), list[Step](), _results(body)
-        self.regions.append(Stretch(function, ()))
+        self.regions.append(TimedRegion(function, ()))
         blocks = [relax.BindingBlock([*first, _call(MARK), _call(MARK)])]
         for block in body.blocks:
             bindings: list[relax.Binding] = []
@@ -88,7 +88,7 @@ class TimingPoints:
                 bindings += [binding, *(_call(MARK) for _ in found)]
                 steps += found
             blocks.append(relax.BindingBlock(bindings))
-        self.regions[number] = Stretch(function, tuple(steps))
+        self.regions[number] = TimedRegion(function, tuple(steps))
         return relax.SeqExpr(blocks, body.body)
 
     def _timed(
