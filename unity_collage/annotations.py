@@ -25,6 +25,9 @@ from .plan.unrecognised import Unrecognised
 
 T = TypeVar("T")
 
+EXTERNAL_MODS = "external_mods"
+"""Attribute of a module, by TVM's name: the runtime modules that contain functions it calls."""
+
 THREADS = "collage.threads"
 """Attribute of a kernel's function: how many threads of the pool run it. Without it the backend decides."""
 

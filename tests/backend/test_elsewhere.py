@@ -223,7 +223,7 @@ def test_a_function_may_return_its_operand_and_may_not_change_it(tmp_path) -> No
 
     other = {"of.nobody::Same": changing}
     uc.register_custom_ops(other)
-    with pytest.raises(ModelError, match="fails for zeros and ones: .*read-only"):
+    with pytest.raises(ModelError, match=r"fails for zeros and ones: .*read-only"):
         uc.compile(model, custom_ops=other, database=tmp_path / "costs.sqlite")
 
 

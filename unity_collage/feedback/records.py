@@ -11,14 +11,13 @@ from tvm.ir import IRModule
 from tvm.target import Target
 from tvm_ffi import structural_hash
 
-from ..annotations import CANDIDATES
+from ..annotations import CANDIDATES, EXTERNAL_MODS
 from ..cost.fingerprint import backend_version, cost_fingerprint, of_several
 from ..cost.method import MEDIAN, Method
 from ..database.answers import HINT
 from ..database.costs import CostDatabase
 from ..database.rows import digest
 from ..errors import MissingCost
-from ..lowering.build import EXTERNAL_MODS
 from ..plan.candidate import VIEW
 from .candidates import Choice
 from .settings import Refinement

@@ -12,6 +12,7 @@ from tvm.relax.backend.cpu_generic import pipeline as cpu_pipeline
 from tvm.relax.backend.cuda import pipeline as cuda_pipeline
 from tvm.target import Target
 
+from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
 from ..legalization import legalize_ops
 from ..target import is_cuda, with_host
@@ -20,9 +21,6 @@ from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .linked import linked_executable
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
-
-EXTERNAL_MODS = "external_mods"
-"""Attribute of a module: the runtime modules that contain functions it calls."""
 
 _USE_GRAPHS = "relax.backend.use_cuda_graph"
 

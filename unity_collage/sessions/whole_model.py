@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..annotations import EXTERNAL_MODS
 from ..errors import CollageError
 from .module import SessionModel, session_module
 from .runtimes import InferenceRuntime
 
 WHOLE = "the whole model"
 """What a report calls the kernel."""
-
-_EXTERNAL_MODS = "external_mods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def whole_model(model: WholeModel, imported: IRModule, runtime: InferenceRuntime
             call = relax.call_dps_packed(symbol, relax.Tuple(list(main.params)), out_ty=fields)
             result = builder.emit_output(call)
         builder.emit_func_output(result)
-    return builder.get().with_attr(_EXTERNAL_MODS, [session_module(runtime.name, [session])])
+    return builder.get().with_attr(EXTERNAL_MODS, [session_module(runtime.name, [session])])
 
 
 def _why_not(results: relax.Type) -> str | None:

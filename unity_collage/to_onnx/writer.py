@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -15,6 +14,7 @@ from tvm import ir, relax
 from ..errors import CollageError
 from ..graph.shapes import dtype_of, shape_of
 from ..reference.literals import is_literal, literal
+from ..reference.values import dtype_of as dtype_named
 from ..reference.values import tensor_value
 
 OPSET = 18
@@ -27,7 +27,9 @@ class NotExported(CollageError):
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The numpy type of a name in TVM."""
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    dtype = dtype_named(name)
+    assert dtype is not None
+    return dtype
 
 
 def element_type(name: str) -> int:

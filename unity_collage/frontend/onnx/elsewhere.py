@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
+from ...annotations import EXTERNAL_MODS
 from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 from ...runtime.custom_ops import CustomOps, encoded, is_another, register_custom_ops, results_of, symbol_of
@@ -28,7 +29,6 @@ OPAQUE = "collage.opaque"
 """Attribute of a module: a line for each call of this kind, which says why it is one."""
 
 _RUNTIME = RUNTIMES["onnxruntime"]
-_EXTERNAL_MODS = "external_mods"
 _DRAWN = 2
 """An open size of the arrays on which a function is called, to learn the types of its results."""
 _TYPES = {
@@ -131,7 +131,7 @@ class Elsewhere:
     def attached(self, mod: IRModule) -> IRModule:
         """``mod`` with the functions that its calls need, and the remarks."""
         if self.models:
-            mod = mod.with_attr(_EXTERNAL_MODS, [session_module(_RUNTIME.name, self.models)])
+            mod = mod.with_attr(EXTERNAL_MODS, [session_module(_RUNTIME.name, self.models)])
         return mod.with_attr(OPAQUE, self.remarks) if self.remarks else mod
 
 

@@ -57,10 +57,8 @@ class Environment {
 // register everything twice. Whether its version is right is checked with the program.
 bool IsMapped(const std::string& file) {
   const std::vector<std::string> paths = MappedLibraries();
-  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
-    const size_t slash = path.rfind('/');
-    return (slash == std::string::npos ? path : path.substr(slash + 1)) == file;
-  });
+  return std::any_of(paths.begin(), paths.end(),
+                     [&](const std::string& path) { return FileNameOf(path) == file; });
 }
 
 // A library that needs another one of the folder finds it once that is loaded, so those that fail are tried

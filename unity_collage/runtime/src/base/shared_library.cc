@@ -18,9 +18,7 @@ SharedLibrary::SharedLibrary(const std::string& soname)
 
 SharedLibrary SharedLibrary::Mapped(const std::string& prefix) {
   for (const std::string& path : MappedLibraries()) {
-    const size_t slash = path.rfind('/');
-    const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
-    if (file.rfind(prefix, 0) == 0) return SharedLibrary(path);
+    if (FileNameOf(path).rfind(prefix, 0) == 0) return SharedLibrary(path);
   }
   return SharedLibrary(prefix);
 }
@@ -29,6 +27,11 @@ void* SharedLibrary::Address(const std::string& name) const {
   void* found = dlsym(handle_, name.c_str());
   if (found == nullptr) TVM_FFI_THROW(RuntimeError) << soname_ << " has no function " << name;
   return found;
+}
+
+std::string FileNameOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
 std::vector<std::string> MappedLibraries() {

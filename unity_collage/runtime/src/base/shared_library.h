@@ -29,6 +29,9 @@ class SharedLibrary {
   void* handle_;  // stays open: handles of vendors live as long as the process
 };
 
+// What stands behind the last slash of a path.
+std::string FileNameOf(const std::string& path);
+
 // The paths of the libraries that the process has mapped; that which was mapped last comes first.
 std::vector<std::string> MappedLibraries();
 
