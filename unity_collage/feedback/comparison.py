@@ -10,6 +10,7 @@ from ..annotations import PLAN
 from ..cost.method import MEDIAN, Method
 from ..errors import CollageError, last_line
 from ..plan.comparison import DIFFERS, Prediction, ProgramComparison, ProgramTimes
+from ..profile.inputs import samples_of
 from ..profile.programs import LEAST_RUNS, ProgramWorker
 from .builder import Built, ProgramBuilder
 from .candidates import OURS, Choice
@@ -125,8 +126,12 @@ class Comparison:
         runs = max(LEAST_RUNS, -(-Method.of(percentile).min_runs // self.settings.rounds))
         return self.worker.timed_in_turns(names, rounds, seconds, percentile, runs)
 
-    def finish(self) -> tuple[str, Refined]:
-        """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs."""
+    def finish(self, is_busy: Callable[[], bool] = lambda: False) -> tuple[str, Refined]:
+        """Time the programs that could be the fastest; the result is the winner. Raises CollageError if none runs.
+
+        ``is_busy`` is asked when all have run: on a busy machine another runtime replaces ours only if it is faster
+        than our kernels cost. Its threads share work in another way, so that what others do slows ours down more.
+        """
         self.tell("timing whole programs in turns")
         first = self.timed([name for name in self.programs if name != STOCK], 2) | self.timed([STOCK], 1)
         best = min((min(seconds) for seconds in first.values()), default=0.0)
@@ -139,23 +144,36 @@ class Comparison:
                 f"{name}: {program.reason[:_LONGEST]}" for name, program in self.programs.items()
             )
             raise CollageError(f"no program runs: {reasons}")
-        winner = winner_of(last, self.settings.margin)
+        winner = winner_of(self._sure(last) if is_busy() else last, self.settings.margin)
         built = self.programs[winner].built
         assert built is not None
         return winner, Refined(*built, self._report(winner))
 
+    def _sure(self, medians: Mapping[str, Sequence[float]]) -> Mapping[str, Sequence[float]]:
+        """Without the other runtimes that are not faster than our kernels cost; all where there is nothing else."""
+        cost = self._predicted(OURS)
+        kept = {
+            name: seconds
+            for name, seconds in medians.items()
+            if name not in self.builder.whole_models
+            or (cost is not None and statistics.median(seconds) < cost)
+        }
+        return kept or medians
+
+    def _predicted(self, name: str) -> float | None:
+        """What the kernels of a program cost; None without a plan, and for programs that are timed at several sizes."""
+        program = self.programs[name]
+        if not program.choice or not program.built or samples_of(self.builder.imported):
+            return None
+        return sum(PLAN.read(program.built[0][function]).seconds for function in program.choice)
+
     def _report(self, winner: str) -> ProgramComparison:
-        predicted = measured = None
-        fastest = self.programs[winner]
-        if fastest.choice and fastest.built:
-            predicted = sum(PLAN.read(fastest.built[0][name]).seconds for name in fastest.choice)
-            measured = statistics.median(fastest.seconds)
         return ProgramComparison(
             winner,
             tuple(_times(name, program) for name, program in self.programs.items()),
             tuple(self.iterations),
-            predicted,
-            measured,
+            self._predicted(winner),
+            statistics.median(self.programs[winner].seconds),
         )
 
 

@@ -77,7 +77,7 @@ def refined(
         if settings.breeding is not None and is_of_one_size and not model.is_budget_spent():
             breed(comparison, settings.breeding)
         try:
-            winner, result = comparison.finish()
+            winner, result = comparison.finish(lambda: watch.load().is_busy)
         except CollageError as error:
             if not settings.is_optional:
                 raise

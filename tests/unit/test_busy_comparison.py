@@ -1,0 +1,49 @@
+"""Which program wins on a busy machine: times under load do not let another runtime replace ours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from unity_collage.feedback import comparison
+from unity_collage.feedback.candidates import OURS
+from unity_collage.feedback.comparison import CandidateProgram, Comparison
+from unity_collage.feedback.settings import Refinement
+
+THEIRS = "runtime, the whole model"
+
+
+def finished(monkeypatch: pytest.MonkeyPatch, cost: float, busy: bool, **seconds: float) -> tuple[str, Any]:
+    """The winner and the report, where our kernels cost ``cost`` seconds."""
+    monkeypatch.setattr(comparison, "samples_of", lambda _: [])
+    monkeypatch.setattr(comparison.PLAN, "read", lambda _: SimpleNamespace(seconds=cost))
+    mod = {"main": "the function with the plan"}
+    builder: Any = SimpleNamespace(whole_models={THEIRS: None}, imported=None)
+    worker: Any = SimpleNamespace(
+        timed_in_turns=lambda names, rounds, _: {name: [times[name]] * rounds for name in names}
+    )
+    times = {OURS: seconds["ours"], THEIRS: seconds["theirs"]}
+    programs = {
+        OURS: CandidateProgram({"main": (1,)}, (mod, "ours")),  # type: ignore[arg-type]
+        THEIRS: CandidateProgram(None, (mod, "theirs")),  # type: ignore[arg-type]
+    }
+    compared = Comparison(builder, Refinement(rounds=5), worker, lambda _: None, programs)
+    winner, result = compared.finish(lambda: busy)
+    return winner, result.report
+
+
+@pytest.mark.parametrize(
+    ("busy", "theirs", "winner"),
+    [(False, 0.03, THEIRS), (True, 0.03, OURS), (True, 0.01, THEIRS), (False, 0.05, OURS)],
+)
+def test_another_runtime_has_to_beat_our_costs_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch, busy: bool, theirs: float, winner: str
+) -> None:
+    assert finished(monkeypatch, 0.014, busy, ours=0.045, theirs=theirs)[0] == winner
+
+
+def test_the_time_of_another_runtime_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = finished(monkeypatch, 0.014, False, ours=0.045, theirs=0.03)[1]
+    assert (report.winner, report.predicted, report.measured) == (THEIRS, None, 0.03)
