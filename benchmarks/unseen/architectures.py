@@ -235,3 +235,35 @@ class Tagger(nn.Module):
 def bilstm_tagger() -> tuple[nn.Module, torch.Tensor]:
     """A sentence of 32 words."""
     return Tagger(), torch.randint(0, 8192, (1, 32))
+
+
+class TextLines(nn.Module):
+    """CRNN (Shi et al. 2015): an image of a line of text becomes classes along its width.
+
+    (n, 1, 32, width) -> (n, width / 4 + 1, classes); VGG's convolutions, two layers of LSTM in both directions.
+    """
+
+    def __init__(self, classes: int = 97, hidden: int = 256):
+        super().__init__()
+        wide = nn.MaxPool2d((2, 2), (2, 1), (0, 1))
+        self.features = nn.Sequential(
+            *_recognised(1, 64), nn.MaxPool2d(2), *_recognised(64, 128), nn.MaxPool2d(2),
+            *_recognised(128, 256, norm=True), *_recognised(256, 256), wide,
+            *_recognised(256, 512, norm=True), *_recognised(512, 512), wide,
+            nn.Conv2d(512, 512, 2), nn.BatchNorm2d(512), nn.ReLU(),
+        )  # fmt: skip
+        self.layers = nn.LSTM(512, hidden, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(2 * hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        columns = self.features(x).squeeze(2).transpose(1, 2)
+        return self.head(self.layers(columns)[0])
+
+
+def _recognised(channels: int, out: int, norm: bool = False) -> list[nn.Module]:
+    """A convolution of CRNN, with ReLU, and a batch norm behind some."""
+    return [nn.Conv2d(channels, out, 3, 1, 1), *([nn.BatchNorm2d(out)] if norm else []), nn.ReLU()]
+
+
+def crnn() -> tuple[nn.Module, torch.Tensor]:
+    return TextLines(), torch.randn(1, 1, 32, 128)

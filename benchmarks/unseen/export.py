@@ -1,8 +1,8 @@
 """Make the light graphs of this folder: architectures that nothing here was tuned for, weights as notes to draw.
 
-usage: export.py OUT_FOLDER [NAME ...]
+usage: export.py OUT_FOLDER [--free] [NAME ...]
 
-Needs torch, timm, transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics
+With ``--free`` those of ``FREE`` are made, which leave sizes open, for the folder ``sized``. Needs torch, timm, transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics
 of batch norms are those of one random batch, so that values neither vanish nor explode; then every weight of more than
 ``INLINE`` elements becomes a note: name, shape, seed, mean and standard deviation, from which
 ``zoo_models.load(name, folder)`` draws it.
@@ -20,6 +20,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import architectures  # pyright: ignore[reportMissingImports]
 import numpy as np
@@ -27,6 +28,7 @@ import onnx
 import torch  # pyright: ignore[reportMissingImports]
 from onnx import numpy_helper
 from torch import nn  # pyright: ignore[reportMissingImports]
+from torch.export import Dim  # pyright: ignore[reportMissingImports]
 
 INLINE = 48
 """Weights of so many elements are kept as they are; shapes and scalars are below."""
@@ -104,6 +106,20 @@ def t5_small_encoder() -> tuple[nn.Module, torch.Tensor]:
     return Encoder(), torch.randint(0, 8192, (1, SEQUENCE))
 
 
+def bert_base() -> tuple[nn.Module, torch.Tensor]:
+    """BERT-base: the hidden states of tokens; a table of 8,192 entries."""
+    import transformers  # pyright: ignore[reportMissingImports]
+
+    config = transformers.BertConfig(vocab_size=8192, attn_implementation="eager")
+    return Hidden(transformers.BertModel(config, add_pooling_layer=False)), torch.randint(0, 8192, (2, SEQUENCE))
+
+
+def _doubled(made: tuple[nn.Module, torch.Tensor]) -> tuple[nn.Module, torch.Tensor]:
+    """The example twice: torch fixes sizes that are 1."""
+    model, value = made
+    return model, torch.cat([value, value])
+
+
 MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     "bilstm_tagger": architectures.bilstm_tagger,
     "convnext_tiny": lambda: timm_model("convnext_tiny"),
@@ -122,11 +138,21 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     "yolov5n": architectures.yolov5n,
 }
 
+FREE: dict[str, tuple[Callable[[], tuple[nn.Module, torch.Tensor]], dict[int, Any]]] = {
+    "bert_base": (bert_base, {0: Dim("batch"), 1: Dim("length", max=512)}),
+    "crnn": (architectures.crnn, {3: 4 * Dim("columns", min=2)}),
+    "resnet50": (lambda: _doubled(timm_model("resnet50")), {0: Dim("batch")}),
+    "t5_small_encoder": (lambda: _doubled(t5_small_encoder()), {0: Dim("batch"), 1: Dim("length")}),
+    "yolov5n": (architectures.yolov5n, {2: 32 * Dim("rows", min=2), 3: 32 * Dim("columns", min=2)}),
+}
+"""Models that leave sizes of their input open: axes and their sizes."""
 
-def exported(name: str) -> onnx.ModelProto:
+
+def exported(name: str, free: bool) -> onnx.ModelProto:
     """The whole ONNX model."""
     torch.manual_seed(zlib.crc32(name.encode()))
-    model, value = MODELS[name]()
+    make, sizes = FREE[name] if free else (MODELS[name], None)
+    model, value = make()
     without_constants(model)
     settled(model, value)
     with TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
@@ -141,6 +167,7 @@ def exported(name: str) -> onnx.ModelProto:
             output_names=["y"],
             dynamo=True,
             external_data=False,
+            dynamic_shapes=sizes and (sizes,),
             verbose=False,
         )
         return onnx.load(path)
@@ -211,9 +238,10 @@ def lightened(model: onnx.ModelProto) -> onnx.ModelProto:
 def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in arguments[1:] or MODELS:
+    free = "--free" in arguments
+    for name in [each for each in arguments[1:] if each != "--free"] or (FREE if free else MODELS):
         path = folder / f"{name}.onnx"
-        onnx.save(lightened(exported(name)), path)
+        onnx.save(lightened(exported(name, free)), path)
         sys.stdout.write(f"{name:24s} {path.stat().st_size / 1e3:8.1f} kB\n")
 
 
