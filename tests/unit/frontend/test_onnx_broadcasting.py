@@ -143,3 +143,42 @@ def test_an_image_that_was_enlarged_meets_the_one_it_was_made_of(op: str) -> Non
 def _shared(op: str, *shapes: tuple[object, ...]) -> relax.VirtualMachine:
     """The program, built once for all tests."""
     return program(op, *map(list, shapes))
+
+
+def expanded(size: object, wanted: str, table: int | None = None) -> relax.VirtualMachine:
+    """x of ``size`` elements, or the first n of ``table`` places, expanded to (2, n) or to (2, 3)."""
+    initializers = [
+        numpy_helper.from_array(np.array(value, np.int64), name)
+        for name, value in {"zero": [0], "two": [2], "three": [3], "places": range(table or 1)}.items()
+    ]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        helper.make_node("Slice", ["places", "zero", "n", "zero"], ["first"]),
+        helper.make_node("Concat", ["two", wanted], ["shape"], axis=0),
+        helper.make_node("Expand", ["first" if table else "x", "shape"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [size])
+    graph = helper.make_graph(nodes, "g", [x], [helper.make_empty_tensor_value_info("y")], initializers)
+    mod = import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])).mod
+    assert str(mod["main"].ret_ty.shape.values[1]) == ("T.int64(3)" if wanted == "three" else "n")
+    return relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+
+
+def test_the_first_places_of_a_table_are_expanded_to_the_number_of_tokens() -> None:
+    """So BERT's position ids are exported."""
+    machine = expanded("n", "n", table=6)
+    for tokens in (1, 4, 6):
+        got = machine["main"](tvm.runtime.tensor(numbers(tokens))).numpy()
+        np.testing.assert_array_equal(got, np.broadcast_to(np.arange(tokens), (2, tokens)))
+    with pytest.raises(Exception, match=r"match_cast|mismatch"):
+        machine["main"](tvm.runtime.tensor(numbers(7)))
+
+
+def test_a_free_size_is_expanded_to_a_number() -> None:
+    machine = expanded("n", "three")
+    for size in (1, 3):
+        x = numbers(size)
+        got = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(got, np.broadcast_to(x, (2, 3)))
+    with pytest.raises(Exception, match=r"match_cast|mismatch"):
+        machine["main"](tvm.runtime.tensor(numbers(2)))

@@ -59,10 +59,10 @@ def aligned(node: OnnxNode) -> Sequence[Value | None]:
         return node.inputs
     rank = max(value.rank for value in values)
     padded = [[1] * (rank - value.rank) + value.shape for value in values]
-    columns = [_distinct([shape[axis] for shape in padded]) for axis in range(rank)]
+    columns = [distinct([shape[axis] for shape in padded]) for axis in range(rank)]
     if all(len(column) < 2 or not _is_open(column) for column in columns):
         return node.inputs
-    common = _common(node, columns)
+    common = common_sizes(node, columns)
     return [_expanded(node, value, shape, common) for value, shape in zip(values, padded, strict=True)]
 
 
@@ -77,7 +77,7 @@ def _at_axis(node: OnnxNode) -> Value:
     return Value(second.dtype, expr=node.reshaped(node[1], [*second.shape, *[1] * behind]))
 
 
-def _distinct(sizes: Sequence[Dim]) -> list[Dim]:
+def distinct(sizes: Sequence[Dim]) -> list[Dim]:
     """The sizes of one axis that may differ, without those that are certainly 1."""
     found: list[Dim] = []
     for size in sizes:
@@ -91,8 +91,13 @@ def _is_open(column: Sequence[Dim]) -> bool:
     return any(not isinstance(size, int) for size in column)
 
 
-def _common(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
-    """The sizes of the result; sizes that do not fit together when the program runs end it with an error."""
+def common_sizes(node: OnnxNode, columns: Sequence[Sequence[Dim]]) -> list[Dim]:
+    """For each axis the size that its ``distinct`` sizes are broadcast to.
+
+    Sizes that do not fit together when the program runs end it with an error.
+    """
+    if all(len(column) < 2 for column in columns):
+        return [column[0] if column else 1 for column in columns]
     # By arithmetic on tensors: TVM would simplify symbolic expressions away, and the fresh sizes with them.
     one: relax.Expr = node.constant([1], "int64")
     common: list[Dim] = []
@@ -147,11 +152,13 @@ def _uncut(column: Sequence[Dim]) -> int | None:
 
 
 def _not_one(column: Sequence[Dim]) -> int | None:
-    """The place of a size that is never 1, since it is a multiple of a larger number; None if there is none.
+    """The place of a size that is never 1: another number, or a multiple of one; None if there is none.
 
     So is the height of an image that was enlarged. What fits it has its size, or 1.
     """
     for place, size in enumerate(column):
+        if isinstance(size, int):
+            return place
         known = size_of(size) if isinstance(size, ir.Expr) else size
         if isinstance(known, Size) and math.gcd(*known.terms.values()) > 1:
             return place

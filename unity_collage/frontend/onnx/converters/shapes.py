@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
+from ..broadcasting import common_sizes, distinct
 from ..node import Converted, OnnxNode
 from ..symbolic import are_equal
 from ..values import Dim, Value
@@ -239,13 +240,11 @@ def _expand(node: OnnxNode) -> Converted:
     data, shape, wanted = node[0], node.shape(), node.sizes(1)
     rank = max(len(shape), len(wanted))
     shape, wanted = [1] * (rank - len(shape)) + shape, [1] * (rank - len(wanted)) + wanted
-    sizes = [_broadcast_size(node, a, b) for a, b in zip(shape, wanted, strict=True)]
-    unknown = [n for n, size in enumerate(sizes) if size is None]
-    if unknown:
-        pairs = [shape[n] for n in unknown], [wanted[n] for n in unknown]
-        fresh = iter(run_time_sizes(node, _broadcast_sizes, *pairs))
-        sizes = [next(fresh) if size is None else size for size in sizes]
-    made = [size for size in sizes if size is not None]
+    columns = [distinct(pair) for pair in zip(shape, wanted, strict=True)]
+    misfit = next((column for column in columns if _is_misfit(column)), None)
+    if misfit is not None:
+        node.refuse(f"a size of {misfit[0]} cannot be expanded to {misfit[1]}")
+    made = common_sizes(node, columns)
     if is_empty(made):
         return empty(node, made, node.dtype())
     if all(_is(a, 1) or a is b or are_equal(a, b) for a, b in zip(shape, made, strict=True)):
@@ -253,20 +252,9 @@ def _expand(node: OnnxNode) -> Converted:
     return node.builder.call_te(_expanded, data, shape, made)
 
 
-def _broadcast_size(node: OnnxNode, size: Dim, wanted: Dim) -> Dim | None:
-    """What two sizes are broadcast to; None where that is not known now."""
-    if _is(size, 1):
-        return wanted
-    if _is(wanted, 1) or are_equal(size, wanted):
-        return size
-    if isinstance(size, int) and isinstance(wanted, int):
-        node.refuse(f"a size of {size} cannot be expanded to {wanted}")
-    # A number other than 1 is the result: the other size is 1 or equal to it.
-    return next((number for number in (size, wanted) if isinstance(number, int)), None)
-
-
-def _broadcast_sizes(shape: list[Any], wanted: list[Any]) -> list[Any]:
-    return [tirx.Select(_int64(b) == 1, _int64(a), _int64(b)) for a, b in zip(shape, wanted, strict=True)]
+def _is_misfit(column: Sequence[Dim]) -> bool:
+    """Whether two sizes are different numbers, neither of which is 1."""
+    return len(column) == 2 and all(isinstance(size, int) for size in column)
 
 
 def _expanded(x: te.Tensor, shape: list[Any], target: list[Any]) -> te.Tensor:
