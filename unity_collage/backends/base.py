@@ -49,6 +49,10 @@ class Backend:
     """Whether its kernels do the multiplications of the contractions that they are given, or Winograd's: they do not
     multiply ``A (B C)`` for ``(A B) C``, use Fourier transforms, or compute equal operands once. Lower bounds of costs
     count multiplications only then (:mod:`unity_collage.cost.bounds`)."""
+    why_inexact: Callable[[Sequence[relax.Call]], str | None] = lambda _calls: None
+    """Why its kernels compute these calls, which are in one kernel, to other last bits than the operators' own formulas
+    in the type of the values, or None. It is asked about those whose last bits matter: they are rounded to integers or
+    compared further on (:mod:`unity_collage.graph.steps`)."""
     kinds: frozenset[str] = frozenset({"llvm"})
     """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
     version: int = 1

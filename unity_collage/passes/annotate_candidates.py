@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -22,6 +22,7 @@ from ..backends.registry import get, select
 from ..errors import CollageError
 from ..graph import DataflowGraph, members
 from ..graph.prim_funcs import CALL_TIR
+from ..graph.steps import before_steps
 from ..graph.variants import is_switch, like_of
 from ..index_set import EMPTY, IndexSet
 from ..lowering.kernel_sizes import why_not_sized
@@ -88,14 +89,16 @@ def annotated(
     """
     found: list[tuple[str, Found]] = []
     declined: dict[DeclinedBinding, None] = {}
-    like = like_of(graph.func)
+    like, stepped = like_of(graph.func), before_steps(node.binding for node in graph.nodes)
     for spec in specs:
         for answer in spec.apply(graph, target):
             if isinstance(answer, Declined):
                 refusal = DeclinedBinding(spec.backend, answer.index, answer.reason, answer.condition)
                 declined[refusal] = None
-            elif reason := _why_no_part(graph, answer, spec.backend) or why_not_sized(
-                answer.sub_graph(graph), get(spec.backend), like
+            elif reason := (
+                _why_no_part(graph, answer, spec.backend)
+                or _why_inexact(graph, answer, spec.backend, stepped)
+                or why_not_sized(answer.sub_graph(graph), get(spec.backend), like)
             ):
                 declined[DeclinedBinding(spec.backend, answer.inside.bit_length() - 1, reason)] = None
             elif answer.rule.startswith(ROUNDING) and not tf32:
@@ -123,6 +126,16 @@ def _why_no_part(graph: DataflowGraph, proposal: Found, backend: str) -> str | N
         return None
     called = [graph.nodes[i].label for i in members(proposal.inside) if graph.nodes[i].op == CALL_TIR]
     return f"{called[0]} is a PrimFunc, which the code generator does not get" if called else None
+
+
+def _why_inexact(
+    graph: DataflowGraph, proposal: Found, backend: str, stepped: Container[relax.Var]
+) -> str | None:
+    """Why a kernel would not do for values whose last bits matter."""
+    nodes = (graph.nodes[i] for i in members(proposal.inside))
+    calls = [node.call for node in nodes if node.call is not None and node.var in stepped]
+    reason = get(backend).why_inexact(calls) if calls else None
+    return reason and f"{reason}, and later operators round or compare the result"
 
 
 def _candidate(number: int, backend: str, proposal: Found) -> Candidate:

@@ -72,6 +72,8 @@ def _merge(call: Call, scope: Scope) -> Expr | WhyNot | None:
     shared = scope.why_not_own(call.args[0])
     if shared is not None:
         return WhyNot(shared, 2)
+    if call.args[0] in scope.before_steps:
+        return WhyNot(f"{scope.title(call.args[0])} becomes a step further on, where its last bits matter", 2)
     merged = first + outer if op_name(call) == "relax.add" else first * outer
     why = _why_not_merged(first, outer, merged)
     if why is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..graph.steps import before_steps
 from .bindings import is_visible_outside, live, map_operands, operands, substituted
 from .rewrite import Rewrite, RewriteError, rewrites_by_op
 from .scope import Expr, Scope, op_name
@@ -88,6 +89,7 @@ class _BlockRewriter:
         self._at = at
         self._fired = fired
         self._scope = scope
+        self._scope.before_steps = before_steps(self._old)
         self._scope.uses.update(var for binding in self._old for var in operands(binding.value))
         self._outputs = outputs
         self._renamed = dict(outputs)
@@ -111,6 +113,8 @@ class _BlockRewriter:
             return
         if isinstance(result, relax.Var):
             self._scope.uses[result] += self._scope.uses[binding.var]
+            if binding.var in self._scope.before_steps:
+                self._scope.before_steps.add(result)
         self._renamed[binding.var] = result
         if not isinstance(binding.var, relax.DataflowVar):
             self._rebind_output(binding.var, result)

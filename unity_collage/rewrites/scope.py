@@ -85,6 +85,8 @@ class Scope:
         self._arrays: dict[Expr, np.ndarray] = {}
         self.uses: Counter[relax.Var] = Counter()
         """Uses in this block; kept by the driver, and never below the truth for what it counts."""
+        self.before_steps: set[relax.Var] = set()
+        """Variables whose last bits matter (:mod:`unity_collage.graph.steps`)."""
 
     def define(self, var: relax.Var, value: Expr) -> None:
         """Record what ``var`` is bound to."""

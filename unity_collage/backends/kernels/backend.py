@@ -17,6 +17,7 @@ from ... import runtime
 from ...rules import Composite, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.codegen import native_codegen
+from .functions import why_inexact
 from .lowering import (
     ALGORITHMS,
     KernelAlgorithm,
@@ -57,5 +58,6 @@ KERNELS = Backend(
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,
+    why_inexact=why_inexact,
     version=1,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from tvm import relax
@@ -40,3 +40,11 @@ _FUNCTIONS: Mapping[str, Callable[[relax.Call], PostOp | str]] = {
     "relax.sigmoid": lambda _call: _eltwise("logistic"),
     "relax.clip": _clip,
 }
+
+_APPROXIMATED = frozenset({"relax.nn.silu", "relax.sigmoid"})
+
+
+def why_inexact(calls: Sequence[relax.Call]) -> str | None:
+    """Why our kernel of these calls is off in the last bits, or None."""
+    name = next((op_name(call) for call in calls if op_name(call) in _APPROXIMATED), None)
+    return name and f"the {name.removeprefix('relax.')} of our kernels is off in the last bits"

@@ -18,6 +18,7 @@ from ...rules import DFPattern, PrimitiveChain, Rule, Union
 from ..base import Backend
 from ..native.absorb import CAST
 from ..native.codegen import native_codegen
+from .exactness import why_inexact
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
@@ -50,5 +51,6 @@ ONEDNN = Backend(
     limits_threads=True,
     merges=True,
     multiplies_as_written=True,
+    why_inexact=why_inexact,
     version=3,
 )

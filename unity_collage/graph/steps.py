@@ -1,0 +1,69 @@
+"""Values whose last bits matter, since they become steps further on.
+
+``floor(x / 41)`` is another integer where the quotient is a bit too small. The buckets of T5's relative positions are
+such a case: ``int(8 * log(n / 8) / log(16))`` is 2 for n = 16, and 1 with a logarithm that is off by one millionth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tvm_ffi
+from tvm import relax
+
+from .calls import op_name
+from .dataflow import used_vars
+from .shapes import tensor_type
+
+_STEPS = frozenset(
+    f"relax.{name}"
+    for name in (
+        "bucketize", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal", "less",
+        "less_equal", "mod", "not_equal", "quantize", "round", "sign", "trunc",
+    )
+)  # fmt: skip
+"""Operators whose result may jump where an operand changes by a bit; conversions to integers are the others."""
+
+_KEEPING = frozenset(
+    f"relax.{name}"
+    for name in (
+        "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "broadcast_to", "clip",
+        "concat", "cos", "cosh", "divide", "erf", "ewise_fma", "exp", "expand_dims", "flatten", "flip",
+        "gather_elements", "gather_nd", "layout_transform", "log", "log_add_exp", "max", "maximum", "min", "minimum",
+        "multiply", "negative", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.pad", "nn.prelu", "nn.relu", "nn.relu6",
+        "nn.selu", "nn.silu", "nn.softplus", "permute_dims", "power", "repeat", "reshape", "rsqrt", "sigmoid", "sin",
+        "sinh", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "subtract", "take", "tan", "tanh",
+        "tile", "tril", "triu", "where",
+    )
+)  # fmt: skip
+"""Operators of which an element of the result follows from few elements: its last bits are theirs. Sums are not among
+them: their last bits depend on the order, which no toolchain promises."""
+
+
+def before_steps(bindings: Iterable[relax.Binding]) -> set[relax.Var]:
+    """The variables of ``bindings``, which are in order, whose last bits decide what a later binding jumps to."""
+    found: set[relax.Var] = set()
+    for binding in reversed(list(bindings)):
+        passes_on = binding.var in found and _keeps(binding.value)
+        if passes_on or _is_step(binding.value):
+            found.update(used_vars(binding.value))
+    return found
+
+
+def _keeps(value: relax.Expr) -> bool:
+    return not isinstance(value, relax.Call) or op_name(value) in _KEEPING
+
+
+def _is_step(value: relax.Expr) -> bool:
+    name = op_name(value)
+    if name in _STEPS:
+        return True
+    if name not in ("relax.astype", "relax.call_tir") or not isinstance(value.ty, relax.TensorType):
+        return False
+    if name == "relax.call_tir":
+        return not _is_float(value.ty)
+    return _is_float(value.args[0].ty) and not _is_float(value.ty)
+
+
+def _is_float(ty: object) -> bool:
+    return isinstance(ty, relax.TensorType) and "float" in str(tvm_ffi.dtype(str(tensor_type(ty).dtype)))
