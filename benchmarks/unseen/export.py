@@ -2,10 +2,11 @@
 
 usage: export.py OUT_FOLDER [--free] [NAME ...]
 
-With ``--free`` those of ``FREE`` are made, which leave sizes open, for the folder ``sized``. Needs torch, timm, transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics
-of batch norms are those of one random batch, so that values neither vanish nor explode; then every weight of more than
-``INLINE`` elements becomes a note: name, shape, seed, mean and standard deviation, from which
-``zoo_models.load(name, folder)`` draws it.
+With ``--free`` those of ``FREE`` are made, which leave sizes open, for the folder ``sized``. Needs torch, timm,
+transformers and onnxscript. Batch 1, inference mode, constants folded, opset 18. Running statistics of batch norms
+are those of one random batch, so that values neither vanish nor explode; then every weight of more than ``INLINE``
+elements becomes a note: name, shape, seed, mean and standard deviation, from which ``zoo_models.load(name, folder)``
+draws it.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def bert_base() -> tuple[nn.Module, torch.Tensor]:
     import transformers  # pyright: ignore[reportMissingImports]
 
     config = transformers.BertConfig(vocab_size=8192, attn_implementation="eager")
-    return Hidden(transformers.BertModel(config, add_pooling_layer=False)), torch.randint(0, 8192, (2, SEQUENCE))
+    return Hidden(transformers.BertModel(config, add_pooling_layer=False)), torch.randint(
+        0, 8192, (2, SEQUENCE)
+    )
 
 
 def _doubled(made: tuple[nn.Module, torch.Tensor]) -> tuple[nn.Module, torch.Tensor]:

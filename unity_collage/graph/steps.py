@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import tvm_ffi
 from tvm import relax
 
 from .calls import op_name
 from .dataflow import used_vars
-from .shapes import tensor_type
+from .shapes import dtype_of
 
 _STEPS = frozenset(
     f"relax.{name}"
@@ -56,14 +55,11 @@ def _keeps(value: relax.Expr) -> bool:
 
 def _is_step(value: relax.Expr) -> bool:
     name = op_name(value)
-    if name in _STEPS:
-        return True
-    if name not in ("relax.astype", "relax.call_tir") or not isinstance(value.ty, relax.TensorType):
-        return False
-    if name == "relax.call_tir":
-        return not _is_float(value.ty)
-    return _is_float(value.args[0].ty) and not _is_float(value.ty)
+    if name in _STEPS or not isinstance(value, relax.Call):
+        return name in _STEPS
+    is_conversion = name == "relax.call_tir" or (name == "relax.astype" and _is_float(value.args[0]))
+    return is_conversion and isinstance(value.ty, relax.TensorType) and not _is_float(value)
 
 
-def _is_float(ty: object) -> bool:
-    return isinstance(ty, relax.TensorType) and "float" in str(tvm_ffi.dtype(str(tensor_type(ty).dtype)))
+def _is_float(expr: relax.Expr) -> bool:
+    return "float" in dtype_of(expr)
