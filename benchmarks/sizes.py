@@ -1,24 +1,32 @@
 """What plans by size are worth: models with free sizes at samples and between, against other runtimes and fixed sizes.
 
-    python benchmarks/sizes.py [--models convolutions speech encoder detector] [--rounds 5] [--budget 35]
+    python benchmarks/sizes.py [--models NAME ...] [--rounds 5] [--budget 35] [--without-fixed] [--json FILE]
 
 Each model is compiled once with sizes left open (*ours*), and for each size once with that size fixed (*fixed*). All
-run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *plan* says
-whether the size is one of the samples. The column of a runtime that is not installed is empty.
+run in turns in processes of their own, on the same inputs. A ratio is how many times faster ours is; *sample* says
+whether the size is one of the samples; *error* is the largest difference from ONNX Runtime, over the range of its
+result. The column of a runtime that is not installed is empty. The first networks are of the folder ``sized``, as torch
+exports them, with random weights; the others are of ``sized_models``. ``--json`` adds each model to a file; models that
+it has are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import sized_models
+import zoo_models
 from rich.console import Console
 from rich.table import Table
 
@@ -26,12 +34,13 @@ import unity_collage as uc
 from unity_collage.database.costs import CostDatabase
 from unity_collage.profile.peers.bench import interleaved, started
 from unity_collage.profile.peers.runtime_process import RuntimeProcess
-from unity_collage.profile.peers.runtimes import OURS
+from unity_collage.profile.peers.runtimes import ONNX_RUNTIME, OURS
 from unity_collage.profile.rounds import speedup
 from unity_collage.scratch import Scratch
 
-AGAINST = ("onnxruntime", "openvino")
+AGAINST = (ONNX_RUNTIME, "openvino")
 FIXED = "fixed"
+_EXPORTED = Path(__file__).resolve().parent / "sized"
 
 Sizes = tuple[int, ...]
 
@@ -58,28 +67,43 @@ class Subject:
             return {"x": random.integers(0, 50, shape)}
         return {"x": random.standard_normal(shape, dtype=np.float32)}
 
+    def is_sample(self, sizes: Sizes) -> bool:
+        return bool(self.samples) and all(
+            size in self.samples[name] for name, size in zip(self.names(), sizes, strict=True)
+        )
 
-def subjects() -> dict[str, Subject]:
-    """The models by name."""
+
+def subjects() -> dict[str, Callable[[], Subject]]:
+    """The models by name, which are made when they are asked for."""
+    texts = [(1, 16), (1, 64), (1, 128), (4, 32), (1, 20), (1, 77), (2, 100), (3, 33)]
+    widths = [(n,) for n in (64, 128, 256, 512, 100, 180, 320, 400)]
+    exported: dict[str, tuple[dict[str, list[int]], list[Sizes]]] = {
+        "bert_base": ({"batch": [1, 4], "length": [16, 32, 64, 128]}, texts),
+        "crnn": ({"4*columns": [64, 128, 256, 512]}, widths),
+        "resnet50": ({"batch": [1, 4, 8]}, [(n,) for n in (1, 4, 8, 2, 3, 5)]),
+        "t5_small_encoder": ({"batch": [1, 4], "length": [16, 32, 64, 128]}, texts),
+        "yolov5n": ({}, [(320, 320), (256, 480), (416, 416), (640, 480)]),
+    }
     batches = [(n,) for n in (1, 2, 4, 5, 8, 12, 16, 24)]
     images = [(224, 224), (256, 320), (480, 640), (97, 133)]
     lengths = [(1, 16), (1, 32), (1, 64), (1, 128), (1, 20), (1, 77), (2, 32), (3, 100)]
-    return {
-        "convolutions": Subject(sized_models.convolutions(64, 16, 4), {"batch": [1, 4, 8, 16]}, batches),
-        "speech": Subject(sized_models.speech(300, 120), {"batch": [1, 4, 8, 16]}, batches),
-        "encoder": Subject(
-            sized_models.transformer(256, 4, 128, 2),
-            {"batch": [1], "length": [16, 32, 64, 128]},
-            lengths,
-        ),
-        "detector": Subject(sized_models.detector(), {}, [(1, *edges) for edges in images]),
+    by_batch, by_length = {"batch": [1, 4, 8, 16]}, {"batch": [1], "length": [16, 32, 64, 128]}
+    return {name: partial(_exported, name, *rest) for name, rest in exported.items()} | {
+        "convolutions": lambda: Subject(sized_models.convolutions(64, 16, 4), by_batch, batches),
+        "speech": lambda: Subject(sized_models.speech(300, 120), by_batch, batches),
+        "encoder": lambda: Subject(sized_models.transformer(256, 4, 128, 2), by_length, lengths),
+        "detector": lambda: Subject(sized_models.detector(), {}, [(1, *edges) for edges in images]),
     }
 
 
-def rows(
+def _exported(name: str, samples: Mapping[str, Sequence[int]], sizes: Sequence[Sizes]) -> Subject:
+    return Subject(zoo_models.load(name, _EXPORTED), samples, sizes)
+
+
+def measured(
     name: str, subject: Subject, database: CostDatabase, options: argparse.Namespace, folder: Path
-) -> list[list[str]]:
-    """A row for each size of one model."""
+) -> dict[str, Any]:
+    """All about one model: seconds of the compile, bytes of the program, a row for each size."""
     source, ours = folder / f"{name}.onnx", folder / f"{name}.so"
     onnx.save(subject.model, source)
     start = time.perf_counter()
@@ -88,47 +112,65 @@ def rows(
     )
     seconds = time.perf_counter() - start
     program.save(ours)
-    print(f"{name}: compiled in {seconds:.0f} s, {ours.stat().st_size >> 10} KiB", flush=True)
-    variants = [tuple(sizes.values()) for sizes in (program.plan or {})["main"].variants.values()]
-    return [
-        _row(name, subject, sizes, sizes in variants, database, options, folder) for sizes in subject.sizes
-    ]
+    size = ours.stat().st_size
+    print(f"{name}: compiled in {seconds:.0f} s, {size >> 10} KiB", flush=True)
+    rows = [_row(name, subject, sizes, database, options, folder) for sizes in subject.sizes]
+    return {"compile_seconds": seconds, "bytes": size, "rows": rows}
 
 
 def _row(
     name: str,
     subject: Subject,
     sizes: Sizes,
-    has_plan: bool,
     database: CostDatabase,
     options: argparse.Namespace,
     folder: Path,
-) -> list[str]:
+) -> dict[str, Any]:
     """Ours, the program of a fixed size and the peers, in turns at one size."""
-    dims: dict[str, int] = dict(zip(subject.names(), sizes, strict=True))
-    fixed = folder / f"{name}_{'_'.join(map(str, sizes))}.so"
-    uc.compile(subject.model, dims=dims, database=database, budget_seconds=options.budget).save(fixed)
     inputs, threads = subject.inputs(sizes), uc.num_threads()
+    programs = {OURS: folder / f"{name}.so"}
+    if not options.without_fixed:
+        dims: dict[str, int] = dict(zip(subject.names(), sizes, strict=True))
+        programs[FIXED] = folder / f"{name}_{'_'.join(map(str, sizes))}.so"
+        fixed = uc.compile(
+            subject.model, dims=dims, database=database, budget_seconds=options.budget, recompile=True
+        )
+        fixed.save(programs[FIXED])
     with ExitStack() as stack:
         running = {
             label: stack.enter_context(RuntimeProcess(OURS, path, inputs, threads))
-            for label, path in ((OURS, folder / f"{name}.so"), (FIXED, fixed))
+            for label, path in programs.items()
         }
         source = folder / f"{name}.onnx"
         makers = {peer: lambda peer=peer: RuntimeProcess(peer, source, inputs, threads) for peer in AGAINST}
         found, _ = started(makers, source, inputs, stack)
-        medians = interleaved(running | found, options.rounds, options.seconds)
-    ratios = [
-        f"{speedup(medians[OURS], medians[peer]):.2f}" if peer in medians else ""
-        for peer in (FIXED, *AGAINST)
-    ]
-    return [
-        name,
-        " x ".join(map(str, sizes)),
-        "yes" if has_plan else "no",
-        f"{np.median(medians[OURS]) * 1e6:.1f}",
-        *ratios,
-    ]
+        error = _error(running[OURS].outputs(), found[ONNX_RUNTIME].outputs())
+        times = interleaved(running | found, options.rounds, options.seconds)
+    return {
+        "sizes": list(sizes),
+        "is_sample": subject.is_sample(sizes),
+        "seconds": {label: statistics.median(rounds) for label, rounds in times.items()},
+        "ratios": {label: speedup(times[OURS], rounds) for label, rounds in times.items() if label != OURS},
+        "error": error,
+    }
+
+
+def _error(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """The largest difference over the range of the expected tensor."""
+    return max(float(np.abs(a - b).max() / (np.ptp(b) or 1)) for a, b in zip(got, expected, strict=True))
+
+
+def table_of(models: Mapping[str, Any]) -> Table:
+    columns = (FIXED, *AGAINST)
+    table = Table("model", "size", "sample", "us", *(f"/ {label}" for label in columns), "error")
+    for name, found in models.items():
+        for row in found["rows"]:
+            ratios = [f"{row['ratios'][label]:.2f}" if label in row["ratios"] else "" for label in columns]
+            size, sample = " x ".join(map(str, row["sizes"])), "yes" if row["is_sample"] else "no"
+            table.add_row(
+                name, size, sample, f"{row['seconds'][OURS] * 1e6:.1f}", *ratios, f"{row['error']:.1e}"
+            )
+    return table
 
 
 def main() -> None:
@@ -142,14 +184,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each program in each round")
     parser.add_argument("--budget", type=float, default=35.0, help="seconds of measuring in each compile")
+    parser.add_argument("--without-fixed", action="store_true", help="no compile for each size")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    table = Table("model", "size", "plan", "us", *(f"/ {peer}" for peer in (FIXED, *AGAINST)))
+    known: dict[str, Any] = {"models": {}}
+    if options.json and options.json.exists():
+        known = json.loads(options.json.read_text())
+    known |= {"threads": uc.num_threads(), "target": str(uc.host_target())}
     with Scratch("sizes") as folder:
         database = CostDatabase(Path(folder) / "costs.db")
         for name in options.models:
-            for row in rows(name, everything[name], database, options, Path(folder)):
-                table.add_row(*row)
-    Console(width=120).print(table)
+            if name in known["models"]:
+                continue
+            known["models"][name] = measured(name, everything[name](), database, options, Path(folder))
+            if options.json:
+                options.json.write_text(json.dumps(known, indent=1) + "\n")
+    Console(width=120).print(table_of(known["models"]))
 
 
 if __name__ == "__main__":
