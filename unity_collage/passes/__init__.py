@@ -15,6 +15,7 @@ from .make_variants import MakeVariants
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
+from .plan_devices import PlanDevices
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition, why_not_plan
@@ -37,6 +38,7 @@ __all__ = [
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",
+    "PlanDevices",
     "Prepare",
     "ScheduleBranches",
     "SearchPartition",
