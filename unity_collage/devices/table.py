@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -172,6 +173,18 @@ class DeviceTable:
     def label(self, index: int) -> str:
         """How scripts refer to an entry: ``llvm:1`` is the second one of kind ``llvm``."""
         return label_of(self.devices, index)
+
+    def label_of_device(self, device: relax.VDevice) -> str:
+        """The label of a VDevice of the module."""
+        index = self.index(device)
+        assert index is not None, "the module's list has every VDevice of its types"
+        return self.label(index)
+
+    def identifier(self, device: relax.VDevice) -> str:
+        """A word for a VDevice in names of functions: its name, or its label."""
+        index = self.index(device)
+        name = self.facts[index].name if index is not None else ""
+        return re.sub(r"\W+", "_", name or self.label_of_device(device))
 
     def shown(self, device: relax.VDevice) -> str:
         """What messages call a VDevice: its name, or its label with the target in full where that says more."""

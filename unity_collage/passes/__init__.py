@@ -15,6 +15,7 @@ from .make_variants import MakeVariants
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
+from .partition_by_device import PartitionByDevice
 from .plan_devices import PlanDevices
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
@@ -38,6 +39,7 @@ __all__ = [
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",
+    "PartitionByDevice",
     "PlanDevices",
     "Prepare",
     "ScheduleBranches",
