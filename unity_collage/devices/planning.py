@@ -18,8 +18,11 @@ def planned(
     targets: Sequence[Named] | Mapping[str, Named] | None = None,
     default: Named | None = None,
     host: Named | None = None,
+    memories: Mapping[str, str] | None = None,
 ) -> IRModule:
     """``mod`` with a VDevice for each tensor; raises CollageError where annotations disagree."""
     table = DeviceTable(mod, targets, host)
+    for device, memory in (memories or {}).items():
+        table.set_memory(device, memory)
     first = table.first if default is None else table.whole(default)
     return written(mod, solved(collect(mod, Facts(table)), first))

@@ -194,6 +194,18 @@ class DeviceTable:
         scope = "" if str(device.memory_scope) == GLOBAL else f" {device.memory_scope}"
         return (self.facts[index].name or self.label(index)) + scope
 
+    def share_memory(self, first: int, second: int) -> bool:
+        """Whether no copy is needed between two VDevices, by their positions."""
+        memory = self.facts[first].memory if first >= 0 else ""
+        return first == second or (memory != "" and memory == self.facts[second].memory)
+
+    def set_memory(self, device: str, memory: str) -> None:
+        """The global scope of a device, by its name or label, is the memory of this name."""
+        place = self.whole(device)
+        index = self.index(self.vdevice(replace(place, scope=GLOBAL)))
+        assert index is not None, "it is in the list now"
+        self.facts[index] = replace(self.facts[index], memory=memory)
+
     def global_infos(self, mod: IRModule) -> dict[str, list[ir.GlobalInfo]]:
         """The global infos of ``mod`` with the list as it is now."""
         return {

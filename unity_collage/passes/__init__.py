@@ -12,6 +12,7 @@ from .estimate_needed_costs import EstimateNeededCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .make_variants import MakeVariants
+from .merge_copies import MergeCopies
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
@@ -36,6 +37,7 @@ __all__ = [
     "ExpandTransposed",
     "FuseRemaining",
     "MakeVariants",
+    "MergeCopies",
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",

@@ -35,6 +35,8 @@ class PlanDevices:
     """Where values are that no annotation places; None: the first device, of equal ones the one with fewest tools."""
     host: Named | None = None
     """Where shapes and conditions are; None: the first CPU of ``targets``, or the host of the first target."""
+    memories: Mapping[str, str] | None = None
+    """The memory that the global scope of a device is, by the device's name or label: no copy is needed within one."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        return planned(mod, self.targets, self.default, self.host)
+        return planned(mod, self.targets, self.default, self.host, self.memories)
