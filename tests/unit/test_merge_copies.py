@@ -208,7 +208,7 @@ def test_functions_that_change_memory_keep_their_copies() -> None:
             a = R.to_vdevice(x, "llvm:1")
             R.call_packed("grow", x, ty_args=R.Tuple)
             b = R.to_vdevice(a, "llvm:0")
-            return b
+            return b  # noqa: RET504 (TVMScript)
 
     assert why_left_alone(Before["main"]) == "it may change memory"
     assert copies(merged(Before)) == ["x", "a"]

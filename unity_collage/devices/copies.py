@@ -108,15 +108,13 @@ class _Merger:
     def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         bindings = list(block.bindings)
         uses = Counter(var for binding in bindings for var in used_vars(binding.value))
-        values = {b.var: b.value for b in bindings if isinstance(b.var, relax.DataflowVar)}
-        once = {var: value for var, value in values.items() if uses[var] == 1}
+        inner = [binding for binding in bindings if isinstance(binding.var, relax.DataflowVar)]
+        once: dict[relax.Var, relax.Expr] = {b.var: b.value for b in inner if uses[b.var] == 1}
         wanted = Counter(
-            key
+            (source, self._on(copy.var))
             for copy in bindings
-            if op_name(copy.value) == COPY
-            for key in [
-                (source, self._on(copy.var)) for source in self._sources(copy.value.args[0], copy, once)
-            ]
+            if isinstance(copy.value, relax.Call) and op_name(copy.value) == COPY
+            for source in self._sources(copy.value.args[0], copy, once)
         )
         made: list[relax.Binding] = []
         for binding in bindings:
@@ -124,7 +122,7 @@ class _Merger:
                 made += self._copy(binding, once, wanted)
             elif isinstance(binding.value, relax.If):
                 made.append(self._branches(binding))
-            elif isinstance(binding, relax.VarBinding):
+            elif not isinstance(binding, relax.MatchCast):
                 value = renamed_value(binding.value, self._renamed)
                 made.append(relax.VarBinding(binding.var, value, binding.span))
             else:

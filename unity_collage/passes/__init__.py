@@ -17,6 +17,7 @@ from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
 from .partition_by_device import PartitionByDevice
+from .place_by_pattern import PlaceByPattern
 from .plan_devices import PlanDevices
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
@@ -42,6 +43,7 @@ __all__ = [
     "OfferMerged",
     "OffloadBYOC",
     "PartitionByDevice",
+    "PlaceByPattern",
     "PlanDevices",
     "Prepare",
     "ScheduleBranches",
