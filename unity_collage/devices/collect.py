@@ -13,7 +13,7 @@ from ..annotations import DEVICE, FREELY_PLACED
 from ..graph.calls import op_name
 from ..plan.placed import ID, KIND, SCOPE, TARGET
 from .facts import Facts, Owner, Scopes, Signature
-from .table import GLOBAL, kind_of
+from .table import GLOBAL, kind_of, target_text
 from .trees import Tree, leaves, pairs, tensors
 
 HINT, COPY = "relax.hint_on_device", "relax.to_vdevice"
@@ -80,7 +80,7 @@ class _Walk:
             found += [(part, value, text) for part, value in said.items() if part != SCOPE]
         elif isinstance(attrs.get("target"), Target):
             target = table.least_specialised(attrs["target"])
-            text = f"the target of {name} says {target}"
+            text = f"the target of {name} says {target_text(target)}"
             found += [(KIND, kind_of(target), text), (TARGET, target, text)]
         return found
 
@@ -179,8 +179,12 @@ class _Walk:
         """A hint or a copy says where its result is, and nothing of its operand."""
         facts, source, attrs = self._facts, self._read(call.args[0]), call.attrs
         between = [(a, b, "") for a, b in pairs(source, tree)]
+        facts.boundaries += between
         if op_name(call) == HINT:
             said: dict[str, Any] = {KIND: int(attrs.device_type), ID: int(attrs.index)}
+            target = facts.table.hinted(said[KIND], said[ID])
+            if target is not None:
+                said[TARGET] = target
             if str(attrs.memory_scope) not in ("", GLOBAL):
                 said[SCOPE] = str(attrs.memory_scope)
             says = f"{_kind_name(said[KIND])}:{said[ID]}"
@@ -234,7 +238,7 @@ class _Walk:
                     facts.claim(leaf, {SCOPE: scope}, text)
                 if isinstance(target, Target):
                     least = facts.table.least_specialised(target)
-                    text = f"the target of {name} says {least}"
+                    text = f"the target of {name} says {target_text(least)}"
                     facts.claim(leaf, {KIND: kind_of(least), TARGET: least}, text)
 
     def _operands(self, expr: relax.Expr) -> list[relax.Expr]:

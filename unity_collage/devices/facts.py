@@ -68,6 +68,8 @@ class Facts:
     """Pairs that are on one device if nothing else is said; otherwise a copy is made."""
     soft_scopes: list[tuple[int, int, str]] = field(default_factory=list)
     """Pairs that have one scope if they are on one device and nothing else is said; otherwise a copy is made."""
+    boundaries: list[tuple[int, int, str]] = field(default_factory=list)
+    """Pairs that a hint or a copy stands between: they are one value where both are in one place."""
     on_host: list[int] = field(default_factory=list)
     """Leaves that the host reads or writes, and that are placed there where nothing else is said."""
 
@@ -134,7 +136,9 @@ class Facts:
 
 def message(disagreement: Disagreement, all_leaves: list[Leaf]) -> str:
     """Both annotations, the values between them, and what would mend it, in one line."""
-    names = list(dict.fromkeys(all_leaves[leaf].name for leaf in disagreement.path))
+    path = [all_leaves[leaf] for leaf in disagreement.path]
+    several = len({leaf.function for leaf in path}) > 1
+    names = list(dict.fromkeys(f"{leaf.function}.{leaf.name}" if several else leaf.name for leaf in path))
     first, second = disagreement.claims
     text = f"`{names[-1]}` cannot be in two places: {first.text}, and {second.text}"
     if not disagreement.reasons:

@@ -86,6 +86,11 @@ def solved(facts: Facts, default: Place) -> Solution:
         if facts.devices.root(leaf) == leaf:
             solution._places[leaf] = _completed(facts, leaf, default)
     _prefer_scopes(facts, solution)
+    for first, second, reason in facts.boundaries:
+        # Without a copy there is one value, which has to stay where the hint wants it in later plans.
+        if solution.device(first) is solution.device(second):
+            facts.devices.unify(first, second, reason)
+            facts.scopes.unify(first, second, reason)
     return solution
 
 

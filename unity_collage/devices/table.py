@@ -140,6 +140,11 @@ class DeviceTable:
         options = (_target(place) for place in self._options)
         return next((each for each in options if why_not_refined(target, each) is None), target)
 
+    def hinted(self, kind: int, number: int) -> Target | None:
+        """The target of the device that a kind and an id mean; None if there is none, or two that differ."""
+        fits = {str(o.target): o.target for o in self._options if (o.kind, o.device_id) == (kind, number)}
+        return next(iter(fits.values())) if len(fits) == 1 else None
+
     def completed(self, place: Place, default: Place) -> Place | None:
         """``place`` with its free parts but the scope chosen: the default, or the first device that fits, or None."""
         for option in (default, *self._options):
@@ -190,7 +195,7 @@ class DeviceTable:
         """What messages call a VDevice: its name, or its label with the target in full where that says more."""
         index = self.index(device)
         if index is None:
-            return f"{_short(device.target)} device {int(device.vdevice_id)}"
+            return f"{target_text(device.target)} device {int(device.vdevice_id)}"
         scope = "" if str(device.memory_scope) == GLOBAL else f" {device.memory_scope}"
         return (self.facts[index].name or self.label(index)) + scope
 
@@ -261,6 +266,7 @@ def _whole(target: Target) -> Place:
     return Place(kind_of(target), target, 0, GLOBAL)
 
 
-def _short(target: Target) -> str:
+def target_text(target: Target) -> str:
+    """A target in a few words, such as ``llvm -mcpu=znver4``."""
     mcpu = target.attrs.get("mcpu")
     return target.kind.name + (f" -mcpu={mcpu}" if mcpu else "")
