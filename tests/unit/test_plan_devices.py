@@ -442,3 +442,64 @@ def test_another_pass_that_placed_values_is_respected() -> None:
     made = planned(theirs)
     assert [int(p.ty.vdevice.vdevice_id) for p in made["main"].params] == [1, 0]
     assert tvm_ffi.structural_equal(planned(made), made)
+
+
+def test_a_literal_gets_a_place_where_its_type_needs_one() -> None:
+    """Operators read literals anywhere; parameters, results and fields of tuples have a VDevice."""
+
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+        @R.function(private=True)
+        def count(i: R.Tensor((), "int32"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Before
+            c = R.less(i, R.const(3, "int32"))
+            if c:
+                j = R.add(i, R.const(1, "int32"))
+                y = R.add(x, x)
+                z = cls.count(j, y)
+            else:
+                z = x
+            return z
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            cls = Before
+            h = R.hint_on_device(x, tvm.cpu(1))
+            y = cls.count(R.const(0, "int32"), h)
+            return (y, R.const(2.0, "float32"))
+
+    made = planned(Before)
+    i, x = made["count"].params
+    assert (int(i.ty.vdevice.vdevice_id), int(x.ty.vdevice.vdevice_id)) == (0, 1)
+    bindings = made["main"].body.blocks[0].bindings
+    assert [binding.value.op.name for binding in bindings if isinstance(binding.value.op, tvm.ir.Op)] == [
+        "relax.to_vdevice"
+    ] * 3
+
+
+def test_fields_of_a_tuple_are_copied_one_by_one() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0)]})
+
+        @T.prim_func(private=True, s_tir=True)
+        def kernel(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32", scope="texture")):
+            for i in range(4):
+                with T.sblock("b"):
+                    v = T.axis.spatial(4, i)
+                    y[v] = x[v] * T.float32(2.0)
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), z: R.Tensor((4,), "float32", "llvm:0")):
+            cls = Before
+            a = R.call_tir(cls.kernel, (x,), out_ty=R.Tensor((4,), "float32"))
+            t = (a, z)
+            b = R.concat(t)
+            return b
+
+    made = planned(Before)
+    values = [binding.value for block in made["main"].body.blocks for binding in block.bindings]
+    copied = [v for v in values if isinstance(v, tvm.relax.Call) and v.op.name == "relax.to_vdevice"]
+    assert len(copied) == 1, "only one field is in another scope than the result"

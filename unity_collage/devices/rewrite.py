@@ -127,8 +127,10 @@ class _Rewriter:
 
     def _call(self, var: relax.Var, tree: Tree, call: relax.Call) -> None:
         uses = self._facts.uses[var]
+        # The parameters of a global function have VDevices, and a literal has none until it is copied.
+        read = self._placed if call.op in self._names else self._read
         args = [
-            self._read(arg, use) if use is not None else self._exact(arg)
+            read(arg, use) if use is not None else self._exact(arg)
             for arg, use in zip(call.args, [*uses, *[None] * (len(call.args) - len(uses))], strict=True)
         ]
         made = self._facts.made.get(var, tree)
@@ -177,7 +179,8 @@ class _Rewriter:
         key = (value, self._solution.index(place))
         if key not in self._known:
             self._known[key] = self._emit(hint, self._copy(value, place))
-            self._solution.record_copy(place, self._known[key].name)
+            literal = isinstance(value, ir.GenericConst)
+            self._solution.record_copy(self._function, place, self._known[key].name, literal)
         return self._known[key]
 
     def _exact(self, expr: relax.Expr) -> relax.Expr:

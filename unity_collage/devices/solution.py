@@ -28,7 +28,7 @@ class Solution:
     _devices: dict[tuple[int, int], relax.VDevice] = field(default_factory=dict)
     written: set[relax.Var] = field(default_factory=set)
     """The variables that the planned module keeps; others have become another name for a value."""
-    _copies: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
+    _copies: list[tuple[str, int, str, tuple[str, ...]]] = field(default_factory=list)
 
     def device(self, leaf: int) -> relax.VDevice:
         """The VDevice of a leaf: the entry of the module's list."""
@@ -50,18 +50,19 @@ class Solution:
         claims = {**self.facts.devices.claims(leaf), **self.facts.scopes.claims(leaf)}
         return tuple(part for part in PARTS if part not in claims or claims[part].derived)
 
-    def record_copy(self, leaf: int, name: str) -> None:
-        """A copy to ``leaf`` got this name. What a rule of ours has placed stays there in later plans."""
+    def record_copy(self, function: str, leaf: int, name: str, literal: bool) -> None:
+        """A copy to ``leaf`` got this name. What a rule of ours has placed may move later only if it is a literal."""
         claims = {**self.facts.devices.claims(leaf), **self.facts.scopes.claims(leaf)}
-        free = tuple(part for part in PARTS if part not in claims)
-        self._copies.append((leaf, name, free))
+        free = self.free(leaf) if literal else tuple(part for part in PARTS if part not in claims)
+        self._copies.append((function, leaf, name, free))
 
     def freely_placed(self, function: str) -> tuple[FreelyPlaced, ...]:
         """What the attribute of a function says of its variables and its result."""
         groups: dict[tuple[int, tuple[str, ...]], list[str]] = {}
-        named = [(leaf, self.facts.all_leaves[leaf].name, self.free(leaf)) for leaf in self._named()]
-        for leaf, name, free in (*named, *self._copies):
-            if self.facts.all_leaves[leaf].function == function and free:
+        every = self.facts.all_leaves
+        named = [(every[leaf].function, leaf, every[leaf].name, self.free(leaf)) for leaf in self._named()]
+        for owner, leaf, name, free in (*named, *self._copies):
+            if owner == function and free:
                 groups.setdefault((self.index(leaf), free), []).append(name)
         return tuple(
             FreelyPlaced(on, free, tuple(sorted(set(names)))) for (on, free), names in sorted(groups.items())
