@@ -20,7 +20,7 @@ from .plan.candidate import Candidate, DeclinedBinding
 from .plan.costs import Costs
 from .plan.encoding import decode, encode
 from .plan.explanation import Explanation
-from .plan.placed import DeviceFacts, FreelyPlaced
+from .plan.placed import FreelyPlaced, NamedDevice
 from .plan.plan import Plan
 from .plan.unrecognised import Unrecognised
 
@@ -135,8 +135,8 @@ PLAN: Annotation[Plan] = Annotation("collage.plan", "SearchPartition", Plan)
 EXPLANATION: Annotation[Explanation] = Annotation(
     "collage.explanation", "SearchPartition(explain=True)", Explanation
 )
-DEVICES: Annotation[tuple[DeviceFacts, ...]] = Annotation(
-    "collage.devices", "PlanDevices", tuple[DeviceFacts, ...]
+DEVICES: Annotation[tuple[NamedDevice, ...]] = Annotation(
+    "collage.devices", "PlanDevices", tuple[NamedDevice, ...]
 )
 FREELY_PLACED: Annotation[tuple[FreelyPlaced, ...]] = Annotation(
     "collage.freely_placed", "PlanDevices", tuple[FreelyPlaced, ...]

@@ -404,7 +404,8 @@ def test_a_disagreement_names_both_annotations_and_what_is_between() -> None:
     text = str(caught.value)
     assert "R.hint_on_device of `h` in main says cpu:0" in text
     assert "R.hint_on_device of `k` in main says cpu:1" in text
-    assert "`h` - " in text and "`e` - " in text and text.count("\n") == 0
+    assert "`h` - `e` - `s` - `k` (R.exp for `e` in main, R.add for `s` in main)" in text
+    assert "\n" not in text
     assert "Put R.to_vdevice or R.hint_on_device on `k` before R.add for `s` in main" in text
 
 

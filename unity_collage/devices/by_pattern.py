@@ -16,7 +16,7 @@ from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
 from .collect import COPY, HINT
 from .partition import is_closed, renamed_value
-from .table import DeviceTable, Named, Place
+from .table import DevicePlace, DeviceTable, Named
 from .trees import tensors
 
 op: Any = relax_op
@@ -49,10 +49,10 @@ def placed(mod: IRModule, rules: Sequence[tuple[Selector, Named]], others: Named
 class _Placer:
     table: DeviceTable
     selectors: Sequence[Selector]
-    places: Sequence[Place]
-    others: Place | None
+    places: Sequence[DevicePlace]
+    others: DevicePlace | None
     func: relax.Function
-    chosen: dict[relax.Var, Place] = field(default_factory=dict)
+    chosen: dict[relax.Var, DevicePlace] = field(default_factory=dict)
     """Where a selected binding is."""
 
     def function(self) -> relax.Function:
@@ -70,13 +70,13 @@ class _Placer:
         blocks: list[relax.BindingBlock] = []
         for block in body.blocks:
             inner = isinstance(block, relax.DataflowBlock)
-            hints: dict[tuple[relax.Var, Place], relax.Var] = {}
+            hints: dict[tuple[relax.Var, DevicePlace], relax.Var] = {}
             made = [new for binding in block.bindings for new in self._binding(binding, inner, hints)]
             blocks.append(relax.DataflowBlock(made) if inner else relax.BindingBlock(made))
         return relax.SeqExpr(blocks, body.body)
 
     def _binding(
-        self, binding: relax.Binding, inner: bool, hints: dict[tuple[relax.Var, Place], relax.Var]
+        self, binding: relax.Binding, inner: bool, hints: dict[tuple[relax.Var, DevicePlace], relax.Var]
     ) -> Iterator[relax.Binding]:
         var, value = binding.var, binding.value
         if isinstance(value, relax.If):
@@ -104,7 +104,7 @@ class _Placer:
         self,
         binding: relax.Binding,
         renamed: Mapping[relax.Var, relax.Expr],
-        place: Place | None,
+        place: DevicePlace | None,
         inner: bool,
     ) -> Iterator[relax.Binding]:
         var, value = binding.var, renamed_value(binding.value, renamed)
@@ -118,21 +118,21 @@ class _Placer:
             yield relax.VarBinding(made, value, binding.span)
             yield relax.VarBinding(var, self._hint(made, place))
 
-    def _crosses(self, operand: relax.Var, place: Place | None) -> bool:
+    def _crosses(self, operand: relax.Var, place: DevicePlace | None) -> bool:
         """Whether a hint stands between an operand and its reader; a reader that is not selected leaves what is."""
         if not isinstance(operand.ty, relax.TensorType):
             return False
         before = self.chosen.get(operand)
         return before != place if place is not None else before is not None
 
-    def _hint(self, value: relax.Var, place: Place) -> relax.Expr:
+    def _hint(self, value: relax.Var, place: DevicePlace) -> relax.Expr:
         assert place.kind is not None and place.device_id is not None, "the place is whole"
         return op.hint_on_device(value, runtime.Device(place.kind, place.device_id), place.scope)
 
 
-def _why_not_hinted(table: DeviceTable, place: Place, device: Named) -> str | None:
+def _why_not_hinted(table: DeviceTable, place: DevicePlace, device: Named) -> str | None:
     """Why a hint, which names a kind and an id only, cannot say ``place``, or None if it can."""
-    said = table.completed(Place(place.kind, None, place.device_id), table.first)
+    said = table.completed(DevicePlace(place.kind, None, place.device_id), table.first)
     if said is None or str(said.target) == str(place.target):
         return None
     return (

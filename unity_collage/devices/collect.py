@@ -12,7 +12,7 @@ from tvm.target import Target
 from ..annotations import DEVICE, FREELY_PLACED
 from ..graph.calls import op_name
 from ..plan.placed import ID, KIND, SCOPE, TARGET
-from .facts import Facts, Owner, Scopes, Signature
+from .facts import Owner, PlacingFacts, Scopes, TreesOfFunction
 from .table import GLOBAL, kind_of, target_text
 from .trees import Tree, leaves, pairs, tensors
 
@@ -30,7 +30,7 @@ _ANYWHERE = ("relax.print", "relax.shape_of")
 """Operators that take operands of any device."""
 
 
-def collect(mod: IRModule, facts: Facts) -> Facts:
+def collect(mod: IRModule, facts: PlacingFacts) -> PlacingFacts:
     """All facts of the Relax functions of ``mod``; raises CollageError where two annotations disagree."""
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     walks = {gvar: _Walk(mod, facts, gvar.name_hint, func) for gvar, func in functions.items()}
@@ -44,7 +44,7 @@ def collect(mod: IRModule, facts: Facts) -> Facts:
 class _Walk:
     """One walk over a global function and the functions inside it."""
 
-    def __init__(self, mod: IRModule, facts: Facts, name: str, func: relax.Function) -> None:
+    def __init__(self, mod: IRModule, facts: PlacingFacts, name: str, func: relax.Function) -> None:
         self._mod, self._facts, self._name = mod, facts, name
         self._free = free_parts(func)
 
@@ -54,7 +54,7 @@ class _Walk:
         name = owner.name_hint if isinstance(owner, relax.GlobalVar) else owner.name
         result_name = self._facts.unique(f"the result of {name}", self._name)
         result = self._facts.tree(func.ret_ty, result_name, self._name)
-        self._facts.signatures[owner] = Signature(params, result)
+        self._facts.signatures[owner] = TreesOfFunction(params, result)
         for param, tree in zip(func.params, params, strict=True):
             self._claim(param.ty, tree, ())
         for part, value, text in self._pins(name, func):
@@ -244,7 +244,7 @@ class _Walk:
     def _operands(self, expr: relax.Expr) -> list[relax.Expr]:
         return list(expr.fields) if isinstance(expr, relax.Tuple) else [expr]
 
-    def _function(self, var: relax.Var, tree: Tree, call: relax.Call, signature: Signature) -> None:
+    def _function(self, var: relax.Var, tree: Tree, call: relax.Call, signature: TreesOfFunction) -> None:
         facts = self._facts
         reason = f"the call of {_callee_name(call.op)} for `{var.name}` in {self._name}"
         facts.uses[var] = list(signature.params)

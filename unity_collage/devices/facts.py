@@ -40,7 +40,7 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Signature:
+class TreesOfFunction:
     """The trees of a function's parameters and of its result."""
 
     params: list[Tree]
@@ -48,7 +48,7 @@ class Signature:
 
 
 @dataclass(slots=True)
-class Facts:
+class PlacingFacts:
     """All that a plan is solved from. Device types, targets and ids are solved together; scopes after them."""
 
     table: DeviceTable
@@ -63,7 +63,7 @@ class Facts:
     """For the variable that a call is bound to: where the call reads each operand."""
     made: dict[relax.Var, Tree] = field(default_factory=dict)
     """For the variable that a call is bound to: where the call writes, if a copy to the variable may follow."""
-    signatures: dict[Owner, Signature] = field(default_factory=dict)
+    signatures: dict[Owner, TreesOfFunction] = field(default_factory=dict)
     soft_devices: list[tuple[int, int, str]] = field(default_factory=list)
     """Pairs that are on one device if nothing else is said; otherwise a copy is made."""
     soft_scopes: list[tuple[int, int, str]] = field(default_factory=list)
@@ -139,6 +139,7 @@ def message(disagreement: Disagreement, all_leaves: list[Leaf]) -> str:
     path = [all_leaves[leaf] for leaf in disagreement.path]
     several = len({leaf.function for leaf in path}) > 1
     names = list(dict.fromkeys(f"{leaf.function}.{leaf.name}" if several else leaf.name for leaf in path))
+    names = [name for name in names if "an operand of" not in name] or names
     first, second = disagreement.claims
     text = f"`{names[-1]}` cannot be in two places: {first.text}, and {second.text}"
     if not disagreement.reasons:

@@ -15,7 +15,7 @@ from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
 from ..graph.in_place import changed_readers
 from .collect import HINT
-from .regions import Region, regions
+from .regions import DeviceRegion, regions
 from .table import DeviceTable
 from .trees import tensors
 
@@ -122,7 +122,7 @@ class _Partition:
         return {"target": target, "device": (target, number)}.get(self.projection, (target, number, scope))
 
     def _outlined(
-        self, region: Region, inside: Sequence[relax.Binding], exits: Sequence[relax.Var]
+        self, region: DeviceRegion, inside: Sequence[relax.Binding], exits: Sequence[relax.Var]
     ) -> Iterator[relax.Binding]:
         func, args = _outlined_function(inside, exits)
         device = next(tensors(exits[0].ty)).vdevice

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tvm.ir import IRModule
 
 from .collect import collect
-from .facts import Facts
+from .facts import PlacingFacts
 from .rewrite import written
 from .solution import solved
 from .table import DeviceTable, Named
@@ -25,4 +25,4 @@ def planned(
     for device, memory in (memories or {}).items():
         table.set_memory(device, memory)
     first = table.first if default is None else table.whole(default)
-    return written(mod, solved(collect(mod, Facts(table)), first))
+    return written(mod, solved(collect(mod, PlacingFacts(table)), first))

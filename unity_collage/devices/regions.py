@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Region:
+class DeviceRegion:
     """Some bindings of one block, by position."""
 
     key: Hashable | None
@@ -15,20 +15,20 @@ class Region:
     inside: list[int] = field(default_factory=list)
 
 
-def regions(keys: Sequence[Hashable | None], reads: Sequence[Sequence[int]]) -> list[Region]:
+def regions(keys: Sequence[Hashable | None], reads: Sequence[Sequence[int]]) -> list[DeviceRegion]:
     """Group bindings of equal keys, and return all groups in an order in which each is after what it reads.
 
     ``reads[i]`` are the earlier bindings that binding ``i`` reads. A binding joins the latest group of its key that no
     other group stands between: so groups are convex, and no two of them read each other.
     """
-    made: list[Region] = []
+    made: list[DeviceRegion] = []
     of: list[int] = []
     feeds: list[set[int]] = []
     for node, key in enumerate(keys):
         sources = {of[source] for source in reads[node]}
         joined = None if key is None else _joinable(made, key, sources, feeds)
         if joined is None:
-            made.append(Region(key))
+            made.append(DeviceRegion(key))
             feeds.append(set())
             joined = len(made) - 1
         made[joined].inside.append(node)
@@ -39,7 +39,7 @@ def regions(keys: Sequence[Hashable | None], reads: Sequence[Sequence[int]]) -> 
 
 
 def _joinable(
-    made: Sequence[Region], key: Hashable, sources: set[int], feeds: Sequence[set[int]]
+    made: Sequence[DeviceRegion], key: Hashable, sources: set[int], feeds: Sequence[set[int]]
 ) -> int | None:
     """The latest group of ``key`` that reaches none of the other ``sources``."""
     for group in reversed(range(len(made))):
@@ -60,7 +60,7 @@ def _reached(group: int, feeds: Sequence[set[int]]) -> set[int]:
     return found
 
 
-def _ordered(made: Sequence[Region], feeds: Sequence[set[int]]) -> Iterator[int]:
+def _ordered(made: Sequence[DeviceRegion], feeds: Sequence[set[int]]) -> Iterator[int]:
     """The groups, each after those that feed it, otherwise by their first binding."""
     missing = [0] * len(made)
     for group in feeds:

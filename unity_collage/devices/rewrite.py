@@ -12,16 +12,16 @@ from tvm.relax import op as relax_op
 from ..annotations import DEVICES, FREELY_PLACED
 from ..graph.calls import op_name
 from ..plan.encoding import encode
-from ..plan.placed import DeviceFacts
+from ..plan.placed import NamedDevice
 from ..tvm_private import give_type
 from .collect import COPY, HINT
-from .solution import Solution
+from .solution import PlacedValues
 from .trees import Tree, leaves, on, typed
 
 op: Any = relax_op
 
 
-def written(mod: IRModule, solution: Solution) -> IRModule:
+def written(mod: IRModule, solution: PlacedValues) -> IRModule:
     """``mod`` with the places of ``solution``; hints are gone, for types say what they said."""
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     names = {gvar: ir.GlobalVar(gvar.name_hint) for gvar in functions}
@@ -40,7 +40,7 @@ def written(mod: IRModule, solution: Solution) -> IRModule:
             made[gvar] = func
     table = solution.facts.table
     result = IRModule(made, attrs=mod.attrs, global_infos=table.global_infos(mod))
-    if any(facts != DeviceFacts() for facts in table.facts):
+    if any(facts != NamedDevice() for facts in table.facts):
         result = result.with_attr(DEVICES.name, encode(tuple(table.facts)))
     return relax.transform.Normalize()(result)
 
@@ -48,7 +48,9 @@ def written(mod: IRModule, solution: Solution) -> IRModule:
 class _Rewriter:
     """One rewriting of a global function and the functions inside it."""
 
-    def __init__(self, solution: Solution, function: str, names: Mapping[ir.GlobalVar, ir.GlobalVar]) -> None:
+    def __init__(
+        self, solution: PlacedValues, function: str, names: Mapping[ir.GlobalVar, ir.GlobalVar]
+    ) -> None:
         self._solution, self._function, self._names = solution, function, names
         self._facts = solution.facts
         self._env: dict[relax.Var, relax.Expr] = {}

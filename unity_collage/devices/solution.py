@@ -11,19 +11,19 @@ from tvm.target import Target
 
 from ..errors import CollageError
 from ..plan.placed import ID, KIND, PARTS, SCOPE, TARGET, FreelyPlaced
-from .facts import Facts
+from .facts import PlacingFacts
 from .solver import members
-from .table import GLOBAL, Place
+from .table import GLOBAL, DevicePlace
 from .trees import leaves
 
 
 @dataclass(slots=True)
-class Solution:
+class PlacedValues:
     """A place for each leaf of ``facts``."""
 
-    facts: Facts
-    default: Place
-    _places: dict[int, Place] = field(default_factory=dict)
+    facts: PlacingFacts
+    default: DevicePlace
+    _places: dict[int, DevicePlace] = field(default_factory=dict)
     """The device of each class, by the leaf that stands for it."""
     _devices: dict[tuple[int, int], relax.VDevice] = field(default_factory=dict)
     written: set[relax.Var] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Solution:
             place = self._places[devices]
             claim = self.facts.scopes.claims(leaf).get(SCOPE)
             scope = GLOBAL if claim is None else str(claim.value)
-            whole = Place(place.kind, place.target, place.device_id, scope)
+            whole = DevicePlace(place.kind, place.target, place.device_id, scope)
             self._devices[devices, scopes] = self.facts.table.vdevice(whole)
         return self._devices[devices, scopes]
 
@@ -77,12 +77,12 @@ class Solution:
                 yield from leaves(signature.result)
 
 
-def solved(facts: Facts, default: Place) -> Solution:
+def solved(facts: PlacingFacts, default: DevicePlace) -> PlacedValues:
     """Apply what is preferred, then the defaults; raises CollageError for a device that no target is for."""
     for first, second, reason in facts.soft_devices:
         facts.devices.unify(first, second, reason)
     _to_host(facts)
-    solution = Solution(facts, default)
+    solution = PlacedValues(facts, default)
     for leaf in range(len(facts.all_leaves)):
         if facts.devices.root(leaf) == leaf:
             solution._places[leaf] = _completed(facts, leaf, default)
@@ -95,7 +95,7 @@ def solved(facts: Facts, default: Place) -> Solution:
     return solution
 
 
-def _to_host(facts: Facts) -> None:
+def _to_host(facts: PlacingFacts) -> None:
     """Values like shapes and conditions that only the host reads or makes are on the host."""
     classes = members(facts.devices, range(len(facts.all_leaves)))
     for leaf in facts.on_host:
@@ -104,14 +104,14 @@ def _to_host(facts: Facts) -> None:
             facts.claim(leaf, _device_of(facts.table.host), "the host reads or makes it", derived=True)
 
 
-def _device_of(place: Place) -> dict[str, object]:
+def _device_of(place: DevicePlace) -> dict[str, object]:
     return {part: value for part, value in place.parts().items() if part != SCOPE}
 
 
-def _completed(facts: Facts, leaf: int, default: Place) -> Place:
+def _completed(facts: PlacingFacts, leaf: int, default: DevicePlace) -> DevicePlace:
     claims = facts.devices.claims(leaf)
     values = {part: claim.value for part, claim in claims.items()}
-    place = Place(
+    place = DevicePlace(
         cast("int | None", values.get(KIND)),
         cast("Target | None", values.get(TARGET)),
         cast("int | None", values.get(ID)),
@@ -125,7 +125,7 @@ def _completed(facts: Facts, leaf: int, default: Place) -> Place:
     return made
 
 
-def _prefer_scopes(facts: Facts, solution: Solution) -> None:
+def _prefer_scopes(facts: PlacingFacts, solution: PlacedValues) -> None:
     for first, second, reason in facts.soft_scopes:
         a, b = (solution._places[facts.devices.root(leaf)] for leaf in (first, second))
         if (str(a.target), a.device_id) == (str(b.target), b.device_id):

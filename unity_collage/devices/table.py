@@ -12,7 +12,7 @@ from tvm.target import Target
 
 from ..annotations import DEVICES
 from ..errors import CollageError, with_names
-from ..plan.placed import ID, KIND, SCOPE, TARGET, DeviceFacts
+from ..plan.placed import ID, KIND, SCOPE, TARGET, NamedDevice
 from ..target import current_target, fields_of, host_target, target_of, why_not_refined
 
 Named = relax.VDevice | Target | str
@@ -27,7 +27,7 @@ _TOOLS = ("libs", "compiler", "fusion_spec")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DevicePlace:
     """Where a value is. Each part may be free: None."""
 
     kind: int | None = None
@@ -78,10 +78,10 @@ class DeviceTable:
     ) -> None:
         self.devices: list[relax.VDevice] = list(vdevices_of(mod))
         facts = DEVICES.read(mod) if DEVICES.on(mod) else ()
-        self.facts: list[DeviceFacts] = [
-            facts[i] if i < len(facts) else DeviceFacts() for i in range(len(self.devices))
+        self.facts: list[NamedDevice] = [
+            facts[i] if i < len(facts) else NamedDevice() for i in range(len(self.devices))
         ]
-        self._options: list[Place] = []
+        self._options: list[DevicePlace] = []
         named: Mapping[str, Named] = targets if isinstance(targets, Mapping) else {}
         plain = () if targets is None or isinstance(targets, Mapping) else tuple(targets)
         given = [self._given(target, name) for name, target in named.items()]
@@ -94,11 +94,11 @@ class DeviceTable:
         """Where shapes and conditions are."""
 
     @property
-    def first(self) -> Place:
+    def first(self) -> DevicePlace:
         """The default of the defaults: the first target, of equal devices the least specialised one."""
         return self._options[0]
 
-    def _host(self) -> Place:
+    def _host(self) -> DevicePlace:
         """The first CPU among the devices, else the host of the first target, else this machine."""
         cpu = next((place for place in self._options if place.kind == _CPU), None)
         if cpu is not None:
@@ -106,7 +106,7 @@ class DeviceTable:
         target = _target(self.first).host
         return _whole(target if target is not None else host_target())
 
-    def named(self, device: Named) -> Place:
+    def named(self, device: Named) -> DevicePlace:
         """The place that an option names; raises CollageError with the names there are."""
         if isinstance(device, relax.VDevice):
             return self.said_by(device)
@@ -121,17 +121,19 @@ class DeviceTable:
             raise CollageError(with_names(f"the module has no device {device!r}", device, sorted(known)))
         return _whole(self.least_specialised(target_of(device)))
 
-    def whole(self, device: Named) -> Place:
+    def whole(self, device: Named) -> DevicePlace:
         """The place that an option names, with its free parts chosen."""
         place = self.named(device)
         target = place.target or self._of_kind(place.kind, self.first) or self.first.target
         return replace(place, target=target, device_id=place.device_id or 0, scope=place.scope or GLOBAL)
 
-    def said_by(self, device: relax.VDevice) -> Place:
+    def said_by(self, device: relax.VDevice) -> DevicePlace:
         """What a VDevice says: the parts that its facts do not call free."""
         index = self.index(device)
         free = self.facts[index].free if index is not None else ()
-        place = Place(kind_of(device.target), device.target, int(device.vdevice_id), str(device.memory_scope))
+        place = DevicePlace(
+            kind_of(device.target), device.target, int(device.vdevice_id), str(device.memory_scope)
+        )
         parts = {KIND: "kind", TARGET: "target", ID: "device_id", SCOPE: "scope"}
         return replace(place, **{parts[part]: None for part in free})
 
@@ -145,7 +147,7 @@ class DeviceTable:
         fits = {str(o.target): o.target for o in self._options if (o.kind, o.device_id) == (kind, number)}
         return next(iter(fits.values())) if len(fits) == 1 else None
 
-    def completed(self, place: Place, default: Place) -> Place | None:
+    def completed(self, place: DevicePlace, default: DevicePlace) -> DevicePlace | None:
         """``place`` with its free parts but the scope chosen: the default, or the first device that fits, or None."""
         for option in (default, *self._options):
             fits = place.target is None or str(place.target) == str(option.target)
@@ -154,12 +156,12 @@ class DeviceTable:
         target = place.target or self._of_kind(place.kind, default)
         if target is None:
             return None
-        return Place(kind_of(target), target, place.device_id or 0, place.scope)
+        return DevicePlace(kind_of(target), target, place.device_id or 0, place.scope)
 
-    def _of_kind(self, kind: int | None, default: Place) -> Target | None:
+    def _of_kind(self, kind: int | None, default: DevicePlace) -> Target | None:
         return next((o.target for o in (default, *self._options) if kind in (None, o.kind)), None)
 
-    def vdevice(self, place: Place) -> relax.VDevice:
+    def vdevice(self, place: DevicePlace) -> relax.VDevice:
         """The entry of the list for a place without free parts; it is appended if there is none."""
         target = _target(place)
         scope, number = place.scope or GLOBAL, place.device_id or 0
@@ -168,7 +170,7 @@ class DeviceTable:
         if index is not None:
             return self.devices[index]
         self.devices.append(made)
-        self.facts.append(DeviceFacts(self._name(target, number)))
+        self.facts.append(NamedDevice(self._name(target, number)))
         return self.devices[-1]
 
     def index(self, device: relax.VDevice) -> int | None:
@@ -224,11 +226,13 @@ class DeviceTable:
             (f.name for d, f in same if str(d.target) == str(target) and int(d.vdevice_id) == number), ""
         )
 
-    def _option(self, index: int) -> Place:
+    def _option(self, index: int) -> DevicePlace:
         device = self.devices[index]
-        return Place(kind_of(device.target), device.target, int(device.vdevice_id), str(device.memory_scope))
+        return DevicePlace(
+            kind_of(device.target), device.target, int(device.vdevice_id), str(device.memory_scope)
+        )
 
-    def _given(self, device: Named, name: str) -> Place:
+    def _given(self, device: Named, name: str) -> DevicePlace:
         place = self.named(device)
         place = replace(place, scope=place.scope or GLOBAL, device_id=place.device_id or 0)
         index = self.index(self.vdevice(place))
@@ -257,13 +261,13 @@ def _equal(first: relax.VDevice, second: relax.VDevice) -> bool:
     )
 
 
-def _target(place: Place) -> Target:
+def _target(place: DevicePlace) -> Target:
     assert place.target is not None
     return place.target
 
 
-def _whole(target: Target) -> Place:
-    return Place(kind_of(target), target, 0, GLOBAL)
+def _whole(target: Target) -> DevicePlace:
+    return DevicePlace(kind_of(target), target, 0, GLOBAL)
 
 
 def target_text(target: Target) -> str:

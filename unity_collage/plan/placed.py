@@ -11,7 +11,7 @@ PARTS = (KIND, TARGET, ID, SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceFacts:
+class NamedDevice:
     """Facts of one VDevice of the module; the list of them has the order of ``global_infos["vdevice"]``."""
 
     name: str = ""
