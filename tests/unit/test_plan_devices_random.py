@@ -91,7 +91,7 @@ def check_types(mod: IRModule) -> None:
 
 
 @given(programs())
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_every_use_is_where_its_definition_is_or_behind_a_copy(steps: list[Step]) -> None:
     before = relax.transform.Normalize()(module(steps))
     if not has_a_plan(steps):

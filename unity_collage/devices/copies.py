@@ -76,9 +76,11 @@ def why_left_alone(func: relax.Function) -> str | None:
     """Why copies of a function stay: a copy keeps an old value where its source is changed afterwards."""
     if not func.is_pure:
         return "it may change memory"
-    found: list[str] = []
-    relax.analysis.post_order_visit(func, lambda expr: found.append(op_name(expr)))
-    changed = next((name for name in found if name in IN_PLACE), None)
+    found: list[relax.Expr] = []
+    relax.analysis.post_order_visit(func.body, found.append)
+    if any(isinstance(expr, relax.Function) for expr in found):
+        return "a function inside it may read any value"
+    changed = next((op_name(expr) for expr in found if op_name(expr) in IN_PLACE), None)
     return None if changed is None else f"{changed} changes memory"
 
 

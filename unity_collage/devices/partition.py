@@ -107,6 +107,8 @@ class _Partition:
             callee = self.mod.functions.get(value.op)
             if isinstance(callee, relax.Function) and is_closed(callee):
                 return None
+        if isinstance(value, relax.Call) and isinstance(value.op, relax.Var):
+            return None  # a function that is a value stays where it is
         results = list(tensors(binding.var.ty))
         if not results or not isinstance(value, (relax.Call, relax.Tuple, relax.TupleGetItem, relax.Var)):
             return None
