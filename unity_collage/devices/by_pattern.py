@@ -14,8 +14,8 @@ from tvm.relax.dpl import CallPattern, DFPattern, TupleGetItemPattern, TuplePatt
 from ..errors import CollageError
 from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
-from .collect import COPY, HINT
 from .partition import is_closed, renamed_value
+from .reading import COPY, HINT
 from .table import DevicePlace, DeviceTable, Named
 from .trees import tensors
 

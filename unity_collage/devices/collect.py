@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tvm import ir, relax, tirx
+from tvm import ir, relax, runtime, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from ..annotations import DEVICE, FREELY_PLACED
+from ..annotations import DEVICE
 from ..graph.calls import op_name
 from ..plan.placed import ID, KIND, SCOPE, TARGET
 from .facts import Owner, PlacingFacts, Scopes, TreesOfFunction
+from .reading import (
+    ANYWHERE,
+    COPY,
+    HINT,
+    KERNEL_CALLS,
+    MADE_BY_HOST,
+    READ_BY_HOST,
+    callee_name,
+    free_parts,
+    has_type,
+    same_device,
+    shown,
+)
 from .table import GLOBAL, kind_of, target_text
 from .trees import Tree, leaves, pairs, tensors
-
-HINT, COPY = "relax.hint_on_device", "relax.to_vdevice"
-
-KERNEL_CALLS = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad")
-"""Calls of PrimFuncs, whose operands are one tuple."""
-
-_READ_BY_HOST = ("relax.tensor_to_shape", "relax.assert_op")
-"""Operators whose first operand is read by the host."""
-
-_MADE_BY_HOST = ("relax.shape_to_tensor",)
-
-_ANYWHERE = ("relax.print", "relax.shape_of")
-"""Operators that take operands of any device."""
 
 
 def collect(mod: IRModule, facts: PlacingFacts) -> PlacingFacts:
@@ -125,7 +125,7 @@ class _Walk:
         if isinstance(expr, relax.TupleGetItem):
             source = self._read(expr.tuple_value)
             return source[expr.index] if isinstance(source, tuple) else None
-        return self._facts.tree(expr.ty, "a literal", self._name) if _has_type(expr) else None
+        return self._facts.tree(expr.ty, "a literal", self._name) if has_type(expr) else None
 
     def _binding(self, binding: relax.Binding) -> None:
         var, value = binding.var, binding.value
@@ -140,7 +140,7 @@ class _Walk:
         elif isinstance(value, relax.Call):
             self._call(var, tree, value)
         else:
-            inferred = [value.ty] if isinstance(binding, relax.VarBinding) and _has_type(value) else []
+            inferred = [value.ty] if isinstance(binding, relax.VarBinding) and has_type(value) else []
             self._claim(var.ty, tree, inferred)
             self._facts.together(tree, self._read(value), f"`{var.name}` in {self._name}")
 
@@ -187,7 +187,7 @@ class _Walk:
                 said[TARGET] = target
             if str(attrs.memory_scope) not in ("", GLOBAL):
                 said[SCOPE] = str(attrs.memory_scope)
-            says = f"{_kind_name(said[KIND])}:{said[ID]}"
+            says = str(runtime.Device(said[KIND], said[ID]))
             facts.soft_scopes += between
             text = f"R.hint_on_device of `{var.name}` in {self._name} says {says}"
         else:
@@ -196,7 +196,7 @@ class _Walk:
             on, free = self._free.get(facts.names[var], (-1, ()))
             said = {part: value for part, value in said.items() if not (on == index and part in free)}
             text = f"R.to_vdevice of `{var.name}` in {self._name} says {facts.table.shown(device)}"
-            if _same_device(call.args[0].ty, device):
+            if same_device(call.args[0].ty, device):
                 facts.soft_devices += between
             if SCOPE not in said:
                 facts.soft_scopes += between
@@ -212,7 +212,7 @@ class _Walk:
         operands = self._operands(call.args[1])
         read = [self._read(operand) for operand in operands]
         use = [facts.fresh_like(each, f"an operand of {name}") for each in read]
-        self._claim(var.ty, tree, [operand.ty for operand in operands if _has_type(operand)])
+        self._claim(var.ty, tree, [operand.ty for operand in operands if has_type(operand)])
         for source, inner in zip(read, use, strict=True):
             facts.together(source, inner, reason, Scopes.COPIED)
         facts.all_together([tree, *use], reason, Scopes.OWN)
@@ -246,7 +246,7 @@ class _Walk:
 
     def _function(self, var: relax.Var, tree: Tree, call: relax.Call, signature: TreesOfFunction) -> None:
         facts = self._facts
-        reason = f"the call of {_callee_name(call.op)} for `{var.name}` in {self._name}"
+        reason = f"the call of {callee_name(call.op)} for `{var.name}` in {self._name}"
         facts.uses[var] = list(signature.params)
         for operand, param in zip(call.args, signature.params, strict=True):
             facts.together(self._read(operand), param, reason, Scopes.COPIED)
@@ -257,70 +257,25 @@ class _Walk:
     def _operator(self, var: relax.Var, tree: Tree, call: relax.Call, name: str) -> None:
         facts = self._facts
         read = [self._read(operand) for operand in call.args]
-        operands = [operand.ty for operand in call.args if _has_type(operand)]
+        operands = [operand.ty for operand in call.args if has_type(operand)]
         self._claim(var.ty, tree, operands)
-        anywhere = name in _ANYWHERE
+        anywhere = name in ANYWHERE
         use = read if anywhere else [facts.fresh_like(each, f"an operand of `{var.name}`") for each in read]
         facts.uses[var] = use
-        reason = f"{_shown(call)} for `{var.name}` in {self._name}"
-        if name in _MADE_BY_HOST:
+        reason = f"{shown(call)} for `{var.name}` in {self._name}"
+        if name in MADE_BY_HOST:
             facts.made[var] = facts.fresh_like(tree, var.name)
             for leaf, seen in zip(leaves(facts.made[var]), leaves(tree), strict=True):
                 self._host(leaf)
                 facts.on_host.append(seen)
             return
         for place, (source, inner) in enumerate(zip(read, use, strict=True)):
-            if name in _READ_BY_HOST and place == 0:
+            if name in READ_BY_HOST and place == 0:
                 for leaf, seen in zip(leaves(inner), leaves(source), strict=True):
                     self._host(leaf)
                     facts.on_host.append(seen)
             elif not anywhere:
                 facts.together(source, inner, reason, Scopes.COPIED)
         if not anywhere:
-            first = 1 if name in _READ_BY_HOST else 0
+            first = 1 if name in READ_BY_HOST else 0
             facts.all_together([tree, *use[first:]], reason)
-
-
-def free_parts(func: relax.Function) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """By name of a value: where an earlier plan put it, and which parts of that it chose by default."""
-    if not FREELY_PLACED.on(func):
-        return {}
-    return {name: (group.on, group.free) for group in FREELY_PLACED.read(func) for name in group.values}
-
-
-def _callee_name(callee: relax.Expr) -> str:
-    return callee.name_hint if isinstance(callee, relax.GlobalVar) else str(callee)
-
-
-def _same_device(ty: ir.Type, device: relax.VDevice) -> bool:
-    """Whether a copy from ``ty`` to ``device`` changes the scope alone."""
-    own = [tensor.vdevice for tensor in tensors(ty)]
-    return any(
-        each is not None
-        and (str(each.target), int(each.vdevice_id)) == (str(device.target), int(device.vdevice_id))
-        for each in own
-    )
-
-
-def _has_type(expr: relax.Expr) -> bool:
-    return not isinstance(expr, (relax.GlobalVar, relax.ExternFunc, ir.Op)) and not expr.ty.is_missing()
-
-
-def _shown(call: relax.Call) -> str:
-    name = op_name(call)
-    return "R." + name.removeprefix("relax.") if name else "the call"
-
-
-_KINDS: Mapping[int, str] = {
-    1: "cpu",
-    2: "cuda",
-    4: "opencl",
-    7: "vulkan",
-    8: "metal",
-    10: "rocm",
-    12: "ext_dev",
-}
-
-
-def _kind_name(kind: int) -> str:
-    return _KINDS.get(kind, f"device type {kind}")

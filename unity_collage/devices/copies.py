@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tvm import ir, relax
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax import op as relax_op
-from tvm_ffi import structural_equal
 
 from ..annotations import FREELY_PLACED
 from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
 from ..graph.in_place import IN_PLACE
 from ..plan.placed import TARGET
-from .collect import COPY
+from .element_wise import ELEMENT_WISE, at_most
 from .partition import renamed_value
+from .reading import COPY
 from .table import DeviceTable
 from .trees import on
 
 op: Any = relax_op
-
-ELEMENT_WISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        *(
-            "abs",
-            "add",
-            "astype",
-            "ceil",
-            "clip",
-            "cos",
-            "divide",
-            "erf",
-            "exp",
-            "floor",
-            "log",
-            "maximum",
-            "minimum",
-        ),
-        *(
-            "multiply",
-            "negative",
-            "nn.gelu",
-            "nn.gelu_tanh",
-            "nn.leakyrelu",
-            "nn.relu",
-            "nn.silu",
-            "power",
-            "round",
-        ),
-        *("rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "subtract", "tanh"),
-    )
-)
-"""Operators that a copy may be moved over: cheap on every device, and each element needs one of each operand."""
 
 
 def merged(mod: IRModule) -> IRModule:
@@ -185,7 +150,7 @@ class _Merger:
             return False
         if not missing:
             return True
-        return len(missing) == 1 and wanted[missing[0], place] > 1 and _at_most(missing[0].ty, copy.var.ty)
+        return len(missing) == 1 and wanted[missing[0], place] > 1 and at_most(missing[0].ty, copy.var.ty)
 
     def _sources(
         self, var: relax.Expr, copy: relax.Binding, once: dict[relax.Var, relax.Expr]
@@ -280,29 +245,3 @@ def _live(bindings: Sequence[relax.Binding]) -> Sequence[relax.Binding]:
 
 def _is_tensor(var: relax.Var) -> bool:
     return isinstance(var.ty, relax.TensorType)
-
-
-def _at_most(first: ir.Type, second: ir.Type) -> bool:
-    """Whether a tensor of the first type has at most the bytes of one of the second."""
-    assert isinstance(first, relax.TensorType) and isinstance(second, relax.TensorType)
-    if first.shape is None or second.shape is None:
-        return False
-    narrow = _bits(first) <= _bits(second)
-    if structural_equal(first.shape, second.shape):
-        return narrow
-    sizes = [_elements(ty) for ty in (first, second)]
-    small, large = sizes
-    return small is not None and large is not None and small * _bits(first) <= large * _bits(second)
-
-
-def _elements(ty: relax.TensorType) -> int | None:
-    shape: Any = ty.shape
-    if not isinstance(shape, relax.ShapeExpr):
-        return None
-    values: list[Any] = [getattr(extent, "value", None) for extent in shape.values]
-    return None if any(not isinstance(value, int) for value in values) else math.prod(values)
-
-
-def _bits(ty: relax.TensorType) -> int:
-    digits = "".join(c for c in str(ty.dtype) if c.isdigit() or c == "x").partition("x")[0]
-    return int(digits or 8)

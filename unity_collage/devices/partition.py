@@ -14,7 +14,7 @@ from ..errors import MissingAnnotation
 from ..graph.calls import op_name
 from ..graph.dataflow import used_vars
 from ..graph.in_place import changed_readers
-from .collect import HINT
+from .reading import HINT
 from .regions import DeviceRegion, regions
 from .table import DeviceTable
 from .trees import tensors

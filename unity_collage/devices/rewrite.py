@@ -14,7 +14,7 @@ from ..graph.calls import op_name
 from ..plan.encoding import encode
 from ..plan.placed import NamedDevice
 from ..tvm_private import give_type
-from .collect import COPY, HINT
+from .reading import COPY, HINT
 from .solution import PlacedValues
 from .trees import Tree, leaves, on, typed
 
