@@ -20,6 +20,7 @@ from .plan.candidate import Candidate, DeclinedBinding
 from .plan.costs import Costs
 from .plan.encoding import decode, encode
 from .plan.explanation import Explanation
+from .plan.placed import FreelyPlaced, NamedDevice
 from .plan.plan import Plan
 from .plan.unrecognised import Unrecognised
 
@@ -45,6 +46,9 @@ sizes of this one."""
 SCHEDULES = "collage.schedules"
 """Attribute of a module or a kernel's function: tuned schedules by kernel, for FuseRemaining."""
 
+DEVICE = "collage.device"
+"""Attribute of a function: the label of the VDevice that its parameters and results are on, such as ``llvm:1``."""
+
 UNSCHEDULED = "collage.unscheduled"
 """Attribute of a PrimFunc: the reason why it keeps its naive loops."""
 
@@ -63,15 +67,15 @@ class Annotation(Generic[T]):
         self._writer = writer
         self._kind = kind
 
-    def on(self, func: ir.BaseFunc) -> bool:
-        """Whether ``func`` has the attribute."""
+    def on(self, func: ir.BaseFunc | ir.IRModule) -> bool:
+        """Whether ``func``, or a module, has the attribute."""
         return bool(func.attrs) and self.name in func.attrs
 
-    def read(self, func: ir.BaseFunc) -> T:
+    def read(self, func: ir.BaseFunc | ir.IRModule) -> T:
         """Its value on ``func``; raises MissingAnnotation with the pass to run, InvalidAnnotation for wrong data."""
         return _decoded(self, self.encoded(func))
 
-    def encoded(self, func: ir.BaseFunc) -> Any:
+    def encoded(self, func: ir.BaseFunc | ir.IRModule) -> Any:
         """The attribute itself, which :meth:`read` decodes; raises MissingAnnotation."""
         if not self.on(func):
             raise MissingAnnotation(f"no {self.name} on this function: run {self._writer} first")
@@ -130,4 +134,10 @@ COSTS: Annotation[Costs] = Annotation("collage.costs", "EstimateCosts", Costs)
 PLAN: Annotation[Plan] = Annotation("collage.plan", "SearchPartition", Plan)
 EXPLANATION: Annotation[Explanation] = Annotation(
     "collage.explanation", "SearchPartition(explain=True)", Explanation
+)
+DEVICES: Annotation[tuple[NamedDevice, ...]] = Annotation(
+    "collage.devices", "PlanDevices", tuple[NamedDevice, ...]
+)
+FREELY_PLACED: Annotation[tuple[FreelyPlaced, ...]] = Annotation(
+    "collage.freely_placed", "PlanDevices", tuple[FreelyPlaced, ...]
 )

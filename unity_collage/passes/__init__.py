@@ -12,9 +12,13 @@ from .estimate_needed_costs import EstimateNeededCosts
 from .expand_transposed import ExpandTransposed
 from .fuse_remaining import FuseRemaining
 from .make_variants import MakeVariants
+from .merge_copies import MergeCopies
 from .offer_layouts import OfferLayouts
 from .offer_merged import OfferMerged
 from .offload_byoc import OffloadBYOC
+from .partition_by_device import PartitionByDevice
+from .place_by_pattern import PlaceByPattern
+from .plan_devices import PlanDevices
 from .prepare import Prepare
 from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition, why_not_plan
@@ -34,9 +38,13 @@ __all__ = [
     "ExpandTransposed",
     "FuseRemaining",
     "MakeVariants",
+    "MergeCopies",
     "OfferLayouts",
     "OfferMerged",
     "OffloadBYOC",
+    "PartitionByDevice",
+    "PlaceByPattern",
+    "PlanDevices",
     "Prepare",
     "ScheduleBranches",
     "SearchPartition",

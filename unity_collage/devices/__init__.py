@@ -1,0 +1,1 @@
+"""Places of values: which target, device and memory scope each has, solved by unification."""
