@@ -33,6 +33,7 @@ from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
+from .lowering.live_memory import memory_of
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
@@ -261,7 +262,12 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
     program = _program(best.executable, source, best.mod, target, relink)
     program.plan = in_order(program.plan or {}, best.mod)
     measured = None if best.report is None else best.report.measured
-    program.add_to_plan("main", measured_seconds=measured, comparison=best.report, remarks=best.remarks)
+    more = {
+        "measured_seconds": measured,
+        "comparison": best.report,
+        "memory": memory_of(best.executable).get("main"),
+    }
+    program.add_to_plan("main", remarks=best.remarks, **more)
     for name in program.plan or {}:
         program.add_to_plan(name, percentile=best.percentile)
     return program
@@ -370,11 +376,13 @@ def _program(
     target: Target,
     relink: Callable[[], relax.VMExecutable],
 ) -> Program:
+    memory = memory_of(executable)
+    plans = {name: replace(plan, memory=memory.get(name)) for name, plan in PLAN.by_function(final).items()}
     return Program(
         executable,
         source.inputs,
         final,
-        PLAN.by_function(final),
+        plans,
         EXPLANATION.by_function(final) or None,
         relink,
         signature_of(source.mod, final, source.inputs, source.outputs),
