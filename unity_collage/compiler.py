@@ -42,6 +42,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
+from .plan.memory import memory_goal
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
@@ -87,6 +88,8 @@ def compile(
     measure: bool = True,
     percentile: float = MEDIAN,
     custom_ops: CustomOps | None = None,
+    memory_limit: int | str | None = None,
+    objective: Mapping[str, float] | None = None,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -139,10 +142,19 @@ def compile(
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, if it is
       installed and among the ``backends``; remarks of the plan name them.
+    * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
+      ``"200MB"``. The fastest plan under the limit is searched for. Every candidate is measured, and programs are not
+      compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
+    * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
     """
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
+    goal = memory_goal(memory_limit, objective)
+    if goal is not None and (refine is not None or not measure):
+        raise CollageError(
+            "a memory limit or objective needs costs, and a plan that is searched: leave out refine"
+        )
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())
         scope = checked_target(asked, is_of_torch(model))
@@ -163,6 +175,7 @@ def compile(
             explain=explain,
             measure=measure,
             only_choices=not explain and refine is None,
+            memory=goal,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})

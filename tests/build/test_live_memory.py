@@ -15,12 +15,17 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.script import relax as R
 
+from unity_collage.annotations import PLAN
 from unity_collage.lowering.build import build
 from unity_collage.lowering.live_memory import memory_of
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.plan.memory import PlanMemory, in_pages
 from unity_collage.runtime.virtual_machine import Machines
+from unity_collage.search.memory_bounded import MemoryGoal
 from unity_collage.target import host_target
+from unity_collage.testing.fake_backend import only_backends
+from unity_collage.testing.fixed_cost import FixedCost
 
 _ALLOCATE = "vm.builtin.alloc_storage"
 _SLACK = 2 * 4096
@@ -179,3 +184,17 @@ def test_of_branches_the_larger_one_counts() -> None:
     small, large = 256 * 256 * 4, 1024 * 256 * 4
     assert max(space.live) == small + large
     assert space.held <= 2 * large + small
+
+
+@CASES
+def test_the_search_knows_the_peak_of_the_program(body: Any, shape: Any) -> None:
+    """It places values as TVM's planner does."""
+    target = host_target()
+    with only_backends(), target:
+        passes = [AnnotateCandidates(), EstimateCosts(FixedCost({"tvm": 1.0}))]
+        costed = tvm.transform.Sequential(passes)(module_of(body, shape))
+        found = SearchPartition(memory=MemoryGoal(2**40))(costed)
+        executable = build(FuseRemaining()(found), target)
+    (said,) = (remark for remark in PLAN.read(found["main"]).remarks if "bytes at most" in remark)
+    (space,) = memory_of(executable)["main"].spaces
+    assert int(said.split()[3]) == space.weights + max(space.live)

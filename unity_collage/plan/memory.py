@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from ..errors import CollageError
+from ..search.memory_bounded import MemoryGoal
 
 PAGE = 4096
 """TVM's pooled allocator takes memory in pages of this many bytes."""
@@ -78,3 +81,38 @@ class PlanMemory:
 def in_pages(nbytes: int) -> int:
     """``nbytes`` as TVM's pooled allocator takes them."""
     return -(-nbytes // PAGE) * PAGE
+
+
+_UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def nbytes_in(text: str | int) -> int:
+    """``200MB``, ``1.5GiB`` or a number of bytes; raises CollageError."""
+    words = str(text).strip()
+    unit = next((unit for unit in _UNITS if words.endswith(unit)), "")
+    try:
+        nbytes = float(words.removesuffix(unit)) * _UNITS.get(unit, 1)
+    except ValueError:
+        nbytes = 0.0
+    if not 1 <= nbytes < 2**63:
+        raise CollageError(f"{words!r} is not a size: write 200MB, 1.5GiB or a number of bytes")
+    return int(nbytes)
+
+
+def memory_goal(limit: str | int | None, objective: Mapping[str, float] | None) -> MemoryGoal | None:
+    """The goal of a limit in bytes and of an objective; None if nothing is asked. Raises CollageError.
+
+    ``objective`` has the weights of ``latency``, for each second, and of ``memory``, for each byte of the peak.
+    """
+    weights = dict(objective or {"latency": 1.0})
+    unknown = sorted(set(weights) - {"latency", "memory"})
+    if unknown:
+        raise CollageError(f"an objective has no {unknown[0]!r}: its weights are latency and memory")
+    if not weights.get("latency", 0.0) > 0.0 or not weights.get("memory", 0.0) >= 0.0:
+        raise CollageError(
+            "an objective has a weight of latency above 0, and a weight of memory of at least 0"
+        )
+    price = weights.get("memory", 0.0) / weights["latency"]
+    if limit is None and not price:
+        return None
+    return MemoryGoal(None if limit is None else nbytes_in(limit), price)

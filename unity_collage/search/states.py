@@ -80,10 +80,13 @@ def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
     return {option.id: best[effect(option)] for option in usable}
 
 
-def moves_of(problem: Problem, potentials: Sequence[float]) -> list[list[Move]]:
-    """For each value, the moves of which it is the largest output."""
+def moves_of(problem: Problem, potentials: Sequence[float], every: bool = False) -> list[list[Move]]:
+    """For each value, the moves of which it is the largest output: with the cheapest option of each effect, or with
+    ``every`` usable one."""
     made: list[list[Move]] = [[] for _ in problem.sources]
-    for option in dict.fromkeys(cheapest_of_equals(problem).values()):
+    equals = cheapest_of_equals(problem)
+    usable = (option for option in problem.options if option.id in equals)
+    for option in usable if every else dict.fromkeys(equals.values()):
         outputs = problem.outputs(option)
         made[outputs.bit_length() - 1].append(
             Move(
