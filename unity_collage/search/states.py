@@ -66,12 +66,13 @@ class Space(Protocol):
 
 def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
     """For each usable option, by id, the cheapest option with the same effect."""
-    tagged = problem.has_transitions
-    best: dict[tuple[IndexSet, IndexSet, str], Option] = {}
+    charged = problem.charged_sides
+    best: dict[tuple[IndexSet, IndexSet, tuple[str, ...]], Option] = {}
     usable = [option for option in sorted(problem.options, key=lambda o: o.id) if is_usable(problem, option)]
 
-    def effect(option: Option) -> tuple[IndexSet, IndexSet, str]:
-        return option.inside, problem.outputs(option), option.backend if tagged else ""
+    def effect(option: Option) -> tuple[IndexSet, IndexSet, tuple[str, ...]]:
+        sides = tuple(side for side in option.sides if side in charged)
+        return option.inside, problem.outputs(option), sides
 
     for option in usable:
         known = best.get(effect(option))
