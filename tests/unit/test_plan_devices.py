@@ -11,7 +11,9 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS, PLAN
+from unity_collage.backends.merging import merged_candidates
 from unity_collage.errors import InvalidAnnotation
+from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition, why_not_plan
 from unity_collage.plan.costs import Cost
 from unity_collage.testing import graphs
@@ -57,6 +59,16 @@ def test_the_plan_says_where_each_kernel_runs(copy: float, devices: list[str], s
     assert plan.seconds == pytest.approx(seconds) and plan.proved
     assert why_not_plan(func, found) is None
     assert COSTS.read(func).copies == {f"{HOST}>{FAST}": ((1, copy),), f"{FAST}>{HOST}": ((1, copy),)}
+
+
+def test_only_kernels_of_one_device_are_merged() -> None:
+    func = annotated(1.0)
+    candidates = [each for each in CANDIDATES.read(func) if each.backend == "toy"]
+    with only_backends(replace(TOY, merges=True)), Target("llvm"):
+        merged = merged_candidates(DataflowGraph(func), candidates, 100)
+    assert sorted((each.device, each.label) for each in merged) == [
+        (device, label) for device in (HOST, FAST) for label in ("exp+tanh", "relu+exp")
+    ]
 
 
 def test_a_copy_without_a_cost_and_a_candidate_without_a_device_are_refused() -> None:
