@@ -178,6 +178,29 @@ class OneOfTwo:
         return out
 
 
+@tvm.script.ir_module
+class Calls:
+    """A function that another one calls twice, and whose results live together."""
+
+    @R.function
+    def main(data: R.Tensor((256, 256), "float32")) -> R.Tensor((256, 256), "float32"):
+        first = Calls.turned(data)
+        second = Calls.turned(first)
+        return R.add(first, second)
+
+    @R.function(private=True)
+    def turned(data: R.Tensor((256, 256), "float32")) -> R.Tensor((256, 256), "float32"):
+        return R.nn.relu(R.permute_dims(data))
+
+
+def test_the_result_of_a_function_counts_once() -> None:
+    _, memory = built(Calls)
+    (space,) = memory.spaces
+    one = 256 * 256 * 4
+    assert max(space.live) == 3 * one
+    assert memory.kernels[0].startswith("turned/")
+
+
 def test_of_branches_the_larger_one_counts() -> None:
     _, memory = built(OneOfTwo)
     (space,) = memory.spaces

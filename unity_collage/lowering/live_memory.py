@@ -244,21 +244,26 @@ class _Run:
     def _called(self, name: str, call: relax.Call) -> Held:
         """A call of a kernel, of another function, or of a packed function that makes its result."""
         callee = call.op if isinstance(call.op, ir.GlobalVar) else None
-        own = None if callee is None else self._known.mod.functions.get(callee)
-        made = frozenset[int]()
-        for field in _tensors(call.ty):
-            if shape_of(field) is None:
-                self._unknown += 1
-            else:
-                made |= self._take(_Storage((0, "global"), in_pages(_nbytes(field)), is_pooled=False))
-        if callee is not None and isinstance(own, relax.Function):
+        if callee is not None and isinstance(self._known.mod.functions.get(callee), relax.Function):
             self._include(self._known.run_of(callee), name)
-        elif name and not name.startswith(("vm.builtin.", "relax.")):
+            return self._made(call, counts_unknown=False)
+        made = self._made(call)
+        if name and not name.startswith(("vm.builtin.", "relax.")):
             self._kernel(name, self._place_of(call))
         return made
 
+    def _made(self, call: relax.Call, counts_unknown: bool = True) -> Held:
+        """The tensors that a call returns, in memory of their own."""
+        made = frozenset[int]()
+        for field in _tensors(call.ty):
+            if shape_of(field) is not None:
+                made |= self._take(_Storage((0, "global"), in_pages(_nbytes(field)), is_pooled=False))
+            elif counts_unknown:
+                self._unknown += 1
+        return made
+
     def _include(self, run: _Run, name: str) -> None:
-        """Another function runs: its values, without its results, are on top of those of this one."""
+        """Another function runs: its values are on top of those of this one."""
         self._unknown += run._unknown
         for kernel, live, place, scratch in run._kernels:
             total = Counter({at: self._live[at] + live[at] for at in {*self._live, *live}})

@@ -26,7 +26,8 @@ class MemorySpace:
     weights: int = 0
     """The bytes of constants, which stay."""
     held: int = 0
-    """The bytes that TVM's allocator has taken after a run. It keeps what is free, by size, for later values."""
+    """The bytes that TVM's allocator has taken after a run. It keeps what is free, by size, for later values. Those of
+    other functions are added for each call, and both branches of an ``If``: then it is an upper bound."""
 
     @property
     def curve(self) -> tuple[int, ...]:
