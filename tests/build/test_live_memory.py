@@ -13,11 +13,12 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
+from tvm.script import ir as I
 from tvm.script import relax as R
 
 from unity_collage.annotations import PLAN
-from unity_collage.lowering.build import build
-from unity_collage.lowering.live_memory import memory_of
+from unity_collage.lowering.build import build, finish, lower
+from unity_collage.lowering.live_memory import RecordMemory, memory_of
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.plan.memory import PlanMemory, in_pages
@@ -199,6 +200,30 @@ def test_the_result_of_a_function_counts_once() -> None:
     one = 256 * 256 * 4
     assert max(space.live) == 3 * one
     assert memory.kernels[0].startswith("turned/")
+
+
+@tvm.script.ir_module
+class TwoDevices:
+    """Two virtual devices of one kind: the second one has a copy of the first value, and what is made of it."""
+
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(data: R.Tensor((256, 256), "float32", "llvm:0")) -> R.Tensor((256, 256), "float32", "llvm:1"):
+        here = R.nn.relu(data)
+        there = R.to_vdevice(here, "llvm:1")
+        return R.exp(there)
+
+
+def test_each_device_has_a_curve_of_its_own() -> None:
+    target, found = host_target(), dict[str, PlanMemory]()
+    lowered = lower(TwoDevices, target)
+    with target:
+        finish(lowered, target, RecordMemory(target, [], found))(lowered)
+    one = 256 * 256 * 4
+    curves = {space.device: space.live for space in found["main"].spaces}
+    assert found["main"].kernels[1] == "to_vdevice"
+    assert curves == {"llvm:0": (one, one, 0), "llvm:1": (0, one, 2 * one)}
 
 
 def test_of_branches_the_larger_one_counts() -> None:

@@ -29,6 +29,7 @@ _VIEWS = frozenset({"relax.memory.alloc_tensor", "relax.memory.view", "relax.mem
                     "vm.builtin.reshape", "vm.builtin.ensure_zero_copy"})  # fmt: skip
 """What refers to the memory of its first operand."""
 _STORAGE = "relax.memory.alloc_storage"
+_COPY = "relax.to_vdevice"
 
 Place = tuple[int, str]
 """The number of a virtual device, and a memory scope."""
@@ -72,8 +73,16 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
 
 def _devices(mod: IRModule, target: Target) -> list[str]:
     """The name of each virtual device, by number."""
-    infos: list[Any] = list((mod.global_infos or {}).get("vdevice", []))
+    infos = _virtual_devices(mod)
     return [f"{info.target.kind.name}:{int(info.vdevice_id)}" for info in infos] or [f"{target.kind.name}:0"]
+
+
+def _virtual_devices(mod: IRModule) -> list[Any]:
+    return list((mod.global_infos or {}).get("vdevice", []))
+
+
+def _named(device: Any) -> tuple[str, int, str]:
+    return str(device.target), int(device.vdevice_id), str(device.memory_scope)
 
 
 def _constants(functions: Iterable[relax.Function]) -> int:
@@ -96,6 +105,14 @@ class _Known:
         self.mod = mod
         self.temporaries = {**temporaries, **library.temporaries}
         self._runs: dict[ir.GlobalVar, _Run] = {}
+
+    def place_of(self, ty: relax.TensorType) -> Place:
+        """The place of a tensor that is not in a storage."""
+        own = None if ty.vdevice is None else _named(ty.vdevice)
+        for number, info in enumerate(_virtual_devices(self.mod)):
+            if _named(info) == own:
+                return number, str(info.memory_scope)
+        return 0, "global"
 
     def run_of(self, gvar: ir.GlobalVar) -> _Run:
         """The run of a function of Relax; functions that call themselves are not in finished modules."""
@@ -184,14 +201,19 @@ class _Run:
 
     def _branches(self, value: relax.If) -> Held:
         """Either branch runs; the result is as large as that of the larger one."""
-        before, first = Counter(self._live), len(self._storages)
-        results: list[Held] = []
+        first, results = len(self._storages), list[Held]()
+        live, references, variables = Counter(self._live), Counter(self._references), dict(self._held)
         for branch in (value.true_branch, value.false_branch):
+            self._live, self._references, self._held = Counter(live), Counter(references), dict(variables)
             begin = len(self._storages)
             results.append(self.returned(branch))
             for number in range(begin, len(self._storages)):
                 self._give_back(number)
-            self._live = Counter(before)
+        # Both branches kill the same variables of outside; what a branch has made ends with it, but for its result.
+        gone = (self._storages[n] for n in range(first) if references[n] and not self._references[n])
+        self._live = live
+        for storage in gone:
+            self._live[storage.place] -= storage.nbytes
         sizes = [Counter[Place](), Counter[Place]()]
         for held, size in zip(results, sizes, strict=True):
             for number in held:
@@ -248,8 +270,8 @@ class _Run:
             self._include(self._known.run_of(callee), name)
             return self._made(call, counts_unknown=False)
         made = self._made(call)
-        if name and not name.startswith(("vm.builtin.", "relax.")):
-            self._kernel(name, self._place_of(call))
+        if name == _COPY or (name and not name.startswith(("vm.builtin.", "relax."))):
+            self._kernel(name.removeprefix("relax."), self._place_of(call))
         return made
 
     def _made(self, call: relax.Call, counts_unknown: bool = True) -> Held:
@@ -257,7 +279,8 @@ class _Run:
         made = frozenset[int]()
         for field in _tensors(call.ty):
             if shape_of(field) is not None:
-                made |= self._take(_Storage((0, "global"), in_pages(_nbytes(field)), is_pooled=False))
+                place = self._known.place_of(field)
+                made |= self._take(_Storage(place, in_pages(_nbytes(field)), is_pooled=False))
             elif counts_unknown:
                 self._unknown += 1
         return made
@@ -272,8 +295,8 @@ class _Run:
             self._taken[place] += nbytes
 
     def _kernel(self, name: str, place: Place) -> None:
-        self._kernels.append((name, Counter(self._most), place, self._known.temporaries.get(name, 0)))
-        self._most = Counter(self._live)
+        self._kernels.append((name, self._most | self._live, place, self._known.temporaries.get(name, 0)))
+        self._most = Counter()
 
     def _place_of(self, call: relax.Call) -> Place:
         """Where the last operand is that has a storage: kernels write to their last operands."""

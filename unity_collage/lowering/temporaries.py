@@ -47,7 +47,8 @@ def library_memory(modules: Iterable[Any]) -> LibraryMemory:
     for module in modules:
         if str(module.kind) not in kinds:
             continue
-        programs = json.loads(str(module.inspect_source()) or "{}").get("programs", [])
+        source = json.loads(str(module.inspect_source()) or "{}")
+        programs = source.get("programs", []) if isinstance(source, dict) else []
         ends = [c["offset"] + c["nbytes"] for program in programs for c in program["constants"]]
         constants += max(ends, default=0)
         temporaries.update((program["name"], _between_steps(program)) for program in programs)
