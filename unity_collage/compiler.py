@@ -151,9 +151,11 @@ def compile(
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
     goal = memory_goal(memory_limit, objective)
-    if goal is not None and (refine is not None or not measure):
+    if goal is not None and not measure:
+        raise CollageError("a memory limit needs costs, and nothing is measured: leave one of the two out")
+    if goal is not None and refine is not None:
         raise CollageError(
-            "a memory limit or objective needs costs, and a plan that is searched: leave out refine"
+            "a memory limit is for the plan of the search, and refine compares others: leave one out"
         )
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())

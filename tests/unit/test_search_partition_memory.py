@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
+import unity_collage
 from unity_collage.annotations import PLAN
 from unity_collage.errors import CollageError, NoPlan
+from unity_collage.fastest import _within
+from unity_collage.feedback.settings import Refined, Refinement
+from unity_collage.lowering.live_memory import with_memory
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition, why_not_plan
-from unity_collage.plan.memory import memory_goal, nbytes_in
+from unity_collage.plan.memory import MemorySpace, PlanMemory, memory_goal, nbytes_in
 from unity_collage.plan.plan import Plan
 from unity_collage.search.memory_bounded import MemoryGoal
 from unity_collage.testing import graphs
@@ -70,6 +77,25 @@ def test_sizes_are_read_with_their_units(text: str | int, nbytes: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(CollageError, match="is not a size: write 200MB"):
         nbytes_in(text)
+
+
+def test_a_program_above_the_limit_is_refused() -> None:
+    memory = PlanMemory(("conv", "softmax"), (MemorySpace("llvm:0", live=(10, 20), weights=5),))
+    built = Refined(IRModule({}), with_memory(SimpleNamespace(), {"main": memory}))
+    assert _within(MemoryGoal(25), built).executable is built.executable
+    with pytest.raises(
+        CollageError, match="the program takes 25 bytes at softmax, above the memory limit of 24"
+    ):
+        _within(MemoryGoal(24), built)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"measure": False}, "needs costs"), ({"refine": Refinement()}, "refine compares others")],
+)
+def test_what_contradicts_a_limit_is_named(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CollageError, match=reason):
+        unity_collage.compile(IRModule({"main": graphs.chain()}), memory_limit="1MB", **options)
 
 
 def test_an_objective_weighs_latency_and_memory() -> None:
