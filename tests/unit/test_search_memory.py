@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -90,6 +91,14 @@ def test_that_there_is_none_under_a_limit_is_proved_or_not_said() -> None:
     assert (found.solution, found.peak, found.is_proved) == (None, 60, True)
     found = memory_bounded(FUSED, scratch, cheapest_cover(FUSED), MemoryGoal(20), max_plans=1)
     assert found.solution is None and not found.is_proved
+
+
+def test_where_the_cheapest_plan_is_under_the_limit_no_plan_is_enumerated() -> None:
+    cheapest = cheapest_cover(FUSED)
+    found = memory_bounded(
+        FUSED, SIZES, replace(cheapest, lower_bound=cheapest.seconds * (1 - 1e-15)), MemoryGoal(160)
+    )
+    assert found.solution is not None and found.is_proved and found.plans == 0
 
 
 def test_seconds_are_traded_against_bytes() -> None:

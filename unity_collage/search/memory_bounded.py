@@ -31,6 +31,9 @@ from .walk import INFINITE, Budget, walk
 _ROUNDS = 24
 """How often the penalties are raised."""
 
+_ROUNDING = 1e-9
+"""The relative error of a sum that is computed in another order."""
+
 _NEAR = 0.9
 """Kernels above this part of the peak count as near to it."""
 
@@ -99,8 +102,8 @@ class _MemorySearch:
         return BoundedPlan(self._best, self._peak, is_proved, plans)
 
     def can_be_better(self, seconds: float) -> bool:
-        """Whether a plan of at least these seconds may have a better score than the best one."""
-        return self._goal.score(seconds, self._least) < self._best_score
+        """Whether a plan of at least these seconds may have a better score than the best one, up to rounding."""
+        return self._goal.score(seconds, self._least) < self._best_score * (1 - _ROUNDING)
 
     def _consider(self, plan: Solution) -> int:
         """Take a plan if it is the best one so far; its peak."""
