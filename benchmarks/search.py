@@ -1,6 +1,7 @@
 """How the searches scale: synthetic graphs up to 10,000 nodes and 100,000 options, each case in a process of its own.
 
-usage: search.py [--nodes N ...] [--families NAME ...] [--algorithms NAME ...] [--seconds S] [--json FILE] [--plot FILE]
+usage: search.py [--nodes N ...] [--families NAME ...] [--algorithms NAME ...] [--seconds S] [--devices K]
+                 [--json FILE] [--plot FILE]
 
 Times are those of the processor, on one core; memory is the peak of the process, with the problem in it. Every answer
 goes through the independent checker of certificates.
@@ -18,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from search_graphs import FAMILIES, problem
+from search_graphs import FAMILIES, on_devices, problem
 
 from unity_collage.search.auto import solve
 from unity_collage.search.certificate import certificate_of, why_not
@@ -32,7 +33,7 @@ Row = dict[str, Any]
 def main() -> None:
     options = _options()
     cases = [
-        (family, nodes, algorithm, options.seconds)
+        (family, nodes, algorithm, options.seconds, options.devices)
         for family in options.families
         for nodes in options.nodes
         for algorithm in options.algorithms
@@ -48,9 +49,11 @@ def main() -> None:
         plot(rows, options.plot)
 
 
-def _case(case: tuple[str, int, str, float]) -> Row:
-    family, nodes, algorithm, seconds = case
+def _case(case: tuple[str, int, str, float, int]) -> Row:
+    family, nodes, algorithm, seconds, devices = case
     asked = problem(family, nodes)
+    if devices > 1:
+        asked = on_devices(asked, devices)
     begin = time.process_time()
     found = solve(asked, algorithm, seconds=seconds)
     spent = time.process_time() - begin
@@ -118,6 +121,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--families", nargs="+", default=tuple(FAMILIES), choices=tuple(FAMILIES))
     parser.add_argument("--algorithms", nargs="+", default=ALGORITHMS)
     parser.add_argument("--seconds", type=float, default=60.0, help="budget of each search")
+    parser.add_argument("--devices", type=int, default=1, help="devices that each option may run on")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="needs matplotlib: pip install '.[bench]'")
     return parser.parse_args()

@@ -7,6 +7,8 @@ offer pairs of parallel branches as one kernel with two exits. A fused kernel sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import permutations
 from random import Random
 
 from unity_collage.index_set import index_set
@@ -146,3 +148,28 @@ def _pair(
         return []
     cost = (alone[last] + alone[last - 1]) * random.uniform(0.6, 1.2)
     return [Option(number, index_set((last - 1, last)), cost * 1e-6, backend="one")]
+
+
+def on_devices(problem: Problem, count: int, seed: int = 0) -> Problem:
+    """The options of ``problem`` on each of ``count`` devices, at other costs, with a copy between them by value.
+
+    A copy costs about as much as a kernel, so that it is not plain where each kernel should run.
+    """
+    random = Random(seed)
+    devices = [f"device:{number}" for number in range(count)]
+    options = [
+        replace(
+            option,
+            id=count * option.id + number,
+            seconds=option.seconds * random.uniform(0.5, 1.5),
+            device=name,
+        )
+        for option in problem.options
+        for number, name in enumerate(devices)
+    ]
+    typical = sum(option.seconds for option in problem.options) / len(problem.options)
+    copies = {
+        pair: tuple(typical * random.uniform(0.2, 1.0) for _ in range(len(problem)))
+        for pair in permutations(devices, 2)
+    }
+    return replace(problem, options=tuple(options), transitions={**problem.transitions, **copies})

@@ -33,6 +33,7 @@ from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
+from .lowering.live_memory import memory_of
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
@@ -41,6 +42,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
+from .plan.memory import memory_goal
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
@@ -86,6 +88,8 @@ def compile(
     measure: bool = True,
     percentile: float = MEDIAN,
     custom_ops: CustomOps | None = None,
+    memory_limit: int | str | None = None,
+    objective: Mapping[str, float] | None = None,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -138,10 +142,21 @@ def compile(
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, if it is
       installed and among the ``backends``; remarks of the plan name them.
+    * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
+      ``"200MB"``. The fastest plan under the limit is searched for. Every candidate is measured, and programs are not
+      compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
+    * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
     """
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
+    goal = memory_goal(memory_limit, objective)
+    if goal is not None and not measure:
+        raise CollageError("a memory limit needs costs, and nothing is measured: leave one of the two out")
+    if goal is not None and refine is not None:
+        raise CollageError(
+            "a memory limit is for the plan of the search, and refine compares others: leave one out"
+        )
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())
         scope = checked_target(asked, is_of_torch(model))
@@ -162,6 +177,7 @@ def compile(
             explain=explain,
             measure=measure,
             only_choices=not explain and refine is None,
+            memory=goal,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})
@@ -261,7 +277,12 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
     program = _program(best.executable, source, best.mod, target, relink)
     program.plan = in_order(program.plan or {}, best.mod)
     measured = None if best.report is None else best.report.measured
-    program.add_to_plan("main", measured_seconds=measured, comparison=best.report, remarks=best.remarks)
+    more = {
+        "measured_seconds": measured,
+        "comparison": best.report,
+        "memory": memory_of(best.executable).get("main"),
+    }
+    program.add_to_plan("main", remarks=best.remarks, **more)
     for name in program.plan or {}:
         program.add_to_plan(name, percentile=best.percentile)
     return program
@@ -370,11 +391,13 @@ def _program(
     target: Target,
     relink: Callable[[], relax.VMExecutable],
 ) -> Program:
+    memory = memory_of(executable)
+    plans = {name: replace(plan, memory=memory.get(name)) for name, plan in PLAN.by_function(final).items()}
     return Program(
         executable,
         source.inputs,
         final,
-        PLAN.by_function(final),
+        plans,
         EXPLANATION.by_function(final) or None,
         relink,
         signature_of(source.mod, final, source.inputs, source.outputs),

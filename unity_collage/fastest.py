@@ -22,11 +22,13 @@ from .feedback.refine import CORRECTED, refined
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
 from .lowering.build import build
+from .lowering.live_memory import memory_of
 from .measure.choices import has_no_choice
 from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
 from .pipeline import FLOAT32, Pipeline
 from .profile.inputs import why_not_comparable
+from .search.memory_bounded import MemoryGoal
 
 _NARROW_TOLERANCE = 5e-2
 """How far outputs of whole programs may differ, over their range, if one of them computes with 8 bits of precision."""
@@ -68,6 +70,8 @@ def fastest(
         costed = tvm.transform.Sequential(pipeline.until_costs(), name="collage")(imported)
         search = tvm.transform.Sequential([pipeline.search(), *pipeline.after_search()], name="collage")
         builder = ProgramBuilder(costed, imported, target, search, CorrectCosts(costs), whole_models)
+        if pipeline.memory is not None:
+            return _within(pipeline.memory, Refined(*builder.searched(costed)))
         if has_no_choice(costed) and not whole_models:
             return Refined(*builder.searched(costed))
         if reason is not None:
@@ -83,6 +87,19 @@ def fastest(
         return replace(
             best, percentile=percentile, remarks=(*best.remarks, *too_few_runs(costed, best.mod, percentile))
         )
+
+
+def _within(goal: MemoryGoal, built: Refined) -> Refined:
+    """The program of a plan for a goal of memory; raises CollageError where it takes more than its limit."""
+    memory = memory_of(built.executable).get("main")
+    if goal.limit is not None and memory is not None and memory.peak > goal.limit:
+        raise CollageError(
+            f"the program takes {memory.peak} bytes at {memory.at}, above the memory limit of {goal.limit}: by the "
+            "sizes of its values the plan was within it; raise the limit, or lower it so that another plan is found"
+        )
+    return replace(
+        built, remarks=(*built.remarks, "programs were not compared: the plan is for a goal of memory")
+    )
 
 
 def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:

@@ -25,6 +25,7 @@ from .kept.place import KeptPrograms, place_for
 from .measure.cuda.cost import CudaCost
 from .measure.kernel_costs import KernelCosts
 from .measure.measured import MeasuredCost
+from .plan.memory import memory_goal
 from .program import Program
 
 
@@ -123,6 +124,7 @@ def _asked(costs: KernelCosts, target: Any, options: Mapping[str, Any]) -> Asked
         packs=getattr(costs, "packs", True),
         unlimited=costs.budget_seconds is None,
         refine="" if refine is None else repr(refine),
+        memory="" if (goal := memory_goal(options["memory_limit"], options["objective"])) is None else repr(goal),
         limits="" if limits == (KernelCosts.timeout_seconds, KernelCosts.memory_bytes) else str(limits),
         **{name: options[name] for name in ("shapes", "dims", "precision", "allow_winograd", "search_layouts",
                                             "measure", "explain")},

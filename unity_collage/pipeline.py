@@ -34,6 +34,7 @@ from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
+from .search.memory_bounded import MemoryGoal
 from .specs import PartitionSpec
 from .target import current_target
 
@@ -70,6 +71,9 @@ class Pipeline:
     """Whether kernels are chosen by their costs; otherwise by rule (:class:`.passes.ChooseByRule`)."""
     only_choices: bool = False
     """Whether nothing is measured for a function in which nothing has to be chosen (docs/costs.md)."""
+    memory: MemoryGoal | None = None
+    """What is asked of the bytes that a plan holds. Every candidate is measured then, and no branches run side by side,
+    since more values are held then."""
 
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
@@ -98,17 +102,18 @@ class Pipeline:
 
     def search(self) -> tvm.transform.Pass:
         """The search for the cheapest plan."""
-        return SearchPartition(explain=self.explain)
+        return SearchPartition(explain=self.explain, memory=self.memory)
 
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
-        return [OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
+        branches = [ScheduleBranches(self.model)] if self.memory is None else []
+        return [OffloadBYOC(), FuseRemaining(), *branches]
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""
         correcting = [CorrectCosts(self.model)] if self.correct else []
         measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
-        if self.every or self.tune_trials:
+        if self.every or self.tune_trials or self.memory is not None:
             return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [

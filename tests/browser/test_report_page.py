@@ -20,6 +20,7 @@ from unity_collage.plan.explanation import (
     Proof,
     Verdict,
 )
+from unity_collage.plan.memory import MemorySpace, PlanMemory
 from unity_collage.report.html import html_report
 
 VIRTUAL = ("--virtual-time-budget=2000",)
@@ -120,6 +121,21 @@ def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: 
 def test_the_page_says_what_the_plan_remarks(browser: str, tmp_path: Path) -> None:
     page = html_report("m.onnx", {"main": explanation()}, {"main": ["4 kernels run side by side"]})
     assert text_of(shown(browser, tmp_path, page), "proof").endswith("4 kernels run side by side")
+
+
+def test_the_page_draws_the_memory_over_the_run(browser: str, tmp_path: Path) -> None:
+    space = MemorySpace("llvm:0", live=(4096, 12288), weights=8192)
+    memory = {"main": PlanMemory(("conv", "softmax"), (space,))}
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}, memory=memory))
+    assert text_of(dom, "memory-says").startswith("Peak memory 20.5 kB at softmax")
+    assert re.findall(r'<i class="(\w*)" title="(\w+: [^"]*)" style="height: ?([\d.]+)%', dom) == [
+        ("", "conv: 12.3 kB", "60"), ("peak", "softmax: 20.5 kB", "100")
+    ]  # fmt: skip
+
+
+def test_the_page_says_nothing_of_memory_that_is_not_known(browser: str, tmp_path: Path) -> None:
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}))
+    assert re.search(r'<section id="memory"[^>]*hidden', dom)
 
 
 def test_a_chosen_kernel_says_why_it_won_by_how_much_and_what_would_change_it(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
 from math import fsum
 
 from hypothesis import strategies as st
@@ -16,10 +18,15 @@ BACKENDS = ("one", "two")
 
 @st.composite
 def problems(
-    draw: st.DrawFn, redundant: bool | None = None, single_exit: bool | None = None, most: int = 10
+    draw: st.DrawFn,
+    redundant: bool | None = None,
+    single_exit: bool | None = None,
+    most: int = 10,
+    devices: bool | None = None,
 ) -> Problem:
     """DAGs of up to ``most`` nodes with as many options: ties, equal insides, two backends, transitions, launches, free
-    nodes, options with several exits and with hidden nodes. Not all of them can be covered.
+    nodes, options with several exits and with hidden nodes. A third of them is on up to three devices. Not all of them
+    can be covered.
     """
     count = draw(st.integers(1, most))
     sources = tuple(
@@ -38,6 +45,8 @@ def problems(
     ]
     if draw(st.integers(0, 9)) < 8:
         options = [*options[: most - _missing(frame, options).bit_count()], *_singles(frame, options)]
+    if devices or (devices is None and draw(st.integers(0, 2)) == 0):
+        return draw(_on_devices(Problem(sources, free, tuple(options), results=results, redundant=twice)))
     by_value = {("one", "two"): tuple(float(index % 3) for index in range(count)), ("two", "one"): 0.5}
     return Problem(
         sources,
@@ -53,6 +62,27 @@ def problems(
 
 
 _PAIRS = (("one", "two"), ("two", "one"))
+DEVICES = ("cpu:0", "gpu:0", "gpu:1")
+
+
+@st.composite
+def _on_devices(draw: st.DrawFn, problem: Problem) -> Problem:
+    """The options on up to three devices, some of them on two at different costs, with copies by value or all alike."""
+    options: list[Option] = []
+    for option in problem.options:
+        here, there = draw(st.permutations(DEVICES))[:2]
+        options.append(replace(option, device=here))
+        if len(problem.options) < 7 and draw(st.booleans()):
+            seconds = max(0.0, option.seconds + draw(st.sampled_from((-1.0, 0.0, 2.0))))
+            options.append(replace(option, id=option.id + 1000, seconds=seconds, device=there))
+    costs = st.sampled_from((0.0, 0.5, 1.0, 4.0))
+    copies: dict[tuple[str, str], float | tuple[float, ...]] = {}
+    for pair in permutations(DEVICES, 2):
+        by_value = st.lists(costs, min_size=len(problem), max_size=len(problem)).map(tuple)
+        copies[pair] = draw(costs | by_value)
+    backends = draw(st.sampled_from(({}, dict.fromkeys(_PAIRS, 0.75))))
+    launch = draw(st.sampled_from((0.0, 1.0)))
+    return replace(problem, options=tuple(options), launch_seconds=launch, transitions={**copies, **backends})
 
 
 def _index_sets(count: int, chance: int) -> st.SearchStrategy[IndexSet]:
@@ -180,7 +210,7 @@ def _ordered(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> list
 
 
 def _transitions(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> float:
-    """Value by value: which other backends read it, directly or through nodes left behind."""
+    """Value by value: which other backends and devices read it, directly or through nodes left behind."""
     paid = 0.0
     for writer in chosen:
         for index in members(problem.outputs(writer)):
@@ -188,9 +218,13 @@ def _transitions(problem: Problem, chosen: Sequence[Option], left: IndexSet) -> 
             for through in members(left):
                 if problem.inputs(1 << through) & same:
                     same |= 1 << through
-            readers = {option.backend for option in chosen if problem.inputs(option.inside) & same}
-            for reader in readers - {writer.backend}:
-                seconds = problem.transitions.get((writer.backend, reader), 0.0)
+            reading = [option for option in chosen if problem.inputs(option.inside) & same]
+            backends = {
+                (writer.backend, option.backend) for option in reading if option.backend != writer.backend
+            }
+            devices = {(writer.device, option.device) for option in reading if option.device != writer.device}
+            for pair in backends | devices:
+                seconds = problem.transitions.get(pair, 0.0)
                 paid += seconds[index] if isinstance(seconds, tuple) else seconds
     return paid
 

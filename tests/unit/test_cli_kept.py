@@ -9,7 +9,7 @@ import pytest
 
 from unity_collage import keeping
 from unity_collage.cli import kept
-from unity_collage.cli.options import add_no_measure, add_options, sizes_of
+from unity_collage.cli.options import add_memory_limit, add_no_measure, add_options, sizes_of
 from unity_collage.cli.settings import cost_model_of
 from unity_collage.measure.measured import MeasuredCost
 
@@ -18,6 +18,7 @@ def options(tmp_path: Path, *arguments: str) -> Namespace:
     parser = ArgumentParser()
     add_options(parser)
     add_no_measure(parser)
+    add_memory_limit(parser)
     return parser.parse_args(
         ["model.onnx", "--database", str(tmp_path / "c.sqlite"), *arguments], Namespace(threads=None)
     )
@@ -32,6 +33,7 @@ def options(tmp_path: Path, *arguments: str) -> Namespace:
         ["--percentile", "90", "--budget", "none"],
         ["--budget", "30s", "--target", "llvm -mcpu=znver4", "--backends", "onednn", "tvm"],
         ["--no-measure", "--no-packs"],
+        ["--memory-limit", "200MB"],
     ],
 )
 @pytest.mark.parametrize("explain", [False, True])
@@ -48,6 +50,8 @@ def test_both_mean_the_same_options(tmp_path: Path, arguments: list[str], explai
         "measure": not given.no_measure,
         "explain": explain,
         "refine": None,
+        "memory_limit": given.memory_limit,
+        "objective": None,
     }
     assert keeping._asked(costs, given.target, of_compile).text() == kept._asked(given, explain).text()
 

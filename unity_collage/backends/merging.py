@@ -41,6 +41,7 @@ class Merge(NamedTuple):
                 CompositePart(part.label, tuple(members(part.inside))) for part in self.whole.nested
             ),
             threads=self.upper.threads if self.upper.threads == self.lower.threads else None,
+            device=self.upper.device,
         )
 
 
@@ -57,9 +58,8 @@ def merges(graph: DataflowGraph, kernels: Sequence[Candidate], near: Sequence[Ca
         and len(union.nested) <= MOST_PARTS
         and union.why_not_valid(_LIMITS) is None
     ]
-    return list({(m.upper.backend, m.whole.inside, m.whole.hidden): m for m in reversed(found)}.values())[
-        ::-1
-    ]
+    distinct = {(m.upper.backend, m.upper.device, m.whole.inside, m.whole.hidden): m for m in reversed(found)}
+    return list(distinct.values())[::-1]
 
 
 def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_id: int) -> list[Candidate]:
@@ -70,7 +70,7 @@ def merged_candidates(graph: DataflowGraph, chosen: Sequence[Candidate], first_i
 def _touching(
     graph: DataflowGraph, kernels: Sequence[Candidate], near: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, Candidate]]:
-    """Pairs of kernels of one backend, each once, in which the second reads a value of the first."""
+    """Pairs of kernels of one backend on one device, each once, in which the second reads a value of the first."""
     writers: dict[int, list[Candidate]] = {}
     for kernel in (*kernels, *near):
         for index in members(kernel.sub_graph(graph).exit):
@@ -80,7 +80,8 @@ def _touching(
         read = members(kernel.sub_graph(graph).input)
         sources = {source.id: source for index in read for source in writers.get(index, ())}
         for source in sources.values():
-            if source.backend == kernel.backend and ids & {source.id, kernel.id}:
+            is_alike = source.backend == kernel.backend and source.device == kernel.device
+            if is_alike and ids & {source.id, kernel.id}:
                 yield source, kernel
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError, with_names
 from ..profile.peers.runtimes import OURS, PEERS, why_no_peer
 from .as_json import add_json, print_json
-from .options import add_no_measure, add_options, positive
+from .options import add_memory_limit, add_no_measure, add_options, positive
 
 if TYPE_CHECKING:
     from ..profile.peers.bench import PeerTimes
@@ -22,6 +22,7 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser("bench", help="compile a model and time it, against other runtimes too")
     add_options(command)
     add_no_measure(command)
+    add_memory_limit(command)
     command.add_argument(
         "--against",
         nargs="+",

@@ -12,7 +12,7 @@ from ..errors import CollageError
 from . import load_tvm, tell
 from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
-from .options import add_no_measure, add_options
+from .options import add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser("compile", help="compile a model and show its plan")
     add_options(command)
     add_no_measure(command)
+    add_memory_limit(command)
     add_dry_run(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(

@@ -42,6 +42,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
             precision=options.precision,
             tell=lambda what: report(0, 0, what),
             measure=not options.no_measure,
+            memory_limit=options.memory_limit,
         )
 
 

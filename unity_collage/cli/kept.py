@@ -12,6 +12,7 @@ from ..errors import DatabaseError
 from ..kept.asked import AskedOptions
 from ..kept.models import digest_of_file
 from ..kept.place import place_for
+from ..plan.memory import memory_goal
 from ..program import Program
 from .options import sizes_of
 
@@ -49,4 +50,5 @@ def _asked(options: argparse.Namespace, explain: bool) -> AskedOptions:
         packs=options.no_measure or not options.no_packs,
         unlimited=options.no_measure or options.budget is None,
         explain=explain,
+        memory="" if (goal := memory_goal(options.memory_limit, None)) is None else repr(goal),
     )

@@ -51,6 +51,17 @@ def add_no_measure(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_memory_limit(command: argparse.ArgumentParser) -> None:
+    """Add the option of a command that compiles to keep the plan under a limit of memory."""
+    command.add_argument(
+        "--memory-limit",
+        type=_nbytes,
+        metavar="SIZE",
+        help="the most bytes of weights, intermediates and results, such as 200MB: the fastest plan under it is "
+        "searched for, every candidate is measured, and it is an error if none is found",
+    )
+
+
 def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Add the number of threads to the options of ``parser``."""
     parser.add_argument(
@@ -221,6 +232,16 @@ def _dim(text: str) -> tuple[str, int]:
     if not name or not size.strip().isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not the size of a dimension: write NAME=1")
     return name, int(size)
+
+
+def _nbytes(text: str) -> int:
+    """``200MB``, as bytes."""
+    from ..plan.memory import nbytes_in
+
+    try:
+        return nbytes_in(text)
+    except CollageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def budget(text: str) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import CollageError
 from .as_json import add_json, print_json
-from .options import add_no_measure, add_options, duration, positive
+from .options import add_memory_limit, add_no_measure, add_options, duration, positive
 from .verify import RANDOM
 
 _MODELS = (".onnx", ".pt2")
@@ -27,6 +27,7 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser("profile", help=text, description=description)
     add_options(command)
     add_no_measure(command)
+    add_memory_limit(command)
     command.add_argument(
         "--inputs",
         metavar=f"INPUTS.npz|{RANDOM}",

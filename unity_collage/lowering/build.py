@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -15,10 +16,12 @@ from tvm.target import Target
 from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
 from ..legalization import legalize_ops
+from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
 from . import nvrtc
 from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .linked import linked_executable
+from .live_memory import RecordMemory, with_memory
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -74,8 +77,15 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     merged into an exported library. Compiled functions would not find them, so the program is bytecode then. It is
     bytecode on a GPU too, where launches do not wait for the VM.
     """
-    external = lowered.attrs.get(EXTERNAL_MODS, []) if lowered.attrs else []
-    steps = finish(lowered, target)
+    external = list(lowered.attrs.get(EXTERNAL_MODS, [])) if lowered.attrs else []
+    memory: dict[str, PlanMemory] = {}
+    steps = finish(lowered, target, RecordMemory(target, external, memory))
+    return with_memory(_linked(lowered, target, external, steps), memory)
+
+
+def _linked(
+    lowered: IRModule, target: Target, external: Sequence[Any], steps: tvm.transform.Sequential
+) -> relax.VMExecutable:
     if is_cuda(target):
         nvrtc.register()
         with with_host(target) as scope:
@@ -87,8 +97,10 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     return linked_executable(finished, external, target)
 
 
-def finish(lowered: IRModule, target: Target) -> tvm.transform.Sequential:
-    """The second half of TVM's pipeline: memory is planned, and the VM's calls are written.
+def finish(
+    lowered: IRModule, target: Target, record: tvm.transform.Pass | None = None
+) -> tvm.transform.Sequential:
+    """The second half of TVM's pipeline: memory is planned, noted by ``record``, and the VM's calls are written.
 
     TVM's memory planner handles the branches of an ``If`` as one sequence: a branch may use memory that was allocated
     in the other one, and crashes. So memory is not planned for such programs. Branches that only call other functions,
@@ -102,9 +114,11 @@ def finish(lowered: IRModule, target: Target) -> tvm.transform.Sequential:
     if why_no_graph(lowered) is not None:
         left_out.add("RewriteCUDAGraph")
     steps = [step for step in pipeline.finalize_passes(target) if step.info.name not in left_out]
-    return tvm.transform.Sequential(
-        [_WithGraphs(step) if step.info.name == "RewriteCUDAGraph" else step for step in steps]
-    )
+    steps = [_WithGraphs(step) if step.info.name == "RewriteCUDAGraph" else step for step in steps]
+    if record is not None:
+        names = [step.info.name for step in steps]
+        steps.insert(names.index("KillAfterLastUse") + 1, record)
+    return tvm.transform.Sequential(steps)
 
 
 @tvm.transform.module_pass(opt_level=0, name="RewriteCUDAGraph")

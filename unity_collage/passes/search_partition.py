@@ -29,13 +29,15 @@ from ..plan.costs import Costs
 from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
 from ..plan.instance import unpacked
+from ..plan.memory_plan import within_memory
 from ..plan.posed import posed
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
 from ..search.alternatives import seconds_of
 from ..search.auto import certified, solve
-from ..search.certificate import Certificate
+from ..search.certificate import Certificate, certificate_of
+from ..search.memory_bounded import MemoryGoal
 from ..search.ties import tied_with, with_ties_broken
 
 
@@ -63,6 +65,9 @@ class SearchPartition:
     fewest kernels, and the backends whose candidates come first is chosen. Ignored with ``greedy``."""
     explain: bool = False
     """Whether to find the cheapest plan with every other candidate, and write ``collage.explanation``."""
+    memory: MemoryGoal | None = None
+    """What is asked of the bytes that a plan holds; None: nothing. Raises NoPlan where no plan under a limit is found,
+    and says whether there is none."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         functions: dict[relax.GlobalVar, tvm.ir.BaseFunc] = {}
@@ -85,7 +90,12 @@ class SearchPartition:
         problem, whole, cheapest = self._searched(graph, func)
         certificate = certified(whole, cheapest)
         candidates = {candidate.id: candidate for candidate in CANDIDATES.read(func)}
-        solution = self._settled(problem, cheapest, list(candidates.values()))
+        solution, said = self._settled(problem, cheapest, list(candidates.values())), ""
+        if self.memory is not None:
+            plans = (cheapest, solution)
+            solution, said = within_memory(graph, problem, plans, candidates.values(), self.memory)
+            if solution not in plans:
+                certificate = certificate_of(whole, solution, certificate.proof)
         result, groups, outlined = applied(graph, [candidates[o.id] for o in solution.chosen], names)
         functions, ties = [group.name for group in groups], tied_with(problem, solution)
         explanation = None
@@ -103,8 +113,10 @@ class SearchPartition:
             certificate=certificate,
             problem=whole,
             ties=ties,
-            doubt=self._doubt(graph, list(candidates.values()), COSTS.read(func), solution),
+            doubt=0.0 if said else self._doubt(graph, list(candidates.values()), COSTS.read(func), solution),
         )
+        if said:
+            plan = replace(plan, remarks=(*plan.remarks, said))
         return PLAN.write(result, plan), outlined
 
     def _settled(self, problem: Problem, cheapest: Solution, candidates: Sequence[Candidate]) -> Solution:

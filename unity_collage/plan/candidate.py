@@ -27,6 +27,9 @@ class Candidate:
     composites: tuple[CompositePart, ...] = ()
     threads: int | None = None
     """How many threads of the pool run the kernel; None: its backend decides, up to all."""
+    device: str = ""
+    """Where the kernel would run, as ``kind:index``; empty: there is one device. Where planning leaves the device of
+    bindings free, there is a candidate for each device, and the search chooses."""
 
     @property
     def title(self) -> str:

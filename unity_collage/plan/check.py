@@ -75,6 +75,11 @@ def why_malformed(problem: Problem) -> str | None:
             return f"option {option.id} has nodes that do not exist"
         if not isfinite(option.seconds):
             return f"option {option.id} has no cost"
+    both = {option.device for option in problem.options} & {option.backend for option in problem.options} - {
+        ""
+    }
+    if both:
+        return f"{min(both)} is a device and a backend"
     for seconds in problem.transitions.values():
         if isinstance(seconds, tuple) and len(seconds) != count:
             return "transitions are not for each node"

@@ -89,6 +89,8 @@ class Costs:
     """What a value costs that one backend writes and another reads, by ``"writer>reader"`` (:func:`at_size`)."""
     skipped: tuple[str, ...] = ()
     """The steps that were left out because the cost model cannot do them, each with its reason."""
+    copies: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
+    """What it costs to copy a value from one device to another, by ``"from>to"`` (:func:`at_size`)."""
 
     def of(self, candidate: int) -> Cost:
         """The cost of a candidate, by its id."""

@@ -149,6 +149,7 @@ def _kernels(
                 seconds=cost.seconds or 0.0,
                 interval=cost.interval,
                 threads=candidate.threads,
+                device=candidate.device,
                 others=tuple(_rival(c, costs) for c in rivals[option.inside] if c.id != candidate.id),
                 ties=tuple(
                     tuple(_tie(candidates[i], costs, names) for i in ids) for ids in ties.get(option.id, ())

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InvalidAnnotation
@@ -19,6 +20,7 @@ from ..search import Option, Problem
 def packed(problem: Problem) -> str:
     """``problem`` as text, for :func:`unpacked`."""
     backends = list(dict.fromkeys(option.backend for option in problem.options))
+    devices = {option.id: option.device for option in problem.options if option.device}
     data = {
         "sources": [list(sources) for sources in problem.sources],
         "free": _list(problem.free),
@@ -28,6 +30,7 @@ def packed(problem: Problem) -> str:
             [o.id, _list(o.inside), o.seconds, _list(o.hidden), backends.index(o.backend), o.low, o.high]
             for o in problem.options
         ],
+        **({"devices": list(devices.items())} if devices else {}),
         "launch_seconds": problem.launch_seconds,
         "launches": dict(problem.launches),
         "transitions": [[*pair, seconds] for pair, seconds in problem.transitions.items()],
@@ -42,11 +45,11 @@ def unpacked(text: str) -> Problem:
     """The problem in a text of :func:`packed`; raises InvalidAnnotation."""
     try:
         data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-        backends = data["backends"]
+        backends, devices = data["backends"], dict(data.get("devices", ()))
         return Problem(
             sources=tuple(tuple(sources) for sources in data["sources"]),
             free=index_set(data["free"]),
-            options=tuple(_option(row, backends) for row in data["options"]),
+            options=tuple(_option(row, backends, devices) for row in data["options"]),
             launch_seconds=data["launch_seconds"],
             results=index_set(data["results"]),
             transitions={(writer, reader): _transition(each) for writer, reader, each in data["transitions"]},
@@ -62,9 +65,10 @@ def _list(indexes: IndexSet) -> list[int]:
     return list(members(indexes))
 
 
-def _option(row: list[Any], backends: Any) -> Option:
+def _option(row: list[Any], backends: Any, devices: Mapping[int, str]) -> Option:
     identity, inside, seconds, hidden, backend, low, high = row
-    return Option(identity, index_set(inside), seconds, index_set(hidden), backends[backend], low, high)
+    nodes, device = (index_set(inside), index_set(hidden)), devices.get(identity, "")
+    return Option(identity, nodes[0], seconds, nodes[1], backends[backend], low, high, device)
 
 
 def _transition(each: Any) -> float | tuple[float, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
 from .comparison import ProgramComparison
+from .memory import PlanMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,8 @@ class Plan:
     branches: SideBySide | None = None
     comparison: ProgramComparison | None = None
     """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""
+    memory: PlanMemory | None = None
+    """The bytes that its program holds while each kernel runs; None before it is built, or where that is not known."""
 
     @property
     def has_costs(self) -> bool:

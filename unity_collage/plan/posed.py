@@ -39,7 +39,7 @@ def posed(
         elif cost.bound is not None or cost.origin == UNKNOWN:
             unmeasured.append(_option(candidate, cost.bound or 0.0, cost))
     transitions: dict[tuple[str, str], float | tuple[float, ...]] = {}
-    for pair, points in costs.transitions.items():
+    for pair, points in [*costs.transitions.items(), *costs.copies.items()]:
         writer, reader = pair.split(">")
         sizes = (nbytes_of(node.var) for node in graph.nodes)
         transitions[writer, reader] = tuple(at_size(points, nbytes) for nbytes in sizes)
@@ -59,7 +59,7 @@ def posed(
 def _option(candidate: Candidate, seconds: float, cost: Cost) -> Option:
     inside, hidden = index_set(candidate.indexes), index_set(candidate.hidden)
     interval = cost.interval or (None, None)
-    return Option(candidate.id, inside, seconds, hidden, candidate.backend, *interval)
+    return Option(candidate.id, inside, seconds, hidden, candidate.backend, *interval, candidate.device)
 
 
 def _leavable(

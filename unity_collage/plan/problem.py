@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import ir
 
+from ..errors import InvalidAnnotation
 from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..graph.kinds import LEGALIZED_BY_TARGET
@@ -32,6 +33,8 @@ def problem_of(
     left behind too.
     """
     options: list[Option] = []
+    candidates = list(candidates)
+    _check_devices(candidates, costs)
     for candidate in candidates:
         cost = costs.of(candidate.id)
         if cost.seconds is not None:
@@ -44,12 +47,27 @@ def problem_of(
         launches=costs.launches,
         transitions={
             _writer_and_reader(pair): tuple(at_size(points, nbytes_of(node.var)) for node in graph.nodes)
-            for pair, points in costs.transitions.items()
+            for pair, points in (*costs.transitions.items(), *costs.copies.items())
         },
         results=graph.results,
         redundant=redundant,
         drift=_DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
     )
+
+
+def _check_devices(candidates: Sequence[Candidate], costs: Costs) -> None:
+    """Raises InvalidAnnotation where some candidates have no device, or a copy between their devices has no cost."""
+    devices = sorted({candidate.device for candidate in candidates})
+    if devices in ([], [""]):
+        return
+    if "" in devices:
+        bare = next(candidate for candidate in candidates if not candidate.device)
+        raise InvalidAnnotation(
+            f"candidate {bare.id} ({bare.label}) has no device, and others have: give it one"
+        )
+    for pair in (f"{a}>{b}" for a in devices for b in devices if a != b):
+        if pair not in costs.copies:
+            raise InvalidAnnotation(f"collage.costs has no copies {pair}, and candidates are on both devices")
 
 
 def _writer_and_reader(pair: str) -> tuple[str, str]:
@@ -70,7 +88,11 @@ def optimistic(
         if cost.is_open:
             sub = candidate.sub_graph(graph)
             least = cost.bound or 0.0
-            options.append(Option(candidate.id, sub.inside, least, sub.hidden, candidate.backend))
+            options.append(
+                Option(
+                    candidate.id, sub.inside, least, sub.hidden, candidate.backend, device=candidate.device
+                )
+            )
     return replace(problem, options=tuple(options))
 
 
@@ -127,8 +149,9 @@ def _computable(ways: Sequence[Sequence[IndexSet]]) -> IndexSet:
 
 
 def _option(candidate: Candidate, sub: SubGraph, cost: Cost, seconds: float) -> Option:
+    low, high = cost.interval or (None, None)
     return Option(
-        candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, *(cost.interval or (None, None))
+        candidate.id, sub.inside, seconds, sub.hidden, candidate.backend, low, high, candidate.device
     )
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tvm.target import Target
 
     from ..plan.explanation import Explanation
+    from ..plan.memory import PlanMemory
     from ..plan.plan import Plan
     from ..profile.result import Profile
 
@@ -122,9 +123,16 @@ class Program:
         """The names of the model's results: their numbers if they have none. Empty where the results are not known."""
         return () if self.signature is None else tuple(spec.name for spec in self.signature.results)
 
+    @property
+    def memory(self) -> PlanMemory | None:
+        """The bytes that ``main`` holds while each kernel runs; None for a loaded program, or if not known."""
+        main = (self.plan or {}).get("main")
+        return None if main is None else main.memory
+
     def __repr__(self) -> str:
         known = ", ".join(self.input_names) if self.signature is None else str(self.signature)
-        return f"<Program {known}>"
+        peak = "" if self.memory is None else f", peak memory {self.memory.peak} bytes"
+        return f"<Program {known}{peak}>"
 
     @property
     def mod(self) -> IRModule | None:

@@ -14,6 +14,15 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def size(nbytes: int) -> str:
+    """Bytes in the decimal unit that suits them, to three digits."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        value = nbytes / factor
+        if value >= 1:
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    return f"{nbytes} bytes"
+
+
 def plus_minus(seconds: float, low: float, high: float) -> str:
     """A cost with half the width of its interval: ``41.2 us +- 0.9 us``."""
     half = (high - low) / 2 if low <= seconds <= high else 0.0

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from ..plan.costs import OUT_OF_TIME, STOPPED
 from ..plan.plan import Plan, PlannedKernel, Tie
 from .cells import additive_text, counted, duration, left, plus_minus, right
-from .words import percent, unproved_text
+from .words import memory_text, percent, unproved_text
 
 ROWS = 15
 """How many kinds of kernels are shown, the most expensive ones; the plan itself has all."""
@@ -95,8 +95,9 @@ def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
 
 
 def _remarks(plan: Plan) -> list[RenderableType]:
-    """Remarks: ties, branches side by side, a missing proof, candidates without a cost."""
-    lines = _ties(plan)
+    """Remarks: peak memory, ties, branches side by side, a missing proof, candidates without a cost."""
+    lines = [] if plan.memory is None else [memory_text(plan.memory)]
+    lines += _ties(plan)
     has_figures = plan.has_costs or not (plan.kernels or plan.algorithm or plan.variants)
     if not has_figures:  # otherwise they say what matters
         lines += plan.remarks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..plan.costs import PACKED
 from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
-from .cells import counted, duration, plus_minus
+from ..plan.memory import PlanMemory
+from .cells import counted, duration, plus_minus, size
 
 
 def chances(candidate: ExplainedCandidate) -> str:
@@ -24,6 +25,25 @@ def chances(candidate: ExplainedCandidate) -> str:
         return "cannot win even at no cost"
     noise = ", a tie as far as the measurements tell" if candidate.within_noise else ""
     return f"would win if {least}{percent(candidate.saved)} faster{noise}"
+
+
+def memory_text(memory: PlanMemory) -> str:
+    """``peak memory 97.5 MB at conv2d_3 (weights 89.1 MB, values 8.03 MB, temporaries 401 kB)``, and what is not in it.
+
+    With several devices or scopes the largest one is told in parts, and the peaks of the others follow.
+    """
+    space = memory.largest
+    if space is None or not memory.kernels:
+        return "peak memory: no kernel runs"
+    number = space.curve.index(space.peak)
+    parts = [("weights", space.weights), ("values", space.live[number])]
+    parts.append(("temporaries", space.peak - space.weights - space.live[number]))
+    shown = ", ".join(f"{name} {size(nbytes)}" for name, nbytes in parts if nbytes)
+    where = f" on {space.device}" if len(memory.spaces) > 1 else ""
+    others = [f"{each.device} {each.scope} {size(each.peak)}" for each in memory.spaces if each is not space]
+    unknown = f"{counted(memory.unknown, 'value')} of unknown size not counted" if memory.unknown else ""
+    whole = f"peak memory {size(space.peak)}{where} at {memory.at} ({shown})"
+    return "; ".join(text for text in (whole, *others, unknown) if text)
 
 
 def sentence(text: str) -> str:

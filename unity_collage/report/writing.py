@@ -38,7 +38,8 @@ def write_report(
     if Path(path).suffix == ".dot":
         text = dot_graph(title, explained)
     elif Path(path).suffix == ".html":
-        text = html_report(title, explained, {name: _noted(plan) for name, plan in plans.items()})
+        noted = {name: _noted(plan) for name, plan in plans.items()}
+        text = html_report(title, explained, noted, {name: plan.memory for name, plan in plans.items()})
     else:
         whole = {
             name: {**plan, "explanation": encode(explained.get(name))}

@@ -98,8 +98,9 @@ def _relaxation(problem: Problem, with_readings: bool) -> _Relaxation:
     """The relaxation of covering each node, and of paying for transitions.
 
     The options that contain a node add up to one, or to at least one if nodes may be computed twice. For a free node
-    there is no lower limit. A column for a value and two backends says that the second reads what the first has
-    written: at most as much as the first writes, and at least as much as options of the second with one last node read.
+    there is no lower limit. A column for a value, a side that reads it, and the options that write it at one cost for
+    this side, says that the side reads what these write: at most as much as they write, and at least as much as options
+    of the side with one last node read.
     """
     model = Model()
     holders: list[list[tuple[int, float]]] = [[] for _ in problem.sources]
@@ -121,14 +122,14 @@ def _relaxation(problem: Problem, with_readings: bool) -> _Relaxation:
 
 def _add_readings(problem: Problem, made: _Relaxation, columns: Mapping[int, Option]) -> None:
     conditions, model = Conditions(problem), made.model
-    writers: dict[int, dict[str, list[int]]] = {}
+    writers: dict[int, dict[tuple[str, ...], list[int]]] = {}
     readers: dict[int, dict[str, dict[int, list[int]]]] = {}
     for column, option in columns.items():
         last = option.inside.bit_length() - 1
         for value in conditions.writes(option):
-            writers.setdefault(value, {}).setdefault(option.backend, []).append(column)
+            writers.setdefault(value, {}).setdefault(option.sides, []).append(column)
         for value in conditions.reads(option):
-            for reader in {ANY, option.backend}:
+            for reader in {ANY, *option.sides}:
                 of_reader = readers.setdefault(value, {}).setdefault(reader, {})
                 of_reader.setdefault(last, []).append(column)
     for value in range(len(problem)):
@@ -151,21 +152,23 @@ def _add_crossings(
     problem: Problem,
     made: _Relaxation,
     crossing: tuple[int, str],
-    writers: Mapping[str, Sequence[int]],
+    writers: Mapping[tuple[str, ...], Sequence[int]],
     readers: Mapping[int, Sequence[int]],
 ) -> None:
-    """Columns for the transitions of a value to the backend that reads it, by the backend that writes it.
+    """Columns for the transitions of a value to the side that reads it, by what they cost.
 
-    ``writers``: the columns of the options that write it, by backend. ``readers``: of those that read it, by last node.
+    ``writers``: the columns of the options that write it, by sides. ``readers``: of those that read it, by last node.
     """
     value, reader = crossing
-    paid = {w: 0.0 if w == reader else problem.transition(w, reader, value) for w in writers}
-    if not any(paid.values()):
+    by_cost: dict[float, list[int]] = {}
+    for sides, written in writers.items():
+        by_cost.setdefault(problem.crossing(sides, reader, value), []).extend(written)
+    if not any(by_cost):
         return
     model = made.model
-    crossings = {writer: model.column(seconds, upper=inf) for writer, seconds in paid.items()}
-    for writer, column in crossings.items():
-        model.row(0.0, [(column, -1.0), *((writing, 1.0) for writing in writers[writer])])
+    crossings = {seconds: model.column(seconds, upper=inf) for seconds in by_cost}
+    for seconds, column in crossings.items():
+        model.row(0.0, [(column, -1.0), *((writing, 1.0) for writing in by_cost[seconds])])
     for last, reading in readers.items():
         terms = [*((column, 1.0) for column in crossings.values()), *((column, -1.0) for column in reading)]
         made.readings[value, reader, last] = model.row(0.0, terms)
@@ -245,13 +248,12 @@ class _Repair:
         return bool(callers)
 
     def _charged(self, option: Option) -> Iterator[Reading]:
-        """The readings that ``option`` is charged for: those of a backend that are more than its transition."""
+        """The readings that ``option`` is charged for: those of a side that are more than its transition."""
         written = self._conditions.writes(option)
         for reading in self.readings:
             value, reader, _ = reading
             if value in written:
-                same = reader in (ANY, option.backend)
-                paid = 0.0 if same else self._problem.transition(option.backend, reader, value)
+                paid = 0.0 if reader == ANY else self._problem.crossing(option.sides, reader, value)
                 if fsum([*self._sums[value][reader], -paid]) > 0.0:
                     yield reading
 

@@ -8,9 +8,9 @@ behind. Partial plans that want the same values can be completed in the same way
 *What is relaxed.* Nodes may be computed twice, whether the problem allows it or not, and kernels need not have an
 order. So the walk finds each valid plan at its cost, and maybe others that are cheaper: the bound holds all the same.
 
-*Transitions.* A state has, for each wanted value, the backends that read it. All readers of a value come after it, so
-they are known when its writer is chosen, and then the transitions are paid. An option that writes several values is
-chosen at its last one. Its other values are written ahead, and the state has their writers.
+*Transitions.* A state has, for each wanted value, the sides that read it: backends and devices. All readers of a value
+come after it, so they are known when its writer is chosen, and then the transitions are paid. An option that writes
+several values is chosen at its last one. Its other values are written ahead, and the state has their writers.
 
 *What is dropped.* Let the potentials inside each option add up to at most its cost (:mod:`.proof`, without readings).
 What is left of their sum after the options chosen so far is a lower bound of the rest.
@@ -67,9 +67,9 @@ def least_seconds(problem: Problem, claim: Enumeration, most: int = MOST_STATES)
 class _State(NamedTuple):
     wanted: IndexSet
     readers: tuple[tuple[int, int], ...]
-    """For wanted values the backends that read them, as bits, as far as they may be charged for it; by value."""
+    """For wanted values the sides that read them, as bits, as far as they may be charged for it; by value."""
     ahead: tuple[tuple[int, int], ...]
-    """For values that are written ahead the number of the backend that writes them; by value."""
+    """For values that are written ahead the sides of the option that writes them, as bits; by value."""
 
 
 class _Way(NamedTuple):
@@ -77,7 +77,8 @@ class _Way(NamedTuple):
 
     seconds: float
     potential: float
-    backend: int
+    sides: int
+    """Its backend and device, as bits."""
     inputs: tuple[int, ...]
     wants: IndexSet
     """The inputs as a set."""
@@ -92,16 +93,14 @@ class _Walk:
         self._potentials = claim.potentials
         conditions = Conditions(problem)
         possible = [option for option in problem.options if conditions.is_possible(option)]
-        names = list(dict.fromkeys(option.backend for option in possible))
+        names = list(dict.fromkeys(side for option in possible for side in option.sides))
         self._number = {name: number for number, name in enumerate(names)}
         self._wanted = sum(1 << value for value in range(len(problem.sources)) if conditions.is_wanted(value))
         self._ways: list[list[_Way]] = [[] for _ in problem.sources]
         self._paid: list[list[list[float]]] = []
         """By value, writer and reader: the seconds of the transition."""
         for value in range(len(problem.sources)):
-            self._paid.append(
-                [[0.0 if a == b else transition(problem, a, b, value) for b in names] for a in names]
-            )
+            self._paid.append([[transition(problem, a, b, value) for b in names] for a in names])
         self._charged = [
             sum(1 << reader for reader in range(len(names)) if any(row[reader] > 0.0 for row in rows))
             for rows in self._paid
@@ -117,7 +116,7 @@ class _Walk:
             _Way(
                 option.seconds + problem.launches.get(option.backend, problem.launch_seconds),
                 sum(self._potentials[node] for node in inside),
-                self._number[option.backend],
+                sum(1 << self._number[side] for side in option.sides),
                 tuple(sorted(reads)),
                 sum(1 << node for node in reads),
                 tuple(sorted(writes - {last})),
@@ -163,11 +162,11 @@ class _Walk:
             if way.others:
                 if any(other in ahead for other in way.others):
                     continue  # a value would be written twice
-                after = {**ahead, **dict.fromkeys(way.others, way.backend)}
+                after = {**ahead, **dict.fromkeys(way.others, way.sides)}
             if not _is_wanted_later(wanted | way.wants, after):
                 continue
-            more = self._with_reader(readers, way.inputs, 1 << way.backend)
-            paid = way.seconds + self._pay(value, way.backend, mine)
+            more = self._with_reader(readers, way.inputs, way.sides)
+            paid = way.seconds + self._pay(value, way.sides, mine)
             found.append((_state(wanted | way.wants, more, after), paid, way.potential))
         if self._problem.free >> value & 1:
             sources = self._problem.sources[value]
@@ -177,19 +176,18 @@ class _Walk:
                 found.append((_state(wants, more, ahead), 0.0, self._potentials[value]))
         return found
 
-    def _with_reader(
-        self, readers: dict[int, int], values: Sequence[int], backends: int
-    ) -> Mapping[int, int]:
+    def _with_reader(self, readers: dict[int, int], values: Sequence[int], sides: int) -> Mapping[int, int]:
         found = readers
         for value in values:
-            if charged := backends & self._charged[value]:
+            if charged := sides & self._charged[value]:
                 found = {**found, value: found.get(value, 0) | charged}
         return found
 
-    def _pay(self, value: int, writer: int, readers: int) -> float:
+    def _pay(self, value: int, writers: int, readers: int) -> float:
         if not readers:
             return 0.0
-        return sum(self._paid[value][writer][reader] for reader in members(readers))
+        rows = [self._paid[value][writer] for writer in members(writers)]
+        return sum(row[reader] for row in rows for reader in members(readers))
 
 
 def _state(wanted: IndexSet, readers: Mapping[int, int], ahead: Mapping[int, int]) -> _State:

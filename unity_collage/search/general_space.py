@@ -1,4 +1,4 @@
-"""States of problems with options that write several values, or with transitions between backends.
+"""States of problems with options that write several values, or with transitions between backends or devices.
 
 An option is chosen when its largest output is made, so its other outputs, of smaller index, are then written ahead of
 their layer. The state therefore has more than the wanted values (:mod:`.states`):
@@ -7,7 +7,8 @@ their layer. The state therefore has more than the wanted values (:mod:`.states`
 * the nodes inside chosen kernels, where two kernels could overlap;
 * for each kernel with values written ahead, the values that must be made before it runs: kernels with several outputs
   may wait for each other in a cycle, which the order of outputs does not exclude;
-* for each value with transitions, its writer and the backends that read it, since a transition is charged once.
+* for each value with transitions, the sides (backends and devices) of its writer and those that read it, since a
+  transition is charged once. So the state tells where each live value is.
 
 Invariant: partial plans with equal states can be completed in the same ways at the same cost. All parts of a state are
 reduced to the nodes up to the next layer, because later moves touch no others; that makes more states equal.
@@ -33,13 +34,13 @@ class _OpenKernel(NamedTuple):
 
 
 class _Tag(NamedTuple):
-    """The backends that write and read a value, as far as transitions depend on them."""
+    """The sides that write and read a value, as far as transitions depend on them; bit ``k`` is for side ``k``."""
 
     value: int
-    writer: int
-    """The number of the backend that wrote the value; -1 while it is wanted."""
+    writers: int
+    """The sides of the option that wrote the value; 0 while it is wanted."""
     readers: int
-    """Bit ``k`` for backend ``k``, without backends that no possible writer charges for."""
+    """Without sides that no possible writer charges for."""
 
 
 class _General(NamedTuple):
@@ -66,22 +67,24 @@ class GeneralSpace:
             self._overlappable |= inside
         if problem.redundant:
             self._overlappable = EMPTY
-        names = dict.fromkeys(option.backend for option in problem.options)
-        self._number = {name: position for position, name in enumerate(names)}
-        self._names = tuple(names)
+        self._names = tuple(dict.fromkeys(side for option in problem.options for side in option.sides))
+        number = {name: position for position, name in enumerate(self._names)}
+        self._sides = {o.id: sum(1 << number[side] for side in o.sides) for o in problem.options}
+        self._known: dict[tuple[int, int, int], float] = {}
+        """What :meth:`_paid` has said before."""
         self._charged_readers = self._paying_readers()
         self._tagged = any(self._charged_readers)
 
     def _paying_readers(self) -> list[int]:
-        """For each value, the backends that may be charged for reading it. Other readers do not distinguish states."""
+        """For each value, the sides that may be charged for reading it. Other readers do not distinguish states."""
         found = [0] * len(self._moves)
         moves = [move for made in self._moves for move in made]
         for move in moves:
             if move.option is not None:
-                writer = self._number[move.option.backend]
+                writers = self._sides[move.option.id]
                 for output in members(move.outputs):
                     for reader in range(len(self._names)):
-                        found[output] |= (self._paid(writer, 1 << reader, output) > 0.0) << reader
+                        found[output] |= (self._paid(writers, 1 << reader, output) > 0.0) << reader
         for move in moves:
             if move.option is None:  # its readers read its inputs
                 for source in members(move.inputs):
@@ -117,27 +120,33 @@ class GeneralSpace:
         table = {tag.value: tag for tag in tags}
         paid = 0.0
         if move.option is None:
-            passed_on = table.pop(move.top, _Tag(move.top, -1, 0)).readers
+            passed_on = table.pop(move.top, _Tag(move.top, 0, 0)).readers
         else:
-            writer = self._number[move.option.backend]
-            passed_on = 1 << writer
+            writers = passed_on = self._sides[move.option.id]
             for value in members(move.outputs):
-                tag = table.pop(value, _Tag(value, -1, 0))
-                paid += self._paid(writer, tag.readers, value)
+                tag = table.pop(value, _Tag(value, 0, 0))
+                paid += self._paid(writers, tag.readers, value)
                 if value != move.top and self._charged_readers[value]:
-                    table[value] = _Tag(value, writer, tag.readers)
+                    table[value] = _Tag(value, writers, tag.readers)
         for value in members(move.inputs):
-            tag = table.get(value, _Tag(value, -1, 0))
-            if tag.writer >= 0:
-                paid += self._paid(tag.writer, passed_on & ~tag.readers, value)
+            tag = table.get(value, _Tag(value, 0, 0))
+            if tag.writers:
+                paid += self._paid(tag.writers, passed_on & ~tag.readers, value)
             readers = tag.readers | (passed_on & self._charged_readers[value])
-            if readers or tag.writer >= 0:
+            if readers or tag.writers:
                 table[value] = tag._replace(readers=readers)
         return tuple(sorted(table.values())), paid
 
-    def _paid(self, writer: int, readers: int, value: int) -> float:
-        names, transition = self._names, self._problem.transition
-        return sum(transition(names[writer], names[k], value) for k in members(readers) if k != writer)
+    def _paid(self, writers: int, readers: int, value: int) -> float:
+        """The seconds of the transitions of ``value`` from the sides that write it to those that read it."""
+        if not readers:
+            return 0.0
+        known = self._known.get((writers, readers, value))
+        if known is None:
+            names = [self._names[side] for side in members(writers)]
+            known = sum(self._problem.crossing(names, self._names[k], value) for k in members(readers))
+            self._known[writers, readers, value] = known
+        return known
 
 
 def _opened(waiting: tuple[_OpenKernel, ...], move: Move) -> tuple[_OpenKernel, ...] | None:

@@ -185,5 +185,5 @@ class LazySearch:
 
 
 def _within(option: Option, larger: Option) -> bool:
-    same = option.backend == larger.backend
+    same = option.sides == larger.sides
     return same and option.inside != larger.inside and is_subset(option.inside, larger.inside)

@@ -5,8 +5,8 @@ There is a column for each option (taken or not) and for each free node (left be
 twice, the program is a *set partitioning problem*: each node is covered once, and the other conditions follow.
 Otherwise each wanted value is written once, a taken option needs its inputs, and a written value needs a reader.
 
-A transition is charged if an option of one backend writes a value and one of another backend reads it. This product of
-two binary variables is linearised in the usual way: ``paid >= written + read - 1``.
+A transition is charged if an option of one side (a backend or a device) writes a value and one of another side reads
+it. This product of two binary variables is linearised in the usual way: ``paid >= written + read - 1``.
 """
 
 from __future__ import annotations
@@ -100,22 +100,23 @@ def _add_demand(
 def _add_transitions(
     problem: Problem, model: Model, options: dict[int, Option], left: dict[int, int]
 ) -> None:
-    """Add a column for each value and backend, which is 1 if that backend reads the value, also through nodes left
-    behind, and a column with the cost for each transition."""
+    """Add a column for each value and side, which is 1 if that side reads the value, also through nodes left behind,
+    and a column with the cost for each transition."""
     readers = _readers(problem, options)
-    backends = tuple(dict.fromkeys(option.backend for option in options.values()))
+    sides = tuple(dict.fromkeys(side for option in options.values() for side in option.sides))
     written: list[dict[str, Terms]] = [{} for _ in problem.sources]
     for column, option in options.items():
         for index in members(problem.outputs(option)):
-            written[index].setdefault(option.backend, []).append((column, 1.0))
+            for side in option.sides:
+                written[index].setdefault(side, []).append((column, 1.0))
     read: dict[tuple[int, str], int] = {}
     for index in range(len(problem) - 1, -1, -1):
-        for backend in backends:
-            tag = _tag(problem, model, read, left, index, backend, readers[index].get(backend, []))
+        for side in sides:
+            tag = _tag(problem, model, read, left, index, side, readers[index].get(side, []))
             if tag is None:
                 continue
             for writer, terms in written[index].items():
-                seconds = 0.0 if writer == backend else problem.transition(writer, backend, index)
+                seconds = problem.transition(writer, side, index)
                 if seconds > 0.0:
                     paid = model.column(seconds)
                     model.row(-1.0, [(paid, 1.0), (tag, -1.0), *_negative(terms)])
@@ -127,19 +128,19 @@ def _tag(
     read: dict[tuple[int, str], int],
     left: dict[int, int],
     index: int,
-    backend: str,
+    side: str,
     readers: list[Terms],
 ) -> int | None:
-    """The column of a value and a backend, which is at least the column of each of its readers; None without
+    """The column of a value and a side, which is at least the column of each of its readers; None without
     readers."""
     through = [
-        (read[after, backend], left[after])
+        (read[after, side], left[after])
         for after in members(problem.readers[index] & problem.free)
-        if (after, backend) in read
+        if (after, side) in read
     ]
     if not readers and not through:
         return None
-    tag = read[index, backend] = model.column(0.0)
+    tag = read[index, side] = model.column(0.0)
     for terms in readers:
         model.row(0.0, [(tag, 1.0), *_negative(terms)])
     for after, behind in through:
@@ -148,7 +149,7 @@ def _tag(
 
 
 def _readers(problem: Problem, options: dict[int, Option]) -> list[dict[str, list[Terms]]]:
-    """For each value and backend the options that read it, in groups of which at most one option is taken.
+    """For each value and side the options that read it, in groups of which at most one option is taken.
 
     The options of a group contain the same reader of the value. If nodes may be computed twice, they have the same last
     node instead. One row for each group is stronger than one for each option.
@@ -160,9 +161,10 @@ def _readers(problem: Problem, options: dict[int, Option]) -> list[dict[str, lis
         for index in members(problem.inputs(option.inside)):
             groups = last if problem.redundant else problem.readers[index] & option.inside
             for group in members(groups):
-                grouped.setdefault((index, option.backend, group), []).append((column, 1.0))
-    for (index, backend, _), terms in grouped.items():
-        found[index].setdefault(backend, []).append(terms)
+                for side in option.sides:
+                    grouped.setdefault((index, side, group), []).append((column, 1.0))
+    for (index, side, _), terms in grouped.items():
+        found[index].setdefault(side, []).append(terms)
     return found
 
 

@@ -111,24 +111,21 @@ def plan_seconds(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Se
 
 
 def _transitions(problem: Problem, units: Sequence[PlanUnit], needs: Sequence[Sequence[int]]) -> list[float]:
-    backend = {index: unit.option.backend for unit in units if unit.option for index in members(unit.outputs)}
-    behind: dict[int, frozenset[int]] = {index: frozenset((index,)) for index in backend}
+    sides = {index: unit.option.sides for unit in units if unit.option for index in members(unit.outputs)}
+    behind: dict[int, frozenset[int]] = {index: frozenset((index,)) for index in sides}
     for position in order_of(units, needs):
         unit = units[position]
         if unit.option is None:
             behind[unit.first] = frozenset[int]().union(*(behind[index] for index in members(unit.inputs)))
     reads = {
-        (origin, unit.option.backend)
+        (origin, side)
         for unit in units
         if unit.option is not None
         for index in members(unit.inputs)
         for origin in behind[index]
+        for side in unit.option.sides
     }
-    return [
-        problem.transition(backend[origin], reader, origin)
-        for origin, reader in sorted(reads)
-        if backend[origin] != reader
-    ]
+    return [problem.crossing(sides[origin], reader, origin) for origin, reader in sorted(reads)]
 
 
 def solution_of(

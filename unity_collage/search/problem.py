@@ -14,13 +14,16 @@ or a node left behind reads it. A plan is valid if
 An option that does not write its last node computes that node in vain, and is in no valid plan.
 
 The cost of a plan is the sum of the costs and launches of its options and of its transitions. A transition is charged
-once for each value and each *other* backend that reads it. A node left behind (a view, a tuple) is transparent: its
-readers read its sources.
+once for each value and each *other* backend that reads it, and once for each *other* device: that is a copy, which
+serves all readers there. It is made from the device of the kernel that writes the value. A node left behind (a view, a
+tuple) is transparent: its readers read its sources.
+
+Backends and devices are both *sides* of an option, and transitions are between two sides of one kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,6 +46,13 @@ class Option:
     """The lower end of the measured interval of the cost; if None, it is ``seconds``."""
     high: float | None = None
     """The upper end."""
+    device: str = ""
+    """Where the kernel runs, and where the values are that it reads and writes; empty: there is one device."""
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The names by which it writes and reads values: its backend, and its device if it has one."""
+        return (self.backend, self.device) if self.device else (self.backend,)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -82,7 +92,8 @@ class Problem:
     transitions: Mapping[tuple[str, str], Transition] = field(
         default_factory=dict[tuple[str, str], "Transition"]
     )
-    """Seconds, at least 0, for a value that one backend writes and another reads: ``(writer, reader)``."""
+    """Seconds, at least 0, for a value that one backend or device writes and another reads: ``(writer, reader)``. No
+    device is called like a backend."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
     redundant: bool = False
@@ -152,16 +163,30 @@ class Problem:
         return self.launches.get(option.backend, self.launch_seconds)
 
     def transition(self, writer: str, reader: str, value: int) -> float:
-        """The seconds that node ``value`` costs if one backend writes it and another reads it."""
+        """The seconds that node ``value`` costs if one backend or device writes it and another reads it."""
+        if writer == reader:
+            return 0.0
         seconds = self.transitions.get((writer, reader), 0.0)
         return seconds[value] if isinstance(seconds, tuple) else seconds
 
+    def crossing(self, writers: Sequence[str], reader: str, value: int) -> float:
+        """The seconds that node ``value`` costs if an option with the sides ``writers`` writes it."""
+        return sum(self.transition(writer, reader, value) for writer in writers)
+
     @cached_property
+    def charged_sides(self) -> frozenset[str]:
+        """The backends and devices with a transition that costs something."""
+        return frozenset(
+            side
+            for pair, seconds in self.transitions.items()
+            if (any(seconds) if isinstance(seconds, tuple) else seconds)
+            for side in pair
+        )
+
+    @property
     def has_transitions(self) -> bool:
         """Whether any transition costs something."""
-        return any(
-            any(seconds) if isinstance(seconds, tuple) else seconds for seconds in self.transitions.values()
-        )
+        return bool(self.charged_sides)
 
 
 @dataclass(frozen=True)

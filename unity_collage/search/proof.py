@@ -5,11 +5,11 @@ seconds for each node. Those inside an option are paid for by the option's cost,
 plan costs at least the sum of all potentials.
 
 *Readings* add what transitions cost, and what it costs that values are not only computed but written. A reading is
-seconds for a value, the backend that reads it, or any, and the last node of the option that reads it. It relieves that
-option at the expense of the one that writes the value. Let R be the sum of the readings of a value by a backend, and T
-the transition to that backend from the one that writes the value: 0 if both are the same, and for readings by any
-backend. Then the option that writes the value is charged what R is above T. The conditions are, for each option that
-can be in a plan:
+seconds for a value, the side that reads it (a backend, a device, or any), and the last node of the option that reads
+it. It relieves that option at the expense of the one that writes the value. Let R be the sum of the readings of a value
+by a side, and T the transition to it from the sides of the option that writes the value: 0 from itself, and for
+readings by any. Then the option that writes the value is charged what R is above T. The conditions are, for each
+option that can be in a plan:
 
     potentials inside it - its readings + what it is charged for the values that it writes <= its cost and launch
 
@@ -17,7 +17,7 @@ The caller reads the results like an option after the last node that costs nothi
 
 *Why a plan costs at least the sum of the potentials and of the caller's readings.* Sum the conditions over its options.
 An option writes its last node, and each value is written once, so no two options of a plan have one last node, and of
-the readings of a value by a backend the plan uses at most R. If it uses any, the value is written, the plan pays T, and
+the readings of a value by a side the plan uses at most R. If it uses any, the value is written, the plan pays T, and
 the writer is charged the rest. So all readings but the caller's are paid for, and what is left are the potentials: each
 node is in an option or left behind. A node that may be left behind has no positive potential. Where nodes may be
 computed twice, none has a negative one.
@@ -38,7 +38,7 @@ from ..index_set import EMPTY, members
 from .problem import Option, Problem
 
 Reading = tuple[int, str, int]
-"""A value, the backend that reads it (``ANY``: whichever), and the last node of the option that reads it; the caller's
+"""A value, the side that reads it (``ANY``: whichever), and the last node of the option that reads it; the caller's
 is the number of nodes."""
 
 ANY = ""
@@ -99,13 +99,15 @@ def why_wrong_transitions(problem: Problem) -> str | None:
 
 
 def transition(problem: Problem, writer: str, reader: str, value: int) -> float:
-    """The seconds of a transition, which the problem has for a pair of backends, or for each value of a pair."""
+    """The seconds of a transition, which the problem has for a pair of sides, or for each value of a pair."""
+    if writer == reader:
+        return 0.0
     of_pair = problem.transitions.get((writer, reader), 0.0)
     return of_pair[value] if isinstance(of_pair, tuple) else of_pair
 
 
 def sums_of(readings: Mapping[Reading, float]) -> dict[int, dict[str, list[float]]]:
-    """The readings of each value by each backend."""
+    """The readings of each value by each side."""
     found: dict[int, dict[str, list[float]]] = {}
     for (value, backend, _), seconds in readings.items():
         found.setdefault(value, {}).setdefault(backend, []).append(seconds)
@@ -166,13 +168,11 @@ class Conditions:
         problem, last = self._problem, option.inside.bit_length() - 1
         terms = [potentials[node] for node in members(option.inside)]
         for value in self.reads(option):
-            terms += [-readings.get((value, backend, last), 0.0) for backend in {ANY, option.backend}]
+            terms += [-readings.get((value, side, last), 0.0) for side in {ANY, *option.sides}]
         for value in self.writes(option):
             for reader, given in sums.get(value, {}).items():
-                paid = 0.0
-                if reader not in (ANY, option.backend):
-                    paid = transition(problem, option.backend, reader, value)
-                charged = [*given, -paid]
+                paid = [-transition(problem, side, reader, value) for side in option.sides if reader != ANY]
+                charged = [*given, *paid]
                 if fsum(charged) > 0:
                     terms += charged
         launch = problem.launches.get(option.backend, problem.launch_seconds)

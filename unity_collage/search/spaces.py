@@ -17,9 +17,9 @@ from .problem import Problem
 from .states import DONE, Move, Space, State, Successor, moves_of
 
 
-def space_of(problem: Problem, potentials: Sequence[float]) -> Space:
-    """The smallest state space that is correct for ``problem``."""
-    moves = moves_of(problem, potentials)
+def space_of(problem: Problem, potentials: Sequence[float], every: bool = False) -> Space:
+    """The smallest state space that is correct for ``problem``; with ``every`` option, or without equal ones."""
+    moves = moves_of(problem, potentials, every)
     single = all(size(move.outputs) == 1 for made in moves for move in made)
     if single and not problem.has_transitions:
         return PlainSpace(problem, moves)

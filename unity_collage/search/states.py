@@ -66,12 +66,13 @@ class Space(Protocol):
 
 def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
     """For each usable option, by id, the cheapest option with the same effect."""
-    tagged = problem.has_transitions
-    best: dict[tuple[IndexSet, IndexSet, str], Option] = {}
+    charged = problem.charged_sides
+    best: dict[tuple[IndexSet, IndexSet, tuple[str, ...]], Option] = {}
     usable = [option for option in sorted(problem.options, key=lambda o: o.id) if is_usable(problem, option)]
 
-    def effect(option: Option) -> tuple[IndexSet, IndexSet, str]:
-        return option.inside, problem.outputs(option), option.backend if tagged else ""
+    def effect(option: Option) -> tuple[IndexSet, IndexSet, tuple[str, ...]]:
+        sides = tuple(side for side in option.sides if side in charged)
+        return option.inside, problem.outputs(option), sides
 
     for option in usable:
         known = best.get(effect(option))
@@ -80,10 +81,13 @@ def cheapest_of_equals(problem: Problem) -> dict[int, Option]:
     return {option.id: best[effect(option)] for option in usable}
 
 
-def moves_of(problem: Problem, potentials: Sequence[float]) -> list[list[Move]]:
-    """For each value, the moves of which it is the largest output."""
+def moves_of(problem: Problem, potentials: Sequence[float], every: bool = False) -> list[list[Move]]:
+    """For each value, the moves of which it is the largest output: with the cheapest option of each effect, or with
+    ``every`` usable one."""
     made: list[list[Move]] = [[] for _ in problem.sources]
-    for option in dict.fromkeys(cheapest_of_equals(problem).values()):
+    equals = cheapest_of_equals(problem)
+    usable = (option for option in problem.options if option.id in equals)
+    for option in usable if every else dict.fromkeys(equals.values()):
         outputs = problem.outputs(option)
         made[outputs.bit_length() - 1].append(
             Move(

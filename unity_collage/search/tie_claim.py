@@ -53,6 +53,8 @@ def _why_no_tie(problem: Problem, taken: Option, instead: Sequence[Option]) -> s
     nodes = set(members(taken.inside))
     if not all(nodes.issuperset(members(option.inside)) for option in instead):
         return f"option {taken.id} does not compute all nodes of the options that it replaces"
+    if any(option.device != taken.device for option in instead):
+        return f"option {taken.id} runs on another device than the options that it replaces"
     rivals = [(option.inside, option.hidden) for option in instead] == [(taken.inside, taken.hidden)]
     drift = 0.0 if rivals else problem.drift
     low, high = _paid(problem, [taken], drift)

@@ -113,6 +113,8 @@ def _ties(problem: Problem, plan: Solution) -> Iterator[tuple[Option, tuple[int,
             continue
         equal = same.get((option.inside, option.hidden))
         group = [equal] if equal else _group(option, owners, shared)
+        if any(kernel.device != option.device for kernel in group):
+            continue  # copies between devices cost what they cost
         if group and _overlap(problem, option, group) and _does_the_same(problem, plan, option, group):
             yield option, tuple(kernel.id for kernel in group)
 

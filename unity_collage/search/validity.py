@@ -155,12 +155,12 @@ def _in_order(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int])
 
 
 def _seconds_of(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[int]) -> float:
-    writer = {node: kernel.option.backend for kernel in kernels for node in kernel.writes}
+    writer = {node: kernel.option.sides for kernel in kernels for node in kernel.writes}
     origins = {node: {node} for node in writer}
     for node in left:
         origins[node] = {origin for source in problem.sources[node] for origin in origins[source]}
-    read = {(o, k.option.backend) for k in kernels for node in k.reads for o in origins[node]}
-    crossings = [(writer[origin], reader, origin) for origin, reader in read if writer[origin] != reader]
+    read = {(o, side) for k in kernels for node in k.reads for o in origins[node] for side in k.option.sides}
+    crossings = [(side, reader, origin) for origin, reader in read for side in writer[origin]]
     return fsum(
         [kernel.option.seconds + launch(problem, kernel.option) for kernel in kernels]
         + [transition(problem, *crossing) for crossing in crossings]

@@ -6,6 +6,7 @@ from . import analysis as analysis
 from . import dlight as dlight
 from . import meta_schedule as meta_schedule
 from . import schedule as schedule
+from . import transform as transform
 from .schedule import Schedule as Schedule
 from .schedule import ScheduleError as ScheduleError
 from .schedule import Trace as Trace

@@ -54,6 +54,7 @@ function open(chosen) {
   showProof();
   showRest();
   showTimes();
+  showMemory();
   showPicture();
   showList();
 }

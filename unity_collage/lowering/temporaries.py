@@ -1,0 +1,106 @@
+"""The bytes that kernels take besides their operands: constants and temporaries of libraries, and TVM's own buffers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import IRModule
+from tvm.target import Target
+
+from .. import runtime
+from ..graph.shapes import ints
+from ..runtime.vendors import VENDORS
+
+_ALIGNMENT = 64
+"""In bytes, of the temporaries of native programs (``PlaceTemporaries`` in ``runtime/src/base/program.cc``)."""
+_ON_STACK = 1024
+"""TVM puts smaller buffers on the stack, in bytes."""
+_COMPACTING = (
+    s_tir.transform.PlanAndUpdateBufferAllocationLocation,
+    s_tir.transform.ConvertBlocksToOpaque,
+    s_tir.transform.CompactBufferAllocation,
+)
+"""The passes after which a buffer is as large as the loops around it need."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryMemory:
+    """What the native modules of a program hold."""
+
+    constants: int
+    """The bytes of their weights, as the model has them."""
+    temporaries: Mapping[str, int]
+    """For each function the bytes of values between its steps. The scratch of a library's primitive is not known."""
+
+
+def library_memory(modules: Iterable[Any]) -> LibraryMemory:
+    """What the native modules among ``modules`` hold."""
+    kinds = {f"collage.{name}" for name in VENDORS}
+    constants, temporaries = 0, dict[str, int]()
+    for module in modules:
+        if str(module.kind) not in kinds:
+            continue
+        source = json.loads(str(module.inspect_source()) or "{}")
+        programs = source.get("programs", []) if isinstance(source, dict) else []
+        ends = [c["offset"] + c["nbytes"] for program in programs for c in program["constants"]]
+        constants += max(ends, default=0)
+        temporaries.update((program["name"], _between_steps(program)) for program in programs)
+    return LibraryMemory(constants, temporaries)
+
+
+def _between_steps(program: Mapping[str, Any]) -> int:
+    """The bytes of the buffers of a program that are neither operands nor constants; 0 where sizes are free."""
+    others = {*program["inputs"], *program["outputs"], *(c["buffer"] for c in program["constants"])}
+    sizes = [b["nbytes"] for number, b in enumerate(program["buffers"]) if number not in others]
+    known = [size for size in sizes if isinstance(size, int)]
+    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in known)
+
+
+def temporaries_of(mod: IRModule, target: Target) -> dict[str, int]:
+    """For each PrimFunc that has buffers of its own, their bytes at most: TVM may put two into one place."""
+    own = {
+        gvar: func
+        for gvar, func in mod.functions_items()
+        if isinstance(func, tirx.PrimFunc) and any(b.alloc_buffers for b in _nodes(func.body, s_tir.SBlock))
+    }
+    if not own:
+        return {}
+    compact = tvm.transform.Sequential([make() for make in _COMPACTING])(IRModule(own))
+    threads = int(target.attrs.get("num-cores", 0)) or runtime.num_threads()
+    return {
+        gvar.name_hint: sum(_buffers(func.body, threads))
+        for gvar, func in compact.functions_items()
+        if isinstance(func, tirx.PrimFunc)
+    }
+
+
+def _buffers(body: Any, threads: int) -> Iterator[int]:
+    """The bytes of each buffer; one inside a parallel loop counts for every thread that may run the loop."""
+    inside: dict[Any, int] = {}
+    for loop in _nodes(body, tirx.For):
+        if loop.kind == tirx.ForKind.PARALLEL:
+            extent = ints([loop.extent])
+            copies = threads if extent is None else min(threads, extent[0])
+            inside.update((buffer, copies) for buffer in _allocated(loop.body))
+    for buffer in _allocated(body):
+        extents = ints(buffer.shape)
+        if extents is not None and buffer.scope() == "global":
+            nbytes = math.prod(extents) * tvm_ffi.dtype(str(buffer.dtype)).bits // 8
+            yield nbytes * inside.get(buffer, 1) if nbytes > _ON_STACK else 0
+
+
+def _allocated(body: Any) -> list[Any]:
+    return [buffer for block in _nodes(body, s_tir.SBlock) for buffer in block.alloc_buffers]
+
+
+def _nodes(root: Any, kind: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)))
+    return found

@@ -1,0 +1,49 @@
+"""From the bindings of a function to the bytes that its values take, for plans under a limit of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvm import ir, relax
+
+from ..graph import DataflowGraph, Node
+from ..graph.shapes import nbytes_of
+from ..search.memory import Footprint
+from .candidate import VIEW, Candidate
+from .memory import PAGE
+
+
+def footprint_of(graph: DataflowGraph, candidates: Iterable[Candidate]) -> Footprint:
+    """What the values of a function take: those of unknown size take nothing.
+
+    What a library packs and its scratch are not known before its kernels are built, and are not counted.
+    """
+    return Footprint(
+        sizes=tuple(0 if node.is_host else _nbytes(node.var) for node in graph.nodes),
+        kinds=tuple(_kind(node) for node in graph.nodes),
+        views=frozenset(candidate.id for candidate in candidates if candidate.backend == VIEW),
+        weights=_constants(graph.func),
+        page=PAGE,
+    )
+
+
+def _nbytes(var: relax.Expr) -> int:
+    if isinstance(var.ty, relax.TupleType):
+        return sum(_nbytes(relax.Var("field", field)) for field in var.ty.fields)
+    return nbytes_of(var)
+
+
+def _kind(node: Node) -> str:
+    return str(node.var.ty.dtype) if isinstance(node.var.ty, relax.TensorType) else ""
+
+
+def _constants(func: relax.Function) -> int:
+    """The bytes of the constants that the function names, each once."""
+    found: dict[object, int] = {}
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            found[expr] = nbytes_of(expr)
+
+    relax.analysis.post_order_visit(func.body, visit)
+    return sum(found.values())

@@ -1,0 +1,119 @@
+"""The memory of a program as plain data: how many bytes each device holds while each kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import CollageError
+from ..search.memory_bounded import MemoryGoal
+
+PAGE = 4096
+"""TVM's pooled allocator takes memory in pages of this many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpace:
+    """The memory of one device and scope."""
+
+    device: str
+    """As ``kind:index``, such as ``llvm:0``."""
+    scope: str = "global"
+    live: tuple[int, ...] = ()
+    """For each kernel the most bytes of intermediates and results until it ends, in pages of TVM's allocator."""
+    scratch: tuple[int, ...] = ()
+    """For each kernel the bytes of its temporaries, as far as they are known."""
+    weights: int = 0
+    """The bytes of constants, which stay."""
+    held: int = 0
+    """The bytes that TVM's allocator has taken after a run. It keeps what is free, by size, for later values. Those of
+    other functions are added for each call, and both branches of an ``If``: then it is an upper bound."""
+
+    @property
+    def curve(self) -> tuple[int, ...]:
+        """For each kernel the bytes of weights, live values and its temporaries."""
+        return tuple(
+            self.weights + live + own for live, own in zip(self.live, self._temporaries(), strict=True)
+        )
+
+    @property
+    def peak(self) -> int:
+        """The most bytes of the curve."""
+        return max(self.curve, default=self.weights)
+
+    def _temporaries(self) -> Sequence[int]:
+        return self.scratch or (0,) * len(self.live)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """The memory of one run of a function, in the order in which its kernels run.
+
+    Inputs are the caller's and are not counted, nor are packed copies that a library makes of weights: their sizes are
+    not known.
+    """
+
+    kernels: tuple[str, ...] = ()
+    """What each kernel is called, in the order in which they run."""
+    spaces: tuple[MemorySpace, ...] = ()
+    """By device and scope, that of the first device first."""
+    unknown: int = 0
+    """How many values have sizes that are known only when it runs; they are not counted."""
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that one device and scope holds."""
+        return max((space.peak for space in self.spaces), default=0)
+
+    @property
+    def largest(self) -> MemorySpace | None:
+        """The space in which the peak is reached; None where there is no memory."""
+        return max(self.spaces, key=lambda space: space.peak, default=None)
+
+    @property
+    def at(self) -> str:
+        """The first kernel at which the peak is reached; empty where no kernel runs."""
+        space = self.largest
+        if space is None or not self.kernels:
+            return ""
+        return self.kernels[space.curve.index(space.peak)]
+
+
+def in_pages(nbytes: int) -> int:
+    """``nbytes`` as TVM's pooled allocator takes them."""
+    return -(-nbytes // PAGE) * PAGE
+
+
+_UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def nbytes_in(text: str | int) -> int:
+    """``200MB``, ``1.5GiB`` or a number of bytes; raises CollageError."""
+    words = str(text).strip()
+    unit = next((unit for unit in _UNITS if words.endswith(unit)), "")
+    try:
+        nbytes = float(words.removesuffix(unit)) * _UNITS.get(unit, 1)
+    except ValueError:
+        nbytes = 0.0
+    if not 1 <= nbytes < 2**63:
+        raise CollageError(f"{words!r} is not a size: write 200MB, 1.5GiB or a number of bytes")
+    return int(nbytes)
+
+
+def memory_goal(limit: str | int | None, objective: Mapping[str, float] | None) -> MemoryGoal | None:
+    """The goal of a limit in bytes and of an objective; None if nothing is asked. Raises CollageError.
+
+    ``objective`` has the weights of ``latency``, for each second, and of ``memory``, for each byte of the peak.
+    """
+    weights = dict(objective or {"latency": 1.0})
+    unknown = sorted(set(weights) - {"latency", "memory"})
+    if unknown:
+        raise CollageError(f"an objective has no {unknown[0]!r}: its weights are latency and memory")
+    if not weights.get("latency", 0.0) > 0.0 or not weights.get("memory", 0.0) >= 0.0:
+        raise CollageError(
+            "an objective has a weight of latency above 0, and a weight of memory of at least 0"
+        )
+    price = weights.get("memory", 0.0) / weights["latency"]
+    if limit is None and not price:
+        return None
+    return MemoryGoal(None if limit is None else nbytes_in(limit), price)

@@ -1,0 +1,58 @@
+"""The plan of a function under a limit of memory, or with a price for memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..errors import NoPlan
+from ..graph import DataflowGraph
+from ..search import Problem, Solution
+from ..search.memory import peak_of
+from ..search.memory_bounded import BoundedPlan, MemoryGoal, memory_bounded
+from .candidate import Candidate
+from .footprint import footprint_of
+
+
+def within_memory(
+    graph: DataflowGraph,
+    problem: Problem,
+    plans: tuple[Solution, Solution],
+    candidates: Iterable[Candidate],
+    goal: MemoryGoal,
+) -> tuple[Solution, str]:
+    """The plan for ``goal``, and what is known of it; ``plans``: the cheapest one, and the one that ties prefer.
+
+    The latter is the result if it is as good as the best. Raises NoPlan if no plan under the limit is found.
+    """
+    footprint = footprint_of(graph, candidates)
+    cheapest, preferred = plans
+    found = memory_bounded(problem, footprint, cheapest, goal)
+    if found.solution is None:
+        raise NoPlan(_none_found(found, goal))
+    if found.solution == cheapest:
+        peak = peak_of(problem, footprint, preferred)
+        if goal.score(preferred.seconds, peak) <= goal.score(found.solution.seconds, found.peak):
+            return preferred, _said(found, goal, peak)
+    solution = replace(found.solution, lower_bound=cheapest.lower_bound)
+    return cheapest if solution == cheapest else solution, _said(found, goal, found.peak)
+
+
+def _none_found(found: BoundedPlan, goal: MemoryGoal) -> str:
+    proof = (
+        "no plan of the measured candidates is"
+        if found.is_proved
+        else "no plan was found that is (there may be one)"
+    )
+    return (
+        f"{proof} under the memory limit of {goal.limit} bytes; the smallest that was found holds {found.peak} bytes: "
+        "raise the limit"
+    )
+
+
+def _said(found: BoundedPlan, goal: MemoryGoal, peak: int) -> str:
+    asked = (
+        "for the price of memory" if goal.limit is None else f"under the memory limit of {goal.limit} bytes"
+    )
+    known = "the best one" if found.is_proved else "the best one that was found; there may be a better one"
+    return f"the plan holds {peak} bytes at most by the sizes of its values: {known} {asked}"
