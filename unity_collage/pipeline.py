@@ -34,6 +34,7 @@ from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
+from .passes.weigh_sizes import WeighSizes
 from .specs import PartitionSpec
 from .target import current_target
 
@@ -109,13 +110,15 @@ class Pipeline:
         correcting = [CorrectCosts(self.model)] if self.correct else []
         measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
         if self.every or self.tune_trials:
-            return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
+            estimating = EstimateCosts(self.model, self.tune_trials)
+            return [estimating, *measuring, OfferMerged(self.model), WeighSizes(self.model)]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
             EstimateNeededCosts(self.model, self.programs, self.hopeless, self.only_choices),
             *measuring,
             EstimateNeededCosts(self.model, only_choices=self.only_choices),
             OfferMerged(self.model),
+            WeighSizes(self.model),
         ]
 
 
