@@ -20,6 +20,7 @@ from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
 from .passes.choose_by_rule import ChooseByRule
 from .passes.choose_threads import ChooseThreads
+from .passes.choose_variants import ChooseVariants
 from .passes.confirm_costs import ConfirmCosts
 from .passes.correct_costs import CorrectCosts
 from .passes.estimate_costs import EstimateCosts
@@ -103,7 +104,7 @@ class Pipeline:
 
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
-        return [OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
+        return [ChooseVariants(self.model), OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""

@@ -1,7 +1,7 @@
 """Costs over several sizes: each kernel of a function with free sizes is asked for at every sample.
 
-The answer for a kernel is its weighted sum, so that the lazy search for the cheapest plan works as for one size. What is
-the same kernel as that of a variant for these sizes has the same key, and is measured once.
+The answer for a kernel is its weighted sum, so the lazy search for the cheapest plan works as it does for one size. A
+kernel that is the same as that of a variant for these sizes has the same key, and is measured once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Costs and problems of functions with free sizes: at each sample, and their weighted sums.
 
-The plan of such a function is the same for all sizes, so its expected cost is ``sum(weight * cost at the sample)``. That
-is the cost of a plan in the problem in which each kernel and each transition costs its own weighted sum.
+The plan of such a function is the same for all sizes, so its expected cost is ``sum(weight * cost at the sample)``.
+That is the cost of a plan in the problem in which each kernel and each transition costs its own weighted sum.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
 from ..plan.plan import Plan
 from ..tvm_private import give_type
 from .merge import MergedModules
-from .parts import axes_in_parts, for_none, two_parts
+from .parts import axes_in_parts, for_none, two_parts, with_axes
 from .samples import Samples, Sizes, by_default, combined, described, free_dimensions, typical
 from .switch import dims_of, switch
 from .weights import Weighted, weighted
@@ -73,7 +73,8 @@ def with_variants(
     """``mod`` whose ``main`` calls a function of its own for each of the ``samples``; remarks, if there are none.
 
     The plan of ``main`` has the remarks otherwise. A sample that the model cannot have, such as a length beyond its
-    table of positions, is left out with a remark. ``weights`` may have the weights of sizes. Raises ModelError for names that are not free dimensions of ``main``.
+    table of positions, is left out with a remark. ``weights`` may have the weights of sizes. Raises ModelError for
+    names that are not free dimensions of ``main``.
     """
     main, make = mod["main"], at or bound(mod)
     merged = MergedModules()
@@ -126,7 +127,8 @@ def _switched(
         ((name, count),) = sizes.items()
         beyond = two_parts(main, axes, count, whole)
         larger.append((sizes, merged.put(f"{BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
-    return switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+    chosen = switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+    return with_axes(chosen, axes)
 
 
 def with_like(mod: IRModule) -> IRModule:
