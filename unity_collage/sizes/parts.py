@@ -53,7 +53,7 @@ def with_axes(func: relax.Function, axes: SampleAxes) -> relax.Function:
 
 
 def axes_of(func: relax.Function) -> tuple[list[SampleAxis | None], list[SampleAxis]] | None:
-    """The axes of the inputs and of the results that :func:`with_axes` has written; None where batches have no parts."""
+    """The axes of inputs and of results that :func:`with_axes` has written; None where batches have no parts."""
     found: Any = (func.attrs or {}).get(IN_PARTS)
     if found is None:
         return None

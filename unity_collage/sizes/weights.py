@@ -20,7 +20,7 @@ def weighted(chosen: Iterable[Sizes], samples: Samples) -> list[Weighted]:
     sizes without weights are equally likely. Raises ModelError for a weight that is not a positive number.
     """
     by_name = {name: weights_of(name, sizes) for name, sizes in samples.items() if len(sizes)}
-    found = [(sizes, math.prod(by_name[name][size] if name in by_name and by_name[name] else 1.0
+    found = [(sizes, math.prod(by_name[name][size] if by_name.get(name) else 1.0
                                for name, size in sizes.items())) for sizes in chosen]  # fmt: skip
     total = math.fsum(weight for _, weight in found)
     return [(sizes, weight / total) for sizes, weight in found]
