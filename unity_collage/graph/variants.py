@@ -61,7 +61,7 @@ def twin(func: relax.Function) -> relax.Function:
 
 
 def at_sizes(func: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
-    """``func`` with these sizes of its free dimensions, binding by binding the same; itself where it has none of them."""
+    """``func`` with these sizes of its free dimensions, binding by binding the same."""
     names = {var.name for var in relax.analysis.defined_symbolic_vars(func)}
     fixed = {name: size for name, size in sizes.items() if name in names}
     return func.bind_symbolic_vars(fixed) if fixed else func

@@ -19,23 +19,18 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
-from ..annotations import CANDIDATES, PLAN
-from ..cost.asking import workloads
+from ..annotations import PLAN
 from ..cost.model import CostModel
-from ..errors import MissingCost
-from ..graph import DataflowGraph
+from ..cost.splitting import SplitCosts
 from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
 from ..measure.measured import MeasuredCost
-from ..plan.candidate import Candidate
 from ..plan.plan import Plan
-from ..plan.ranges import RangeClaim, SizeClaim, Split
+from ..plan.ranges import RangeClaim, SizeClaim, Split, regret_text
 from ..plan.weighed import named
 from ..plan.worth import Offer, Parts, splits_of, worth_beside_parts, worth_beside_shared
-from ..sizes.parts import axes_of, copies
+from ..sizes.parts import SplitAxes, axes_of
 from ..sizes.switch import switch
 from ..sizes.variants import BEYOND, OWN
-
-_COPIES = ("relax.strided_slice", "relax.concat")
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseVariants")
@@ -64,14 +59,14 @@ class ChooseVariants:
             return _with_remark(mod, f"each size keeps its plan: {found.why_unknown}")
         if found.axes is None:
             return found.decided(self._beside_shared(found), self.least_saving, {})
-        seconds = _Copies(self.model, mod[found.known[0].variant], found.axes)
+        seconds = SplitCosts(self.model, mod[found.known[0].variant], found.axes)
         stays = self._in_parts(found, seconds)
         return found.decided(stays, self.least_saving, seconds.found)
 
     def _beside_shared(self, found: _Range) -> list[bool]:
         return worth_beside_shared([each.offer for each in found.known], self.least_saving, self.most_regret)
 
-    def _in_parts(self, found: _Range, seconds: _Copies) -> list[bool]:
+    def _in_parts(self, found: _Range, seconds: SplitCosts) -> list[bool]:
         """Copies are measured only if some variant would be left out were they free."""
         offers = [each.offer for each in found.known]
         if all(worth_beside_parts(offers, self.least_saving, lambda _count, _parts: 0.0)):
@@ -89,39 +84,6 @@ class _Known:
     offer: Offer
 
 
-@dataclass
-class _Copies:
-    """Asks for the cost of the copies that a split of a batch needs; infinite where there is none."""
-
-    model: CostModel
-    variant: relax.Function
-    axes: object
-    found: dict[int, Split] = field(default_factory=dict[int, Split])
-
-    def __call__(self, count: int, parts: Parts) -> float:
-        known = self.found.get(count)
-        if known is None or known.parts != parts:
-            known = self.found[count] = Split(count, parts, self._seconds(count, parts))
-        return known.seconds
-
-    def _seconds(self, count: int, parts: Parts) -> float:
-        func = copies(self.variant, self.axes, count, parts)  # type: ignore[arg-type]
-        nodes = [node for node in DataflowGraph(func).nodes if node.op in _COPIES]
-        each = tuple(
-            Candidate(number, "tvm", "copy", node.op.removeprefix("relax."), (node.index,))
-            for number, node in enumerate(nodes)
-        )
-        asked = workloads(CANDIDATES.write(func, each), self.model)
-        try:
-            costs = self.model.costs(list({workload.key: workload for workload in asked.values()}.values()))
-        except MissingCost:  # nothing may be measured
-            return math.inf
-        overheads = self.model.overheads(["tvm"])
-        launch = overheads.launches.get("tvm", overheads.launch_seconds)
-        seconds = [costs[workload.key].seconds for workload in asked.values()]
-        return fsum(math.inf if cost is None else cost + launch for cost in seconds)
-
-
 @dataclass(frozen=True)
 class _Range:
     """What the plans of a module with a switch say about the samples."""
@@ -133,7 +95,7 @@ class _Range:
         return cast(relax.Function, self.mod["main"])
 
     @cached_property
-    def axes(self) -> object | None:
+    def axes(self) -> SplitAxes | None:
         return axes_of(self.main)
 
     @cached_property
@@ -175,7 +137,9 @@ class _Range:
             return f"the costs of {self.shared} at the sample sizes are not known"
         return "the costs of plans for single sizes are not known"
 
-    def decided(self, stays: Sequence[bool], least: float, splits: Mapping[int, Split]) -> IRModule:
+    def decided(
+        self, stays: Sequence[bool], least: float, splits: Mapping[tuple[int, Parts], Split]
+    ) -> IRModule:
         """The module without the variants that do not stay, with the claim about each sample."""
         left_out = {each.variant for each, there in zip(self.known, stays, strict=True) if not there}
         kept = {name: sizes_of(self.mod[name]) for name in self.variants if name not in left_out}
@@ -188,7 +152,10 @@ class _Range:
         return _cleaned(_with_main(self.mod, PLAN.write(func, plan)))
 
     def _splits(
-        self, kept: Mapping[str, Mapping[str, int]], left_out: set[str], splits: Mapping[int, Split]
+        self,
+        kept: Mapping[str, Mapping[str, int]],
+        left_out: set[str],
+        splits: Mapping[tuple[int, Parts], Split],
     ) -> tuple[Split, ...]:
         """The splits that the batches of variants which were left out need, and those that follow from them."""
         counts = [next(iter(sizes.values())) for sizes in kept.values()]
@@ -196,7 +163,7 @@ class _Range:
         for each in self.known if self.axes is not None else ():
             if each.variant in left_out:
                 wanted |= splits_of(each.offer.count, counts)
-        return tuple(splits[whole] for whole in sorted(wanted))
+        return tuple(splits[whole, wanted[whole]] for whole in sorted(wanted))
 
     def _claim(self, left_out: set[str], least: float, splits: Sequence[Split]) -> RangeClaim:
         costs = {split.whole: split for split in splits}
@@ -242,7 +209,7 @@ class _Range:
         """``main``, which calls the variants that stay."""
         called = [(sizes, self.mod.get_global_var(name)) for name, sizes in kept.items()]
         larger: list[tuple[Mapping[str, int], ir.GlobalVar]] = []
-        for sizes in reversed(kept.values()) if self.axes is not None else ():
+        for sizes in reversed([*kept.values()]) if self.axes is not None else ():
             ((name, count),) = sizes.items()
             larger.append((sizes, self.mod.get_global_var(f"{BEYOND}_{name}_{count}")))
         return switch(self.main, called, self.mod.get_global_var(self.shared), larger)
@@ -251,7 +218,7 @@ class _Range:
         self, claim: RangeClaim, kept: Mapping[str, Mapping[str, int]], left_out: set[str], least: float
     ) -> list[str]:
         others = "are computed in parts of these" if self.axes is not None else f"run {self.shared}"
-        own = "; ".join(named(dict(sizes)) for sizes in kept.values())
+        own = "; ".join(named(sizes) for sizes in kept.values())
         found = [f"{OWN}{own}; other sizes {others}" if kept else f"one plan for all sizes: {self.shared}"]
         shared = [each for each in self.known if each.variant in left_out]
         if shared:
@@ -261,6 +228,7 @@ class _Range:
                 f"{where} {place}: a plan of its own would save less than {least:.1%} of the expected "
                 f"{1e3 * claim.expected_seconds:.4g} ms"
             )
+        found.append(regret_text(claim))
         known = {each.variant for each in self.known}
         if unknown := [named(self.variants[name]) for name in kept if name not in known]:
             found.append(f"{'; '.join(unknown)} keeps its plan: it was not weighed")

@@ -186,4 +186,4 @@ def _notes(beyond: Sequence[Mapping[str, int]], late: Sequence[Mapping[str, int]
 
 
 def _listed(sizes: Sequence[Mapping[str, int]]) -> str:
-    return "; ".join(named(dict(each)) for each in sizes)
+    return "; ".join(named(each) for each in sizes)

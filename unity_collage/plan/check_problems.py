@@ -57,7 +57,7 @@ def why_samples_do_not_hold(
     """Why a plan for all sizes does not cost what it says at its samples, or does not answer their weighted sum."""
     samples: list[PosedSample] = []
     for each in plan.at_samples:
-        there, where = unpacked(each.problem), f"at {named(dict(each.sizes))}"
+        there, where = unpacked(each.problem), f"at {named(each.sizes)}"
         if (
             reason := why_malformed(there)
             or _why_another_frame(problem, there)
@@ -81,7 +81,7 @@ def _why_other_samples(own: Sequence[PosedSample], stated: Sequence[PosedSample]
         return "the annotations state other samples, or other weights"
     for mine, there in zip(own, stated, strict=True):
         if reason := why_another_problem(mine.problem, there.problem):
-            return f"at {named(dict(mine.sizes))}: {reason}"
+            return f"at {named(mine.sizes)}: {reason}"
     return None
 
 

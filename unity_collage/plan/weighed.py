@@ -6,7 +6,7 @@ That is the cost of a plan in the problem in which each kernel and each transiti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import fsum
@@ -62,7 +62,7 @@ def weighed_costs(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
     return replace(costs, by_key=by_key, samples=tuple(samples))
 
 
-def named(sizes: dict[str, int]) -> str:
+def named(sizes: Mapping[str, int]) -> str:
     """``batch 1, length 32``."""
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
 

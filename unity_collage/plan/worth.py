@@ -54,9 +54,11 @@ def worth_beside_parts(offers: Sequence[Offer], least_saving: float, copies: Cop
     """Which of the variants stay where other batches are computed in parts; that for one sample always does.
 
     Variants are added one after the other, each time that which saves most of the expected total, as long as it saves
-    at least ``least_saving`` of it.
+    at least ``least_saving`` of it. One stays in any case if the copies that it would need have no cost.
     """
     stays = [offer.count == 1 for offer in offers]
+    while (unknown := _unknown_in_parts(offers, stays, copies)) is not None:
+        stays[unknown] = True
     total = expected_in_parts(offers, stays, copies)
     while not all(stays):
         totals = {
@@ -69,6 +71,13 @@ def worth_beside_parts(offers: Sequence[Offer], least_saving: float, copies: Cop
             break
         stays[best], total = True, totals[best]
     return stays
+
+
+def _unknown_in_parts(offers: Sequence[Offer], stays: Sequence[bool], copies: Copies) -> int | None:
+    """The place of the smallest batch that cannot be computed in parts at a cost that is known."""
+    own = {offer.count: offer.own for offer, there in zip(offers, stays, strict=True) if there}
+    unknown = [n for n, each in enumerate(offers) if math.isinf(seconds_in_parts(each.count, own, copies))]
+    return min(unknown, key=lambda place: offers[place].count, default=None)
 
 
 def expected_in_parts(offers: Sequence[Offer], stays: Sequence[bool], copies: Copies) -> float:

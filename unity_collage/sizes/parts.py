@@ -52,7 +52,11 @@ def with_axes(func: relax.Function, axes: SampleAxes) -> relax.Function:
     return func.with_attr(IN_PARTS, data)
 
 
-def axes_of(func: relax.Function) -> tuple[list[SampleAxis | None], list[SampleAxis]] | None:
+SplitAxes = tuple[list[SampleAxis | None], list[SampleAxis]]
+"""The axes of the inputs, None for one that is the same for all samples, and of the results."""
+
+
+def axes_of(func: relax.Function) -> SplitAxes | None:
     """The axes of inputs and of results that :func:`with_axes` has written; None where batches have no parts."""
     found: Any = (func.attrs or {}).get(IN_PARTS)
     if found is None:
@@ -62,12 +66,7 @@ def axes_of(func: relax.Function) -> tuple[list[SampleAxis | None], list[SampleA
     return by_key["params"], [each for each in by_key["results"] if each is not None]
 
 
-def copies(
-    variant: relax.Function,
-    axes: tuple[Sequence[SampleAxis | None], Sequence[SampleAxis]],
-    whole: int,
-    parts: tuple[int, int],
-) -> relax.Function:
+def copies(variant: relax.Function, axes: SplitAxes, whole: int, parts: tuple[int, int]) -> relax.Function:
     """The slices and concatenations alone that computing ``whole`` samples as two ``parts`` needs, with static sizes.
 
     ``variant``: a function like that which computes the parts, for any number of samples.
@@ -97,7 +96,7 @@ def copies(
 
 def _resized(ty: ir.Type, axis: SampleAxis, count: int) -> relax.TensorType:
     """The type of a value with ``count`` samples."""
-    dims = [int(dim) for dim in dims_of(ty)]
+    dims = [dim.value if isinstance(dim, tirx.IntImm) else dim for dim in dims_of(ty)]
     dims[axis.axis] = axis.each * count
     return relax.TensorType(dims, tensor_type(ty).dtype)
 
