@@ -91,14 +91,18 @@ class WeighSizes:
         self,
         kernels: Sequence[int],
         asked: Sequence[Mapping[int, Workload]],
-        known: Sequence[Mapping[str, Cost]],
+        known: Sequence[dict[str, Cost]],
     ) -> tuple[list[int], list[int]]:
-        """The numbers of the samples at which these candidates could be measured, and of those without time for it."""
+        """The numbers of the samples at which these candidates could be measured, and of those without time for it.
+
+        What was measured is added to ``known``.
+        """
         measured: list[int] = []
         late: list[int] = []
         for number, questions in enumerate(asked):
             missing = [questions[id_] for id_ in kernels if questions[id_].key not in known[number]]
             found = self.model.costs(list({each.key: each for each in missing}.values())) if missing else {}
+            known[number] |= {key: cost for key, cost in found.items() if cost.origin != UNKNOWN}
             (late if any(cost.origin == UNKNOWN for cost in found.values()) else measured).append(number)
         return measured, late
 
