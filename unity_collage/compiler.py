@@ -93,8 +93,9 @@ def compile(
       ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
     * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
       ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only. ``{"batch": [1, 8]}`` and
-      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that get plans of their own; likely ones do
-      if none are named, and none with ``{"batch": []}`` (docs/models.md).
+      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that may get plans of their own; likely ones
+      do if none are named, and none with ``{"batch": []}``. ``{"length": {16: 0.7, 512: 0.3}}`` has their weights
+      (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -73,6 +74,9 @@ class Pipeline:
     only_choices: bool = False
     """Whether nothing is measured for a function in which nothing has to be chosen (docs/costs.md)."""
 
+    most_regret: float = math.inf
+    """A sample size keeps its variant if it would lose more than this part of its best static cost without."""
+
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
         if not self.measure:
@@ -104,7 +108,12 @@ class Pipeline:
 
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
-        return [ChooseVariants(self.model), OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
+        return [
+            ChooseVariants(self.model, most_regret=self.most_regret),
+            OffloadBYOC(),
+            FuseRemaining(),
+            ScheduleBranches(self.model),
+        ]
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""

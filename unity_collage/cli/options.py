@@ -71,7 +71,8 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=SIZES",
         help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1; "
-        "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it",
+        "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it; "
+        "length=16:0.7,512:0.3 also says how much of all calls each size stands for",
     )
     command.add_argument(
         "--dim",
