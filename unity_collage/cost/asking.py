@@ -40,7 +40,7 @@ def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hasha
     return func.body, CANDIDATES.encoded(func), tuple(like_of(func).items()), behind, called
 
 
-@cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=8), _question)
+@cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
     graph = DataflowGraph(twin(func), prims)

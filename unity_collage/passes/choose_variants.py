@@ -114,11 +114,12 @@ class _Range:
         """The samples at which both plans have a cost, with weights that add up to 1."""
         plans = PLAN.by_function(self.mod)
         shared = plans.get(self.shared)
-        there = {tuple(each.sizes.items()): each.seconds for each in (shared.at_samples if shared else ())}
+        samples = shared.at_samples if shared else ()
+        there = {tuple(sorted(each.sizes.items())): each.seconds for each in samples}
         found: list[_Known] = []
         for sizes, weight in range_of(self.main):
             name = next((name for name, own in self.variants.items() if own == sizes), "")
-            plan, other = plans.get(name), there.get(tuple(sizes.items()), math.inf)
+            plan, other = plans.get(name), there.get(tuple(sorted(sizes.items())), math.inf)
             if plan is None or plan.certificate is None or not plan.has_costs:
                 continue
             if self.axes is None and other == math.inf:

@@ -26,7 +26,7 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
     A kernel that is refused at one of them has no cost. One whose cost is not known at some has a lower bound, if it
     has one at each of these.
     """
-    runs = max(cost.runs for cost in costs)
+    runs = min((cost.runs for cost in costs if cost.runs), default=0)
     for cost, name in zip(costs, names, strict=True):
         if cost.seconds is None and not cost.is_open:
             return Cost(None, reason=f"at {name}: {cost.reason}", runs=runs)
@@ -81,7 +81,7 @@ def seconds_at(func: relax.Function, sample: SampleCosts, points: Sequence[Point
     return tuple(at_size(points, nbytes) for nbytes in _nbytes_at(func, tuple(sample.sizes.items())))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _nbytes_at(func: relax.Function, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
     """The bytes of each value at these sizes; a search makes its problem many times."""
     return tuple(nbytes_of(node.var) for node in DataflowGraph(at_sizes(func, dict(sizes))).nodes)
