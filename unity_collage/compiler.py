@@ -41,6 +41,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
+from .plan.plan import Plan
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
@@ -317,11 +318,13 @@ def explain(
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
     check: Callable[[IRModule], None] = lambda _: None,
+    ranges: Callable[[Plan], None] = lambda _: None,
 ) -> dict[str, Explanation]:
     """Why each candidate of each function was chosen or not; nothing is built.
 
     The names of variables are those of the values in the ONNX model. ``check`` is called with the module that has the
-    candidates, before anything is measured; it may raise CollageError.
+    candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
+    if that chooses between plans by the sizes of its inputs.
     """
     scope = checked_target(target or pipeline.model.target())
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
@@ -331,6 +334,9 @@ def explain(
         prepared = tvm.transform.Sequential(asked.until_candidates())(imported)
         check(prepared)
         searched = tvm.transform.Sequential([*asked.costs(), asked.search()])(prepared)
+        chosen = PLAN.by_function(asked.choice()(searched))
+    if "main" in chosen and chosen["main"].range is not None:
+        ranges(chosen["main"])
     return EXPLANATION.by_function(searched)
 
 

@@ -108,12 +108,11 @@ class Pipeline:
 
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
-        return [
-            ChooseVariants(self.model, most_regret=self.most_regret),
-            OffloadBYOC(),
-            FuseRemaining(),
-            ScheduleBranches(self.model),
-        ]
+        return [self.choice(), OffloadBYOC(), FuseRemaining(), ScheduleBranches(self.model)]
+
+    def choice(self) -> tvm.transform.Pass:
+        """The choice of the sample sizes that keep a plan of their own."""
+        return ChooseVariants(self.model, most_regret=self.most_regret)
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""

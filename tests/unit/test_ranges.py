@@ -19,6 +19,7 @@ from tvm.script import relax as R
 
 from unity_collage.annotations import COSTS, PLAN
 from unity_collage.cli.check_plan import findings
+from unity_collage.compiler import explain
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import ModelError
 from unity_collage.graph.variants import range_of
@@ -30,6 +31,7 @@ from unity_collage.passes import (
     SearchPartition,
     WeighSizes,
 )
+from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost
 from unity_collage.plan.encoding import encode
 from unity_collage.plan.plan import Plan
@@ -418,3 +420,11 @@ def test_the_summary_shows_what_runs_at_each_size() -> None:
     assert "main: by the sizes of its inputs it runs one of 2 plans" in text
     assert "n 2, m 2 main_any_size 33% 3.30 us 2.00 us 1.30 us" in text
     assert "weighed over 3 sizes: n 2, m 2 3.30 us; n 8, m 2 13.2 us; n 64, m 2 106 us" in text
+
+
+def test_explain_has_the_range_too() -> None:
+    ranges: list[Plan] = []
+    pipeline = Pipeline(backends=("tvm",), model=BySize(fused_pays_below_16))
+    found = explain(Model, pipeline, shapes=SAMPLES, ranges=ranges.append)
+    assert len(ranges) == 1 and ranges[0].range is not None
+    assert {"main_any_size", "main_n_2_m_2"} < set(found), "also of variants that are left out"

@@ -91,7 +91,7 @@ class WeighSizes:
         self,
         kernels: Sequence[int],
         asked: Sequence[Mapping[int, Workload]],
-        known: Sequence[dict[str, Cost]],
+        known: list[dict[str, Cost]],
     ) -> tuple[list[int], list[int]]:
         """The numbers of the samples at which these candidates could be measured, and of those without time for it.
 
