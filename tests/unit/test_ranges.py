@@ -31,6 +31,7 @@ from unity_collage.passes import (
     SearchPartition,
     WeighSizes,
 )
+from unity_collage.passes.weigh_sizes import MOST, spread
 from unity_collage.pipeline import Pipeline
 from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost
 from unity_collage.plan.encoding import encode
@@ -363,6 +364,27 @@ def of_claim(**changes: Any) -> Callable[[dict[str, Plan]], None]:
     return change
 
 
+def without_first(plans: dict[str, Plan]) -> None:
+    """Hides the sample with the greatest regret."""
+    claim = plans["main"].range
+    assert claim is not None
+    others = [replace(each, weight=0.5) for each in claim.sizes[1:]]
+    expected = sum(0.5 * each.seconds for each in others)
+    hidden = replace(claim, sizes=tuple(others), expected_seconds=expected, greatest_regret=0.0)
+    plans["main"] = replace(plans["main"], range=hidden)
+
+
+def more_likely(plans: dict[str, Plan]) -> None:
+    """Weighs the samples differently from the plan for all sizes."""
+    claim = plans["main"].range
+    assert claim is not None
+    sizes = [replace(each, weight=w) for each, w in zip(claim.sizes, (0.01, 0.98, 0.01), strict=True)]
+    expected = sum(each.weight * each.seconds for each in sizes)
+    plans["main"] = replace(
+        plans["main"], range=replace(claim, sizes=tuple(sizes), expected_seconds=expected)
+    )
+
+
 def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
     def change(plans: dict[str, Plan]) -> None:
         shared = plans["main_any_size"]
@@ -385,6 +407,10 @@ def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
         (of_claim(greatest_regret=0.0), "main", "the greatest regret is 1.3.*e-06 s, not 0.0 s"),
         (of_claim(expected_seconds=1e-6), "main", "the expected cost is .* s, not 1e-06 s"),
         (of_claim(sizes=()), "main", "it claims nothing about any size"),
+        (of_first(sizes={}), "main", "it names a sample twice, or one without sizes"),
+        (without_first, "main", "it does not say what runs at n 2, m 2"),
+        (more_likely, "main", "the weight of n 2, m 2 is not that of the plan for all sizes"),
+        (of_first(variant="main_n_8_m_2"), "main", "main_n_8_m_2 is for other sizes"),
         (of_shared(2e-6), "main_any_size", "at n 2, m 2: it costs 3.3.*e-06 s, not 2e-06 s"),
         (of_shared(2e-6), "main", "the plan of main_any_size does not hold"),
     ],
@@ -428,3 +454,21 @@ def test_explain_has_the_range_too() -> None:
     found = explain(Model, pipeline, shapes=SAMPLES, ranges=ranges.append)
     assert len(ranges) == 1 and ranges[0].range is not None
     assert {"main_any_size", "main_n_2_m_2"} < set(found), "also of variants that are left out"
+
+
+def test_at_most_eight_samples_are_measured_the_ends_and_the_middle_among_them() -> None:
+    samples = [({"n": size}, 1 / 16) for size in range(1, 17)]
+    taken, others = spread(samples, {"n": 9})
+    assert len(taken) == MOST and len(others) == 16 - MOST
+    assert {1, 9, 16} <= {sizes["n"] for sizes, _ in taken}
+    assert spread(samples[:3], {"n": 2}) == (samples[:3], [])
+
+
+def test_samples_beyond_eight_keep_their_plans_and_are_named() -> None:
+    _, after = searched({"n": list(range(1, 11)), "m": [2]}, BySize(lambda _label, size, _free: 1e-6 * size))
+    plan = PLAN.read(after["main"])
+    assert len(claim_of(after).sizes) == MOST and len(plan.variants) == 2
+    told = PLAN.read(after["main_any_size"]).remarks
+    assert any(
+        each.startswith("not weighed, since kernels are measured at 8 sizes at most: n ") for each in told
+    )

@@ -83,8 +83,8 @@ def test_the_weighed_plan_is_the_cheapest_of_all_plans_over_the_samples(samples:
     [
         ((Cost(2.0), Cost(4.0)), 3.5, None, ""),
         ((Cost(2.0), Cost(None, reason="no kernel")), None, None, "at large: no kernel"),
-        ((Cost(2.0), Cost(None, origin=UNKNOWN, bound=4.0, reason="late")), None, 3.5, "at large: late"),
-        ((Cost(None, bound=1.0, reason="not needed"), Cost(4.0)), None, 3.25, "at small: not needed"),
+        ((Cost(2.0), Cost(None, origin=UNKNOWN, bound=4.0, reason="late")), None, 3.5, "late"),
+        ((Cost(None, bound=1.0, reason="not needed"), Cost(4.0)), None, 3.25, "not needed"),
     ],
 )
 def test_costs_of_several_samples(

@@ -44,6 +44,8 @@ def why_range_does_not_hold(
         return "it claims nothing about any size"
     if reason := why_wrong_weights([each.weight for each in claim.sizes]):
         return reason
+    if reason := _why_incomplete(claim, plan, plans):
+        return reason
     for each in claim.sizes:
         reason = (
             _why_wrong_best(each, plans, fails, stated)
@@ -64,6 +66,40 @@ def why_range_does_not_hold(
     return None
 
 
+def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
+    """Which sample of the plan for all sizes the claim leaves out, or weighs differently from the others, or None.
+
+    It may leave out one whose variant has no certificate, since nothing was searched for it.
+    """
+    mine = {_key(each.sizes): each.weight for each in claim.sizes}
+    if len(mine) < len(claim.sizes) or () in mine:
+        return "it names a sample twice, or one without sizes"
+    for shared in plans.values():
+        theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
+        if not theirs or shared.sizes:
+            continue
+        for at in shared.at_samples:
+            variants = [name for name, sizes in main.variants.items() if _is_for(sizes, at.sizes)]
+            searched = [name for name in variants if name in plans and plans[name].certificate is not None]
+            if _key(at.sizes) not in mine and (searched or not variants):
+                return f"it does not say what runs at {named(at.sizes)}"
+        total = fsum(theirs.get(key, 0.0) for key in mine)
+        for each in claim.sizes:
+            weight = theirs.get(_key(each.sizes), 0.0)
+            if not total or not are_equal(weight / total, each.weight):
+                return f"the weight of {named(each.sizes)} is not that of the plan for all sizes"
+    return None
+
+
+def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sizes.items()))
+
+
+def _is_for(variant: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
+    """Whether a variant is called for these sizes; it may leave some open."""
+    return all(sizes.get(name) == size for name, size in variant.items())
+
+
 def _why_wrong_best(
     each: SizeClaim, plans: Mapping[str, Plan], fails: Mapping[str, bool], stated: Stated
 ) -> str | None:
@@ -72,7 +108,7 @@ def _why_wrong_best(
     if own is not None:
         if fails[each.variant]:
             return f"the plan of {each.variant} does not hold"
-        if dict(own.sizes) != {name: each.sizes[name] for name in own.sizes}:
+        if not own.sizes or not _is_for(own.sizes, each.sizes):
             return f"{each.variant} is for other sizes"
     certificate = own.certificate if own is not None else each.certificate
     if certificate is None:
@@ -102,7 +138,7 @@ def _why_wrong_run(
         shared = plans.get(each.runs)
         if shared is not None and fails[each.runs]:
             return f"the plan of {each.runs} does not hold"
-        if shared is not None and each.sizes in main.variants.values():
+        if shared is not None and any(_is_for(sizes, each.sizes) for sizes in main.variants.values()):
             return f"there is a variant for this size, and {each.runs} is said to run"
         known = (
             [] if shared is None else [at for at in shared.at_samples if dict(at.sizes) == dict(each.sizes)]
@@ -132,7 +168,7 @@ def _seconds_in_parts(each: SizeClaim, main: Plan, plans: Mapping[str, Plan]) ->
     def seconds(count: int) -> float | None:
         if count in own:
             return own[count]
-        smaller = [size for size in own if size < count]
+        smaller = [size for size in own if 0 < size < count]
         split = splits.get(count)
         if not smaller or split is None or not (isfinite(split.seconds) and split.seconds >= 0):
             return None

@@ -31,11 +31,11 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
         if cost.seconds is None and not cost.is_open:
             return Cost(None, reason=f"at {name}: {cost.reason}", runs=runs)
     doubtful = any(cost.is_doubtful for cost in costs)
-    for cost, name in zip(costs, names, strict=True):
+    for cost in costs:
         if cost.is_open:
             least = _sum([least_seconds(each) for each in costs], weights)
             origin = UNKNOWN if any(each.origin == UNKNOWN for each in costs) else cost.origin
-            return Cost(None, reason=f"at {name}: {cost.reason}", origin=origin, bound=least, runs=runs)
+            return Cost(None, reason=cost.reason, origin=origin, bound=least, runs=runs)
     has_interval = any(cost.interval is not None for cost in costs)
     intervals = [cost.interval or (cost.seconds or 0.0,) * 2 for cost in costs]
     return Cost(
