@@ -43,6 +43,7 @@ from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
 from .plan.memory import memory_goal
+from .plan.plan import Plan
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
@@ -97,8 +98,9 @@ def compile(
       ``torch.export.ExportedProgram`` or the path of one (``.pt2``), or an IRModule.
     * ``shapes`` fixes sizes that the model leaves open: ``{"image": (1, 3, 640, 640)}`` the shape of an input,
       ``{"batch": 1}`` a dimension by name. ``dims`` takes names of dimensions only. ``{"batch": [1, 8]}`` and
-      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that get plans of their own; likely ones do
-      if none are named, and none with ``{"batch": []}`` (docs/models.md).
+      ``{"length": range(1, 129)}`` leave a dimension open and name sizes that may get plans of their own; likely ones
+      do if none are named, and none with ``{"batch": []}``. ``{"length": {16: 0.7, 512: 0.3}}`` has their weights
+      (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
@@ -337,11 +339,13 @@ def explain(
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
     check: Callable[[IRModule], None] = lambda _: None,
+    ranges: Callable[[Plan], None] = lambda _: None,
 ) -> dict[str, Explanation]:
     """Why each candidate of each function was chosen or not; nothing is built.
 
     The names of variables are those of the values in the ONNX model. ``check`` is called with the module that has the
-    candidates, before anything is measured; it may raise CollageError.
+    candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
+    if that chooses between plans by the sizes of its inputs.
     """
     scope = checked_target(target or pipeline.model.target())
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
@@ -351,6 +355,9 @@ def explain(
         prepared = tvm.transform.Sequential(asked.until_candidates())(imported)
         check(prepared)
         searched = tvm.transform.Sequential([*asked.costs(), asked.search()])(prepared)
+        chosen = PLAN.by_function(asked.choice()(searched))
+    if "main" in chosen and chosen["main"].range is not None:
+        ranges(chosen["main"])
     return EXPLANATION.by_function(searched)
 
 

@@ -20,6 +20,7 @@ from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
 from .passes.choose_by_rule import ChooseByRule
 from .passes.choose_threads import ChooseThreads
+from .passes.choose_variants import ChooseVariants
 from .passes.confirm_costs import ConfirmCosts
 from .passes.correct_costs import CorrectCosts
 from .passes.estimate_costs import EstimateCosts
@@ -34,6 +35,7 @@ from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
+from .passes.weigh_sizes import WeighSizes
 from .search.memory_bounded import MemoryGoal
 from .specs import PartitionSpec
 from .target import current_target
@@ -75,6 +77,9 @@ class Pipeline:
     """What is asked of the bytes that a plan holds. Every candidate is measured then, and no branches run side by side,
     since more values are held then."""
 
+    most_regret: float = 0.05
+    """A sample size keeps its variant if it would lose more than this part of its best static cost without."""
+
     def passes(self) -> list[tvm.transform.Pass]:
         """All passes, from an imported model to a module that ``relax.build`` can build; run them under a target."""
         if not self.measure:
@@ -107,20 +112,26 @@ class Pipeline:
     def after_search(self) -> list[tvm.transform.Pass]:
         """The passes from a plan to a module that is ready to be built."""
         branches = [ScheduleBranches(self.model)] if self.memory is None else []
-        return [OffloadBYOC(), FuseRemaining(), *branches]
+        return [self.choice(), OffloadBYOC(), FuseRemaining(), *branches]
+
+    def choice(self) -> tvm.transform.Pass:
+        """The choice of the sample sizes that keep a plan of their own."""
+        return ChooseVariants(self.model, most_regret=self.most_regret)
 
     def costs(self) -> list[tvm.transform.Pass]:
         """The passes from candidates to their costs."""
         correcting = [CorrectCosts(self.model)] if self.correct else []
         measuring = [ConfirmCosts(self.model), ChooseThreads(self.model), *correcting]
         if self.every or self.tune_trials or self.memory is not None:
-            return [EstimateCosts(self.model, self.tune_trials), *measuring, OfferMerged(self.model)]
+            estimating = EstimateCosts(self.model, self.tune_trials)
+            return [estimating, *measuring, OfferMerged(self.model), WeighSizes(self.model)]
         # Costs that have changed may let other candidates into the plan, which were not worth measuring before.
         return [
             EstimateNeededCosts(self.model, self.programs, self.hopeless, self.only_choices),
             *measuring,
             EstimateNeededCosts(self.model, only_choices=self.only_choices),
             OfferMerged(self.model),
+            WeighSizes(self.model),
         ]
 
 

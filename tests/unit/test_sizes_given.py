@@ -32,6 +32,7 @@ def relu(*shape: int | str) -> onnx.ModelProto:
         (["batch=1"], {"batch": 1}),
         (["batch=1,8,32"], {"batch": (1, 8, 32)}),
         (["length=1..512"], {"length": range(1, 513)}),
+        (["length=16:0.7, 512:0.3"], {"length": {16: 0.7, 512: 0.3}}),
         (["length= 4 .. 4 ", "x=1x3"], {"length": range(4, 5), "x": (1, 3)}),
     ],
 )
@@ -51,6 +52,27 @@ def test_what_is_no_range(text: str, capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         parser.parse_args(["model.onnx", "--shape", text])
     assert "or NAME=1..512 for a range of sizes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("length=16:0.7,512", "has no weight for each size: write NAME=16:0.7,512:0.3"),
+        ("length=16:a", "has no weight for each size"),
+        ("length=16:1,16:2", "has two weights for 16"),
+    ],
+)
+def test_what_are_no_weights(text: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser()
+    add_options(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["model.onnx", "--shape", text])
+    assert reason in " ".join(capsys.readouterr().err.split())
+
+
+def test_weights_are_for_a_dimension() -> None:
+    with pytest.raises(ModelError, match="weights are for a dimension, and 'x' is an input"):
+        import_model(relu("n", 4), shapes={"x": {1: 0.5}})
 
 
 def test_a_dimension_whose_name_is_no_identifier() -> None:

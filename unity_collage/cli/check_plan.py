@@ -15,8 +15,9 @@ from ..annotations import CANDIDATES, COSTS, PLAN
 from ..errors import CollageError, first_line
 from ..lowering.library_file import opened
 from ..lowering.seal import facts_in
-from ..passes.search_partition import stated_problem
+from ..passes.search_partition import stated_problem, stated_samples
 from ..plan.check import Finding, checked
+from ..plan.check_ranges import checked_range
 from ..plan.instance import unpacked
 from ..plan.plan import Plan
 from ..program.facts import Facts, plans_in
@@ -44,17 +45,39 @@ def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Fin
         searched = _functions(annotated)
     if not plans:
         raise CollageError(f"{path} has no plan: no function of it was partitioned by costs")
+    found = {name: _found(name, plan, searched, annotated) for name, plan in plans.items()}
+    fails = {name: not finding.holds for name, finding in found.items()}
+
+    def stated(name: str) -> Problem | None:
+        func = _searched(name, searched, annotated)
+        return None if func is None else stated_problem(func)
+
     for name, plan in plans.items():
-        yield name, checked(plan, _stated(name, plan, searched, annotated))
+        if plan.range is not None:
+            found[name] = checked_range(plans, name, fails, stated)
+    yield from found.items()
 
 
-def _stated(name: str, plan: Plan, searched: Functions, annotated: str | None) -> Problem | None:
+def _found(name: str, plan: Plan, searched: Functions, annotated: str | None) -> Finding:
+    """What the checker says of one plan by itself."""
+    if plan.variants:  # nothing was searched for a function that only chooses one
+        return checked(plan)
+    func = _searched(name, searched, annotated)
+    if func is None:
+        return checked(plan)
+    redundant = unpacked(plan.problem).redundant if plan.problem else True
+    samples = stated_samples(func, redundant) if COSTS.read(func).samples else None
+    return checked(plan, stated_problem(func, redundant), samples)
+
+
+def _searched(name: str, searched: Functions, annotated: str | None) -> relax.Function | None:
+    """The function that was searched, if it is at hand; raises CollageError where the annotated module lacks it."""
     func = searched.get(name)
     if func is None or not CANDIDATES.on(func) or not COSTS.on(func):
         if annotated is not None:
             raise CollageError(f"{annotated} has no function {name} with candidates and costs")
         return None
-    return stated_problem(func, unpacked(plan.problem).redundant if plan.problem else True)
+    return func
 
 
 def _plans_of(path: str) -> tuple[dict[str, Plan], Functions]:

@@ -13,6 +13,7 @@ from .options import add_options, sizes_of
 
 if TYPE_CHECKING:
     from ..plan.explanation import Explanation
+    from ..plan.plan import Plan
 
 
 def add_command(commands: Any) -> None:
@@ -53,14 +54,16 @@ def _explain(options: argparse.Namespace) -> None:
             layouts=options.search_layouts,
             tune_trials=options.tune or 0,
         )
+        ranges: list[Plan] = []
         found = explain(
             model,
             pipeline,
             target=options.target,
             **sizes_of(options),
             check=lambda mod: None if node is None else check_node(mod, node, names, others),
+            ranges=ranges.append,
         )
-    _show(options, found, names, others)
+    _show(options, found, names, others, ranges)
 
 
 def _show(
@@ -68,13 +71,18 @@ def _show(
     found: Mapping[str, Explanation],
     names: Sequence[str],
     others: Sequence[str],
+    ranges: Sequence[Plan],
 ) -> None:
-    """Print the answer for one node, or the whole; ``names`` and ``others`` as :func:`check_node` has them."""
+    """Print the answer for one node, or the whole; ``names`` and ``others`` as :func:`check_node` has them.
+
+    ``ranges``: the plan of ``main``, if it chooses between plans by sizes.
+    """
     from rich.console import Console
 
     from ..plan.encoding import encode
     from ..report.answer import answer
     from ..report.kinds import explanation_summary
+    from ..report.plans import plan_summary
 
     console = Console()
     if options.node is not None:
@@ -84,7 +92,10 @@ def _show(
         for line in [] if options.json else lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     elif options.json:
-        print_json({name: encode(explanation) for name, explanation in found.items()})
+        data = {name: encode(explanation) for name, explanation in found.items()}
+        print_json({**({"main": {"range": encode(ranges[0].range)}} if ranges else {}), **data})
     else:
+        for plan in ranges:
+            console.print(plan_summary("main", plan), "")
         for name, explanation in found.items():
             console.print(explanation_summary(name, explanation), "")

@@ -82,7 +82,8 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=SIZES",
         help="fix the shape of an input, such as image=1,3,640,640, or the size of a dimension, such as batch=1; "
-        "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it",
+        "batch=1,8,32 and length=1..512 leave a dimension open and make plans for sizes in it; "
+        "length=16:0.7,512:0.3 also says how much of all calls each size stands for",
     )
     command.add_argument(
         "--dim",
@@ -208,12 +209,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _shape(text: str) -> tuple[str, int | Sequence[int]]:
+def _shape(text: str) -> tuple[str, int | Sequence[int] | dict[int, float]]:
     """``image=1,3,640,640`` or ``batch=1``: one number is the size of a dimension, or of an input of rank 1.
 
-    ``length=1..512`` is a range of sizes of a dimension, both ends included.
+    ``length=1..512`` is a range of sizes of a dimension, both ends included; ``length=16:0.7,512:0.3`` has weights.
     """
     name, _, sizes = text.rpartition("=")
+    if name and ":" in sizes:
+        return name, _weights(text, sizes)
     low, dots, high = (part.strip() for part in sizes.partition(".."))
     if name and dots and low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high):
         return name, range(int(low), int(high) + 1)
@@ -224,6 +227,22 @@ def _shape(text: str) -> tuple[str, int | Sequence[int]]:
         )
     numbers = [int(part) for part in parts]
     return name, tuple(numbers) if len(numbers) > 1 else numbers[0]
+
+
+def _weights(text: str, sizes: str) -> dict[int, float]:
+    """``16:0.7,512:0.3``: sizes of a dimension, each with its weight."""
+    found: dict[int, float] = {}
+    for part in sizes.split(","):
+        size, _, weight = (word.strip() for word in part.partition(":"))
+        try:
+            if int(size) in found:
+                raise argparse.ArgumentTypeError(f"{text!r} has two weights for {size}")
+            found[int(size)] = float(weight)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} has no weight for each size: write NAME=16:0.7,512:0.3"
+            ) from None
+    return found
 
 
 def _dim(text: str) -> tuple[str, int]:

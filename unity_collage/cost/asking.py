@@ -17,7 +17,7 @@ from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
 from ..graph.prim_funcs import prim_funcs_called
 from ..graph.shapes import nbytes_of
-from ..graph.variants import twin
+from ..graph.variants import like_of, twin
 from ..lowering.outlined import kernel_digest, kernel_function
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
@@ -37,7 +37,7 @@ def workloads(func: relax.Function, model: CostModel, mod: IRModule | None = Non
 def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hashable, ...]:
     """What the workloads of ``func`` follow from; its other attributes do not matter."""
     called = tuple((gvar.name_hint, prim) for gvar, prim in prims.functions_items())
-    return func.body, CANDIDATES.encoded(func), behind, called
+    return func.body, CANDIDATES.encoded(func), tuple(like_of(func).items()), behind, called
 
 
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)

@@ -51,7 +51,11 @@ def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRMo
 
     Raises NoCover.
     """
-    asked = workloads(func, model, mod)
+    return lazily(func, workloads(func, model, mod), model, search)
+
+
+def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel, search: Search) -> Costs:
+    """:func:`lazy_costs` of candidates for which these workloads are asked, by candidate id."""
     keys = {candidate: workload.key for candidate, workload in asked.items()}
     overheads = model.overheads(list(dict.fromkeys(workload.backend for workload in asked.values())))
     by_key = {workload.key: workload for workload in asked.values()}

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from tvm import ir
 from tvm.ir import IRModule
 
-from ..graph.variants import like_of, sizes_of
+from ..graph.variants import is_switch, like_of, range_of, sizes_of
 from .model import CostModel
 
 _FIRST = 0.5
 """The part of the time that the first variant gets, the smallest one, which is the most likely."""
+
+_BEFORE_WEIGHING = 0.85
+"""The part of the time that all have together, if the plan for other sizes is weighed over samples after them."""
 
 
 def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc], ir.BaseFunc]) -> IRModule:
@@ -22,7 +25,12 @@ def with_shares(mod: IRModule, model: CostModel, change: Callable[[ir.BaseFunc],
     functions = dict(mod.functions_items())
     variants = [gvar for gvar, func in functions.items() if sizes_of(func)]
     others = [gvar for gvar, func in functions.items() if like_of(func) and not sizes_of(func)]
-    shares = dict(_shares([*variants[:1], *others, *variants[1:]]))
+    whole = (
+        _BEFORE_WEIGHING
+        if any(range_of(func) and not is_switch(func) for func in functions.values())
+        else 1.0
+    )
+    shares = {gvar: whole * part for gvar, part in _shares([*variants[:1], *others, *variants[1:]])}
     for gvar in [*shares, *(gvar for gvar in functions if gvar not in shares)]:
         with model.sharing(shares.get(gvar, 1.0)):
             functions[gvar] = change(functions[gvar])

@@ -37,8 +37,8 @@ class Imported:
     """The names of its inputs in the model, in the order of the parameters of ``main``."""
     outputs: tuple[str, ...] = ()
     """The names of its results in the model, if they have names."""
-    samples: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Sample sizes that were given for symbolic sizes of ``main``, by their names."""
+    samples: Mapping[str, Sequence[int] | Mapping[int, float]] = field(default_factory=dict)
+    """Sample sizes that were given for symbolic sizes of ``main``, by their names, with weights if there are some."""
     whole: WholeModel | None = field(default=None, compare=False)
     """The model for inference runtimes; None where weights of it were bound."""
     at: Callable[[Mapping[str, int]], Imported] | None = field(default=None, compare=False)

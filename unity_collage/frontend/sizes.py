@@ -9,11 +9,12 @@ from tvm.ir import IRModule
 
 from ..errors import ModelError, first_line
 
-Shapes = Mapping[str, int | Sequence[int]]
-"""Sizes by name: a number for a dimension, several for an input. Several for a dimension, or a range, are samples."""
+Shapes = Mapping[str, int | Sequence[int] | Mapping[int, float]]
+"""Sizes by name: a number for a dimension, several for an input. Several for a dimension, a range, or a mapping from
+sizes to their weights are samples."""
 
-Samples = dict[str, Sequence[int]]
-"""Sample sizes by the name of a dimension."""
+Samples = dict[str, Sequence[int] | Mapping[int, float]]
+"""Sample sizes by the name of a dimension, with their weights if there are some."""
 
 
 def split(
@@ -21,22 +22,28 @@ def split(
 ) -> tuple[dict[str, int | Sequence[int]], Samples]:
     """What ``shapes`` fixes, and the samples in it; an input goes before a dimension of the same name.
 
-    Raises ModelError for a range that is given for an input.
+    Raises ModelError for a range or weights that are given for an input.
     """
     fixed: dict[str, int | Sequence[int]] = {}
     samples: Samples = {}
     for name, sizes in (shapes or {}).items():
-        if isinstance(sizes, range) and (name in inputs or name not in dimensions):
-            what = "an input" if name in inputs else "not one"
-            known = ", ".join(dimensions) or "none"
-            raise ModelError(
-                f"a range is for a dimension, and {name!r} is {what}; the free dimensions are: {known}"
-            )
-        if isinstance(sizes, int) or name in inputs or name not in dimensions:
+        if isinstance(sizes, (range, Mapping)):
+            if name in inputs or name not in dimensions:
+                what, given = "an input" if name in inputs else "not one", _given(sizes)
+                known = ", ".join(dimensions) or "none"
+                raise ModelError(
+                    f"{given} for a dimension, and {name!r} is {what}; the free dimensions are: {known}"
+                )
+            samples[name] = sizes
+        elif isinstance(sizes, int) or name in inputs or name not in dimensions:
             fixed[name] = sizes
         else:
             samples[name] = sizes
     return fixed, samples
+
+
+def _given(sizes: range | Mapping[int, float]) -> str:
+    return "a range is" if isinstance(sizes, range) else "weights are"
 
 
 def dimensions_of(mod: IRModule) -> list[str]:
@@ -44,7 +51,9 @@ def dimensions_of(mod: IRModule) -> list[str]:
     return list(dict.fromkeys(var.name for param in mod["main"].params for var in _symbols(param)))
 
 
-def with_fixed_sizes(mod: IRModule, shapes: Shapes, dims: Mapping[str, int]) -> IRModule:
+def with_fixed_sizes(
+    mod: IRModule, shapes: Mapping[str, int | Sequence[int]], dims: Mapping[str, int]
+) -> IRModule:
     """``mod`` whose symbolic sizes in the parameters of ``main`` are numbers; raises ModelError for other names."""
     if not shapes and not dims:
         return mod

@@ -5,6 +5,7 @@ Only attributes of functions say so, which every pass can read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tvm import ir, relax
@@ -16,6 +17,13 @@ SIZES = "collage.sizes"
 LIKE = "collage.like"
 """Attribute of a function that runs at many sizes: the size of each free dimension, by name, at which its kernels are
 measured."""
+
+RANGE = "collage.range"
+"""Attribute of a function that runs at many sizes, and of the function that chooses variants: the sample sizes at which
+plans are weighed, each with its weight; the weights add up to 1."""
+
+IN_PARTS = "collage.in_parts"
+"""Attribute of a function that chooses variants and computes other batches in parts: the axes that it splits."""
 
 SWITCH = "collage.switch"
 """Attribute of the function that calls the variants: their names, the one for all other sizes last."""
@@ -33,11 +41,29 @@ def like_of(func: ir.BaseFunc) -> dict[str, int]:
     return {str(name): int(size) for name, size in found.items()}
 
 
+def range_of(func: ir.BaseFunc) -> list[tuple[dict[str, int], float]]:
+    """The sizes at which plans are weighed, by free dimension, and the weight of each; empty for other functions."""
+    found: Any = func.attrs[RANGE] if RANGE in (func.attrs or {}) else ()
+    return [
+        ({str(name): int(size) for name, size in each["sizes"].items()}, float(each["weight"]))
+        for each in found
+    ]
+
+
+def with_range(func: relax.Function, weights: Iterable[tuple[Mapping[str, int], float]]) -> relax.Function:
+    """``func`` with the sizes at which plans are weighed, and their weights."""
+    return func.with_attr(RANGE, [{"sizes": dict(sizes), "weight": weight} for sizes, weight in weights])
+
+
 def twin(func: relax.Function) -> relax.Function:
     """``func`` with the sizes at which its kernels are measured, binding by binding the same; itself without any."""
-    like = like_of(func)
+    return at_sizes(func, like_of(func))
+
+
+def at_sizes(func: relax.Function, sizes: Mapping[str, int]) -> relax.Function:
+    """``func`` with these sizes of its free dimensions, binding by binding the same."""
     names = {var.name for var in relax.analysis.defined_symbolic_vars(func)}
-    fixed = {name: size for name, size in like.items() if name in names}
+    fixed = {name: size for name, size in sizes.items() if name in names}
     return func.bind_symbolic_vars(fixed) if fixed else func
 
 

@@ -5,6 +5,7 @@ from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
 from .choose_by_rule import ChooseByRule
 from .choose_threads import ChooseThreads
+from .choose_variants import ChooseVariants
 from .confirm_costs import ConfirmCosts
 from .correct_costs import CorrectCosts
 from .estimate_costs import EstimateCosts
@@ -24,6 +25,7 @@ from .schedule_branches import ScheduleBranches
 from .search_partition import SearchPartition, why_not_plan
 from .stack_products import StackProducts
 from .to_precision import ToPrecision
+from .weigh_sizes import WeighSizes
 
 __all__ = [
     "AnnotateCandidates",
@@ -31,6 +33,7 @@ __all__ = [
     "ChannelsLast",
     "ChooseByRule",
     "ChooseThreads",
+    "ChooseVariants",
     "ConfirmCosts",
     "CorrectCosts",
     "EstimateCosts",
@@ -50,5 +53,6 @@ __all__ = [
     "SearchPartition",
     "StackProducts",
     "ToPrecision",
+    "WeighSizes",
     "why_not_plan",
 ]

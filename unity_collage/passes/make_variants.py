@@ -2,7 +2,7 @@
 
 Reads    ``main`` and what it calls; run it first.
 Writes   a private function for each combination of sizes, with ``collage.sizes``; one for all other sizes; ``main``,
-         which calls one of them, with ``collage.switch`` and its ``collage.plan``.
+         which calls one of them, with ``collage.switch``, ``collage.range`` and its ``collage.plan``.
 Keeps    what ``main`` computes for every size; its result loses the sizes in its type.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import tvm
 from tvm.ir import IRModule
 
+from ..sizes.samples import Samples
 from ..sizes.variants import varied
 
 
@@ -25,8 +26,9 @@ class MakeVariants:
     ``compile`` does the same to a model, which it imports with these sizes where that is possible.
     """
 
-    samples: Mapping[str, Sequence[int]] = field(default_factory=dict[str, "Sequence[int]"])
-    """Sizes by the name of a dimension, or a ``range``, some members of which stand for it; empty: likely sizes."""
+    samples: Samples = field(default_factory=dict[str, "Sequence[int] | Mapping[int, float]"])
+    """Sizes by the name of a dimension, a ``range``, some members of which stand for it, or a mapping from sizes to
+    their weights; empty: likely sizes."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
         return varied(mod, self.samples)[0]

@@ -30,7 +30,7 @@ from ..plan.decision import plan_of
 from ..plan.explanation import Explanation
 from ..plan.instance import unpacked
 from ..plan.memory_plan import within_memory
-from ..plan.posed import posed
+from ..plan.posed import PosedSample, posed, posed_samples
 from ..plan.problem import optimistic, problem_of, why_no_cover
 from ..plan.regrets import explanation_of
 from ..search import NoCover, Problem, Solution, best_throughs, best_withouts
@@ -234,10 +234,17 @@ def why_not_plan(costed: relax.Function, partitioned: relax.Function) -> str | N
         return GIVEN
     if not plan.problem:
         return "the plan does not carry the problem that it answers"
-    finding = checked(plan, stated_problem(costed, unpacked(plan.problem).redundant))
+    redundant = unpacked(plan.problem).redundant
+    samples = stated_samples(costed, redundant) if COSTS.read(costed).samples else None
+    finding = checked(plan, stated_problem(costed, redundant), samples)
     return None if finding.holds else finding.text
 
 
 def stated_problem(func: relax.Function, redundant: bool = True) -> Problem:
     """The search problem that the annotations of ``func`` state, made without the code that the search uses."""
     return posed(DataflowGraph(func), CANDIDATES.read(func), COSTS.read(func), redundant)
+
+
+def stated_samples(func: relax.Function, redundant: bool = True) -> list[PosedSample]:
+    """The problems that the annotations of ``func`` state for each of its sample sizes."""
+    return posed_samples(DataflowGraph(func), CANDIDATES.read(func), COSTS.read(func), redundant)

@@ -7,17 +7,18 @@ the annotations (:mod:`.posed`). Nothing here shares code with the searches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
-from ..search import Option, Problem
+from ..search import Problem
 from ..search.certificate import why_not
 from ..search.tie_claim import why_not_ties
 from ..search.validity import ROUNDING
 from .candidate import VIEW
+from .check_problems import why_another_problem, why_malformed, why_samples_do_not_hold
 from .instance import unpacked
 from .plan import Plan, hidden_by_limits
+from .posed import PosedSample
 
 GIVEN = "the plan has no certificate: it was given, not searched"
 
@@ -30,10 +31,13 @@ class Finding:
     text: str
 
 
-def checked(plan: Plan, stated: Problem | None = None) -> Finding:
+def checked(
+    plan: Plan, stated: Problem | None = None, stated_samples: Sequence[PosedSample] | None = None
+) -> Finding:
     """What can be said of ``plan``; raises InvalidAnnotation if its problem cannot be read.
 
-    ``stated``: the problem that the annotations of the searched function state, if they are at hand.
+    ``stated``: the problem that the annotations of the searched function state, if they are at hand;
+    ``stated_samples`` those that they state for each sample, if the plan is for all sizes.
     """
     if plan.certificate is None and not plan.proved:
         return Finding(True, "given, not searched: it claims no bound")
@@ -42,7 +46,7 @@ def checked(plan: Plan, stated: Problem | None = None) -> Finding:
     own = unpacked(plan.problem) if plan.problem else stated
     assert own is not None
     reason = why_malformed(own) or (stated and why_another_problem(own, stated))
-    reason = reason or why_plan_does_not_hold(own, plan)
+    reason = reason or why_plan_does_not_hold(own, plan) or why_samples_do_not_hold(own, plan, stated_samples)
     return Finding(
         reason is None, "; ".join(_parts(own, plan)) if reason is None else f"does not hold: {reason}"
     )
@@ -60,46 +64,6 @@ def why_plan_does_not_hold(problem: Problem, plan: Plan) -> str | None:
     if reason is None and plan.tie_policy is not None:
         reason = why_not_ties(problem, plan.certificate, plan.tie_policy)
     return reason or _why_another_claim(problem, plan)
-
-
-def why_malformed(problem: Problem) -> str | None:
-    """Why ``problem`` is not one at all, or None."""
-    count = len(problem.sources)
-    for node, sources in enumerate(problem.sources):
-        if not all(0 <= source < node for source in sources):
-            return f"node {node} reads a node that does not come before it"
-    if len({option.id for option in problem.options}) < len(problem.options):
-        return "two options have one id"
-    for option in problem.options:
-        if not 0 < option.inside < 1 << count or option.hidden & ~option.inside:
-            return f"option {option.id} has nodes that do not exist"
-        if not isfinite(option.seconds):
-            return f"option {option.id} has no cost"
-    both = {option.device for option in problem.options} & {option.backend for option in problem.options} - {
-        ""
-    }
-    if both:
-        return f"{min(both)} is a device and a backend"
-    for seconds in problem.transitions.values():
-        if isinstance(seconds, tuple) and len(seconds) != count:
-            return "transitions are not for each node"
-    return None
-
-
-def why_another_problem(own: Problem, stated: Problem) -> str | None:
-    """How the problem that a plan carries differs from the one that the annotations state, or None."""
-    for name in ("sources", "free", "results", "launch_seconds", "drift"):
-        if getattr(own, name) != getattr(stated, name):
-            return f"the annotations state another problem: {name} differ"
-    for name in ("launches", "transitions"):
-        if dict(getattr(own, name)) != dict(getattr(stated, name)):
-            return f"the annotations state another problem: {name} differ"
-    there: Mapping[int, Option] = {option.id: option for option in stated.options}
-    mine: Mapping[int, Option] = {option.id: option for option in own.options}
-    for identity in sorted({*there, *mine}):
-        if there.get(identity) != mine.get(identity):
-            return f"the annotations state another problem: candidate {identity} differs"
-    return None
 
 
 def _why_another_claim(problem: Problem, plan: Plan) -> str | None:
@@ -125,24 +89,27 @@ def _parts(problem: Problem, plan: Plan) -> Iterator[str]:
     """``proved: 1.23 ms, and no plan of its 4508 candidates costs less``, and more."""
     certificate = plan.certificate
     assert certificate is not None
-    cost, offered = _milliseconds(plan.seconds), f"{len(problem.options)} candidates"
+    cost, offered = milliseconds(plan.seconds), f"{len(problem.options)} candidates"
     if plan.proved:
         ties = " by more than ties" if plan.tie_policy is not None else ""
         yield f"proved: {cost}, and no plan of its {offered} costs less{ties}"
     else:
         yield f"searched, not proved: {cost} for a valid plan of its {offered}"
         if certificate.lower_bound > certificate.proved_seconds:
-            bound = _milliseconds(certificate.lower_bound)
+            bound = milliseconds(certificate.lower_bound)
             yield f"by the bound of its {certificate.algorithm} search none costs less than {bound}"
-        yield f"proved is that none costs less than {_milliseconds(certificate.proved_seconds)}"
+        yield f"proved is that none costs less than {milliseconds(certificate.proved_seconds)}"
     if certificate.enumeration is not None:
         yield "the proof is an enumeration"
     if certificate.branches:
         yield f"the proof has {len(certificate.branches)} cases"
+    if plan.at_samples:
+        yield f"weighed over {len(plan.at_samples)} sizes"
     if not problem.redundant:
         yield "no operator may be computed twice"
     yield from hidden_by_limits(plan.declined)
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """Seconds as text, in milliseconds."""
     return f"{seconds * 1e3:.4g} ms"

@@ -75,6 +75,18 @@ def at_size(points: Sequence[Point], nbytes: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleCosts:
+    """The costs of the candidates of a function with free sizes at one sample."""
+
+    sizes: dict[str, int]
+    """The size of each free dimension, by name."""
+    weight: float
+    """The part of all calls that this sample stands for."""
+    by_key: dict[str, Cost]
+    """One cost for each key of :attr:`Costs.by_key`; a cost that is not known has a lower bound."""
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
     """The costs of the candidates of one function."""
 
@@ -91,6 +103,8 @@ class Costs:
     """The steps that were left out because the cost model cannot do them, each with its reason."""
     copies: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
     """What it costs to copy a value from one device to another, by ``"from>to"`` (:func:`at_size`)."""
+    samples: tuple[SampleCosts, ...] = ()
+    """Of a function that is weighed over several sizes: the costs at each. ``by_key`` has their weighted sums then."""
 
     def of(self, candidate: int) -> Cost:
         """The cost of a candidate, by its id."""

@@ -12,6 +12,7 @@ from ..index_set import IndexSet
 from ..search import Problem, Solution
 from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
+from ..search.validity import seconds_of_only
 from .candidate import VIEW, Candidate, DeclinedBinding
 from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
@@ -28,7 +29,9 @@ from .plan import (
     WithoutCost,
     hidden_by_limits,
 )
+from .ranges import PlanAtSample
 from .regrets import grouped
+from .weighed import problem_at
 
 _CLOSED = 1e-9
 """Up to which gap a search says that no plan is cheaper."""
@@ -75,6 +78,7 @@ def plan_of(
         visited_states=solution.visited,
         launch_seconds=costs.launch_seconds,
         sizes=sizes_of(graph.func),
+        at_samples=() if problem is None else tuple(_at_samples(graph, costs, problem, solution)),
         left_behind=_left_behind(solution, names),
         without_cost=without_cost,
         declined=refused,
@@ -89,6 +93,18 @@ def plan_of(
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
         doubt=doubt,
     )
+
+
+def _at_samples(
+    graph: DataflowGraph, costs: Costs, problem: Problem, solution: Solution
+) -> Iterator[PlanAtSample]:
+    """What the plan costs at each sample of ``costs``, with the problem there."""
+    ids = [option.id for option in solution.chosen]
+    for sample in costs.samples:
+        there = problem_at(graph, costs, problem, sample)
+        by_id = {option.id: option for option in there.options}
+        seconds = seconds_of_only(there, [by_id[identity] for identity in ids])
+        yield PlanAtSample(sample.sizes, sample.weight, seconds, packed(there))
 
 
 def _declined(declined: Iterable[DeclinedBinding], names: Sequence[str]) -> tuple[DeclinedBindings, ...]:

@@ -9,6 +9,7 @@ from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
 from .comparison import ProgramComparison
 from .memory import PlanMemory
+from .ranges import PlanAtSample, RangeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,10 @@ class Plan:
     """The values of symbolic dimensions that the function is for, by name; empty unless it is a variant."""
     variants: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Of a function that only chooses one by the sizes of its inputs: its variants, and the sizes of each."""
+    at_samples: tuple[PlanAtSample, ...] = ()
+    """Of a function with free sizes: what its plan costs at each sample. ``seconds`` is the weighted sum then."""
+    range: RangeClaim | None = None
+    """Of a function that chooses a variant: what runs at each sample, and its regret."""
     left_behind: tuple[str, ...] = ()
     """Bindings in no kernel: views, and operators that TVM compiles as they are."""
     without_cost: tuple[WithoutCost, ...] = ()

@@ -7,10 +7,13 @@ the bindings, what TVM compiles without a kernel, and the cost of a transition b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
 
 from ..graph import DataflowGraph
 from ..graph.shapes import nbytes_of
+from ..graph.variants import at_sizes
 from ..index_set import index_set
 from ..search import Option, Problem
 from .candidate import Candidate
@@ -24,42 +27,128 @@ Way = frozenset[int]
 """What must be there so that a value can be made."""
 
 
+@dataclass(frozen=True, slots=True)
+class PosedSample:
+    """The problem of a function with free sizes at one sample."""
+
+    sizes: Mapping[str, int]
+    weight: float
+    problem: Problem
+
+
 def posed(
     graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, redundant: bool = True
 ) -> Problem:
-    """The problem of all candidates that may have a cost: one that was not measured costs its lower bound."""
+    """The problem of all candidates that may have a cost: one that was not measured costs its lower bound.
+
+    Where costs are known at several samples, it is the weighted sum of the problems there.
+    """
+    if costs.samples:
+        return weighted_sum(posed_samples(graph, candidates, costs, redundant))
+    return _posed(graph, candidates, costs, (costs.by_key,), redundant)[0]
+
+
+def posed_samples(
+    graph: DataflowGraph, candidates: Iterable[Candidate], costs: Costs, redundant: bool = True
+) -> list[PosedSample]:
+    """The problem at each sample of ``costs``, each made of the costs there; all have the same options."""
+    tables = tuple(sample.by_key for sample in costs.samples)
+    problems = _posed(graph, candidates, costs, tables, redundant)
+    return [
+        PosedSample(
+            sample.sizes, sample.weight, replace(problem, transitions=_at(graph, costs, sample.sizes))
+        )
+        for sample, problem in zip(costs.samples, problems, strict=True)
+    ]
+
+
+def weighted_sum(samples: Sequence[PosedSample]) -> Problem:
+    """The problem in which each option and transition costs the weighted sum of its costs at the samples."""
+    weights = [sample.weight for sample in samples]
+
+    def summed(values: Iterable[float]) -> float:
+        return fsum(weight * value for weight, value in zip(weights, values, strict=True))
+
+    first = samples[0].problem
+    options: list[Option] = []
+    for each in zip(*(sample.problem.options for sample in samples), strict=True):
+        has_interval = any(option.low is not None for option in each)
+        low, high = (summed(option.interval[end] for option in each) for end in (0, 1))
+        ends = (low, high) if has_interval else (None, None)
+        options.append(replace(each[0], seconds=summed(o.seconds for o in each), low=ends[0], high=ends[1]))
+    transitions: dict[tuple[str, str], float | tuple[float, ...]] = {}
+    for pair in first.transitions:
+        rows = [_by_node(sample.problem, pair) for sample in samples]
+        transitions[pair] = tuple(map(summed, zip(*rows, strict=True)))
+    drift = max(sample.problem.drift for sample in samples)
+    return replace(first, options=tuple(options), transitions=transitions, drift=drift)
+
+
+def _by_node(problem: Problem, pair: tuple[str, str]) -> tuple[float, ...]:
+    seconds = problem.transitions.get(pair, 0.0)
+    return seconds if isinstance(seconds, tuple) else (seconds,) * len(problem.sources)
+
+
+def _posed(
+    graph: DataflowGraph,
+    candidates: Iterable[Candidate],
+    costs: Costs,
+    tables: Sequence[Mapping[str, Cost]],
+    redundant: bool,
+) -> list[Problem]:
+    """The problem for each table of costs by key. A candidate is an option if no table refuses it."""
     sources = [frozenset(node.inputs) for node in graph.nodes]
     results = {index for index in range(len(graph)) if graph.results >> index & 1}
-    measured: list[Option] = []
-    unmeasured: list[Option] = []
+    measured: list[list[Option]] = []
+    unmeasured: list[list[Option]] = []
     for candidate in candidates:
-        cost = costs.by_key[costs.keys[candidate.id]]
-        if cost.seconds is not None:
-            measured.append(_option(candidate, cost.seconds, cost))
-        elif cost.bound is not None or cost.origin == UNKNOWN:
-            unmeasured.append(_option(candidate, cost.bound or 0.0, cost))
-    transitions: dict[tuple[str, str], float | tuple[float, ...]] = {}
-    for pair, points in [*costs.transitions.items(), *costs.copies.items()]:
+        found = [table[costs.keys[candidate.id]] for table in tables]
+        if any(not _may_cost(cost) for cost in found):
+            continue
+        known = all(cost.seconds is not None for cost in found)
+        row = [_option(candidate, cost, known) for cost in found]
+        (measured if known else unmeasured).append(row)
+    free = index_set(_leavable(graph, sources, results, [row[0] for row in measured]))
+    drift = DRIFT if any(cost.runs for table in tables for cost in table.values()) else 0.0
+    return [
+        Problem(
+            sources=tuple(node.inputs for node in graph.nodes),
+            free=free,
+            options=tuple(row[place] for row in (*measured, *unmeasured)),
+            launch_seconds=costs.launch_seconds,
+            results=index_set(results),
+            transitions=_at(graph, costs, {}),
+            launches=dict(costs.launches),
+            redundant=redundant,
+            drift=drift,
+        )
+        for place in range(len(tables))
+    ]
+
+
+def _may_cost(cost: Cost) -> bool:
+    return cost.seconds is not None or cost.bound is not None or cost.origin == UNKNOWN
+
+
+def _at(
+    graph: DataflowGraph, costs: Costs, sizes: Mapping[str, int]
+) -> dict[tuple[str, str], float | tuple[float, ...]]:
+    """The transitions and copies of the values of ``graph`` with these free sizes, if it has some."""
+    crossings = [*costs.transitions.items(), *costs.copies.items()]
+    nodes = DataflowGraph(at_sizes(graph.func, sizes)).nodes if sizes and crossings else graph.nodes
+    found: dict[tuple[str, str], float | tuple[float, ...]] = {}
+    for pair, points in crossings:
         writer, reader = pair.split(">")
-        sizes = (nbytes_of(node.var) for node in graph.nodes)
-        transitions[writer, reader] = tuple(at_size(points, nbytes) for nbytes in sizes)
-    return Problem(
-        sources=tuple(node.inputs for node in graph.nodes),
-        free=index_set(_leavable(graph, sources, results, measured)),
-        options=(*measured, *unmeasured),
-        launch_seconds=costs.launch_seconds,
-        results=index_set(results),
-        transitions=transitions,
-        launches=dict(costs.launches),
-        redundant=redundant,
-        drift=DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
-    )
+        found[writer, reader] = tuple(at_size(points, nbytes_of(node.var)) for node in nodes)
+    return found
 
 
-def _option(candidate: Candidate, seconds: float, cost: Cost) -> Option:
+def _option(candidate: Candidate, cost: Cost, is_measured: bool) -> Option:
+    """The candidate at its cost; one that was not measured everywhere has no interval."""
     inside, hidden = index_set(candidate.indexes), index_set(candidate.hidden)
-    interval = cost.interval or (None, None)
-    return Option(candidate.id, inside, seconds, hidden, candidate.backend, *interval, candidate.device)
+    seconds = cost.bound or 0.0 if cost.seconds is None else cost.seconds
+    low, high = (cost.interval if is_measured else None) or (None, None)
+    return Option(candidate.id, inside, seconds, hidden, candidate.backend, low, high, candidate.device)
 
 
 def _leavable(

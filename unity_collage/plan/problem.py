@@ -12,11 +12,11 @@ from ..graph import DataflowGraph, Node, SubGraph, index_set, members
 from ..graph.dataflow import has_kernel
 from ..graph.kinds import LEGALIZED_BY_TARGET
 from ..graph.order import read_outside
-from ..graph.shapes import nbytes_of
 from ..index_set import EMPTY, IndexSet
 from ..search import Option, Problem
 from .candidate import Candidate
-from .costs import Cost, Costs, at_size
+from .costs import Cost, Costs
+from .weighed import transition_seconds
 
 _DRIFT = 0.025
 """By what part two costs may differ by chance if they were not timed in turns. On shared machines kernels differ by
@@ -46,7 +46,7 @@ def problem_of(
         launch_seconds=costs.launch_seconds,
         launches=costs.launches,
         transitions={
-            _writer_and_reader(pair): tuple(at_size(points, nbytes_of(node.var)) for node in graph.nodes)
+            _writer_and_reader(pair): transition_seconds(graph, costs, points)
             for pair, points in (*costs.transitions.items(), *costs.copies.items())
         },
         results=graph.results,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from tvm import ir, relax, tirx
@@ -20,6 +21,7 @@ from tvm.relax import op
 
 from ..graph.sample_axis import Mixed, SampleAxes, SampleAxis, sample_axes
 from ..graph.shapes import tensor_type
+from ..graph.variants import IN_PARTS
 from .samples import Sizes, free_dimensions
 from .switch import dims_of, erased
 
@@ -39,6 +41,64 @@ def axes_in_parts(main: relax.Function, samples: Sequence[Sizes]) -> SampleAxes 
     except Mixed as error:
         return str(error)
     return axes
+
+
+def with_axes(func: relax.Function, axes: SampleAxes) -> relax.Function:
+    """``func``, a switch, with the axes along which its inputs and results are split."""
+    data = {
+        "params": [[] if each is None else [each.axis, each.each] for each in axes.params],
+        "results": [[each.axis, each.each] for each in axes.results],
+    }
+    return func.with_attr(IN_PARTS, data)
+
+
+SplitAxes = tuple[list[SampleAxis | None], list[SampleAxis]]
+"""The axes of the inputs, None for one that is the same for all samples, and of the results."""
+
+
+def axes_of(func: relax.Function) -> SplitAxes | None:
+    """The axes of inputs and of results that :func:`with_axes` has written; None where batches have no parts."""
+    found: Any = (func.attrs or {}).get(IN_PARTS)
+    if found is None:
+        return None
+    read = [[SampleAxis(*map(int, each)) if len(each) else None for each in found[key]] for key in found]
+    by_key = dict(zip(found, read, strict=True))
+    return by_key["params"], [each for each in by_key["results"] if each is not None]
+
+
+def copies(variant: relax.Function, axes: SplitAxes, whole: int, parts: tuple[int, int]) -> relax.Function:
+    """The slices and concatenations alone that computing ``whole`` samples as two ``parts`` needs, with static sizes.
+
+    ``variant``: a function like that which computes the parts, for any number of samples.
+    """
+    builder = relax.BlockBuilder()
+    fields = list(variant.ret_ty.fields) if isinstance(variant.ret_ty, relax.TupleType) else [variant.ret_ty]
+    inputs = [
+        (relax.Var(f"x{n}", _resized(param.ty, axis, whole)), axis)
+        for n, (param, axis) in enumerate(zip(variant.params, axes[0], strict=True))
+        if axis is not None
+    ]
+    halves = [
+        ([relax.Var(f"y{n}_{m}", _resized(ty, axis, part)) for m, part in enumerate(parts)], axis)
+        for n, (ty, axis) in enumerate(zip(fields, axes[1], strict=True))
+    ]
+    params = [*(x for x, _ in inputs), *(y for pair, _ in halves for y in pair)]
+    with builder.function("copies", params):
+        with builder.dataflow():
+            made: list[relax.Expr] = []
+            for x, axis in inputs:
+                ends = pairwise((0, parts[0] * axis.each, whole * axis.each))
+                made += [builder.emit_output(_slice(x, axis, begin, end)) for begin, end in ends]
+            made += [builder.emit_output(op.concat(pair, axis=axis.axis)) for pair, axis in halves]
+        builder.emit_func_output(relax.Tuple(made))
+    return builder.get()["copies"].without_attr("global_symbol")
+
+
+def _resized(ty: ir.Type, axis: SampleAxis, count: int) -> relax.TensorType:
+    """The type of a value with ``count`` samples."""
+    dims = [dim.value if isinstance(dim, tirx.IntImm) else dim for dim in dims_of(ty)]
+    dims[axis.axis] = axis.each * count
+    return relax.TensorType(dims, tensor_type(ty).dtype)
 
 
 def two_parts(main: relax.Function, axes: SampleAxes, count: int, whole: ir.GlobalVar) -> relax.Function:

@@ -10,8 +10,8 @@ from tvm import ir, relax
 
 from ..errors import ModelError
 
-Samples = Mapping[str, Sequence[int]]
-"""Sizes by the name of a dimension; a ``range`` stands for some of its members."""
+Samples = Mapping[str, Sequence[int] | Mapping[int, float]]
+"""Sizes by the name of a dimension; a ``range`` stands for some of its members, a mapping has weights of the sizes."""
 
 Sizes = dict[str, int]
 """A size for each dimension of a variant, by name."""
@@ -51,7 +51,7 @@ def combined(samples: Samples) -> list[Sizes]:
     return sorted(found, key=lambda sizes: (_volume(sizes), *sizes.values()))
 
 
-def _distinct(name: str, sizes: Sequence[int]) -> list[int]:
+def _distinct(name: str, sizes: Sequence[int] | Mapping[int, float]) -> list[int]:
     spread = members_of(sizes) if isinstance(sizes, range) else sizes
     found = sorted({int(size) for size in spread})
     if found[0] < 1:

@@ -22,15 +22,19 @@ from tvm.ir import IRModule
 
 from ..annotations import PLAN
 from ..errors import ModelError, first_line
-from ..graph.variants import LIKE, SIZES, called_by_switch
+from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
 from ..plan.plan import Plan
 from ..tvm_private import give_type
 from .merge import MergedModules
-from .parts import axes_in_parts, for_none, two_parts
-from .samples import Sizes, by_default, combined, described, free_dimensions, typical
+from .parts import axes_in_parts, for_none, two_parts, with_axes
+from .samples import Samples, Sizes, by_default, combined, described, free_dimensions, typical
 from .switch import dims_of, switch
+from .weights import Weighted, weighted
 
-_GENERIC, _BEYOND, _NONE = "main_any_size", "main_beyond", "main_of_none"
+GENERIC, BEYOND, _NONE = "main_any_size", "main_beyond", "main_of_none"
+
+OWN = "plans of their own for "
+"""How the remark begins that names the variants."""
 
 _LONGEST_REASON = 200
 """How many letters of the reason for a variant that is left out a remark has."""
@@ -44,9 +48,7 @@ def bound(mod: IRModule) -> At:
     return lambda sizes: relax.transform.BindSymbolicVars(dict(sizes), "main")(mod)
 
 
-def varied(
-    mod: IRModule, samples: Mapping[str, Sequence[int]], at: At | None = None
-) -> tuple[IRModule, tuple[str, ...]]:
+def varied(mod: IRModule, samples: Samples, at: At | None = None) -> tuple[IRModule, tuple[str, ...]]:
     """``mod`` with variants for ``samples``, or for likely sizes where none are given; remarks, if there are none.
 
     ``at`` makes the module for given sizes. With an empty list for a dimension ``mod`` does not change.
@@ -56,7 +58,7 @@ def varied(
         return mod, ()
     if samples:
         chosen = combined(samples)
-        return with_variants(mod, chosen, at) if chosen else (with_like(mod), ())
+        return with_variants(mod, chosen, at, samples) if chosen else (with_like(mod), ())
     likely = by_default(main)
     if not likely:
         return with_like(mod), (
@@ -66,12 +68,13 @@ def varied(
 
 
 def with_variants(
-    mod: IRModule, samples: Iterable[Sizes], at: At | None = None
+    mod: IRModule, samples: Iterable[Sizes], at: At | None = None, weights: Samples | None = None
 ) -> tuple[IRModule, tuple[str, ...]]:
     """``mod`` whose ``main`` calls a function of its own for each of the ``samples``; remarks, if there are none.
 
     The plan of ``main`` has the remarks otherwise. A sample that the model cannot have, such as a length beyond its
-    table of positions, is left out with a remark. Raises ModelError for names that are not free dimensions of ``main``.
+    table of positions, is left out with a remark. ``weights`` may have the weights of sizes. Raises ModelError for
+    names that are not free dimensions of ``main``.
     """
     main, make = mod["main"], at or bound(mod)
     merged = MergedModules()
@@ -90,12 +93,13 @@ def with_variants(
         return with_like(mod), tuple(remarks)
     merged.add_public(mod)
     whole = _typed_main(mod)
-    chosen = _switched(merged, mod, whole, made)
+    likely = weighted([sizes for sizes, _ in made], weights or {})
+    whole_sizes = [({**like_of(merged.functions[gvar]), **sizes}, weight) for (sizes, gvar), (_, weight) in
+                   zip(made, likely, strict=True)]  # fmt: skip
+    chosen = with_range(_switched(merged, mod, whole, made, whole_sizes), whole_sizes)
     texts = "; ".join(described(sizes) for sizes, _ in made)
-    others = (
-        f"run {_GENERIC}" if called_by_switch(chosen)[-1] == _GENERIC else "are computed in parts of these"
-    )
-    remarks.insert(0, f"plans of their own for {texts}; other sizes {others}")
+    others = f"run {GENERIC}" if called_by_switch(chosen)[-1] == GENERIC else "are computed in parts of these"
+    remarks.insert(0, f"{OWN}{texts}; other sizes {others}")
     plan = Plan(remarks=tuple(remarks), variants={gvar.name_hint: sizes for sizes, gvar in made})
     functions = {whole: PLAN.write(chosen, plan), **merged.functions}
     return relax.transform.Normalize()(
@@ -104,30 +108,48 @@ def with_variants(
 
 
 def _switched(
-    merged: MergedModules, mod: IRModule, whole: ir.GlobalVar, made: Sequence[tuple[Sizes, ir.GlobalVar]]
+    merged: MergedModules,
+    mod: IRModule,
+    whole: ir.GlobalVar,
+    made: Sequence[tuple[Sizes, ir.GlobalVar]],
+    likely: Sequence[Weighted],
 ) -> relax.Function:
-    """The switch. Sizes without a variant are computed in parts where that is right, else by ``main`` as it is."""
+    """The switch. Sizes without a variant are computed in parts where that is right, else by ``main`` as it is, whose
+    plan is weighed over the ``likely`` sizes."""
     main = mod["main"]
     axes = axes_in_parts(main, [sizes for sizes, _ in made])
     if isinstance(axes, str):
         generic = relax.utils.copy_with_new_vars(main).without_attr("global_symbol")
         generic = generic.with_attr(LIKE, typical(main, [sizes for sizes, _ in made]))
-        return switch(main, made, merged.add(_GENERIC, generic, mod))
+        return switch(main, made, merged.add(GENERIC, with_range(generic, likely), mod))
     larger: list[tuple[Sizes, ir.GlobalVar]] = []
     for sizes, _ in reversed(made):
         ((name, count),) = sizes.items()
         beyond = two_parts(main, axes, count, whole)
-        larger.append((sizes, merged.put(f"{_BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
-    return switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+        larger.append((sizes, merged.put(f"{BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
+    chosen = switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+    return with_axes(chosen, axes)
 
 
 def with_like(mod: IRModule) -> IRModule:
-    """``mod`` whose ``main`` names the sizes at which its kernels are measured."""
+    """``mod`` whose ``main`` names the size at which its kernels are measured, and likely ones to weigh its plan."""
     main = mod["main"]
-    changed = {mod.get_global_var("main"): main.with_attr(LIKE, typical(main))}
+    measured = main.with_attr(LIKE, typical(main))
+    possible = [sizes for sizes in combined(by_default(main)) if _can_have(mod, sizes)]
+    if len(possible) > 1:
+        measured = with_range(measured, weighted(possible, {}))
+    changed = {mod.get_global_var("main"): measured}
     return IRModule(
         {**dict(mod.functions_items()), **changed}, attrs=mod.attrs, global_infos=mod.global_infos
     )
+
+
+def _can_have(mod: IRModule, sizes: Sizes) -> bool:
+    try:
+        bound(mod)(sizes)
+    except Exception:  # TVM's own errors: types that do not fit these sizes
+        return False
+    return True
 
 
 def _typed_main(mod: IRModule) -> ir.GlobalVar:

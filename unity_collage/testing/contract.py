@@ -15,8 +15,9 @@ from tvm.ir import IRModule
 from tvm.ir.instrument import pass_instrument
 
 from ..annotations import COSTS, PLAN
-from ..passes.search_partition import stated_problem
+from ..passes.search_partition import stated_problem, stated_samples
 from ..plan.check import checked
+from ..plan.check_ranges import why_range_does_not_hold
 from ..plan.instance import unpacked
 from ..plan.plan import Plan
 
@@ -40,6 +41,9 @@ class Contract:
         assert relax.analysis.check_well_formed(mod), f"{info.name} leaves a module that is not well-formed"
         why = why_no_round_trip(mod)
         assert why is None, f"{info.name}: {why}"
+        if info.name == "collage.ChooseVariants":
+            reason = why_range_fails(mod)
+            assert reason is None, f"{info.name}: {reason}"
         if info.name == "collage.SearchPartition":
             for name, plan in PLAN.by_function(mod).items():
                 reason = why_plan_fails(before, name, plan)
@@ -52,11 +56,22 @@ def why_plan_fails(before: IRModule, name: str, plan: Plan) -> str | None:
     The problem is made anew from the annotations; costs that the search has asked for itself are in none.
     """
     searched = before[name] if name in _names(before) else None
-    stated = None
+    stated, samples = None, None
     if isinstance(searched, relax.Function) and COSTS.on(searched) and plan.problem:
-        stated = stated_problem(searched, unpacked(plan.problem).redundant)
-    finding = checked(plan, stated)
+        redundant = unpacked(plan.problem).redundant
+        stated = stated_problem(searched, redundant)
+        samples = stated_samples(searched, redundant) if COSTS.read(searched).samples else None
+    finding = checked(plan, stated, samples)
     return None if finding.holds else finding.text
+
+
+def why_range_fails(mod: IRModule) -> str | None:
+    """Why the checker refuses what ``main`` claims about its sizes, or None."""
+    plans = PLAN.by_function(mod)
+    if "main" not in plans or plans["main"].range is None:
+        return None
+    fails = {name: not checked(plan).holds for name, plan in plans.items()}
+    return why_range_does_not_hold(plans, "main", fails, lambda _: None)
 
 
 def _names(mod: IRModule) -> set[str]:

@@ -1,0 +1,474 @@
+"""Plans for ranges of sizes: weighed over samples, with variants where they pay, and a certificate of the regret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+from unity_collage.annotations import COSTS, PLAN
+from unity_collage.cli.check_plan import findings
+from unity_collage.compiler import explain
+from unity_collage.cost.model import CostModel, Workload
+from unity_collage.errors import ModelError
+from unity_collage.graph.variants import range_of
+from unity_collage.passes import (
+    AnnotateCandidates,
+    ChooseVariants,
+    EstimateCosts,
+    MakeVariants,
+    SearchPartition,
+    WeighSizes,
+)
+from unity_collage.passes.weigh_sizes import MOST, spread
+from unity_collage.pipeline import Pipeline
+from unity_collage.plan.costs import OUT_OF_TIME, UNKNOWN, Cost
+from unity_collage.plan.encoding import encode
+from unity_collage.plan.plan import Plan
+from unity_collage.plan.ranges import RangeClaim, SizeClaim
+from unity_collage.plan.weighed import least_seconds
+from unity_collage.report import plan_summary
+from unity_collage.sizes.samples import combined
+from unity_collage.sizes.weights import weighted
+from unity_collage.target import host_target
+
+W = relax.const(np.ones((4, 4), np.float32))
+
+
+@I.ir_module
+class Model:
+    """Two sizes are free, so that other batches are not computed in parts."""
+
+    @R.function
+    def main(x: R.Tensor(("n", "m", 4), "float32")) -> R.Tensor(("n", "m", 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+@I.ir_module
+class Batches:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.exp(a)
+            R.output(b)
+        return b
+
+
+Seconds = Callable[[str, int, bool], float]
+"""The cost of a kernel by its label, the first extent of its operand, and whether its sizes are free."""
+
+
+@dataclass(frozen=True)
+class BySize(CostModel):
+    """Costs that depend on the size of the first operand."""
+
+    seconds: Seconds
+    late: frozenset[int] = frozenset()
+    """Sizes at which nothing with free sizes is measured: there is no time for it."""
+    asked: list[tuple[str, int, bool]] = field(default_factory=list[tuple[str, int, bool]])
+
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return {workload.key: self._cost(workload) for workload in workloads}
+
+    def _cost(self, workload: Workload) -> Cost:
+        size = int(workload.func.params[0].ty.shape.values[0])
+        is_free = "collage.compiled_as" in workload.func.attrs
+        self.asked.append((workload.label, size, is_free))
+        if is_free and size in self.late:
+            return Cost(None, reason=f"{OUT_OF_TIME}1 s was spent", origin=UNKNOWN)
+        seconds = self.seconds(workload.label, size, is_free)
+        return Cost(seconds, 0.9 * seconds, 1.1 * seconds, 3, "formula")
+
+
+def fused_pays_below_16(label: str, size: int, is_free: bool) -> float:
+    """One kernel of both operators is cheaper for few rows, two kernels for many."""
+    base = 1e-6 * size
+    fused = label == "relu+exp"
+    seconds = base * ((1.0 if size < 16 else 4.0) if fused else 0.75)
+    return seconds * (1.1 if is_free else 1.0)
+
+
+def passes(
+    samples: Mapping[str, Any], model: CostModel, *more: tvm.transform.Pass
+) -> list[tvm.transform.Pass]:
+    return [
+        MakeVariants(samples),
+        AnnotateCandidates(("tvm",)),
+        EstimateCosts(model),
+        WeighSizes(model),
+        *more,
+    ]
+
+
+def costed(samples: Mapping[str, Any], model: CostModel, mod: IRModule = Model) -> IRModule:
+    with host_target():
+        return tvm.transform.Sequential(passes(samples, model))(mod)
+
+
+def searched(
+    samples: Mapping[str, Any], model: CostModel, mod: IRModule = Model, least_saving: float = 0.02
+) -> tuple[IRModule, IRModule]:
+    """The module before the search, and the module after the variants were chosen."""
+    before = costed(samples, model, mod)
+    with host_target():
+        after = ChooseVariants(model, least_saving)(SearchPartition()(before))
+    return before, after
+
+
+def labels(plan: Plan) -> list[str]:
+    return [kernel.label for kernel in plan.kernels]
+
+
+def claim_of(mod: IRModule) -> RangeClaim:
+    found = PLAN.read(mod["main"]).range
+    assert found is not None
+    return found
+
+
+def at(mod: IRModule, **sizes: int) -> SizeClaim:
+    return next(each for each in claim_of(mod).sizes if dict(each.sizes) == sizes)
+
+
+SAMPLES = {"n": [2, 8, 64], "m": [2]}
+
+
+@cache
+def standard() -> tuple[IRModule, IRModule]:
+    """The module before the search, and after the variants were chosen, in which two rows share the common plan."""
+    return searched(SAMPLES, BySize(fused_pays_below_16))
+
+
+@pytest.mark.parametrize(
+    ("samples", "weights"),
+    [
+        ({"n": [1, 4]}, [0.5, 0.5]),
+        ({"n": {1: 3, 4: 1}}, [0.75, 0.25]),
+        ({"n": {1: 0.5, 4: 0.5}, "m": {2: 1, 3: 3}}, [0.125, 0.375, 0.125, 0.375]),
+        ({"n": {1: 0.9, 4: 0.1}, "m": [2]}, [0.9, 0.1]),
+    ],
+)
+def test_weights_of_samples_are_parts_of_all_calls(samples: Any, weights: list[float]) -> None:
+    assert [weight for _, weight in weighted(combined(samples), samples)] == pytest.approx(weights)
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
+def test_a_weight_is_a_positive_number(weight: float) -> None:
+    with pytest.raises(ModelError, match="of n 4 is not a positive number"):
+        MakeVariants({"n": {1: 1.0, 4: weight}})(Model)
+
+
+def test_both_the_switch_and_the_function_for_all_sizes_know_the_range() -> None:
+    mod = MakeVariants({"n": {4: 0.7, 8: 0.3}, "m": [2]})(Model)
+    found = [({"n": 4, "m": 2}, 0.7), ({"n": 8, "m": 2}, 0.3)]
+    assert range_of(mod["main"]) == range_of(mod["main_any_size"]) == found
+    assert not range_of(mod["main_n_4_m_2"])
+
+
+def test_costs_of_all_sizes_are_weighted_sums_of_those_at_the_samples() -> None:
+    costs = COSTS.read(
+        costed({"n": {4: 0.75, 64: 0.25}, "m": [2]}, BySize(fused_pays_below_16))["main_any_size"]
+    )
+    assert [(sample.sizes, sample.weight) for sample in costs.samples] == [
+        ({"n": 4, "m": 2}, 0.75),
+        ({"n": 64, "m": 2}, 0.25),
+    ]
+    for key, cost in costs.by_key.items():
+        four, many = (sample.by_key[key] for sample in costs.samples)
+        if cost.seconds is None:  # it cannot be in the plan
+            assert cost.bound == 0.75 * least_seconds(four) + 0.25 * least_seconds(many)
+            continue
+        assert cost.seconds == pytest.approx(0.75 * four.seconds + 0.25 * many.seconds)
+        assert cost.low == pytest.approx(0.9 * cost.seconds) and cost.high == pytest.approx(
+            1.1 * cost.seconds
+        )
+
+
+def test_the_plan_for_all_sizes_is_not_that_of_the_middle_one() -> None:
+    model = BySize(fused_pays_below_16)
+    before, _ = standard()
+    with host_target():
+        uniform = PLAN.read(SearchPartition()(before)["main_any_size"])
+        small = {"n": {2: 0.6, 8: 0.39, 64: 0.01}, "m": [2]}
+        mostly_small = PLAN.read(SearchPartition()(costed(small, model))["main_any_size"])
+    assert labels(uniform) == ["relu", "exp"], "64 rows cost the most, and two kernels are better there"
+    assert labels(mostly_small) == ["relu+exp"]
+    assert [round(1e6 * each.seconds, 3) for each in uniform.at_samples] == [3.3, 13.2, 105.6]
+    assert uniform.seconds == pytest.approx((3.3e-6 + 13.2e-6 + 105.6e-6) / 3)
+
+
+def test_a_variant_stays_where_it_saves_enough_and_others_share_a_plan() -> None:
+    _, after = standard()
+    plan = PLAN.read(after["main"])
+    assert {name: dict(sizes) for name, sizes in plan.variants.items()} == {
+        "main_n_8_m_2": {"n": 8, "m": 2},
+        "main_n_64_m_2": {"n": 64, "m": 2},
+    }
+    names = {gvar.name_hint for gvar in after.get_global_vars()}
+    assert "main_n_2_m_2" not in names and {"main_any_size", "main_n_64_m_2"} < names
+    assert at(after, n=2, m=2).runs == "main_any_size" and at(after, n=64, m=2).runs == "main_n_64_m_2"
+    assert "plans of their own for n 8, m 2; n 64, m 2; other sizes run main_any_size" in plan.remarks
+    assert any(
+        each.startswith("n 2, m 2 shares main_any_size: a plan of its own would save")
+        for each in plan.remarks
+    )
+
+
+def test_the_regret_is_the_difference_to_the_best_static_plan() -> None:
+    _, after = standard()
+    found = at(after, n=2, m=2)
+    assert found.seconds == pytest.approx(3.3e-6) and found.best_seconds == pytest.approx(2e-6)
+    assert found.regret == pytest.approx(1.3e-6) and found.proved
+    assert at(after, n=64, m=2).regret == pytest.approx(0.0)
+    claim = claim_of(after)
+    assert claim.greatest_regret == found.regret
+    assert claim.expected_seconds == pytest.approx((3.3e-6 + 8e-6 + 96e-6) / 3)
+    text = "the greatest regret is 0.0013 ms (65.0% of the best static plan, at n 2, m 2)"
+    assert any(remark.startswith(text) for remark in PLAN.read(after["main"]).remarks)
+
+
+def test_variants_with_equal_costs_are_one_plan() -> None:
+    _, after = searched(SAMPLES, BySize(lambda _label, size, _free: 1e-6 * size))
+    assert not PLAN.read(after["main"]).variants
+    assert {each.runs for each in claim_of(after).sizes} == {"main_any_size"}
+    assert not any(gvar.name_hint.startswith("main_n_") for gvar in after.get_global_vars())
+    assert tvm.script.from_source(after.script(show_meta=True))["main"].attrs
+
+
+def test_a_size_that_may_lose_no_more_keeps_its_variant() -> None:
+    before, _ = standard()
+    with host_target():
+        after = ChooseVariants(most_regret=0.05)(SearchPartition()(before))
+    assert len(PLAN.read(after["main"]).variants) == 3
+
+
+def test_a_sample_without_time_is_left_out_and_named() -> None:
+    before, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({64})))
+    assert [sample.sizes["n"] for sample in COSTS.read(before["main_any_size"]).samples] == [2, 8]
+    told = PLAN.read(after["main_any_size"]).remarks
+    assert "not weighed, since there was no time to measure there: n 64, m 2" in told
+    plan = PLAN.read(after["main"])
+    assert "main_n_64_m_2" in plan.variants, "its costs are not known, so it stays"
+    assert "n 64, m 2 keeps its plan: it was not weighed" in plan.remarks
+    assert [each.weight for each in claim_of(after).sizes] == [0.5, 0.5]
+
+
+def test_without_costs_at_the_samples_every_size_keeps_its_plan() -> None:
+    before, after = searched(SAMPLES, BySize(fused_pays_below_16, late=frozenset({2, 8, 64})))
+    assert not COSTS.read(before["main_any_size"]).samples
+    plan = PLAN.read(after["main"])
+    assert len(plan.variants) == 3 and plan.range is None
+    assert (
+        "each size keeps its plan: the costs of main_any_size at the sample sizes are not known"
+        in plan.remarks
+    )
+
+
+def test_no_kernel_is_asked_for_twice() -> None:
+    model = BySize(fused_pays_below_16)
+    costed({"n": [4, 64], "m": [2]}, model)
+    assert len(model.asked) == len(set(model.asked))
+
+
+COPIES = ("concat", "strided_slice")
+
+
+def test_a_batch_runs_in_parts_where_they_cost_less() -> None:
+    def seconds(label: str, size: int, _free: bool) -> float:
+        per_row = 1e-8 if label in COPIES else {1: 5e-6, 8: 1e-6, 32: 3e-6}.get(size, 1e-6)
+        return per_row * size
+
+    _, after = searched({"n": [1, 8, 32]}, BySize(seconds), Batches)
+    claim, plan = claim_of(after), PLAN.read(after["main"])
+    assert [dict(sizes)["n"] for sizes in plan.variants.values()] == [1, 8]
+    found = at(after, n=32)
+    assert found.runs == "main_beyond_n_8"
+    assert [(split.whole, split.parts) for split in claim.splits] == [(16, (8, 8)), (32, (16, 16))]
+    # two slices and one concatenation of 32 rows, twice those of 16, and four times 8 rows
+    own = at(after, n=8).seconds
+    assert found.seconds == pytest.approx(
+        4 * own + sum(split.seconds * (32 // split.whole) for split in claim.splits)
+    )
+    assert found.regret < 0 and "main_beyond_n_32" not in {gvar.name_hint for gvar in after.get_global_vars()}
+    assert any(
+        remark.startswith("n 32 runs in parts: a plan of its own would save less") for remark in plan.remarks
+    )
+
+
+def test_a_batch_keeps_its_plan_where_copies_cost_more() -> None:
+    def seconds(label: str, size: int, _free: bool) -> float:
+        return 1e-6 * size * (1 if label not in COPIES else 0.1)
+
+    _, after = searched({"n": [1, 8, 32]}, BySize(seconds), Batches)
+    assert [dict(sizes)["n"] for sizes in PLAN.read(after["main"]).variants.values()] == [1, 8, 32]
+    assert claim_of(after).splits == ()
+
+
+def reported(mod: IRModule, path: Path, change: Callable[[dict[str, Plan]], None] = lambda _: None) -> str:
+    plans = PLAN.by_function(mod)
+    change(plans)
+    file = path / "plans.json"
+    file.write_text(json.dumps({name: encode(plan) for name, plan in plans.items()}))
+    return str(file)
+
+
+def verdicts(path: str, annotated: str | None = None) -> dict[str, str]:
+    return {name: finding.text for name, finding in findings(path, annotated)}
+
+
+def test_the_certificate_of_a_range_is_checked_with_and_without_annotations(tmp_path: Path) -> None:
+    before, after = standard()
+    (tmp_path / "before.py").write_text(before.script(show_meta=True))
+    for annotated in (None, str(tmp_path / "before.py")):
+        found = verdicts(reported(after, tmp_path), annotated)
+        regret = "the greatest regret is 0.0013 ms (65.0% of the best static plan, at n 2, m 2)"
+        proved = "proved: each static plan is the cheapest of its candidates"
+        assert found["main"] == f"3 sizes, 0.03577 ms expected; {regret}; {proved}"
+        assert "weighed over 3 sizes" in found["main_any_size"]
+
+
+def of_first(**changes: Any) -> Callable[[dict[str, Plan]], None]:
+    """Changes the claim about the first sample, which shares the plan for all sizes."""
+
+    def change(plans: dict[str, Plan]) -> None:
+        claim = plans["main"].range
+        assert claim is not None
+        first, *others = claim.sizes
+        plans["main"] = replace(
+            plans["main"], range=replace(claim, sizes=(replace(first, **changes), *others))
+        )
+
+    return change
+
+
+def of_claim(**changes: Any) -> Callable[[dict[str, Plan]], None]:
+    def change(plans: dict[str, Plan]) -> None:
+        assert plans["main"].range is not None
+        plans["main"] = replace(plans["main"], range=replace(plans["main"].range, **changes))
+
+    return change
+
+
+def without_first(plans: dict[str, Plan]) -> None:
+    """Hides the sample with the greatest regret."""
+    claim = plans["main"].range
+    assert claim is not None
+    others = [replace(each, weight=0.5) for each in claim.sizes[1:]]
+    expected = sum(0.5 * each.seconds for each in others)
+    hidden = replace(claim, sizes=tuple(others), expected_seconds=expected, greatest_regret=0.0)
+    plans["main"] = replace(plans["main"], range=hidden)
+
+
+def more_likely(plans: dict[str, Plan]) -> None:
+    """Weighs the samples differently from the plan for all sizes."""
+    claim = plans["main"].range
+    assert claim is not None
+    sizes = [replace(each, weight=w) for each, w in zip(claim.sizes, (0.01, 0.98, 0.01), strict=True)]
+    expected = sum(each.weight * each.seconds for each in sizes)
+    plans["main"] = replace(
+        plans["main"], range=replace(claim, sizes=tuple(sizes), expected_seconds=expected)
+    )
+
+
+def of_shared(seconds: float) -> Callable[[dict[str, Plan]], None]:
+    def change(plans: dict[str, Plan]) -> None:
+        shared = plans["main_any_size"]
+        first, *others = shared.at_samples
+        plans["main_any_size"] = replace(shared, at_samples=(replace(first, seconds=seconds), *others))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "function", "reason"),
+    [
+        (of_first(regret=0.0), "main", "at n 2, m 2: the regret is 1.3.*e-06 s, not 0.0 s"),
+        (of_first(seconds=2e-6, regret=0.0), "main", "main_any_size costs 3.3.*e-06 s there, not 2e-06 s"),
+        (of_first(best_seconds=3.3e-6, regret=0.0), "main", "the static plan costs 2.*e-06 s, not 3.3e-06 s"),
+        (of_first(proved=False), "main", "said to be not proved, and its certificate says otherwise"),
+        (of_first(certificate=None), "main", "there is no certificate of the static plan"),
+        (of_first(weight=0.5), "main", "the weights of the samples add up to 1.16"),
+        (of_first(runs="main_n_8_m_2"), "main", "no plan says what main_n_8_m_2 costs there"),
+        (of_claim(greatest_regret=0.0), "main", "the greatest regret is 1.3.*e-06 s, not 0.0 s"),
+        (of_claim(expected_seconds=1e-6), "main", "the expected cost is .* s, not 1e-06 s"),
+        (of_claim(sizes=()), "main", "it claims nothing about any size"),
+        (of_first(sizes={}), "main", "it names a sample twice, or one without sizes"),
+        (without_first, "main", "it does not say what runs at n 2, m 2"),
+        (more_likely, "main", "the weight of n 2, m 2 is not that of the plan for all sizes"),
+        (of_first(variant="main_n_8_m_2"), "main", "main_n_8_m_2 is for other sizes"),
+        (of_shared(2e-6), "main_any_size", "at n 2, m 2: it costs 3.3.*e-06 s, not 2e-06 s"),
+        (of_shared(2e-6), "main", "the plan of main_any_size does not hold"),
+    ],
+)
+def test_forged_claims_are_refused(
+    change: Callable[[dict[str, Plan]], None], function: str, reason: str, tmp_path: Path
+) -> None:
+    _, after = standard()
+    found = verdicts(reported(after, tmp_path, change))
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(found[function])
+    assert found[function].startswith("does not hold: ")
+
+
+def test_costs_of_one_sample_that_are_not_those_of_the_annotations_are_refused(tmp_path: Path) -> None:
+    before, _ = standard()
+    _, cheaper = searched(SAMPLES, BySize(lambda *of: 0.5 * fused_pays_below_16(*of)))
+    (tmp_path / "before.py").write_text(before.script(show_meta=True))
+    found = verdicts(reported(cheaper, tmp_path), str(tmp_path / "before.py"))
+    assert "the annotations state another problem" in found["main_any_size"]
+    assert "at n 2, m 2: the static plan: the annotations state another problem" in found["main"]
+
+
+def test_the_summary_shows_what_runs_at_each_size() -> None:
+    from rich.console import Console
+
+    _, after = standard()
+    console = Console(width=120)
+    with console.capture() as captured:
+        for name, plan in PLAN.by_function(after).items():
+            console.print(plan_summary(name, plan))
+    text = " ".join(captured.get().split())
+    assert "main: by the sizes of its inputs it runs one of 2 plans" in text
+    assert "n 2, m 2 main_any_size 33% 3.30 us 2.00 us 1.30 us" in text
+    assert "weighed over 3 sizes: n 2, m 2 3.30 us; n 8, m 2 13.2 us; n 64, m 2 106 us" in text
+
+
+def test_explain_has_the_range_too() -> None:
+    ranges: list[Plan] = []
+    pipeline = Pipeline(backends=("tvm",), model=BySize(fused_pays_below_16))
+    found = explain(Model, pipeline, shapes=SAMPLES, ranges=ranges.append)
+    assert len(ranges) == 1 and ranges[0].range is not None
+    assert {"main_any_size", "main_n_2_m_2"} < set(found), "also of variants that are left out"
+
+
+def test_at_most_eight_samples_are_measured_the_ends_and_the_middle_among_them() -> None:
+    samples = [({"n": size}, 1 / 16) for size in range(1, 17)]
+    taken, others = spread(samples, {"n": 9})
+    assert len(taken) == MOST and len(others) == 16 - MOST
+    assert {1, 9, 16} <= {sizes["n"] for sizes, _ in taken}
+    assert spread(samples[:3], {"n": 2}) == (samples[:3], [])
+
+
+def test_samples_beyond_eight_keep_their_plans_and_are_named() -> None:
+    _, after = searched({"n": list(range(1, 11)), "m": [2]}, BySize(lambda _label, size, _free: 1e-6 * size))
+    plan = PLAN.read(after["main"])
+    assert len(claim_of(after).sizes) == MOST and len(plan.variants) == 2
+    told = PLAN.read(after["main_any_size"]).remarks
+    assert any(
+        each.startswith("not weighed, since kernels are measured at 8 sizes at most: n ") for each in told
+    )

@@ -1,0 +1,263 @@
+"""ChooseVariants: leave out the variants that cost about as much as what would run in their place.
+
+Reads    ``collage.plan`` of each function, from SearchPartition; ``collage.range`` and ``collage.switch`` of ``main``.
+Writes   ``main``, which calls fewer variants; its ``collage.plan`` says what runs at each sample, and the regret.
+         Removes functions that nothing calls any more.
+Keeps    what ``main`` computes for every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import fsum
+from typing import cast
+
+import tvm
+from tvm import ir, relax
+from tvm.ir import IRModule
+
+from ..annotations import PLAN
+from ..cost.model import CostModel
+from ..cost.splitting import SplitCosts
+from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
+from ..measure.measured import MeasuredCost
+from ..plan.plan import Plan
+from ..plan.ranges import RangeClaim, SizeClaim, Split, regret_text
+from ..plan.weighed import named
+from ..plan.worth import Offer, Parts, splits_of, worth_beside_parts, worth_beside_shared
+from ..sizes.parts import SplitAxes, axes_of
+from ..sizes.switch import switch
+from ..sizes.variants import BEYOND, OWN
+
+
+@tvm.transform.module_pass(opt_level=0, name="collage.ChooseVariants")
+@dataclass(frozen=True)
+class ChooseVariants:
+    """Decide by expected cost which sample sizes have a plan of their own.
+
+    A variant stays if it saves at least ``least_saving`` of the expected cost of all samples, against the plan for all
+    sizes there, or against batches in parts. The variant with the greatest saving comes first. Variants whose costs are
+    not known stay.
+    """
+
+    model: CostModel = field(default_factory=MeasuredCost)
+    """The source of the costs of copies, which batches in parts need."""
+    least_saving: float = 0.02
+    """The part of the expected cost that a variant has to save."""
+    most_regret: float = math.inf
+    """A variant also stays where the plan for all sizes would lose more than this part of the best static cost."""
+
+    def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        there = {gvar.name_hint for gvar in mod.get_global_vars()}
+        if "main" not in there or not is_switch(mod["main"]) or not range_of(mod["main"]):
+            return mod
+        found = _Range(mod)
+        if not found.known:
+            return _with_remark(mod, f"each size keeps its plan: {found.why_unknown}")
+        if found.axes is None:
+            return found.decided(self._beside_shared(found), self.least_saving, {})
+        seconds = SplitCosts(self.model, mod[found.known[0].variant], found.axes)
+        stays = self._in_parts(found, seconds)
+        return found.decided(stays, self.least_saving, seconds.found)
+
+    def _beside_shared(self, found: _Range) -> list[bool]:
+        return worth_beside_shared([each.offer for each in found.known], self.least_saving, self.most_regret)
+
+    def _in_parts(self, found: _Range, seconds: SplitCosts) -> list[bool]:
+        """Copies are measured only if some variant would be left out were they free."""
+        offers = [each.offer for each in found.known]
+        if all(worth_beside_parts(offers, self.least_saving, lambda _count, _parts: 0.0)):
+            return [True] * len(offers)
+        return worth_beside_parts(offers, self.least_saving, seconds)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A sample at which the cost of a plan of its own is known."""
+
+    sizes: dict[str, int]
+    variant: str
+    plan: Plan
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class _Range:
+    """What the plans of a module with a switch say about the samples."""
+
+    mod: IRModule
+
+    @cached_property
+    def main(self) -> relax.Function:
+        return cast(relax.Function, self.mod["main"])
+
+    @cached_property
+    def axes(self) -> SplitAxes | None:
+        return axes_of(self.main)
+
+    @cached_property
+    def shared(self) -> str:
+        """The function for all other sizes."""
+        return called_by_switch(self.main)[-1]
+
+    @cached_property
+    def variants(self) -> dict[str, dict[str, int]]:
+        """The variants, and the size of each dimension at which each is measured."""
+        names = [name for name in called_by_switch(self.main) if sizes_of(self.mod[name])]
+        return {name: {**like_of(self.mod[name]), **sizes_of(self.mod[name])} for name in names}
+
+    @cached_property
+    def known(self) -> list[_Known]:
+        """The samples at which both plans have a cost, with weights that add up to 1."""
+        plans = PLAN.by_function(self.mod)
+        shared = plans.get(self.shared)
+        samples = shared.at_samples if shared else ()
+        there = {tuple(sorted(each.sizes.items())): each.seconds for each in samples}
+        found: list[_Known] = []
+        for sizes, weight in range_of(self.main):
+            name = next((name for name, own in self.variants.items() if own == sizes), "")
+            plan, other = plans.get(name), there.get(tuple(sorted(sizes.items())), math.inf)
+            if plan is None or plan.certificate is None or not plan.has_costs:
+                continue
+            if self.axes is None and other == math.inf:
+                continue
+            count = next(iter(sizes.values())) if self.axes is not None else 0
+            offer = Offer(weight, plan.seconds, other, plan.certificate.seconds, count)
+            found.append(_Known(sizes, name, plan, offer))
+        if self.axes is not None and len(found) < len(self.variants):
+            return []  # a batch in parts may need any of them
+        total = fsum(each.offer.weight for each in found)
+        return [replace(each, offer=replace(each.offer, weight=each.offer.weight / total)) for each in found]
+
+    @cached_property
+    def why_unknown(self) -> str:
+        if self.axes is None and not PLAN.read(self.mod[self.shared]).at_samples:
+            return f"the costs of {self.shared} at the sample sizes are not known"
+        return "the costs of plans for single sizes are not known"
+
+    def decided(
+        self, stays: Sequence[bool], least: float, splits: Mapping[tuple[int, Parts], Split]
+    ) -> IRModule:
+        """The module without the variants that do not stay, with the claim about each sample."""
+        left_out = {each.variant for each, there in zip(self.known, stays, strict=True) if not there}
+        kept = {name: sizes_of(self.mod[name]) for name in self.variants if name not in left_out}
+        used = self._splits(kept, left_out, splits)
+        claim = self._claim(left_out, least, used)
+        func = self._switched(kept) if left_out else self.main
+        before = PLAN.read(self.main)
+        remarks = (*self._remarks(claim, kept, left_out, least), *_without_first(before.remarks))
+        plan = replace(before, variants=kept, range=claim, remarks=remarks)
+        return _cleaned(_with_main(self.mod, PLAN.write(func, plan)))
+
+    def _splits(
+        self,
+        kept: Mapping[str, Mapping[str, int]],
+        left_out: set[str],
+        splits: Mapping[tuple[int, Parts], Split],
+    ) -> tuple[Split, ...]:
+        """The splits that the batches of variants which were left out need, and those that follow from them."""
+        counts = [next(iter(sizes.values())) for sizes in kept.values()]
+        wanted: dict[int, Parts] = {}
+        for each in self.known if self.axes is not None else ():
+            if each.variant in left_out:
+                wanted |= splits_of(each.offer.count, counts)
+        return tuple(splits[whole, wanted[whole]] for whole in sorted(wanted))
+
+    def _claim(self, left_out: set[str], least: float, splits: Sequence[Split]) -> RangeClaim:
+        costs = {split.whole: split for split in splits}
+        own = {each.offer.count: each.offer.own for each in self.known if each.variant not in left_out}
+
+        def in_parts(count: int) -> float:
+            if count in own:
+                return own[count]
+            split = costs[count]
+            return fsum((split.seconds, *map(in_parts, split.parts)))
+
+        sizes: list[SizeClaim] = []
+        for each in self.known:
+            certificate = each.plan.certificate
+            assert certificate is not None
+            seconds, runs = each.offer.own, each.variant
+            if each.variant in left_out:
+                seconds = each.offer.shared if self.axes is None else in_parts(each.offer.count)
+                runs = self.shared if self.axes is None else self._beyond(each.offer.count, own)
+            sizes.append(
+                SizeClaim(
+                    sizes=each.sizes,
+                    weight=each.offer.weight,
+                    runs=runs,
+                    seconds=seconds,
+                    best_seconds=certificate.seconds,
+                    regret=seconds - certificate.seconds,
+                    proved=certificate.proved,
+                    variant=each.variant,
+                    certificate=certificate if each.variant in left_out else None,
+                    problem=each.plan.problem if each.variant in left_out else "",
+                )
+            )
+        expected = fsum(each.weight * each.seconds for each in sizes)
+        return RangeClaim(tuple(sizes), expected, max(each.regret for each in sizes), least, tuple(splits))
+
+    def _beyond(self, count: int, own: Mapping[int, float]) -> str:
+        """The function that computes so many samples in parts."""
+        name = next(iter(self.known[0].sizes))
+        return f"{BEYOND}_{name}_{max(size for size in own if size < count)}"
+
+    def _switched(self, kept: Mapping[str, Mapping[str, int]]) -> relax.Function:
+        """``main``, which calls the variants that stay."""
+        called = [(sizes, self.mod.get_global_var(name)) for name, sizes in kept.items()]
+        larger: list[tuple[Mapping[str, int], ir.GlobalVar]] = []
+        for sizes in reversed([*kept.values()]) if self.axes is not None else ():
+            ((name, count),) = sizes.items()
+            larger.append((sizes, self.mod.get_global_var(f"{BEYOND}_{name}_{count}")))
+        return switch(self.main, called, self.mod.get_global_var(self.shared), larger)
+
+    def _remarks(
+        self, claim: RangeClaim, kept: Mapping[str, Mapping[str, int]], left_out: set[str], least: float
+    ) -> list[str]:
+        others = "are computed in parts of these" if self.axes is not None else f"run {self.shared}"
+        own = "; ".join(named(sizes) for sizes in kept.values())
+        found = [f"{OWN}{own}; other sizes {others}" if kept else f"one plan for all sizes: {self.shared}"]
+        shared = [each for each in self.known if each.variant in left_out]
+        if shared:
+            place = "runs in parts" if self.axes is not None else f"shares {self.shared}"
+            where = "; ".join(named(each.sizes) for each in shared)
+            found.append(
+                f"{where} {place}: a plan of its own would save less than {least:.1%} of the expected "
+                f"{1e3 * claim.expected_seconds:.4g} ms"
+            )
+        found.append(regret_text(claim))
+        known = {each.variant for each in self.known}
+        if unknown := [named(self.variants[name]) for name in kept if name not in known]:
+            found.append(f"{'; '.join(unknown)} keeps its plan: it was not weighed")
+        return found
+
+
+def _without_first(remarks: Sequence[str]) -> tuple[str, ...]:
+    """The remarks without that of MakeVariants which names the variants."""
+    return tuple(remark for remark in remarks if not remark.startswith(OWN))
+
+
+def _with_main(mod: IRModule, main: relax.Function) -> IRModule:
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): main}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _with_remark(mod: IRModule, remark: str) -> IRModule:
+    main = cast(relax.Function, mod["main"])
+    plan = PLAN.read(main) if PLAN.on(main) else Plan()
+    return _with_main(mod, PLAN.write(main, replace(plan, remarks=(*plan.remarks, remark))))
+
+
+def _cleaned(mod: IRModule) -> IRModule:
+    """``mod`` without functions that nobody outside can call, and none of the others calls."""
+    public = [gvar for gvar, func in mod.functions_items() if "global_symbol" in (func.attrs or {})]
+    roots = {gvar for gvar in public if isinstance(mod[gvar], relax.Function)}
+    kept = {*public, *(inner for gvar in roots for inner in reached(cast(relax.Function, mod[gvar]), mod))}
+    functions = {
+        gvar: func for gvar, func in mod.functions_items() if gvar in kept or gvar.name_hint == "main"
+    }
+    return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos))

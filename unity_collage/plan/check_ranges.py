@@ -1,0 +1,196 @@
+"""Checks what plans for a range of sizes claim: their cost at each sample, and the regret there.
+
+The problems come from the plans, or are made anew from the annotations by :mod:`.posed`. Nothing here shares code with
+the searches, or with the pass that decides which variants stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import fsum, isfinite
+
+from ..search import Problem
+from ..search.certificate import why_not
+from ..search.validity import ROUNDING
+from .check import Finding, milliseconds
+from .check_problems import are_equal, why_another_problem, why_malformed, why_wrong_weights
+from .instance import unpacked
+from .plan import Plan
+from .ranges import RangeClaim, SizeClaim, regret_text
+from .weighed import named
+
+Stated = Callable[[str], Problem | None]
+"""The problem that the annotations of a function state, by its name; None where they are not at hand."""
+
+
+def checked_range(plans: Mapping[str, Plan], name: str, fails: Mapping[str, bool], stated: Stated) -> Finding:
+    """What can be said of the range that the plan of the function ``name`` claims.
+
+    ``fails``: for each function, whether its own plan does not hold.
+    """
+    claim = plans[name].range
+    assert claim is not None
+    reason = why_range_does_not_hold(plans, name, fails, stated)
+    return Finding(reason is None, "; ".join(_parts(claim)) if reason is None else f"does not hold: {reason}")
+
+
+def why_range_does_not_hold(
+    plans: Mapping[str, Plan], name: str, fails: Mapping[str, bool], stated: Stated
+) -> str | None:
+    """What is wrong with the range that the plan of ``name`` claims, or None."""
+    plan = plans[name]
+    claim = plan.range
+    if claim is None or not claim.sizes:
+        return "it claims nothing about any size"
+    if reason := why_wrong_weights([each.weight for each in claim.sizes]):
+        return reason
+    if reason := _why_incomplete(claim, plan, plans):
+        return reason
+    for each in claim.sizes:
+        reason = (
+            _why_wrong_best(each, plans, fails, stated)
+            or _why_wrong_run(each, plan, plans, fails)
+            or _why_wrong_regret(each)
+        )
+        if reason:
+            return f"at {named(each.sizes)}: {reason}"
+    kept = {each.variant for each in claim.sizes if each.runs == each.variant}
+    if not kept <= set(plan.variants):
+        return "it runs a variant that is not one of its variants"
+    expected = fsum(each.weight * each.seconds for each in claim.sizes)
+    if not are_equal(expected, claim.expected_seconds):
+        return f"the expected cost is {expected} s, not {claim.expected_seconds} s"
+    greatest = max(each.regret for each in claim.sizes)
+    if not are_equal(greatest, claim.greatest_regret):
+        return f"the greatest regret is {greatest} s, not {claim.greatest_regret} s"
+    return None
+
+
+def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
+    """Which sample of the plan for all sizes the claim leaves out, or weighs differently from the others, or None.
+
+    It may leave out one whose variant has no certificate, since nothing was searched for it.
+    """
+    mine = {_key(each.sizes): each.weight for each in claim.sizes}
+    if len(mine) < len(claim.sizes) or () in mine:
+        return "it names a sample twice, or one without sizes"
+    for shared in plans.values():
+        theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
+        if not theirs or shared.sizes:
+            continue
+        for at in shared.at_samples:
+            variants = [name for name, sizes in main.variants.items() if _is_for(sizes, at.sizes)]
+            searched = [name for name in variants if name in plans and plans[name].certificate is not None]
+            if _key(at.sizes) not in mine and (searched or not variants):
+                return f"it does not say what runs at {named(at.sizes)}"
+        total = fsum(theirs.get(key, 0.0) for key in mine)
+        for each in claim.sizes:
+            weight = theirs.get(_key(each.sizes), 0.0)
+            if not total or not are_equal(weight / total, each.weight):
+                return f"the weight of {named(each.sizes)} is not that of the plan for all sizes"
+    return None
+
+
+def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sizes.items()))
+
+
+def _is_for(variant: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
+    """Whether a variant is called for these sizes; it may leave some open."""
+    return all(sizes.get(name) == size for name, size in variant.items())
+
+
+def _why_wrong_best(
+    each: SizeClaim, plans: Mapping[str, Plan], fails: Mapping[str, bool], stated: Stated
+) -> str | None:
+    """Why the cheapest static plan does not cost what is said, or is not proved as is said."""
+    own = plans.get(each.variant)
+    if own is not None:
+        if fails[each.variant]:
+            return f"the plan of {each.variant} does not hold"
+        if not own.sizes or not _is_for(own.sizes, each.sizes):
+            return f"{each.variant} is for other sizes"
+    certificate = own.certificate if own is not None else each.certificate
+    if certificate is None:
+        return "there is no certificate of the static plan"
+    if own is None:
+        problem = unpacked(each.problem)
+        there = stated(each.variant)
+        reason = why_malformed(problem) or (there and why_another_problem(problem, there))
+        if reason := reason or why_not(problem, certificate):
+            return f"the static plan: {reason}"
+    if not are_equal(certificate.seconds, each.best_seconds):
+        return f"the static plan costs {certificate.seconds} s, not {each.best_seconds} s"
+    if certificate.proved != each.proved:
+        return f"it is said to be {'' if each.proved else 'not '}proved, and its certificate says otherwise"
+    return None
+
+
+def _why_wrong_run(
+    each: SizeClaim, main: Plan, plans: Mapping[str, Plan], fails: Mapping[str, bool]
+) -> str | None:
+    """Why what runs at a sample does not cost what is said."""
+    if each.runs == each.variant:
+        cost = plans[each.runs].seconds if each.runs in plans else None
+    elif _in_parts(main):
+        cost = _seconds_in_parts(each, main, plans)
+    else:
+        shared = plans.get(each.runs)
+        if shared is not None and fails[each.runs]:
+            return f"the plan of {each.runs} does not hold"
+        if shared is not None and any(_is_for(sizes, each.sizes) for sizes in main.variants.values()):
+            return f"there is a variant for this size, and {each.runs} is said to run"
+        known = (
+            [] if shared is None else [at for at in shared.at_samples if dict(at.sizes) == dict(each.sizes)]
+        )
+        cost = known[0].seconds if known else None
+    if cost is None:
+        return f"no plan says what {each.runs} costs there"
+    return (
+        None if are_equal(cost, each.seconds) else f"{each.runs} costs {cost} s there, not {each.seconds} s"
+    )
+
+
+def _in_parts(main: Plan) -> bool:
+    return main.range is not None and bool(main.range.splits)
+
+
+def _seconds_in_parts(each: SizeClaim, main: Plan, plans: Mapping[str, Plan]) -> float | None:
+    """The cost of a batch in parts, by the rule of the function that splits it; None where a split has no cost."""
+    assert main.range is not None
+    own = {
+        next(iter(sizes.values())): plans[name].seconds
+        for name, sizes in main.variants.items()
+        if name in plans
+    }
+    splits = {split.whole: split for split in main.range.splits}
+
+    def seconds(count: int) -> float | None:
+        if count in own:
+            return own[count]
+        smaller = [size for size in own if 0 < size < count]
+        split = splits.get(count)
+        if not smaller or split is None or not (isfinite(split.seconds) and split.seconds >= 0):
+            return None
+        first = max(smaller) * ((count // max(smaller) + 1) // 2)
+        one, other = seconds(first), seconds(count - first)
+        if tuple(split.parts) != (first, count - first) or one is None or other is None:
+            return None
+        return fsum((split.seconds, one, other))
+
+    return seconds(next(iter(each.sizes.values())))
+
+
+def _why_wrong_regret(each: SizeClaim) -> str | None:
+    regret = each.seconds - each.best_seconds
+    if abs(regret - each.regret) <= ROUNDING * max(abs(each.seconds), abs(each.best_seconds)):
+        return None
+    return f"the regret is {regret} s, not {each.regret} s"
+
+
+def _parts(claim: RangeClaim) -> Iterator[str]:
+    """``4 sizes, 5.02 ms expected; the greatest regret is 0.31 ms (6.2% of the best static plan, at batch 1)``."""
+    yield f"{len(claim.sizes)} sizes, {milliseconds(claim.expected_seconds)} expected"
+    yield regret_text(claim)
+    if claim.splits:
+        yield "batches in parts cost what their variants and the copies between them cost"

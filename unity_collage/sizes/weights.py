@@ -1,0 +1,37 @@
+"""Weights: how much of all calls each sample size stands for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from ..errors import ModelError
+from .samples import Samples, Sizes
+
+Weighted = tuple[Sizes, float]
+"""Sizes, and the part of all calls that they stand for."""
+
+
+def weighted(chosen: Iterable[Sizes], samples: Samples) -> list[Weighted]:
+    """The ``chosen`` sizes with their weights, which add up to 1.
+
+    ``samples``: sizes by dimension; a mapping has a weight for each size. Dimensions are independent of each other, and
+    sizes without weights are equally likely. Raises ModelError for a weight that is not a positive number.
+    """
+    by_name = {name: weights_of(name, sizes) for name, sizes in samples.items() if len(sizes)}
+    found = [(sizes, math.prod(by_name[name][size] if by_name.get(name) else 1.0
+                               for name, size in sizes.items())) for sizes in chosen]  # fmt: skip
+    total = math.fsum(weight for _, weight in found)
+    return [(sizes, weight / total) for sizes, weight in found]
+
+
+def weights_of(name: str, sizes: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
+    """The weight of each size of a dimension; empty where all are equally likely."""
+    if not isinstance(sizes, Mapping):
+        return {}
+    weights = {int(size): float(weight) for size, weight in cast("Mapping[int, float]", sizes).items()}
+    for size, weight in weights.items():
+        if not (weight > 0 and math.isfinite(weight)):
+            raise ModelError(f"the weight {weight:g} of {name} {size} is not a positive number")
+    return weights
