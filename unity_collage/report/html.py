@@ -15,7 +15,7 @@ from .picture import picture_of
 from .words import chances, proof_text, sentence, why_it_won
 
 _PAGE = resources.files("unity_collage.report") / "page"
-_SCRIPTS = ("page.js", "drawing.js", "picture.js", "view.js", "times.js", "start.js")
+_SCRIPTS = ("common.js", "page.js", "drawing.js", "picture.js", "view.js", "times.js", "start.js")
 """In the order in which they run; the last one opens the first function."""
 
 
@@ -28,15 +28,19 @@ def html_report(
         name: {**told(each), "remarks": list(noted.get(name, ())), "picture": picture_of(each)}
         for name, each in explanations.items()
     }
-    data = json.dumps(shown)
+    return assembled("page.html", title, shown, _SCRIPTS, ("page.css",))
+
+
+def assembled(page: str, title: str, data: Any, scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """One file: a ``page`` of this package with ``scripts`` and ``styles`` in their order, and ``data`` as JSON."""
     parts = {
         "TITLE": html.escape(title),
-        "STYLE": _part("page.css"),
+        "STYLE": "\n".join(map(_part, styles)),
         # The data must not end the element that it is in, or start a comment.
-        "DATA": data.replace("<", "\\u003c"),
-        "SCRIPT": "\n".join(map(_part, _SCRIPTS)),
+        "DATA": json.dumps(data).replace("<", "\\u003c"),
+        "SCRIPT": "\n".join(map(_part, scripts)),
     }
-    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part(page))
 
 
 def told(explanation: Explanation) -> dict[str, Any]:
