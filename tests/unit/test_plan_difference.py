@@ -185,6 +185,19 @@ def test_plans_without_costs_are_compared_without_times() -> None:
     assert (data["seconds"], data["parts"][0]["seconds"], data["parts"][0]["share"]) == (None, None, None)
 
 
+def test_plans_of_two_models_are_said_to_be_apart() -> None:
+    found = diff({"main": plan(CONV)}, {"main": plan(RELU, kernel("tvm", "add", "a"))})
+    assert "no kernel of the two computes the same value" in text_of(found)
+    assert not difference(plan(CONV), plan()).is_apart
+
+
+def test_a_function_that_chooses_a_plan_by_sizes_has_no_kernels_to_compare() -> None:
+    switch = Plan(variants={"main_1": {"batch": 1}, "main_8": {"batch": 8}})
+    text = text_of(diff({"main": plan(CONV)}, {"main": switch, "main_1": plan(CONV)}))
+    assert "main: 1 kernel; then one of 2 plans, by the sizes of its inputs" in text
+    assert "what changed" not in text
+
+
 def test_a_difference_shows_itself(tmp_path: Path) -> None:
     found = program_difference()
     assert "other backend" in str(found)
@@ -227,6 +240,7 @@ def test_what_cannot_be_compared_is_refused(given: Any, reason: str) -> None:
         (["p.json", "p.json", "--report", "no/d.html"], "cannot be written: there is no folder no"),
         (["p.json", "p.json", "--first-options=--no-winograd"], "--first-options are for a model"),
         (["m.onnx"], "both are one model with the same options"),
+        (["m.onnx", "--second-options=--backends 'tvm"], "cannot be read: No closing quotation"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_command_are_found_first(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from ..plan.plan import Plan
 
-_MODELS = (".onnx", ".pt2")
 _PAGE = ".html"
 
 ROWS = 20
@@ -104,20 +103,29 @@ def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | 
             "both are one model with the same options: add --second-options, or name another one"
         )
     return [
-        (path, _asked(path, which, shlex.split(more[which]), options) if _is_model(path) else None)
+        (path, _asked(path, _words(which, more[which]), options) if _is_model(path) else None)
         for which, path in paths.items()
     ]
 
 
 def _is_model(path: str) -> bool:
-    return Path(path).suffix in _MODELS
+    from ..inspection.plan_diff import MODELS
+
+    return Path(path).suffix in MODELS
 
 
-def _asked(path: str, which: str, words: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
+def _words(which: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CollageError(f"--{which}-options={text!r} cannot be read: {error}") from error
+
+
+def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
     """The options of ``compile`` for one model: those of both, then its own."""
     from .parser import PROGRAM, Parser
 
-    parser = Parser(prog=f"{PROGRAM} diff --{which}-options", add_help=False)
+    parser = Parser(prog=f"{PROGRAM} compile", add_help=False)
     add_options(parser, model=False)
     add_no_measure(parser)
     for action in parser._actions:

@@ -17,9 +17,10 @@ from ..program import Program
 from ..showing import Shown
 from .plan_files import plans_of
 
-_MODELS = (".onnx", ".pt2")
+MODELS = (".onnx", ".pt2")
+"""The suffixes of models."""
 
-Plans = Mapping[str, Plan]
+PlansByFunction = Mapping[str, Plan]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def diff(a: Any, b: Any, *, names: tuple[str, str] | None = None) -> ProgramDiff
     )
 
 
-def _plans(given: Any, which: str) -> Plans:
+def _plans(given: Any, which: str) -> PlansByFunction:
     """The plans of what was given; raises CollageError where it has none."""
     found, called = _read(given), _title(given, which)
     if found is None:
@@ -84,9 +85,9 @@ def _plans(given: Any, which: str) -> Plans:
     return found
 
 
-def _read(given: Any) -> Plans | None:
+def _read(given: Any) -> PlansByFunction | None:
     if isinstance(given, (str, Path)):
-        if Path(given).suffix in _MODELS:
+        if Path(given).suffix in MODELS:
             raise CollageError(f"{given} is a model: compile it, and give the program")
         return plans_of(str(given))[0]
     if isinstance(given, Program):
@@ -105,6 +106,6 @@ def _title(given: Any, which: str) -> str:
     return Path(given).name if isinstance(given, (str, Path)) else which
 
 
-def _listed(plans: Plans) -> str:
+def _listed(plans: PlansByFunction) -> str:
     names = list(plans)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

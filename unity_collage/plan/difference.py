@@ -96,6 +96,13 @@ class PlanDifference:
         return self.first.has_costs and self.second.has_costs
 
     @property
+    def is_apart(self) -> bool:
+        """Whether both plans have kernels, and none of them computes a value of the other plan."""
+        return bool(self.first.kernels and self.second.kernels) and not any(
+            part.first and part.second for part in self.parts
+        )
+
+    @property
     def seconds(self) -> float:
         """By how much the second plan costs more, launches and transitions included; negative: it costs less."""
         return self.second.seconds - self.first.seconds

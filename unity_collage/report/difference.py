@@ -18,6 +18,8 @@ ROWS = 20
 """How many parts are shown, those with the largest differences; the data has all."""
 
 
+APART = "no kernel of the two computes the same value: they are plans of two models, or their values have other names"
+
 WIDE = 100
 """From how many columns on the costs of both kernels are shown beside their difference."""
 
@@ -40,16 +42,18 @@ def _of_function(name: str, found: PlanDifference, rows: int, width: int) -> Ren
     parts: list[RenderableType] = [f"[bold]{escape(name)}[/bold]: {headline(found)}"]
     if measured := measured_text(found):
         parts.append(measured)
-    if not found.parts:
+    if not found.parts or found.first.variants or found.second.variants:
         return Group(*parts)
+    if found.is_apart:
+        parts.append(APART)
     parts += ["", _change_table(found), "", _backend_table(found)]
     shown = [*found.changed, *found.other_costs]
     shown.sort(key=lambda part: -abs(part.seconds))
     if shown:
         parts += ["", _part_table(found, shown[:rows], width)]
     if rest := shown[rows:]:
-        together = signed(sum(part.seconds for part in rest))
-        parts.append(f"({counted(len(rest), 'difference')} more, {together} together)")
+        together = f", {signed(sum(part.seconds for part in rest))} together" if found.has_costs else ""
+        parts.append(f"({counted(len(rest), 'difference')} more{together})")
     return Group(*parts)
 
 
@@ -176,6 +180,7 @@ def _function_data(found: PlanDifference) -> dict[str, Any]:
     return {
         "says": headline(found),
         "measured_says": measured_text(found),
+        "remark": APART if found.is_apart else "",
         "seconds": found.seconds if has_costs else None,
         "measured_seconds": found.measured_seconds,
         "between_seconds": found.between_seconds if has_costs else None,

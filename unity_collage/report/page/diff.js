@@ -31,8 +31,8 @@ function showHead() {
   at("which").replaceChildren(...["first", "second"].flatMap((side) => [el("dt", null, side), el("dd", null, all[side])]));
   at("headline").textContent = `${name}: ${plans.says}`;
   at("measured").textContent = plans.measured_says;
-  at("alone").textContent = ["first", "second"].filter((side) => all[`only_${side}`].length)
-    .map((side) => `Only the ${side} has plans of ${all[`only_${side}`].join(", ")}.`).join(" ");
+  at("alone").textContent = [plans.remark, ...["first", "second"].filter((side) => all[`only_${side}`].length)
+    .map((side) => `Only the ${side} has plans of ${all[`only_${side}`].join(", ")}.`)].join(" ").trim();
   at("legend").replaceChildren(...backends.map((backend) => el("span", { class: "key" }, dot(backend), backend)));
 }
 
