@@ -74,7 +74,7 @@ def backend_shares(plan: Plan) -> Table:
     table = Table(left("backend"), right("kernels"), right("time"), right("share"), box=None)
     for (backend,), group in _grouped(plan.kernels, "backend").items():
         seconds = _seconds(group)
-        table.add_row(backend, str(len(group)), time_text(seconds), share_text(seconds, plan))
+        table.add_row(escape(backend), str(len(group)), time_text(seconds), share_text(seconds, plan))
     return table
 
 
@@ -89,7 +89,7 @@ def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
     groups = list(_grouped(plan.kernels, "label", "backend").items())
     for (label_text, backend), group in groups[:rows]:
         seconds = _seconds(group)
-        cells = (label_text, backend, str(len(group)), time_text(seconds), share_text(seconds, plan))
+        cells = (escape(label_text), escape(backend), str(len(group)), time_text(seconds), share_text(seconds, plan))
         table.add_row(*cells, _next_best(group))
     rest = [kernel for _, group in groups[rows:] for kernel in group]
     if rest:
