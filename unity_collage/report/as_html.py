@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-_CELL = "text-align: {0}; vertical-align: top; padding: .15em .6em"
+_CELL = "text-align: {0}; vertical-align: top; padding: .15em .6em; {1}"
 
 
 def as_html(shown: RenderableType) -> str:
@@ -41,8 +41,11 @@ def _table(table: Table) -> str:
 
 
 def _cell(column: Column, content: RenderableType, tag: str = "td") -> str:
+    """A cell; in a notebook, too, only columns that a terminal would cut get narrower."""
     side = "right" if column.justify == "right" else "left"
-    return f'<{tag} style="{_CELL.format(side)}">{_inline(content)}</{tag}>'
+    narrows = column.overflow == "ellipsis" and side == "left"
+    breaks = "overflow-wrap: anywhere; min-width: 6em" if narrows else "white-space: nowrap"
+    return f'<{tag} style="{_CELL.format(side, breaks)}">{_inline(content)}</{tag}>'
 
 
 def _inline(content: RenderableType) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
+from ..plan.plan import Plan
+from .beside import beside
 from .picture import picture_of
 from .words import chances, proof_text, sentence, why_it_won
 
@@ -20,14 +22,21 @@ _SCRIPTS = ("common.js", "page.js", "drawing.js", "picture.js", "view.js", "time
 
 
 def html_report(
-    title: str, explanations: Mapping[str, Explanation], remarks: Mapping[str, Sequence[str]] | None = None
+    title: str,
+    explanations: Mapping[str, Explanation],
+    remarks: Mapping[str, Sequence[str]] | None = None,
+    plans: Mapping[str, Plan] | None = None,
 ) -> str:
-    """The page, with the ``remarks`` of each plan. Its data is JSON, which the script shows only as text."""
-    noted = remarks or {}
-    shown = {
-        name: {**told(each), "remarks": list(noted.get(name, ())), "picture": picture_of(each)}
-        for name, each in explanations.items()
-    }
+    """The page, with what the ``plans`` know besides, and more ``remarks`` by function.
+
+    Its data is JSON, which the script shows only as text. Functions are in the order of ``explanations``.
+    """
+    noted, known = remarks or {}, plans or {}
+    shown: dict[str, Any] = {}
+    for name, each in explanations.items():
+        facts = beside(each, known.get(name), name)
+        facts["remarks"] += noted.get(name, ())
+        shown[name] = {**told(each), **facts, "picture": picture_of(each)}
     return assembled("page.html", title, shown, _SCRIPTS, ("page.css",))
 
 

@@ -28,7 +28,7 @@ Kernels = Sequence[PlannedKernel]
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:
     """A summary of the plan of function ``name``: a line, the share of each backend, the most expensive kernels."""
-    kernels, title = plan.kernels, f"[bold]{name}[/bold]{_for_sizes(plan)}"
+    kernels, title = plan.kernels, f"[bold]{name}[/bold]{sizes_text(plan)}"
     if plan.variants:
         return Group(
             f"{title}: by the sizes of its inputs it runs one of {len(plan.variants)} plans", *_remarks(plan)
@@ -43,11 +43,11 @@ def plan_summary(name: str, plan: Plan) -> RenderableType:
 def plan_headline(name: str, plan: Plan) -> str:
     """``main: 26 kernels, predicted 5.02 ms, measured 5.11 ms``."""
     return (
-        f"[bold]{name}[/bold]{_for_sizes(plan)}: {counted(len(plan.kernels), 'kernel')}, {_seconds_of(plan)}"
+        f"[bold]{name}[/bold]{sizes_text(plan)}: {counted(len(plan.kernels), 'kernel')}, {_seconds_of(plan)}"
     )
 
 
-def _for_sizes(plan: Plan) -> str:
+def sizes_text(plan: Plan) -> str:
     """`` (batch 8)`` for the plan of a variant."""
     return f" ({', '.join(f'{name} {size}' for name, size in plan.sizes.items())})" if plan.sizes else ""
 
@@ -89,7 +89,13 @@ def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
     groups = list(_grouped(plan.kernels, "label", "backend").items())
     for (label_text, backend), group in groups[:rows]:
         seconds = _seconds(group)
-        cells = (escape(label_text), escape(backend), str(len(group)), time_text(seconds), share_text(seconds, plan))
+        cells = (
+            escape(label_text),
+            escape(backend),
+            str(len(group)),
+            time_text(seconds),
+            share_text(seconds, plan),
+        )
         table.add_row(*cells, _next_best(group))
     rest = [kernel for _, group in groups[rows:] for kernel in group]
     if rest:

@@ -35,7 +35,9 @@ function showHead() {
   const measured = plan.candidates.filter((candidate) => costOf(candidate).seconds !== undefined).length;
   const views = kernels.filter((k) => k.candidate.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
-  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included`;
+  at("headline").textContent = `${plan.label}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included${plan.measured ? `; the whole program, measured: ${plan.measured}` : ""}`;
+  at("notice").textContent = plan.notice;
+  at("notice").hidden = !plan.notice;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
