@@ -31,7 +31,7 @@ docs:
 notebook:
 	$(PYTHON) scripts/run_notebook.py examples/tour.ipynb
 
-# The screenshots of docs/images: the report and the comparison of two plans. Needs chromium and the extra docs.
+# The screenshots of docs/images: the report and the comparison of two plans. Needs chromium.
 images:
 	$(PYTHON) scripts/images.py docs/images
 

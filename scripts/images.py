@@ -28,7 +28,7 @@ import zoo_models
 
 BACKENDS = ("onednn", "openblas", "kernels", "tvm")
 DARK = ("--blink-settings=preferredColorScheme=0",)
-WIDE, NARROW = (1400, 1000), (500, 1400)
+WINDOW = "1400,1000"
 
 
 def pages(model: Any, title: str, folder: Path) -> tuple[Path, Path, str]:
@@ -46,15 +46,20 @@ def pages(model: Any, title: str, folder: Path) -> tuple[Path, Path, str]:
     return report, comparison, f"#main:{quote(kernel.bindings[-1])}"
 
 
-def screenshots(
-    report: Path, comparison: Path, chosen: str
-) -> Iterator[tuple[str, str, tuple[int, int], tuple[str, ...]]]:
-    """Name, address, size of the window, and more options of each picture."""
-    yield "report.png", report.as_uri(), WIDE, ()
-    yield "report_kernel_dark.png", report.as_uri() + chosen, WIDE, DARK
-    yield "report_narrow.png", report.as_uri(), NARROW, ()
-    yield "diff.png", comparison.as_uri(), WIDE, ()
-    yield "diff_dark.png", comparison.as_uri(), WIDE, DARK
+def screenshots(report: Path, comparison: Path, chosen: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Name, address, and more options of each picture."""
+    yield "report.png", report.as_uri(), ()
+    yield "report_kernel_dark.png", report.as_uri() + chosen, DARK
+    yield "diff.png", comparison.as_uri(), ()
+
+
+def taken(browser: str, path: Path, address: str, profile: str, more: tuple[str, ...]) -> None:
+    """Write the picture of a page to ``path``."""
+    # A container's root has no sandbox of its own to offer, and the pages are ours.
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *more]
+    options += [f"--user-data-dir={profile}", "--virtual-time-budget=3000", f"--window-size={WINDOW}"]
+    command = [browser, *options, f"--screenshot={path}", address]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
 def main(arguments: list[str]) -> str | None:
@@ -69,18 +74,8 @@ def main(arguments: list[str]) -> str | None:
     title = Path(arguments[1]).name if arguments[1:] else "resnet50.onnx"
     model = onnx.load(arguments[1]) if arguments[1:] else zoo_models.load("resnet50")
     with TemporaryDirectory() as folder:
-        for name, address, (width, height), more in screenshots(*pages(model, title, Path(folder))):
-            # A container's root has no sandbox of its own to offer, and the pages are ours.
-            options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *more]
-            options += [f"--user-data-dir={folder}/profile", "--virtual-time-budget=3000"]
-            command = [
-                browser,
-                *options,
-                f"--window-size={width},{height}",
-                f"--screenshot={target / name}",
-                address,
-            ]
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        for name, address, more in screenshots(*pages(model, title, Path(folder))):
+            taken(browser, target / name, address, f"{folder}/profile", more)
             print(f"wrote {target / name}")
     return None
 

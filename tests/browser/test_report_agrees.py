@@ -14,12 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from rich.console import Console
 from test_report_page import shown, text_of
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.target import Target
 
 import unity_collage as uc
+from unity_collage.annotations import EXPLANATION, PLAN
 from unity_collage.cost.model import Overheads, Workload
+from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.comparison import ProgramComparison, ProgramTimes
 from unity_collage.plan.costs import Cost
 from unity_collage.plan.explanation import Explanation
@@ -28,6 +34,7 @@ from unity_collage.program import Program
 from unity_collage.report import duration, plan_summary
 from unity_collage.report.html import html_report
 from unity_collage.report.words import percent
+from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
 SECONDS = {
@@ -233,3 +240,58 @@ def test_a_page_about_another_plan_than_that_of_the_program_says_so(
     )
     assert text_of(dom, "headline").endswith("launches included")
     assert "of the other plan" not in dom.partition("<script")[0]
+
+
+@I.ir_module
+class TwoDevices:
+    I.module_global_infos(
+        {"vdevice": [I.vdevice("llvm"), I.vdevice({"kind": "llvm", "mcpu": "skylake-avx512"})]}
+    )
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32", "llvm:0")) -> R.Tensor((4, 16), "float32", "llvm:1"):
+        with R.dataflow():
+            a = R.nn.relu(x)
+            b = R.to_vdevice(a, "llvm:1")
+            c = R.nn.relu(b)
+            R.output(c)
+        return c
+
+
+def test_a_plan_with_values_on_two_devices_is_a_page(browser: str, tmp_path: Path) -> None:
+    """The search does not write the devices of kernels yet, so they are written here."""
+    passes = [AnnotateCandidates(), EstimateCosts(FixedCost({"toy": 0.5})), SearchPartition(explain=True)]
+    # Not under the contract: TVM's parser knows no virtual devices in the types of local functions.
+    with only_backends(fake_backend("toy", "relax.nn.relu")), Target("llvm"), tvm.transform.PassContext():
+        mod = tvm.transform.Sequential(passes)(TwoDevices)
+    plan, explanation = PLAN.read(mod["main"]), EXPLANATION.read(mod["main"])
+    placed = [replace(kernel, device=f"llvm:{number}") for number, kernel in enumerate(plan.kernels)]
+    page = html_report("m", {"main": explanation}, plans={"main": replace(plan, kernels=tuple(placed))})
+    opened_page = opened(browser, tmp_path, page, "main")
+    assert [row[:2] for row in opened_page.rows] == [["relu", "toy"], ["relu", "toy"]]
+    for kernel, panel in zip(placed, opened_page.panels, strict=True):
+        assert f"function {kernel.function} on {kernel.device}" in panel
+    assert "to_vdevice: no backend has a cost, TVM compiles it as it is" in text_of(
+        opened_page.dom, "left-behind"
+    )
+
+
+def test_paper_shows_the_whole_picture(browser: str, tmp_path: Path, program: Program) -> None:
+    """What is printed is the whole graph at any zoom; afterwards the view is as it was."""
+    act = """
+        zoom(4);
+        const before = scene.getAttribute('transform');
+        touched = false;
+        window.dispatchEvent(new Event('beforeprint'));
+        svg.style.height = '300px';
+        resized();
+        const box = [svg.getAttribute('viewBox'), scene.getAttribute('transform')];
+        window.dispatchEvent(new Event('afterprint'));
+        document.documentElement.dataset.told = JSON.stringify(
+            [...box, svg.hasAttribute('viewBox'), scene.getAttribute('transform') === before])"""
+    dom = shown(browser, tmp_path, page_of(program), act=act)
+    found = re.search(r'<html[^>]*data-told="([^"]*)"', dom)
+    assert found is not None
+    view_box, transform, is_left, is_as_before = json.loads(unescape(found[1]))
+    assert re.fullmatch(r"-12 -24 \d+ \d+", view_box)
+    assert (transform, is_left, is_as_before) == (None, False, True)

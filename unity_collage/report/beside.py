@@ -12,21 +12,21 @@ from .plans import sizes_text
 
 
 def beside(explanation: Explanation, plan: Plan | None, name: str) -> dict[str, Any]:
-    """``label``, ``measured``, ``notice`` and ``remarks`` of the page of one function.
+    """``label``, ``measured``, ``notice``, ``remarks``, and ``devices`` by function of a kernel, for the page.
 
     An explanation is of the plan that the search has found. If another program was faster, its plan is another one, and
     the page says so in place of that plan's time and remarks.
     """
+    facts: dict[str, Any] = {"label": name, "measured": "", "notice": "", "remarks": [], "devices": {}}
     if plan is None:
-        return {"label": name, "measured": "", "notice": "", "remarks": []}
-    label = f"{name}{sizes_text(plan)}"
+        return facts
+    facts["label"] = f"{name}{sizes_text(plan)}"
     if not is_explained(explanation, plan):
-        return {"label": label, "measured": "", "notice": _notice(plan), "remarks": []}
-    if plan.measured_seconds is None:
-        return {"label": label, "measured": "", "notice": "", "remarks": list(plan.remarks)}
+        return {**facts, "notice": _notice(plan)}
     error = plan.additive_error
     more = [] if error is None else [additive_text(error, plan.seconds)]
-    return {"label": label, "measured": measured_text(plan), "notice": "", "remarks": [*more, *plan.remarks]}
+    devices = {kernel.function: kernel.device for kernel in plan.kernels if kernel.device}
+    return {**facts, "measured": measured_text(plan), "remarks": [*more, *plan.remarks], "devices": devices}
 
 
 def is_explained(explanation: Explanation, plan: Plan) -> bool:

@@ -248,4 +248,5 @@ def _kernel_data(kernel: PlannedKernel, number: int) -> dict[str, Any]:
         "low": low,
         "high": high,
         "threads": kernel.threads,
+        "device": kernel.device,
     }

@@ -128,7 +128,8 @@ function showPart(part) {
 function kernelOf(kernel) {
   const interval = kernel.low < kernel.high ? ` (${duration(kernel.low)} to ${duration(kernel.high)})` : "";
   const threads = kernel.threads ? `, ${count(kernel.threads, "thread")}` : "";
-  return el("div", null, el("p", null, dot(kernel.backend), `${kernel.backend} ${kernel.label}${kernel.seconds ? `: ${duration(kernel.seconds)}${interval}` : ""}${threads}`),
+  const device = kernel.device ? `, on ${kernel.device}` : "";
+  return el("div", null, el("p", null, dot(kernel.backend), `${kernel.backend} ${kernel.label}${kernel.seconds ? `: ${duration(kernel.seconds)}${interval}` : ""}${threads}${device}`),
     el("p", { class: "quiet" }, kernel.bindings.join(", ")));
 }
 

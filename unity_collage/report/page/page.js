@@ -130,7 +130,7 @@ function showKernel(kernel) {
   at("right").replaceChildren(...[
     el("h2", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`),
     el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${candidate.rule}`),
-    kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function)) : null,
+    kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function), plan.devices[kernel.function] ? ` on ${plan.devices[kernel.function]}` : "") : null,
     equal.length > 1 ? el("p", { class: "quiet" }, `One of ${equal.length} equal kernels: `, ...links(equal), alone) : null,
     el("h3", null, "Why it won, and by how much"), el("p", { class: "say" }, kernel.why),
     el("h3", null, "What would change the choice"), rivals(kernel),
