@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -251,6 +252,25 @@ def test_mistakes_of_the_command_are_found_first(
     (tmp_path / "m.onnx").touch()
     assert cli.main(["diff", *words]) == 1
     assert reason in capsys.readouterr().err
+
+
+def test_files_of_one_name_are_called_by_their_paths(tmp_path: Path, capsys: Any) -> None:
+    files = [tmp_path / folder / "p.json" for folder in ("old", "new")]
+    for path in files:
+        path.parent.mkdir()
+        path.write_text(json.dumps({"main": encode(plan(CONV))}))
+    assert cli.main(["diff", *map(str, files), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["first"], data["second"]) == tuple(map(str, files))
+
+
+def test_thousands_of_kernels_are_compared_in_a_moment() -> None:
+    """Names that are counted differ in both plans, so only the order of the operators is left."""
+    kernels = [kernel("tvm", "op", f"lv{n}") for n in range(4000)]
+    before = time.monotonic()
+    found = groups(plan(*kernels), plan(kernel("tvm", "cast", "lv"), *kernels))
+    assert time.monotonic() - before < 20
+    assert [(len(a), len(b)) for a, b in found] == [(0, 1), *[(1, 1)] * 4000]
 
 
 def test_the_command_writes_tables_data_and_a_page(tmp_path: Path, capsys: Any) -> None:

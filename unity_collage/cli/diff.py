@@ -74,8 +74,7 @@ def _diff(options: argparse.Namespace) -> None:
     given = _given(options)
     _check_report(options.report)
     plans = [_plans(path, asked) for path, asked in given]
-    names = [path if asked is None else _called(path, asked.said) for path, asked in given]
-    found = diff(*plans, names=(Path(names[0]).name, Path(names[1]).name))
+    found = diff(*plans, names=_names(given))
     if options.report:
         write(Path(options.report), difference_page(found).encode())
     if options.json:
@@ -135,17 +134,29 @@ def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argp
     return argparse.Namespace(**{**vars(options), **vars(own), "model": path, "said": " ".join(words)})
 
 
-def _called(path: str, words: str) -> str:
-    return f"{Path(path).name} {words}".strip()
+def _names(given: Sequence[tuple[str, argparse.Namespace | None]]) -> tuple[str, str]:
+    """What the two are called: their files, with the options of a model; whole paths where the names are the same."""
+    said = ["" if asked is None else asked.said for _, asked in given]
+    short = [f"{Path(path).name} {words}".strip() for (path, _), words in zip(given, said, strict=True)]
+    whole = [f"{path} {words}".strip() for (path, _), words in zip(given, said, strict=True)]
+    names = whole if short[0] == short[1] else short
+    return names[0], names[1]
 
 
 def _plans(path: str, asked: argparse.Namespace | None) -> str | Mapping[str, Plan]:
     """The path of a file with plans, or the plans of the program that a model is compiled to."""
     if asked is None:
         return path
+    from .. import runtime
     from .compiling import compiled
 
-    return compiled(asked).plan or {}
+    before = runtime.num_threads()
+    if asked.threads is not None:
+        runtime.set_num_threads(asked.threads)
+    try:
+        return compiled(asked).plan or {}
+    finally:
+        runtime.set_num_threads(before)
 
 
 def _check_report(path: str | None) -> None:
