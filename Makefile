@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: check check-native check-proofs check-pythons check-wheel docs format-native wheel
+.PHONY: check check-native check-proofs check-pythons check-wheel docs format-native images notebook wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
 # links of the documents, in the environment that the tests made.
@@ -26,6 +26,14 @@ check:
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'
+
+# Run the notebook of examples/ in place, on an idle machine. Needs the extra docs.
+notebook:
+	$(PYTHON) scripts/run_notebook.py examples/tour.ipynb
+
+# The screenshots of docs/images: the report and the comparison of two plans. Needs chromium.
+images:
+	$(PYTHON) scripts/images.py docs/images
 
 # Build the native part with AddressSanitizer and UndefinedBehaviorSanitizer and run its check program.
 check-native:

@@ -6,9 +6,11 @@ works in the site. A source that a page links to becomes a page of its own, a fo
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -19,6 +21,7 @@ BESIDE_DOCS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/READM
 """Pages that are not below docs/."""
 LANGUAGES = {".py": "python", ".cc": "cpp", ".h": "cpp", ".toml": "toml", ".sh": "bash"}
 """Sources that are shown as pages, by suffix; other files are copied."""
+NOTEBOOK = ".ipynb"
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 
 _FENCED = r"^(?P<fence>```+).*?^(?P=fence)"
@@ -78,14 +81,18 @@ def _shown_as(target: str) -> str:
     path = ROOT / target
     if path.is_dir():
         return f"{target}/README.md" if (path / "README.md").exists() else f"{target}/index.md"
-    return f"{target}.md" if path.suffix in LANGUAGES else target
+    return f"{target}.md" if path.suffix in (*LANGUAGES, NOTEBOOK) else target
 
 
 def _made(target: str, uri: str, config: MkDocsConfig) -> File:
-    """A folder as a list, a source as a page, or the file itself."""
+    """A folder as a list, a source or a notebook as a page, or the file itself."""
     path = ROOT / target
     if uri == target or uri.endswith("/README.md"):
         return _of_repository(uri, config)
+    if path.suffix == NOTEBOOK:
+        return File.generated(
+            config, uri, content=notebook_page(json.loads(path.read_text(encoding="utf-8")))
+        )
     if path.is_dir():
         shown = [f for f in sorted(path.iterdir()) if f.is_dir() or f.suffix in LANGUAGES]
         names = [f.name for f in shown if not f.name.startswith(("_", "."))]
@@ -94,3 +101,23 @@ def _made(target: str, uri: str, config: MkDocsConfig) -> File:
         text = f"````{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}\n````"
     content = f"{UNSEARCHED}# {target}\n\n{text}\n"
     return File.generated(config, uri, content=content)
+
+
+def notebook_page(notebook: dict[str, Any]) -> str:
+    """The cells of a notebook and their outputs, as they are stored in it, as Markdown."""
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        parts += [source] if cell["cell_type"] == "markdown" else [f"```python\n{source}\n```"]
+        parts += [_output(output) for output in cell.get("outputs", ())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if html := "".join(data.get("text/html", ())):
+        lines = [
+            line for line in html.splitlines() if line.strip()
+        ]  # an empty one would end the HTML in Markdown
+        return "\n".join(['<div class="output">', *lines, "</div>"])
+    return "```\n" + "".join(data.get("text/plain") or output.get("text", "")).rstrip() + "\n```"

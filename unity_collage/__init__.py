@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .feedback.settings import Refinement
     from .frontend.models import import_model
     from .inspection.dry_run import dry_run
+    from .inspection.plan_diff import diff
     from .lowering.link_external import link_external
     from .pipeline import collage, partition_for, partition_for_onednn
     from .program import Program, load
+    from .report.show import show
     from .runtime import num_threads, register_custom_ops, set_num_threads
     from .specs import PartitionSpec
     from .target import host_target
@@ -36,6 +38,7 @@ _HOME = {
     "Refinement": "feedback.settings",
     "collage": "pipeline",
     "compile": "compiler",
+    "diff": "inspection.plan_diff",
     "dry_run": "inspection.dry_run",
     "host_target": "target",
     "import_model": "frontend.models",
@@ -46,6 +49,7 @@ _HOME = {
     "partition_for_onednn": "pipeline",
     "register_custom_ops": "runtime",
     "set_num_threads": "runtime",
+    "show": "report.show",
 }
 
 __all__ = [
@@ -58,6 +62,7 @@ __all__ = [
     "backends",
     "collage",
     "compile",
+    "diff",
     "dry_run",
     "host_target",
     "import_model",
@@ -69,6 +74,7 @@ __all__ = [
     "passes",
     "register_custom_ops",
     "set_num_threads",
+    "show",
 ]
 
 

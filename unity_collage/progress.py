@@ -1,12 +1,18 @@
-"""What is being done: a bar on a terminal, a line every few seconds elsewhere. Both on standard error."""
+"""What is being done: a bar on a terminal and in a notebook, else a line every few seconds, on standard error.
+
+In a notebook rich shows a bar only with ipywidgets, and these need a front end that knows them. An element of HTML that
+is updated needs neither.
+"""
 
 from __future__ import annotations
 
+import html
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +23,9 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+_UPDATE_SECONDS = 0.2
+"""How often a notebook is told at most."""
 
 Report = Callable[[int, int, str], None]
 """Called with how much of how much is done, 0 where that is not known, and with what is being done."""
@@ -33,6 +42,10 @@ def shown(first: str = "starting", since: float | None = None) -> Iterator[Repor
     """
     console = Console(stderr=True)
     begin = time.monotonic() if since is None else since
+    if console.is_jupyter:
+        with _element(first) as report:
+            yield report
+        return
     with _bar(console, first) if console.is_terminal else _lines(first, begin) as report:
         yield report
 
@@ -48,6 +61,31 @@ def _bar(console: Console, first: str) -> Iterator[Report]:
             progress.update(task, completed=done, total=total or None, description=label or first)
 
         yield report
+
+
+@contextmanager
+def _element(first: str) -> Iterator[Report]:
+    """A bar in the output of a notebook's cell, which is empty at the end."""
+    display = import_module("IPython.display")
+    handle = display.display(display.HTML(_bar_html(0, 0, first)), display_id=True)
+    next_time = 0.0
+
+    def report(done: int, total: int, label: str) -> None:
+        nonlocal next_time
+        if time.monotonic() >= next_time:
+            next_time = time.monotonic() + _UPDATE_SECONDS
+            handle.update(display.HTML(_bar_html(done, total, label or first)))
+
+    try:
+        yield report
+    finally:
+        handle.update(display.HTML(""))
+
+
+def _bar_html(done: int, total: int, label: str) -> str:
+    """An element that notebooks draw as a bar; without a total it only moves."""
+    value, said = (f' value="{done}" max="{total}"', f"{done} of {total}: ") if total else ("", "")
+    return f"<progress{value}></progress> {said}{html.escape(label)}"
 
 
 @contextmanager

@@ -56,6 +56,7 @@ COMMANDS = {
     "bench": "bench m.onnx --database c.sqlite --rounds 1",
     "backends": "backends",
     "explain --node": "explain m.onnx --database c.sqlite --node only",
+    "diff": "diff m.so p.json",
     "info": "info m.so",
     "check FILE": "check m.so",
     "db info": "db info --database c.sqlite --fingerprints",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from functools import partial
 
 import pytest
+from rich.console import Console
 
 from unity_collage import progress
 from unity_collage.plan.comparison import ProgramComparison, ProgramTimes
@@ -27,6 +30,43 @@ def test_the_first_line_comes_at_once_and_others_while_nothing_is_said(
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1 and set(lines) == {"[  7 s] 3 of 12: measuring relu"}
+
+
+class Notebook:
+    """What this package uses of ``IPython.display``: each text that a cell shows, in order."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def HTML(self, text: str) -> str:
+        return text
+
+    def display(self, text: str, *, display_id: bool) -> Notebook:
+        assert display_id
+        self.update(text)
+        return self
+
+    def update(self, text: str) -> None:
+        self.shown.append(text)
+
+
+def test_a_notebook_shows_a_bar_that_is_gone_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    monkeypatch.setattr(progress, "Console", partial(Console, force_jupyter=True))
+    monkeypatch.setattr(progress, "_UPDATE_SECONDS", 0.0)
+    with progress.shown("loading") as report:
+        report(3, 12, "measuring a<b")
+        report(0, 0, "")
+    assert notebook.shown == [
+        "<progress></progress> loading",
+        '<progress value="3" max="12"></progress> 3 of 12: measuring a&lt;b',
+        "<progress></progress> loading",
+        "",
+    ]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_comparison_in_one_line_says_by_how_much_and_what_was_left_out() -> None:

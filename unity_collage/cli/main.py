@@ -28,6 +28,7 @@ COMMANDS = (
     "backends",
     "explain",
     "compare",
+    "diff",
     "info",
     "check",
     "db",

@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         """End the program with one line about a mistake."""
         greedy = [text for action in self._actions if action.nargs == "+" for text in action.option_strings]
         taken = next((word for word in self._words if word in greedy), None)
-        if message.endswith("required: MODEL") and taken is not None:
+        if message.endswith(("required: MODEL", "required: FIRST")) and taken is not None:
             message += f" (write it before {taken}, which takes all that follows)"
         self._refuse(f"{message}{' See' if message.endswith('?') else '; see'} {self.prog} --help")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
+from ..showing import Shown
 from .comparison import ProgramComparison
 from .memory import PlanMemory
 from .ranges import PlanAtSample, RangeClaim
@@ -128,7 +129,7 @@ class SideBySide:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Shown):
     """The plan of one function: its kernels, their costs, what is proved, and why other candidates were not chosen.
 
     It is plain data: :data:`unity_collage.annotations.PLAN` writes it into the module, :func:`.encoding.encode` writes
@@ -192,6 +193,10 @@ class Plan:
         if self.measured_seconds is None or not self.has_costs:
             return None
         return self.measured_seconds - self.seconds
+
+
+class Plans(dict[str, Plan], Shown):
+    """The plan of each function, by its name."""
 
 
 WITHOUT_CANDIDATES = Plan(remarks=("TVM compiles it as it is",))

@@ -26,6 +26,7 @@ from ..lowering.seal import facts_in
 from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..scratch import Scratch
+from ..showing import Shown
 from .facts import backends_in, facts_about
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _OUT = "out"
 _PREPARED = "prepared_main"
 
 
-class Program:
+class Program(Shown):
     """A model that runs on the CPU or on the first CUDA device.
 
     Call it with arrays or tensors of any library, by position, by input name, or as one dict by name. It returns what
@@ -104,7 +105,6 @@ class Program:
         self._mod = mod
         self._again: Callable[[], Program] | None = None
         self.plan = plan
-        """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
         self.kept_since: float | None = None
         """When an earlier compile has made it, in seconds since the epoch; None: this one has, or it was loaded."""
         self._binding: Callable[..., Program] | None = None
@@ -128,6 +128,19 @@ class Program:
         """The bytes that ``main`` holds while each kernel runs; None for a loaded program, or if not known."""
         main = (self.plan or {}).get("main")
         return None if main is None else main.memory
+
+    @property
+    def plan(self) -> Mapping[str, Plan] | None:
+        """The plan of each function: its kernels, their backends and costs; None for a loaded program."""
+        return self._plan
+
+    @plan.setter
+    def plan(self, plans: Mapping[str, Plan] | None) -> None:
+        if plans is not None:
+            from ..plan.plan import Plans  # a process that runs a saved program has no plans
+
+            plans = Plans(plans)
+        self._plan = plans
 
     def __repr__(self) -> str:
         known = ", ".join(self.input_names) if self.signature is None else str(self.signature)

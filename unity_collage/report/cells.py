@@ -29,6 +29,11 @@ def plus_minus(seconds: float, low: float, high: float) -> str:
     return f"{duration(seconds)} +- {duration(half)}" if half else duration(seconds)
 
 
+def signed(seconds: float) -> str:
+    """A difference: ``+41.2 us``, ``-3.00 ms``, or ``0`` where there is none."""
+    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}" if seconds else "0"
+
+
 def counted(number: int, noun: str) -> str:
     """``1 kernel``, ``2 kernels``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ..inspection.given_plan import CostedKernel, KernelDifference, PlanCosts
-from .cells import counted, duration, left, plus_minus, right
+from .cells import counted, duration, left, plus_minus, right, signed
 
 ROWS = 20
 """How many differences are shown, the largest ones; the data has all."""
@@ -27,7 +27,7 @@ def plan_costs_summary(name: str, found: PlanCosts) -> RenderableType:
         parts += ["", _table(found.differences[:ROWS])]
     if rest := found.differences[ROWS:]:
         seconds = sum(each.seconds for each in rest)
-        parts.append(f"({counted(len(rest), 'difference')} more, {_signed(seconds)} together)")
+        parts.append(f"({counted(len(rest), 'difference')} more, {signed(seconds)} together)")
     if not found.together:
         parts += [
             "",
@@ -41,7 +41,7 @@ def _loss(found: PlanCosts) -> str:
         return "they are the same"
     share = f" ({found.loss / found.ours:+.1%})" if found.ours else ""
     tie = ", a tie as far as the measurements tell" if found.is_tie else ""
-    return f"{_signed(found.loss)}{share}{tie}"
+    return f"{signed(found.loss)}{share}{tie}"
 
 
 def _table(differences: Sequence[KernelDifference]) -> Table:
@@ -52,7 +52,7 @@ def _table(differences: Sequence[KernelDifference]) -> Table:
     for each in differences:
         rows = [*_rows("given", each.given), *_rows("ours", each.ours)]
         for number, row in enumerate(rows):
-            table.add_row(*row, "" if number else _signed(each.seconds))
+            table.add_row(*row, "" if number else signed(each.seconds))
     return table
 
 
@@ -63,7 +63,3 @@ def _rows(plan: str, kernels: Sequence[CostedKernel]) -> Iterator[tuple[str, ...
         yield plan, escape(kernel.backend), escape(where), cost
     if not kernels:
         yield plan, "", "no kernel", ""
-
-
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"

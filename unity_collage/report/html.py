@@ -12,11 +12,22 @@ from typing import Any
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.memory import PlanMemory
+from ..plan.plan import Plan
+from .beside import beside
 from .picture import picture_of
 from .words import chances, memory_text, proof_text, sentence, why_it_won
 
 _PAGE = resources.files("unity_collage.report") / "page"
-_SCRIPTS = ("page.js", "drawing.js", "picture.js", "view.js", "times.js", "memory.js", "start.js")
+_SCRIPTS = (
+    "common.js",
+    "page.js",
+    "drawing.js",
+    "picture.js",
+    "view.js",
+    "times.js",
+    "memory.js",
+    "start.js",
+)
 """In the order in which they run; the last one opens the first function."""
 
 
@@ -24,25 +35,33 @@ def html_report(
     title: str,
     explanations: Mapping[str, Explanation],
     remarks: Mapping[str, Sequence[str]] | None = None,
-    memory: Mapping[str, PlanMemory | None] | None = None,
+    plans: Mapping[str, Plan] | None = None,
 ) -> str:
-    """The page, with the ``remarks`` and the ``memory`` of each plan. Its data is JSON, which the script shows only as
-    text."""
-    noted, held = remarks or {}, memory or {}
-    shown = {
-        name: {**told(each), "remarks": list(noted.get(name, ())), "picture": picture_of(each),
-               "memory": _memory(held.get(name))}
-        for name, each in explanations.items()
-    }  # fmt: skip
-    data = json.dumps(shown)
+    """The page, with what the ``plans`` know besides, and more ``remarks`` by function.
+
+    Its data is JSON, which the script shows only as text. Functions are in the order of ``explanations``.
+    """
+    noted, known = remarks or {}, plans or {}
+    shown: dict[str, Any] = {}
+    for name, each in explanations.items():
+        plan = known.get(name)
+        facts = beside(each, plan, name)
+        facts["remarks"] += noted.get(name, ())
+        memory = None if plan is None else _memory(plan.memory)
+        shown[name] = {**told(each), **facts, "picture": picture_of(each), "memory": memory}
+    return assembled("page.html", title, shown, _SCRIPTS, ("page.css",))
+
+
+def assembled(page: str, title: str, data: Any, scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """One file: a ``page`` of this package with ``scripts`` and ``styles`` in their order, and ``data`` as JSON."""
     parts = {
         "TITLE": html.escape(title),
-        "STYLE": _part("page.css"),
+        "STYLE": "\n".join(map(_part, styles)),
         # The data must not end the element that it is in, or start a comment.
-        "DATA": data.replace("<", "\\u003c"),
-        "SCRIPT": "\n".join(map(_part, _SCRIPTS)),
+        "DATA": json.dumps(data).replace("<", "\\u003c"),
+        "SCRIPT": "\n".join(map(_part, scripts)),
     }
-    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part(page))
 
 
 def _memory(memory: PlanMemory | None) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ Kernels = Sequence[PlannedKernel]
 
 def plan_summary(name: str, plan: Plan) -> RenderableType:
     """A summary of the plan of function ``name``: a line, the share of each backend, the most expensive kernels."""
-    kernels, title = plan.kernels, f"[bold]{name}[/bold]{_for_sizes(plan)}"
+    kernels, title = plan.kernels, f"[bold]{name}[/bold]{for_sizes(plan)}"
     if plan.variants:
         line = f"{title}: by the sizes of its inputs it runs one of {len(plan.variants)} plans"
         return Group(line, *_range(plan), *_remarks(plan))
@@ -37,17 +37,11 @@ def plan_summary(name: str, plan: Plan) -> RenderableType:
         return Group(f"{title}: it runs one plan for all sizes", *_range(plan), *_remarks(plan))
     if not kernels:
         return Group(f"{title}: nothing has a cost, TVM compiles it as it is", *_remarks(plan))
-    headline = f"{title}: {counted(len(kernels), 'kernel')}, {_seconds_of(plan)}"
+    headline = plan_headline(name, plan)
     error = () if plan.additive_error is None else (additive_text(plan.additive_error, plan.seconds),)
+    at_samples = _at_samples(plan)
     return Group(
-        headline,
-        *error,
-        *_at_samples(plan),
-        "",
-        backend_shares(kernels),
-        "",
-        kernel_table(plan),
-        *_remarks(plan),
+        headline, *error, *at_samples, "", backend_shares(plan), "", kernel_table(plan), *_remarks(plan)
     )
 
 
@@ -80,7 +74,14 @@ def _range(plan: Plan) -> list[RenderableType]:
     return ["", table, *([note] if any(not each.proved for each in plan.range.sizes) else [])]
 
 
-def _for_sizes(plan: Plan) -> str:
+def plan_headline(name: str, plan: Plan) -> str:
+    """``main: 26 kernels, predicted 5.02 ms, measured 5.11 ms``."""
+    return (
+        f"[bold]{name}[/bold]{for_sizes(plan)}: {counted(len(plan.kernels), 'kernel')}, {_seconds_of(plan)}"
+    )
+
+
+def for_sizes(plan: Plan) -> str:
     """`` (batch 8)`` for the plan of a variant."""
     return f" ({sizes_text(plan.sizes)})" if plan.sizes else ""
 
@@ -102,35 +103,38 @@ def _when(plan: Plan) -> str:
     return f" on {datetime.fromtimestamp(known.created):%Y-%m-%d}"
 
 
-def backend_shares(kernels: Kernels) -> Table:
-    """One row for each backend: the number of its kernels, and their part of the time."""
+def backend_shares(plan: Plan) -> Table:
+    """One row for each backend: the number of its kernels, and their part of the plan's cost."""
     table = Table(left("backend"), right("kernels"), right("time"), right("share"), box=None)
-    total = _seconds(kernels)
-    for (backend,), group in _grouped(kernels, "backend").items():
+    for (backend,), group in _grouped(plan.kernels, "backend").items():
         seconds = _seconds(group)
-        table.add_row(backend, str(len(group)), _time(seconds), _share(seconds, total))
+        table.add_row(escape(backend), str(len(group)), time_text(seconds), share_text(seconds, plan))
     return table
 
 
 def kernel_table(plan: Plan, rows: int = ROWS) -> Table:
     """One row for each kind of kernel, the most expensive first: its backend, and the cost of the next best one."""
-    kernels = plan.kernels
-    total = _seconds(kernels)
     # Only this column gets narrower with the terminal: a label has no spaces to break at.
     label, figures = (
         Column("kernel", overflow="ellipsis"),
         [right(name) for name in ("count", "time", "share")],
     )
     table = Table(label, left("backend"), *figures, left("next best"), box=None)
-    groups = list(_grouped(kernels, "label", "backend").items())
+    groups = list(_grouped(plan.kernels, "label", "backend").items())
     for (label_text, backend), group in groups[:rows]:
         seconds = _seconds(group)
-        cells = (label_text, backend, str(len(group)), _time(seconds), _share(seconds, total))
+        cells = (
+            escape(label_text),
+            escape(backend),
+            str(len(group)),
+            time_text(seconds),
+            share_text(seconds, plan),
+        )
         table.add_row(*cells, _next_best(group))
     rest = [kernel for _, group in groups[rows:] for kernel in group]
     if rest:
-        table.add_row(f"({counted(len(groups) - rows, 'kind')} more)", "", str(len(rest)), _time(_seconds(rest)),
-                      _share(_seconds(rest), total))  # fmt: skip
+        table.add_row(f"({counted(len(groups) - rows, 'kind')} more)", "", str(len(rest)), time_text(_seconds(rest)),
+                      share_text(_seconds(rest), plan))  # fmt: skip
     return table
 
 
@@ -222,10 +226,11 @@ def _seconds(kernels: Kernels) -> float:
     return sum(kernel.seconds for kernel in kernels)
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """A time; empty for kernels that were not measured."""
     return duration(seconds) if seconds else ""
 
 
-def _share(seconds: float, total: float) -> str:
-    return f"{seconds / total:.1%}" if total else ""
+def share_text(seconds: float, plan: Plan) -> str:
+    """The part of ``seconds`` in the plan's cost, launches and transitions included, as the page has it."""
+    return f"{seconds / plan.seconds:.1%}" if seconds and plan.seconds else ""

@@ -11,7 +11,6 @@ from ..lowering.library_file import why_no_file
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
-from .cells import additive_text, duration
 from .graphs import dot_graph, netron_graph
 from .html import html_report
 
@@ -38,8 +37,8 @@ def write_report(
     if Path(path).suffix == ".dot":
         text = dot_graph(title, explained)
     elif Path(path).suffix == ".html":
-        noted = {name: _noted(plan) for name, plan in plans.items()}
-        text = html_report(title, explained, noted, {name: plan.memory for name, plan in plans.items()})
+        ordered = {name: explained[name] for name in (*plans, *explained) if name in explained}
+        text = html_report(title, ordered, plans=plans)
     else:
         whole = {
             name: {**plan, "explanation": encode(explained.get(name))}
@@ -52,16 +51,6 @@ def write_report(
 def encoded(plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Plans by function, as data."""
     return {name: {**encode(plan), **_error(plan)} for name, plan in plans.items()}
-
-
-def _noted(plan: Plan) -> tuple[str, ...]:
-    """The remarks of a plan, after the time of the whole program."""
-    if plan.measured_seconds is None:
-        return plan.remarks
-    error = plan.additive_error
-    more = "" if error is None else f"; {additive_text(error, plan.seconds)}"
-    which = "" if plan.percentile == 50.0 else f"p{plan.percentile:g} "
-    return (f"the whole program takes {which}{duration(plan.measured_seconds)}{more}", *plan.remarks)
 
 
 def _error(plan: Plan) -> dict[str, float]:

@@ -1,38 +1,11 @@
-"use strict";
 // The address behind # names a kernel by one of its bindings, main:lv3: a choice is a link, and a link can be sent.
-const all = JSON.parse(document.getElementById("data").textContent);
 const functions = Object.keys(all);
-const at = (id) => document.getElementById(id);
-// In a backend's place: what needs no kernel.
-const VIEW = "view";
 let name, plan, candidates, kernels;
 
-function el(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes || {})) {
-    if (key === "style") made.style.cssText = value;
-    else made.setAttribute(key, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
-function duration(seconds) {
-  for (const [unit, factor] of [["s", 1], ["ms", 1e3], ["us", 1e6]]) {
-    const value = seconds * factor;
-    if (value >= 1) return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
-  }
-  return `${(seconds * 1e9).toFixed(0)} ns`;
-}
-
-const percent = (part) => (part > 0 && part < 0.001 ? "<0.1%" : `${(part * 100).toFixed(1)}%`);
-const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const costOf = (candidate) => plan.costs[candidate.cost];
 const address = (kernel) => `#${encodeURIComponent(name)}:${encodeURIComponent(plan.bindings[kernel.outlet].name)}`;
 const short = (op) => op.split(".").pop();
-// Views are grey; the other colours differ for the colour-blind too.
-const color = (backend) => `var(--c${backend === VIEW ? 6 : plan.backends.filter((other) => other !== VIEW).indexOf(backend) % 6})`;
-const dot = (backend) => el("span", { class: "dot", style: `background:${color(backend)}` });
+const color = (backend) => colorOf(backend, plan.backends);
 const names = (indexes) => indexes.map((index) => plan.bindings[index].name).join(", ");
 
 function open(chosen) {
@@ -63,7 +36,9 @@ function showHead() {
   const measured = plan.candidates.filter((candidate) => costOf(candidate).seconds !== undefined).length;
   const views = kernels.filter((k) => k.candidate.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
-  at("headline").textContent = `${name}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included`;
+  at("headline").textContent = `${plan.label}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included${plan.measured ? `; the whole program, measured: ${plan.measured}` : ""}`;
+  at("notice").textContent = plan.notice;
+  at("notice").hidden = !plan.notice;
   const dense = kernels.length > 150 ? "dense" : "";
   at("strip").replaceChildren(...kernels.map((k) => el("a", {
     href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
@@ -156,7 +131,7 @@ function showKernel(kernel) {
   at("right").replaceChildren(...[
     el("h2", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`),
     el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${candidate.rule}`),
-    kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function)) : null,
+    kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function), plan.devices[kernel.function] ? ` on ${plan.devices[kernel.function]}` : "") : null,
     equal.length > 1 ? el("p", { class: "quiet" }, `One of ${equal.length} equal kernels: `, ...links(equal), alone) : null,
     el("h3", null, "Why it won, and by how much"), el("p", { class: "say" }, kernel.why),
     el("h3", null, "What would change the choice"), rivals(kernel),

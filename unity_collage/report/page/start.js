@@ -11,6 +11,6 @@ at("ordering").addEventListener("input", showList);
 at("by").addEventListener("input", showTimes);
 window.addEventListener("hashchange", mark);
 at("functions").hidden = functions.length < 2;
-at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, each)));
+at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, all[each].label)));
 listenToPicture();
 if (functions.length) open(functions[0]);

@@ -25,7 +25,8 @@ function fit() {
 // A window of another size has other columns, unless somebody has chosen what to see.
 function resized() {
   const { width, height } = svg.getBoundingClientRect();
-  if (!shape || touched || (width === shape.window.width && height === shape.window.height)) return;
+  // A page that is printed has another size, too, and shows the whole by itself.
+  if (!shape || touched || svg.hasAttribute("viewBox") || (width === shape.window.width && height === shape.window.height)) return;
   redraw();
   fit();
 }

@@ -1,0 +1,170 @@
+"""``unity-collage diff``: the plans of two programs side by side."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CollageError
+from .as_json import add_json, print_json
+from .options import add_no_measure, add_options, positive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..plan.plan import Plan
+
+_PAGE = ".html"
+
+ROWS = 20
+"""How many differences are shown."""
+
+
+def add_command(commands: Any) -> None:
+    """Add ``diff`` to ``commands``."""
+    text = "show the plans of two programs side by side: after an upgrade, of two machines, of two precisions"
+    command = commands.add_parser(
+        "diff",
+        help=text,
+        description=f"{text.capitalize()}. Kernels are compared by the values of the model that they compute. The "
+        "options of compile are for models; of saved programs and plans nothing is compiled.",
+    )
+    what = "a saved program (.so), a report (.json), a partitioned module (.py), or a model (.onnx, .pt2)"
+    command.add_argument("first", metavar="FIRST", help=f"{what}, which is compiled")
+    command.add_argument(
+        "second",
+        metavar="SECOND",
+        nargs="?",
+        help="what it is compared with (default: the model FIRST again)",
+    )
+    add_options(command, model=False)
+    add_no_measure(command)
+    for which in ("first", "second"):
+        command.add_argument(
+            f"--{which}-options",
+            metavar="'OPTIONS'",
+            default="",
+            help=f"more options of compile, for the {which} model alone, such as "
+            f"--{which}-options='--precision bf16'",
+        )
+    command.add_argument(
+        "--rows",
+        type=positive,
+        default=ROWS,
+        metavar="N",
+        help=f"how many differences are shown, the largest first (default: {ROWS})",
+    )
+    command.add_argument("--report", metavar="FILE.html", help="write a page with all differences")
+    add_json(command)
+    command.set_defaults(run=_diff)
+
+
+def _diff(options: argparse.Namespace) -> None:
+    """Read or compile both, compare, show and write. What can be wrong is found before anything is compiled."""
+    from rich.console import Console
+
+    from ..inspection.plan_diff import diff
+    from ..report.difference import difference_data, difference_summary
+    from ..report.difference_page import difference_page
+    from .files import write
+
+    given = _given(options)
+    _check_report(options.report)
+    plans = [_plans(path, asked) for path, asked in given]
+    found = diff(*plans, names=_names(given))
+    if options.report:
+        write(Path(options.report), difference_page(found).encode())
+    if options.json:
+        print_json({**difference_data(found), "wrote": [options.report] if options.report else []})
+        return
+    console = Console()
+    console.print(difference_summary(found, options.rows, console.width), highlight=False)
+    if options.report:
+        console.print(f"wrote {options.report}", soft_wrap=True, highlight=False)
+
+
+def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:
+    """Both paths, and for a model the options of ``compile``; raises CollageError for what cannot be compared."""
+    if options.second is None and not _is_model(options.first):
+        raise CollageError(f"{options.first} is not a model, so the second one cannot be the same: name it")
+    paths = {"first": options.first, "second": options.second or options.first}
+    more = {which: getattr(options, f"{which}_options") for which in paths}
+    for which, path in paths.items():
+        if not Path(path).is_file():
+            raise CollageError(f"{path} is not a file")
+        if more[which] and not _is_model(path):
+            raise CollageError(f"--{which}-options are for a model, and {path} is compiled already")
+    if options.second is None and more["first"] == more["second"]:
+        raise CollageError(
+            "both are one model with the same options: add --second-options, or name another one"
+        )
+    return [
+        (path, _asked(path, _words(which, more[which]), options) if _is_model(path) else None)
+        for which, path in paths.items()
+    ]
+
+
+def _is_model(path: str) -> bool:
+    from ..inspection.plan_diff import MODELS
+
+    return Path(path).suffix in MODELS
+
+
+def _words(which: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CollageError(f"--{which}-options={text!r} cannot be read: {error}") from error
+
+
+def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
+    """The options of ``compile`` for one model: those of both, then its own."""
+    from .parser import PROGRAM, Parser
+
+    parser = Parser(prog=f"{PROGRAM} compile", add_help=False)
+    add_options(parser, model=False)
+    add_no_measure(parser)
+    for action in parser._actions:
+        if action.option_strings:
+            action.default = argparse.SUPPRESS
+    own = parser.parse_args(list(words))
+    return argparse.Namespace(**{**vars(options), **vars(own), "model": path, "said": " ".join(words)})
+
+
+def _names(given: Sequence[tuple[str, argparse.Namespace | None]]) -> tuple[str, str]:
+    """What the two are called: their files, with the options of a model; whole paths where the names are the same."""
+    said = ["" if asked is None else asked.said for _, asked in given]
+    short = [f"{Path(path).name} {words}".strip() for (path, _), words in zip(given, said, strict=True)]
+    whole = [f"{path} {words}".strip() for (path, _), words in zip(given, said, strict=True)]
+    names = whole if short[0] == short[1] else short
+    return names[0], names[1]
+
+
+def _plans(path: str, asked: argparse.Namespace | None) -> str | Mapping[str, Plan]:
+    """The path of a file with plans, or the plans of the program that a model is compiled to."""
+    if asked is None:
+        return path
+    from .. import runtime
+    from .compiling import compiled
+
+    before = runtime.num_threads()
+    if asked.threads is not None:
+        runtime.set_num_threads(asked.threads)
+    try:
+        return compiled(asked).plan or {}
+    finally:
+        runtime.set_num_threads(before)
+
+
+def _check_report(path: str | None) -> None:
+    from ..lowering.library_file import why_no_file
+
+    if path is None:
+        return
+    if Path(path).suffix != _PAGE:
+        raise CollageError(f"--report {path}: the name of the page ends in {_PAGE}; --json has it as data")
+    if (reason := why_no_file(Path(path))) is not None:
+        raise CollageError(f"--report {path} cannot be written: {reason}")

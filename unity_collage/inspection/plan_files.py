@@ -1,0 +1,74 @@
+"""The plans in a file: a saved program, a report as JSON, or a module as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..annotations import PLAN
+from ..errors import CollageError, first_line
+from ..lowering.library_file import opened
+from ..lowering.seal import facts_in
+from ..plan.plan import Plan
+from ..program.facts import Facts, plans_in
+
+SUFFIXES = (".so", ".json", ".py", ".txt")
+"""Of a saved program, of a report, and of a module as text."""
+
+Functions = Mapping[str, relax.Function]
+
+
+def plans_of(path: str) -> tuple[dict[str, Plan], Functions]:
+    """The plans in a file by function; of a module as text also its functions.
+
+    Raises CollageError for a file that is missing, or that is none of these.
+    """
+    if not Path(path).is_file():
+        raise CollageError(f"{path} is not a file")
+    if Path(path).suffix == ".json":
+        return _reported(path), {}
+    with Path(path).open("rb") as file:
+        is_library = file.read(4) == b"\x7fELF"
+    if not is_library:
+        functions = functions_of(path)
+        return {name: PLAN.read(func) for name, func in functions.items() if PLAN.on(func)}, functions
+    with opened(path) as file:
+        facts: Facts = facts_in(file)
+    return plans_in(facts), {}
+
+
+def _reported(path: str) -> dict[str, Plan]:
+    """The plans in a JSON file: that of ``--report`` or of ``--json``, or one plan or several by name."""
+    try:
+        data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CollageError(f"{path} is not JSON: {first_line(error)}") from error
+    if not isinstance(data, dict):
+        raise CollageError(f"{path} has no plans by function")
+    plans = cast("dict[str, Any]", data)
+    if "kernels" in plans or "certificate" in plans:
+        plans = {"plan": plans}
+    elif isinstance(plans.get("plans"), dict) and "kernels" not in plans["plans"]:
+        plans = plans["plans"]
+    if not all(isinstance(plan, dict) for plan in plans.values()):
+        raise CollageError(f"{path} has no plans by function")
+    return {name: PLAN.decoded(plan) for name, plan in plans.items()}
+
+
+def functions_of(path: str) -> Functions:
+    """The Relax functions of a module as text."""
+    try:
+        module: Any = tvm.script.from_source(Path(path).read_text(encoding="utf-8"))
+    except Exception as error:  # the parser fails in many ways: the error becomes the reason
+        raise CollageError(f"{path} is not a module as text: {first_line(error)}") from error
+    if not isinstance(module, IRModule):
+        raise CollageError(f"{path} is not a module as text")
+    return {
+        gvar.name_hint: func for gvar, func in module.functions_items() if isinstance(func, relax.Function)
+    }

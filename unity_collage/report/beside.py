@@ -1,0 +1,60 @@
+"""What a page about an explanation says of the plan that the program runs: its sizes, its time, its remarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..plan.candidate import VIEW
+from ..plan.explanation import Explanation
+from ..plan.plan import Plan
+from .cells import additive_text, counted, duration
+from .plans import for_sizes
+
+
+def beside(explanation: Explanation, plan: Plan | None, name: str) -> dict[str, Any]:
+    """``label``, ``measured``, ``notice``, ``remarks``, and ``devices`` by function of a kernel, for the page.
+
+    An explanation is of the plan that the search has found. If another program was faster, its plan is another one, and
+    the page says so in place of that plan's time and remarks.
+    """
+    facts: dict[str, Any] = {"label": name, "measured": "", "notice": "", "remarks": [], "devices": {}}
+    if plan is None:
+        return facts
+    facts["label"] = f"{name}{for_sizes(plan)}"
+    if not is_explained(explanation, plan):
+        return {**facts, "notice": _notice(plan)}
+    error = plan.additive_error
+    more = [] if error is None else [additive_text(error, plan.seconds)]
+    devices = {kernel.function: kernel.device for kernel in plan.kernels if kernel.device}
+    return {**facts, "measured": measured_text(plan), "remarks": [*more, *plan.remarks], "devices": devices}
+
+
+def is_explained(explanation: Explanation, plan: Plan) -> bool:
+    """Whether the kernels of the plan are those of the explanation."""
+    chosen = [explanation.by_id[kernel.candidate] for kernel in explanation.kernels]
+    explained = [
+        (each.backend, each.label, tuple(explanation.bindings[index].name for index in each.bindings))
+        for each in chosen
+        if each.backend != VIEW
+    ]
+    return explained == [(kernel.backend, kernel.label, kernel.bindings) for kernel in plan.kernels]
+
+
+def measured_text(plan: Plan) -> str:
+    """``5.11 ms``, of another percentile than the median ``p90 5.11 ms``; empty where it was not measured."""
+    which = "" if plan.percentile == 50.0 else f"p{plan.percentile:g} "
+    return "" if plan.measured_seconds is None else f"{which}{duration(plan.measured_seconds)}"
+
+
+def _notice(plan: Plan) -> str:
+    """Which program runs instead, and why."""
+    kernels = counted(len(plan.kernels), "kernel")
+    only = f" ({plan.kernels[0].backend} {plan.kernels[0].label})" if len(plan.kernels) == 1 else ""
+    what = f"The program runs another plan of {kernels}{only}. This page explains the plan of the search"
+    report = plan.comparison
+    if report is None:
+        return f"{what}."
+    seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
+    ours, best = seconds.get("collage"), seconds.get(report.winner)
+    times = f": {duration(best)} against {duration(ours)}" if ours and best else ""
+    return f"{what}; {report.winner} was the fastest when whole programs were timed in turns{times}."
