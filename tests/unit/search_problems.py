@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
 from math import fsum
 
 from hypothesis import strategies as st
@@ -53,6 +55,17 @@ def problems(
 
 
 _PAIRS = (("one", "two"), ("two", "one"))
+
+
+@st.composite
+def excluding_problems(draw: st.DrawFn, redundant: bool | None = None, most: int = 8) -> Problem:
+    """Problems with options of a third backend, in which some backends exclude each other."""
+    problem = draw(problems(redundant=redundant, most=most))
+    backends = st.sampled_from((*BACKENDS, "three"))
+    options = tuple(replace(option, backend=draw(backends)) for option in problem.options)
+    pairs = (("one", "two"), ("two", "three"), ("three", "one"))
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    return replace(problem, options=options, exclusions=tuple(chosen))
 
 
 def _index_sets(count: int, chance: int) -> st.SearchStrategy[IndexSet]:
@@ -142,6 +155,12 @@ def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
     made = EMPTY
     for option in chosen:
         made |= problem.outputs(option)
+    if any(
+        (one.backend, other.backend) in problem.exclusions
+        or (other.backend, one.backend) in problem.exclusions
+        for one, other in combinations(chosen, 2)
+    ):
+        return None
     left = _left_behind(problem, chosen, made)
     if left & ~problem.free:
         return None

@@ -51,9 +51,15 @@ def posed(
         results=index_set(results),
         transitions=transitions,
         launches=dict(costs.launches),
+        exclusions=tuple(_pair(text) for text in costs.exclusions),
         redundant=redundant,
         drift=DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
     )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, other = text.split("|")
+    return one, other
 
 
 def _option(candidate: Candidate, seconds: float, cost: Cost) -> Option:
