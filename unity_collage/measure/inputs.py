@@ -46,6 +46,10 @@ _EXPONENTIAL_OPS = frozenset(
     )
 )  # fmt: skip
 
+_FEW_PRODUCTS = 3
+"""Functions with more products and convolutions than this have small weights, so that values do not grow from layer to
+layer until they overflow."""
+
 _DISTINCT = 1_048_573
 """The most random numbers that are drawn for one array; a prime."""
 
@@ -61,6 +65,8 @@ class _Domain:
     positive: frozenset[relax.Var]
     recurrent: frozenset[relax.Var]
     """Weights that a recurrent state is multiplied by in each step."""
+    terms: dict[relax.Var, int]
+    """For weights of deep functions: how many terms the sums have in which they are factors."""
     divides: bool
     large: float
 
@@ -127,6 +133,8 @@ def _random(
     values = _normal(rng, shape)
     if param in domain.recurrent:  # with larger weights a rounding error grows without bound over the steps
         return values / np.float32(np.sqrt(shape[0]))
+    if param in domain.terms:
+        values *= np.float32(np.sqrt(2 / domain.terms[param]))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 
 
@@ -185,9 +193,33 @@ def _domain(func: relax.Function) -> _Domain:
         _index_bounds(func),
         frozenset(params),
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
+        _terms(func),
         bool(names & _DIVIDING_OPS),
         _large(names),
     )
+
+
+def _terms(func: relax.Function) -> dict[relax.Var, int]:
+    """The number of terms for each parameter that is a weight; empty where few products follow each other.
+
+    With weights of the variance 2 / terms, values keep their size behind a ReLU (He et al., 2015).
+    """
+    found: dict[relax.Var, int] = {}
+    products = 0
+    for call in calls(func):
+        name = op_name(call)
+        if name != "relax.matmul" and ".conv" not in name:
+            continue
+        products += 1
+        weights = call.args[1]
+        if isinstance(weights, relax.Var) and weights in func.params:
+            shape = extents_of(weights)
+            layout = None if name == "relax.matmul" else str(call.attrs.kernel_layout)
+            if layout is None:
+                found[weights] = shape[max(0, len(shape) - 2)] if shape else 1
+            else:
+                found[weights] = math.prod(shape) // shape[layout.index("O")]
+    return found if products > _FEW_PRODUCTS else {}
 
 
 def _large(names: frozenset[str]) -> float:
