@@ -3,7 +3,8 @@
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest ones, blocks of a network, and
           products and convolutions with what is behind them. Sizes are static.
 Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it; for OpenVINO
-          float64 and arithmetic of 64-bit integers, which it computes in 32 bits.
+          float64, arithmetic of 64-bit integers, which it computes in 32 bits, and integers of 8 and 16 bits, whose
+          sums it saturates.
 Needs     ``onnxruntime`` or ``openvino``. They are asked where they are named: ``backends=["onednn", "openvino"]``.
 """
 
@@ -34,6 +35,7 @@ _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 """Operators whose 64-bit operands are indexes, which fit into 32 bits."""
 _WIDE = frozenset({"int64", "uint64", "uint32"})
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _WINOGRAD_CHANNELS = 16
 """From how many channels on a convolution of 3x3 is worth Winograd's algorithm."""
 
@@ -78,6 +80,8 @@ def why_not_openvino(call: relax.Call) -> str | None:
             return "OpenVINO computes float64 in float32"
         if dtype in _WIDE and op_name(call) not in _BY_INDEX:
             return f"OpenVINO computes {dtype} in 32 bits"
+        if dtype in _NARROW:
+            return f"OpenVINO rounds sums of {dtype} to its range, and does not wrap around"
         if 0 in shape:
             return "a tensor has no elements"
     return _why_not_exported(call)
