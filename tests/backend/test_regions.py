@@ -1,10 +1,11 @@
-"""Regions of inference runtimes: measured like other kernels, mixed with them, saved, and refused where they are wrong."""
+"""Regions of inference runtimes: measured like other kernels, mixed with them, saved, refused where they are wrong."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,20 +14,32 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
 
 import unity_collage as uc
+from unity_collage.annotations import CANDIDATES, COSTS
 from unity_collage.backends import registry
 from unity_collage.backends.base import Backend
 from unity_collage.backends.runtimes import lowering
 from unity_collage.cli import main as cli
 from unity_collage.compiler import compile_with
+from unity_collage.cost.method import Method
+from unity_collage.measure.measured import MeasuredCost
+from unity_collage.passes import AnnotateCandidates, EstimateCosts
 from unity_collage.pipeline import collage
 from unity_collage.plan.check import checked
+from unity_collage.plan.costs import Cost
 from unity_collage.sessions import RUNTIMES, SessionModel
 from unity_collage.specs import PartitionSpec
 from unity_collage.target import host_target
+from unity_collage.testing.conformance.cases import function
+from unity_collage.testing.fake_backend import installed
 from unity_collage.testing.fixed_cost import FixedCost
 
+HERE = Path(__file__).parent
+QUICK = Method(min_runs=3, max_runs=3, max_warmup_seconds=0.0, max_seconds=60.0)
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((1, 3, 8, 8), dtype=np.float32)
 
@@ -88,13 +101,25 @@ def _forced(
     return compile_with(collage([*backends, runtime], FixedCost(prices, default=100.0)), NETWORK)
 
 
+def _layer() -> IRModule:
+    """``relu(x @ weights)``."""
+    weights = relax.const(RNG.standard_normal((32, 16), dtype=np.float32))
+    return IRModule({"main": function(lambda x: R.nn.relu(R.matmul(x, weights)), [(4, 32)])})
+
+
+def _measured(backends: tuple[str, ...], folder: Path) -> dict[str, Cost]:
+    """What the kernels of a small function cost, by key."""
+    with uc.host_target(), MeasuredCost(uc.CostDatabase(folder / "costs.sqlite"), method=QUICK) as model:
+        mod = EstimateCosts(model)(AnnotateCandidates(backends)(_layer()))
+    return COSTS.read(mod["main"]).by_key
+
+
 def test_regions_are_measured_and_checked_like_other_kernels(runtime, tmp_path) -> None:
-    program = uc.compile(NETWORK, backends=["tvm", runtime], database=tmp_path / "costs.sqlite", explain=True)
-    _is_right(program)
-    explained = program.explanation["main"]
-    theirs = [each for each in explained.candidates if each.backend == runtime]
-    assert any(each.seconds for each in theirs)
-    assert not [each.reason for each in theirs if "wrong" in (each.reason or "")]
+    costs = {
+        key: cost for key, cost in _measured((runtime, "tvm"), tmp_path).items() if key.startswith(runtime)
+    }
+    assert len(costs) == 2  # the product alone, and all
+    assert all(cost.seconds and cost.runs == 3 for cost in costs.values()), costs
 
 
 def test_a_plan_mixes_regions_with_other_kernels(runtime) -> None:
@@ -146,9 +171,10 @@ print(*uc.load({str(path)!r})(image).numpy().ravel().tolist())
     assert runtime in capsys.readouterr().out
 
 
-def test_nobody_asks_for_regions_by_default(runtime, tmp_path) -> None:
-    program = uc.compile(NETWORK, database=tmp_path / "costs.sqlite", explain=True)
-    assert not [each for each in program.explanation["main"].candidates if each.backend == runtime]
+def test_nobody_asks_for_regions_by_default(runtime) -> None:
+    with uc.host_target():
+        mod = AnnotateCandidates()(_layer())
+    assert not [each for each in CANDIDATES.read(mod["main"]) if each.backend == runtime]
 
 
 def test_weights_and_settings_are_those_of_the_session(runtime) -> None:
@@ -172,84 +198,21 @@ def test_weights_and_settings_are_those_of_the_session(runtime) -> None:
     assert sum(np.prod(each.dims) > 100 for each in read.graph.initializer) >= 2
 
 
-def _lies(model: onnx.ModelProto) -> None:
-    """Every ReLU becomes another function."""
-    for node in model.graph.node:
-        if node.op_type == "Relu":
-            node.op_type = "Softplus"
-
-
-def _does_not_compile(model: onnx.ModelProto) -> None:
-    """Every ReLU becomes an operator that nobody has."""
-    for node in model.graph.node:
-        if node.op_type == "Relu":
-            node.op_type = "Rectify"
-
-
-PLANTED: Mapping[str, tuple[Callable[[onnx.ModelProto], None], str]] = {
-    "a region that lies": (_lies, "wrong numbers: output 0 is off by"),
-    "a region that cannot be compiled": (_does_not_compile, "Rectify"),
-}
+PLANTED = {"lies": "wrong numbers: output 0 is off by", "does_not_compile": "Rectify"}
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_a_reason_and_another_plan(runtime, fault, tmp_path, monkeypatch) -> None:
-    """The worker makes the faulty backend by its name: it is a plug-in there."""
-    site = tmp_path / "site"
-    _install(site, runtime, PLANTED[fault][0].__name__)
-    script = f"""
-import sys
-sys.path.insert(0, {str(site)!r})
-import unity_collage as uc, onnx
-program = uc.compile({str(site / "network.onnx")!r}, backends=["tvm", "planted"], database={str(tmp_path / "c.sqlite")!r},
-                     explain=True)
-for each in program.explanation["main"].candidates:
-    if each.backend == "planted" and "relu" in each.label:
-        print(each.seconds, each.reason)
-print([kernel.label for kernel in program.plan["main"].kernels if kernel.backend == "planted" and "relu" in kernel.label])
-"""
-    onnx.save(NETWORK, site / "network.onnx")
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{':'.join(sys.path)}")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    *reasons, chosen = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
-    assert reasons and chosen == "[]"
-    assert all(PLANTED[fault][1] in reason for reason in reasons), reasons
-
-
-def _install(site: Path, runtime: str, fault: str) -> None:
-    """A plug-in ``planted``: the backend of ``runtime`` whose models are spoilt."""
-    site.mkdir()
-    (site / "planted.py").write_text(f"""
-import sys
-from dataclasses import replace
-
-from unity_collage.backends.runtimes import lowering
-from unity_collage.backends.runtimes.backend import {runtime.upper()} as REAL
-from unity_collage.sessions import RUNTIMES
-
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-
-
-def codegen(functions, options, constants):
-    import onnx
-    import test_regions
-
-    models = []
-    for func in functions:
-        made = lowering.session_of(func, RUNTIMES[{runtime!r}])
-        model = onnx.load_from_string(made.onnx)
-        test_regions.{fault}(model)
-        models.append(replace(made, onnx=model.SerializeToString()))
-    return [lowering.session_module({runtime!r}, models)]
-
-
-BACKEND = replace(REAL, name="planted", codegen=codegen)
-""")
-    info = site / "planted-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[unity_collage.backends]\nplanted = planted:BACKEND\n")
+def test_a_planted_fault_is_a_reason(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := RUNTIMES["onnxruntime"].why_unavailable():
+        pytest.skip(reason)
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
+    with installed(tmp_path / "site", fault, values="planted_regions:REGIONS"):
+        costs = _measured((f"fake_{fault}", "tvm"), tmp_path)
+    wrong = {key: cost for key, cost in costs.items() if key.startswith("fake_")}
+    assert {cost.seconds for cost in wrong.values()} == {None}
+    assert all(PLANTED[fault] in cost.reason for cost in wrong.values()), wrong
+    assert any(cost.seconds for key, cost in costs.items() if key.startswith("tvm"))
 
 
 def test_exclusions_reach_the_plan(runtime, monkeypatch) -> None:
