@@ -17,14 +17,19 @@ def camps(problem: Problem, priority: Sequence[str] = ()) -> list[Problem]:
 
     A problem whose options do not exclude each other is its only camp.
     """
-    names = tuple(dict.fromkeys([*priority, *(option.backend for option in problem.options)]))
-    found = list(dict.fromkeys(_compatible(frozenset(names), problem.exclusions)))
-    largest = [camp for camp in found if not any(camp < other for other in found)]
-    largest.sort(key=lambda camp: [name not in camp for name in names])
+    names = [*priority, *(option.backend for option in problem.options)]
     return [
         replace(problem, options=tuple(o for o in problem.options if o.backend in camp), exclusions=())
-        for camp in largest
+        for camp in largest_compatible(names, problem.exclusions)
     ]
+
+
+def largest_compatible(names: Sequence[str], exclusions: Sequence[tuple[str, str]]) -> list[frozenset[str]]:
+    """The largest sets of ``names`` without an exclusion; those with the first names come first."""
+    order = tuple(dict.fromkeys(names))
+    found = list(dict.fromkeys(_compatible(frozenset(order), exclusions)))
+    largest = [camp for camp in found if not any(camp < other for other in found)]
+    return sorted(largest, key=lambda camp: [name not in camp for name in order])
 
 
 def _compatible(names: frozenset[str], exclusions: Sequence[tuple[str, str]]) -> Iterator[frozenset[str]]:
