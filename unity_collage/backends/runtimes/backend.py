@@ -33,7 +33,7 @@ _PRODUCTS = frozenset(
 )
 _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
-"""Operators whose 64-bit operands are indexes, which fit into 32 bits."""
+"""Operators that pick elements of their first operand by the others."""
 _WIDE = frozenset({"int64", "uint64", "uint32"})
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _WINOGRAD_CHANNELS = 16
@@ -75,11 +75,15 @@ def why_not_onnxruntime(call: relax.Call) -> str | None:
 
 def why_not_openvino(call: relax.Call) -> str | None:
     """Why OpenVINO does not take a call, or None."""
+    # An index fits into 32 bits, and the tensor that it picks from need not.
+    by_index = op_name(call) in _BY_INDEX
+    wide = _types(call.ty, *(call.args[:1] if by_index else call.args))
+    for dtype in (str(ty.dtype) for ty in wide):
+        if dtype in _WIDE:
+            return f"OpenVINO computes {dtype} in 32 bits"
     for dtype, shape in _tensors(call):
         if dtype == "float64":
             return "OpenVINO computes float64 in float32"
-        if dtype in _WIDE and op_name(call) not in _BY_INDEX:
-            return f"OpenVINO computes {dtype} in 32 bits"
         if dtype in _NARROW:
             return f"OpenVINO rounds sums of {dtype} to its range, and does not wrap around"
         if 0 in shape:
@@ -95,9 +99,14 @@ def _why_not_exported(call: relax.Call) -> str | None:
 
 def _tensors(call: relax.Call) -> list[tuple[str, tuple[int, ...]]]:
     """The element types and shapes of the tensors that a call reads and writes."""
-    types = [call.ty, *(arg.ty for arg in call.args)]
+    return [(dtype_of(ty), shape_of(ty) or ()) for ty in _types(call.ty, *call.args)]
+
+
+def _types(*of: relax.Expr | relax.Type) -> list[relax.TensorType]:
+    """The types of tensors, those inside of tuples too."""
+    types = [each.ty if isinstance(each, relax.Expr) else each for each in of]
     flat = [field for ty in types for field in (ty.fields if isinstance(ty, relax.TupleType) else [ty])]
-    return [(dtype_of(ty), shape_of(ty) or ()) for ty in flat if isinstance(ty, relax.TensorType)]
+    return [ty for ty in flat if isinstance(ty, relax.TensorType)]
 
 
 def _rule(why_not: Callable[[relax.Call], str | None], _target: Target) -> Rule:
