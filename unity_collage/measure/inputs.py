@@ -14,6 +14,7 @@ from tvm import relax
 from ..annotations import LIFTED
 from ..errors import CollageError
 from ..graph.calls import calls, op_name, operators
+from ..graph.dataflow import used_vars
 from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
 from .prim_inputs import index_bounds, operators_inside
@@ -47,8 +48,8 @@ _EXPONENTIAL_OPS = frozenset(
 )  # fmt: skip
 
 _FEW_PRODUCTS = 3
-"""Functions with more products and convolutions than this have small weights, so that values do not grow from layer to
-layer until they overflow."""
+"""Functions in which more products and convolutions than this follow each other have small weights, so that values do
+not grow from layer to layer until they overflow."""
 
 _DISTINCT = 1_048_573
 """The most random numbers that are drawn for one array; a prime."""
@@ -205,12 +206,10 @@ def _terms(func: relax.Function) -> dict[relax.Var, int]:
     With weights of the variance 2 / terms, values keep their size behind a ReLU (He et al., 2015).
     """
     found: dict[relax.Var, int] = {}
-    products = 0
     for call in calls(func):
         name = op_name(call)
         if name != "relax.matmul" and ".conv" not in name:
             continue
-        products += 1
         weights = call.args[1]
         if isinstance(weights, relax.Var) and weights in func.params:
             shape = extents_of(weights)
@@ -219,7 +218,18 @@ def _terms(func: relax.Function) -> dict[relax.Var, int]:
                 found[weights] = shape[max(0, len(shape) - 2)] if shape else 1
             else:
                 found[weights] = math.prod(shape) // shape[layout.index("O")]
-    return found if products > _FEW_PRODUCTS else {}
+    return found if found and _most_in_a_row(func) > _FEW_PRODUCTS else {}
+
+
+def _most_in_a_row(func: relax.Function) -> int:
+    """The most products and convolutions on a path through ``func``."""
+    depths: dict[relax.Var, int] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            name = op_name(binding.value)
+            before = max((depths.get(var, 0) for var in used_vars(binding.value)), default=0)
+            depths[binding.var] = before + (name == "relax.matmul" or ".conv" in name)
+    return max(depths.values(), default=0)
 
 
 def _large(names: frozenset[str]) -> float:
