@@ -104,8 +104,8 @@ def compile(
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
       the NVIDIA GPU of this machine (docs/cuda.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
-      only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole ONNX model; where nothing else
-      is named, the first of them makes the program.
+      only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
+      named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
     * ``database``: the database of costs, a path or a ``postgresql://`` URL; by default a file in the user's cache
       directory. When it is ``locked`` nothing is measured or written, and a missing cost is an error.
     * ``progress`` is called with what is being measured, ``tell`` with what else is being done. With ``progress=True``

@@ -170,7 +170,7 @@ def exported(name: str, free: bool) -> onnx.ModelProto:
             output_names=["y"],
             dynamo=True,
             external_data=False,
-            dynamic_shapes=sizes and (sizes,),
+            dynamic_shapes=None if sizes is None else (sizes,),
             verbose=False,
         )
         return onnx.load(path)

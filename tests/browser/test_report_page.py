@@ -21,6 +21,7 @@ from unity_collage.plan.explanation import (
     Verdict,
 )
 from unity_collage.plan.memory import MemorySpace, PlanMemory
+from unity_collage.plan.plan import Plan
 from unity_collage.report.html import html_report
 
 VIRTUAL = ("--virtual-time-budget=2000",)
@@ -125,8 +126,8 @@ def test_the_page_says_what_the_plan_remarks(browser: str, tmp_path: Path) -> No
 
 def test_the_page_draws_the_memory_over_the_run(browser: str, tmp_path: Path) -> None:
     space = MemorySpace("llvm:0", live=(4096, 12288), weights=8192)
-    memory = {"main": PlanMemory(("conv", "softmax"), (space,))}
-    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}, memory=memory))
+    plans = {"main": Plan(memory=PlanMemory(("conv", "softmax"), (space,)))}
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}, plans=plans))
     assert text_of(dom, "memory-says").startswith("Peak memory 20.5 kB at softmax")
     assert re.findall(r'<i class="(\w*)" title="(\w+: [^"]*)" style="height: ?([\d.]+)%', dom) == [
         ("", "conv: 12.3 kB", "60"), ("peak", "softmax: 20.5 kB", "100")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 from math import fsum
 
 from hypothesis import strategies as st
@@ -83,6 +83,17 @@ def _on_devices(draw: st.DrawFn, problem: Problem) -> Problem:
     backends = draw(st.sampled_from(({}, dict.fromkeys(_PAIRS, 0.75))))
     launch = draw(st.sampled_from((0.0, 1.0)))
     return replace(problem, options=tuple(options), launch_seconds=launch, transitions={**copies, **backends})
+
+
+@st.composite
+def excluding_problems(draw: st.DrawFn, redundant: bool | None = None, most: int = 8) -> Problem:
+    """Problems with options of a third backend, in which some backends exclude each other."""
+    problem = draw(problems(redundant=redundant, most=most))
+    backends = st.sampled_from((*BACKENDS, "three"))
+    options = tuple(replace(option, backend=draw(backends)) for option in problem.options)
+    pairs = (("one", "two"), ("two", "three"), ("three", "one"))
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    return replace(problem, options=options, exclusions=tuple(chosen))
 
 
 def _index_sets(count: int, chance: int) -> st.SearchStrategy[IndexSet]:
@@ -172,6 +183,12 @@ def cost_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
     made = EMPTY
     for option in chosen:
         made |= problem.outputs(option)
+    if any(
+        (one.backend, other.backend) in problem.exclusions
+        or (other.backend, one.backend) in problem.exclusions
+        for one, other in combinations(chosen, 2)
+    ):
+        return None
     left = _left_behind(problem, chosen, made)
     if left & ~problem.free:
         return None

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from unity_collage.report import backend_table
 from unity_collage.sessions import RUNTIMES
 from unity_collage.testing.fake_backend import fake_backend
 
-OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm"]
+OURS = ["onednn", "openblas", "kernels", "cudnn", "cublas", "tvm", "openvino", "onnxruntime"]
 
 FAKE = """
 from unity_collage.testing.fake_backend import fake_backend
@@ -284,7 +285,7 @@ def test_the_command_shows_broken_plug_ins(install: Install, capfd: pytest.Captu
     assert main(["backends"]) == 0
     backends, _, _ = capfd.readouterr().out.partition("library (newest")
     assert [line.split()[0] for line in backends.splitlines()[:-1] if line[1:2].strip()] == [
-        "backend", *OURS, *RUNTIMES, "none", "theirs"
+        "backend", *OURS, "none", "theirs"
     ]  # fmt: skip
 
 
@@ -331,6 +332,31 @@ def test_code_generators_are_reachable_for_stock_tvm() -> None:
     assert asked == [[]]
 
 
-def test_a_runtime_is_no_backend_of_kernels() -> None:
-    with pytest.raises(UnknownBackend, match="onnxruntime takes whole models and makes no kernels"):
-        registry.get("onnxruntime")
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_is_asked_for_regions_only_where_it_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unity_collage.sessions import InferenceRuntime
+
+    monkeypatch.setattr(InferenceRuntime, "why_unavailable", lambda _self: None)
+    target = Target("llvm")
+    assert name not in [backend.name for backend in registry.select(None, target)]
+    assert [backend.name for backend in registry.select([name], target)] == [name]
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_that_is_missing_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from unity_collage.sessions import InferenceRuntime
+
+    monkeypatch.setattr(InferenceRuntime, "why_unavailable", lambda _self: "it is missing: pip install it")
+    assert row(name) == "not available: it is missing: pip install it"
+    with pytest.raises(UnavailableBackend, match=f"backend {name} cannot be used here: it is missing"):
+        registry.usable(name)
+
+
+def test_exclusions_are_those_that_one_of_the_two_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {name: fake_backend(name) for name in ("one", "two", "three")}
+    made["two"] = replace(made["two"], excludes=frozenset({"one", "absent", "two"}))
+    monkeypatch.setattr(registry, "find", made.get)
+    assert registry.excluding(["one", "two", "three", "view"]) == ("one|two",)
+    assert registry.excluding(["two", "three"]) == ()

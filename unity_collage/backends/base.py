@@ -55,6 +55,14 @@ class Backend:
     compared further on (:mod:`unity_collage.graph.steps`)."""
     kinds: frozenset[str] = frozenset({"llvm"})
     """The kinds of targets that it makes kernels for, by TVM's names: ``llvm`` is a CPU, ``cuda`` an NVIDIA GPU."""
+    by_default: bool = True
+    """Whether a compile that names no backends asks it."""
+    has_own_threads: bool = False
+    """Whether its library runs on threads of its own, which do not spin when a kernel has ended. What changing between
+    the pools costs is measured as a transition."""
+    excludes: frozenset[str] = frozenset()
+    """The names of backends that cannot be in one process with it. No plan has kernels of both; one of the two declares
+    it."""
     version: int = 1
     """The version of its rules and of the kernels that ``codegen`` makes. Raise it when they change, since measured
     costs hold for one version. ``fingerprint`` has the version of the library."""

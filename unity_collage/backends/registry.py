@@ -14,7 +14,7 @@ import tvm
 from tvm.target import Target
 
 from ..errors import CollageError, UnavailableBackend, UnknownBackend, with_names
-from ..sessions import RUNTIMES, InferenceRuntime
+from ..sessions import RUNTIMES
 from .base import Backend
 from .foreign import bridge
 from .plugins import ENTRY_POINT_GROUP, Plugin, described, plugins
@@ -23,6 +23,7 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "BackendStatus",
     "every",
+    "excluding",
     "find",
     "get",
     "known",
@@ -77,9 +78,11 @@ def _installed() -> _Installed:
     from .kernels.backend import KERNELS
     from .onednn.backend import ONEDNN
     from .openblas.backend import OPENBLAS
+    from .runtimes.backend import ONNXRUNTIME, OPENVINO
     from .tvm.backend import TVM
 
-    backends = {backend.name: backend for backend in (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM)}
+    ours = (ONEDNN, OPENBLAS, KERNELS, CUDNN, CUBLAS, TVM, OPENVINO, ONNXRUNTIME)
+    backends = {backend.name: backend for backend in ours}
     origins = {name: [_OURS] for name in backends}
     found = plugins()
     for plugin in found:
@@ -105,9 +108,8 @@ def _by_name() -> dict[str, Backend | str]:
 
 
 def statuses() -> list[BackendStatus]:
-    """The status of each of the :func:`known` backends, each inference runtime, and each plug-in without a backend."""
+    """The status of each of the :func:`known` backends, and of each plug-in without a backend."""
     rows = [BackendStatus(name, _state(backend)) for name, backend in known().items()]
-    rows += [BackendStatus(name, _state_of_runtime(found)) for name, found in RUNTIMES.items()]
     return rows + [
         BackendStatus(p.name, f"broken: {p.origin}: {p.problem}")
         for p in _installed().plugins
@@ -118,16 +120,10 @@ def statuses() -> list[BackendStatus]:
 def _state(backend: Backend) -> str:
     reason = why_ambiguous(backend.name) or why_unavailable(backend)
     reason = reason or _why_no_version(backend)
-    state = f"{_AVAILABLE}: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
+    use = ", for whole models, and for regions where it is named" if backend.name in RUNTIMES else ""
+    state = f"{_AVAILABLE}{use}: {backend.fingerprint()}" if reason is None else f"not available: {reason}"
     problems = [p.problem for p in _installed().plugins if p.backend is backend and p.problem]
     return "; ".join([state, *problems])
-
-
-def _state_of_runtime(found: InferenceRuntime) -> str:
-    reason = found.why_unavailable()
-    return (
-        f"{_AVAILABLE}, for whole models: {found.version()}" if reason is None else f"not available: {reason}"
-    )
 
 
 def find(name: str) -> Backend | None:
@@ -147,16 +143,12 @@ def get(name: str) -> Backend:
 
 
 def _missing(name: str) -> CollageError:
-    if name in RUNTIMES:
-        return UnknownBackend(f"{name} takes whole models and makes no kernels: only a compile can ask it")
     for plugin in _installed().plugins:
         if plugin.name == name and plugin.backend is None:
             return UnavailableBackend(
                 f"backend {name} cannot be used here: {plugin.origin} is broken: {plugin.problem}"
             )
-    if name in RUNTIMES:
-        return UnknownBackend(f"{name} takes whole models and makes no kernels: name other backends here")
-    return UnknownBackend(with_names(f"no backend named {name!r}", name, [*every(), *RUNTIMES]))
+    return UnknownBackend(with_names(f"no backend named {name!r}", name, list(every())))
 
 
 def usable(name: str) -> Backend:
@@ -202,7 +194,7 @@ def _why_no_version(backend: Backend) -> str | None:
 
 
 def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
-    """The backends to use: ``names``, else the target's ``libs``, else all that are available for its kind.
+    """The backends to use: ``names``, else the target's ``libs``, else the default ones available for its kind.
 
     Raises UnavailableBackend, with the reason, for a named backend that is not available, or not for this kind of
     target. Raises CollageError if two backends have one name, also if no backend was named.
@@ -214,7 +206,9 @@ def select(names: Sequence[str] | None, target: Target) -> tuple[Backend, ...]:
         return tuple(
             backend
             for backend in every_one
-            if why_not_for(backend, target) is None and why_unavailable(backend) is None
+            if backend.by_default
+            and why_not_for(backend, target) is None
+            and why_unavailable(backend) is None
         )
     return tuple(_usable_for(name, target) for name in dict.fromkeys(asked))
 
@@ -232,6 +226,18 @@ def _usable_for(name: str, target: Target) -> Backend:
     if reason is not None:
         raise UnavailableBackend(f"backend {name} cannot be used here: {reason}")
     return backend
+
+
+def excluding(names: Iterable[str]) -> tuple[str, ...]:
+    """The pairs among ``names``, as ``"one|other"``, of which one backend declares that it excludes the other."""
+    found = {name: backend for name in dict.fromkeys(names) if (backend := find(name)) is not None}
+    pairs = {
+        "|".join(sorted((name, other)))
+        for name, backend in found.items()
+        for other in backend.excludes
+        if other in found and other != name
+    }
+    return tuple(sorted(pairs))
 
 
 def register_codegens(backends: Iterable[Backend]) -> None:

@@ -12,7 +12,7 @@ from tvm import ir, relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, COMPILED_AS, COSTS
-from ..backends.registry import get
+from ..backends.registry import excluding, get
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
 from ..graph.prim_funcs import prim_funcs_called
@@ -146,6 +146,7 @@ def costs_of(
         overheads.launch_seconds,
         launches,
         {pair: tuple(points) for pair, points in overheads.transitions.items()},
+        excluding(candidate.backend for candidate in CANDIDATES.read(func)),
         tuple(f"transitions of {name} count as free: {why}" for name, why in overheads.unknown.items()),
     )
 

@@ -33,8 +33,9 @@ WholeModels = Mapping[str, Entrant]
 
 
 def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, list[InferenceRuntime]]:
-    """The ``names`` of backends that make kernels, and the inference runtimes among them; without names: all.
+    """The ``names`` of backends for the search, and the inference runtimes among them; without names: all.
 
+    A runtime that is named with other backends makes regions too. Named alone it makes the program.
     Raises UnavailableBackend, with the reason, for a named runtime that cannot be used here.
     """
     if names is None:
@@ -45,7 +46,7 @@ def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None,
     for found in named:
         if reason := found.why_unavailable():
             raise UnavailableBackend(f"backend {found.name} cannot be used here: {reason}")
-    return tuple(name for name in names if name not in RUNTIMES), named
+    return (tuple(names) if any(name not in RUNTIMES for name in names) else ()), named
 
 
 def entrants_of(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
 
+from ..backends.registry import excluding
 from ..cost.method import Method
 from ..database.rows import FailureKind
 from ..machine.environment import half_of_memory
@@ -66,9 +67,12 @@ class WorkerClient:
             **worker.hello,
         }
         self._child = Child(worker.module, hello, timeout_seconds, worker.variables)
+        self._met: set[str] = set()
+        """The backends whose libraries the process may have loaded."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The worker's one reply. A crash, or a silence longer than the limit, is a reply with a ``reason``."""
+        self._meet(request.get("backends", ()))
         try:
             reply = next(self._child.messages(request))
         except NoAnswer as error:
@@ -80,10 +84,11 @@ class WorkerClient:
     ) -> dict[str, Answer]:
         """A cost or a refusal for each of ``candidates``, which are built, checked and timed together.
 
-        ``digest`` of a candidate says what it computes: those with the same are timed in turns.
+        ``digest`` of a candidate says what it computes: those with the same are timed in turns. Those of backends that
+        exclude each other are in processes of their own.
         """
         answers: dict[str, Answer] = {}
-        pending = [dict(candidates)]
+        pending = _compatible(candidates)
         suspected: Counter[str] = Counter()
         while pending:
             group = pending.pop(0)
@@ -111,6 +116,15 @@ class WorkerClient:
     def close(self) -> None:
         """End the worker process; the next question starts another."""
         self._child.close()
+        self._met.clear()
+
+    def _meet(self, backends: Iterable[str]) -> None:
+        """End a process that may have loaded a library with which one of ``backends`` cannot be in one process."""
+        met = {*self._met, *backends}
+        if excluding(met):
+            self.close()
+            met = set(backends)
+        self._met = met
 
     def __enter__(self) -> WorkerClient:
         return self
@@ -124,6 +138,7 @@ class WorkerClient:
         self, request: Mapping[str, Any], group: Mapping[str, Any], answers: dict[str, Answer]
     ) -> Refusal:
         """Put the worker's answers into ``answers``; the result is the refusal of the kernels without an answer."""
+        self._meet({asked["backend"] for asked in group.values() if "backend" in asked})
         try:
             for reply in self._child.messages({**request, "candidates": dict(group)}):
                 if "key" in reply:
@@ -165,6 +180,24 @@ def why_no_answer(error: NoAnswer, memory_bytes: int) -> Refusal:
     # A compiler may be slow because the machine is busy. A kernel that has not returned by now never will.
     kind = FailureKind.HANG if error.stage in ("running", "timing") else None
     return Refusal(reason, kind, lasting=kind is not None)
+
+
+def _compatible(candidates: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Mapping[str, Any]]]:
+    """``candidates`` in groups without backends that exclude each other."""
+    groups: list[dict[str, Mapping[str, Any]]] = [{}]
+    names: list[set[str]] = [set()]
+    asked_of = [str(asked.get("backend")) for asked in candidates.values()]
+    pairs = [pair.split("|") for pair in excluding(asked_of)]
+    for key, asked in candidates.items():
+        name = str(asked.get("backend"))
+        others = {one for pair in pairs if name in pair for one in pair if one != name}
+        at = next((number for number, there in enumerate(names) if not there & others), len(groups))
+        if at == len(groups):
+            groups.append({})
+            names.append(set())
+        groups[at][key] = asked
+        names[at].add(name)
+    return groups
 
 
 def _by_computation(candidates: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Mapping[str, Any]]]:

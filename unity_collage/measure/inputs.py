@@ -14,6 +14,7 @@ from tvm import relax
 from ..annotations import LIFTED
 from ..errors import CollageError
 from ..graph.calls import calls, op_name, operators
+from ..graph.dataflow import used_vars
 from ..graph.shapes import dtype_of, extents_of
 from ..rules.base import why_not_static
 from .prim_inputs import index_bounds, operators_inside
@@ -46,6 +47,10 @@ _EXPONENTIAL_OPS = frozenset(
     )
 )  # fmt: skip
 
+_FEW_PRODUCTS = 3
+"""Functions in which more products and convolutions than this follow each other have small weights, so that values do
+not grow from layer to layer until they overflow."""
+
 _DISTINCT = 1_048_573
 """The most random numbers that are drawn for one array; a prime."""
 
@@ -61,6 +66,8 @@ class _Domain:
     positive: frozenset[relax.Var]
     recurrent: frozenset[relax.Var]
     """Weights that a recurrent state is multiplied by in each step."""
+    terms: dict[relax.Var, int]
+    """For weights of deep functions: how many terms the sums have in which they are factors."""
     divides: bool
     large: float
 
@@ -127,6 +134,8 @@ def _random(
     values = _normal(rng, shape)
     if param in domain.recurrent:  # with larger weights a rounding error grows without bound over the steps
         return values / np.float32(np.sqrt(shape[0]))
+    if param in domain.terms:
+        values *= np.float32(np.sqrt(2 / domain.terms[param]))
     return np.abs(values) + np.float32(0.1) if param in domain.positive else values
 
 
@@ -185,9 +194,42 @@ def _domain(func: relax.Function) -> _Domain:
         _index_bounds(func),
         frozenset(params),
         frozenset(weights for weights in recurrent if isinstance(weights, relax.Var)),
+        _terms(func),
         bool(names & _DIVIDING_OPS),
         _large(names),
     )
+
+
+def _terms(func: relax.Function) -> dict[relax.Var, int]:
+    """The number of terms for each parameter that is a weight; empty where few products follow each other.
+
+    With weights of the variance 2 / terms, values keep their size behind a ReLU (He et al., 2015).
+    """
+    found: dict[relax.Var, int] = {}
+    for call in calls(func):
+        name = op_name(call)
+        if name != "relax.matmul" and ".conv" not in name:
+            continue
+        weights = call.args[1]
+        if isinstance(weights, relax.Var) and weights in func.params:
+            shape = extents_of(weights)
+            layout = None if name == "relax.matmul" else str(call.attrs.kernel_layout)
+            if layout is None:
+                found[weights] = shape[max(0, len(shape) - 2)] if shape else 1
+            else:
+                found[weights] = math.prod(shape) // shape[layout.index("O")]
+    return found if found and _most_in_a_row(func) > _FEW_PRODUCTS else {}
+
+
+def _most_in_a_row(func: relax.Function) -> int:
+    """The most products and convolutions on a path through ``func``."""
+    depths: dict[relax.Var, int] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            name = op_name(binding.value)
+            before = max((depths.get(var, 0) for var in used_vars(binding.value)), default=0)
+            depths[binding.var] = before + (name == "relax.matmul" or ".conv" in name)
+    return max(depths.values(), default=0)
 
 
 def _large(names: frozenset[str]) -> float:

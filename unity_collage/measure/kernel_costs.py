@@ -15,17 +15,21 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from ..backends.registry import excluding
 from ..cost.method import Method
 from ..cost.model import Capability, CostModel, Overheads, Progress, Workload
 from ..database.costs import CostDatabase
 from ..errors import MissingCost
 from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Point
+from ..search.camps import largest_compatible
 from .locked import missing_costs, missing_fact
 from .questions import Client, Fingerprints, grouped_by_computation, known_costs, measured_costs, named
 from .session import Session
 
 LOGGER = logging.getLogger(__name__)
 
+_BY_NAME = ("launches", "transitions", "unknown")
+"""The parts of an answer about overheads that are by backend or pair."""
 _FIRST_PART = 0.75
 """The part of a budget for costs that are not known; the rest is for measuring those near the plan once more."""
 
@@ -181,7 +185,7 @@ class KernelCosts(CostModel):
             raise MissingCost(missing_fact(self._opened(), fact, what, fingerprint))
         if known is None:
             self.progress(0, 1, "measuring this machine: calls and transitions")
-            known = self._measured_overheads(names, str(here.target))
+            known = self._measured_overheads_of_all(names, str(here.target))
             if "seconds" not in known:
                 warnings.warn(
                     f"kernel calls could not be timed and count as free: {known['reason']}", stacklevel=2
@@ -194,6 +198,20 @@ class KernelCosts(CostModel):
             _points(known["transitions"]),
             known.get("unknown", {}),
         )
+
+    def _measured_overheads_of_all(self, names: Sequence[str], target: str) -> dict[str, Any]:
+        """The answers for all sets of backends that can be in one process, put together."""
+        exclusions = [(one, other) for one, _, other in (pair.partition("|") for pair in excluding(names))]
+        every = [
+            self._measured_overheads(sorted(camp), target) for camp in largest_compatible(names, exclusions)
+        ]
+        found = every[0]
+        for other in every[1:]:
+            if "seconds" not in found or "seconds" not in other:
+                return found if "seconds" not in found else other
+            merged = {part: {**found.get(part, {}), **other.get(part, {})} for part in _BY_NAME}
+            found = {**found, **merged, "doubtful": found["doubtful"] or other["doubtful"]}
+        return found
 
     def _measured_overheads(self, names: Sequence[str], target: str) -> dict[str, Any]:
         """The answer of the process that measures; of TVM's launches alone if a backend has ended the process."""

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import CANDIDATES, DECLINED, PLAN
-from ..backends.registry import known
+from ..backends.registry import excluding, known
 from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..lowering.apply import Functions, applied
@@ -93,6 +93,7 @@ def _problem(graph: DataflowGraph, candidates: Sequence[Candidate], priority: Se
     costs = Costs(
         {BY_RULE: Cost(1.0, 1.0, 1.0), VIEW: Cost(0.0)},
         {candidate.id: VIEW if candidate.backend == VIEW else BY_RULE for candidate in offered},
+        exclusions=excluding(candidate.backend for candidate in offered),
     )
     return replace(problem_of(graph, offered, costs), free=free)
 

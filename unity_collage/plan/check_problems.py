@@ -42,7 +42,7 @@ def why_malformed(problem: Problem) -> str | None:
 
 def why_another_problem(own: Problem, stated: Problem) -> str | None:
     """How the problem that a plan carries differs from the one that the annotations state, or None."""
-    for name in ("sources", "free", "results", "launch_seconds", "drift"):
+    for name in ("sources", "free", "results", "launch_seconds", "exclusions", "drift"):
         if getattr(own, name) != getattr(stated, name):
             return f"the annotations state another problem: {name} differ"
     for name in ("launches", "transitions"):

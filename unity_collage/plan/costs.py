@@ -99,6 +99,8 @@ class Costs:
     """The same overhead by backend."""
     transitions: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])
     """What a value costs that one backend writes and another reads, by ``"writer>reader"`` (:func:`at_size`)."""
+    exclusions: tuple[str, ...] = ()
+    """Pairs of backends that cannot be in one plan, as ``"one|other"``."""
     skipped: tuple[str, ...] = ()
     """The steps that were left out because the cost model cannot do them, each with its reason."""
     copies: dict[str, tuple[Point, ...]] = field(default_factory=dict[str, "tuple[Point, ...]"])

@@ -34,6 +34,7 @@ def packed(problem: Problem) -> str:
         "launch_seconds": problem.launch_seconds,
         "launches": dict(problem.launches),
         "transitions": [[*pair, seconds] for pair, seconds in problem.transitions.items()],
+        "exclusions": [list(pair) for pair in problem.exclusions],
         "redundant": problem.redundant,
         "drift": problem.drift,
     }
@@ -54,6 +55,7 @@ def unpacked(text: str) -> Problem:
             results=index_set(data["results"]),
             transitions={(writer, reader): _transition(each) for writer, reader, each in data["transitions"]},
             launches=data["launches"],
+            exclusions=tuple((one, other) for one, other in data.get("exclusions", ())),
             redundant=data["redundant"],
             drift=data["drift"],
         )

@@ -119,6 +119,7 @@ def _posed(
             results=index_set(results),
             transitions=_at(graph, costs, {}),
             launches=dict(costs.launches),
+            exclusions=tuple(_pair(text) for text in costs.exclusions),
             redundant=redundant,
             drift=drift,
         )
@@ -141,6 +142,11 @@ def _at(
         writer, reader = pair.split(">")
         found[writer, reader] = tuple(at_size(points, nbytes_of(node.var)) for node in nodes)
     return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    one, other = text.split("|")
+    return one, other
 
 
 def _option(candidate: Candidate, cost: Cost, is_measured: bool) -> Option:

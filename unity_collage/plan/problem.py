@@ -50,6 +50,7 @@ def problem_of(
             for pair, points in (*costs.transitions.items(), *costs.copies.items())
         },
         results=graph.results,
+        exclusions=tuple((one, other) for one, _, other in (e.partition("|") for e in costs.exclusions)),
         redundant=redundant,
         drift=_DRIFT if any(cost.runs for cost in costs.by_key.values()) else 0.0,
     )

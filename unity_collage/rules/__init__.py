@@ -14,6 +14,7 @@ from .cone import FusionCone
 from .horizontal import Horizontal
 from .pattern import DFPattern
 from .primitives import PrimitiveChain
+from .supported_regions import SupportedRegions
 from .tree import rule_tree
 from .vertical import Vertical
 from .whole_cones import WholeCones
@@ -40,6 +41,7 @@ __all__ = [
     "Primitive",
     "PrimitiveChain",
     "Rule",
+    "SupportedRegions",
     "TaggedKernel",
     "TupleArgument",
     "TupleProjection",

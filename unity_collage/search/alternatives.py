@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..index_set import EMPTY, IndexSet, first_inside, is_subset, members
+from .camps import are_compatible
 from .evolutionary import EvolutionSettings, Genome, evolve, first_state
 from .plans import dependencies, is_usable, left_behind, order_of, plan_seconds, solution_of, units_of
 from .problem import Option, Problem, Solution
@@ -72,7 +73,9 @@ def picked(groups: Sequence[Sequence[Parts]], genome: Genome) -> list[Option]:
 
 
 def seconds_of(problem: Problem, chosen: Sequence[Option]) -> float | None:
-    """The cost of the plan of these kernels; None if they cannot be put in an order."""
+    """The cost of the plan of these kernels; None if they cannot be put in an order, or exclude each other."""
+    if not are_compatible(problem, frozenset(option.backend for option in chosen)):
+        return None
     units = units_of(problem, chosen, left_behind(problem, chosen))
     needs = dependencies(units)
     return plan_seconds(problem, units, needs) if len(order_of(units, needs)) == len(units) else None

@@ -11,8 +11,8 @@ seconds are given back.
 
 *Incompatible options.* Where no node is computed twice, two options with a common node; and two of which each depends
 on the other, since every path between them leads from kernel to kernel. Where nodes may be computed twice, two that
-write the same value, and two of which each reads what the other writes. A branch whose taken options are incompatible,
-or wait for each other in a cycle, has no plan.
+write the same value, and two of which each reads what the other writes. In both cases, two of backends that exclude
+each other. A branch whose taken options are incompatible, or wait for each other in a cycle, has no plan.
 
 This file shares no code with the searches.
 """
@@ -172,6 +172,9 @@ class Between:
         """Whether two options are in no plan together."""
         if one.id == other.id:
             return False
+        pair = (one.backend, other.backend)
+        if pair in self._problem.exclusions or pair[::-1] in self._problem.exclusions:
+            return True
         shared = one.inside & other.inside
         if self._problem.redundant:
             shared = self._writes_and_needs(one)[0] & self._writes_and_needs(other)[0]

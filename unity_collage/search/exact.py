@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
+from .camps import best_of_camps, camps
 from .plans import solution_of
 from .potentials import potentials_of
 from .problem import NoCover, Option, Problem, Solution
@@ -39,6 +41,12 @@ def cheapest_cover(
     options with equal costs the one with the smaller id is taken, so equal input gives equal output unless the time
     runs out.
     """
+    if problem.exclusions:
+        one = partial(cheapest_cover, potentials=potentials, beam=beam)
+        parts = len(camps(problem))
+        return best_of_camps(
+            problem, lambda camp: one(camp, max_states=max_states // parts, seconds=seconds / parts)
+        )
     known = potentials_of(problem) if potentials is None else potentials
     bound = sum(known)
     space = space_of(problem, known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..index_set import EMPTY, IndexSet, members, size
+from .camps import camps
 from .contraction import Contraction
 from .plans import is_usable, solution_of
 from .problem import NoCover, Option, Problem, Solution
@@ -20,6 +21,8 @@ def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
     by their cost for each node. If the taken options leave a node uncovered, those in its way are banned and the search
     restarts. That finds a plan except in rare cases, in which it raises NoCover.
     """
+    if problem.exclusions:
+        return _of_a_camp(problem, priority)
     alone = Problem(problem.sources, problem.free, (), results=problem.results)
     options = [option for option in problem.options if is_usable(alone, option)]
     order = sorted(options, key=lambda option: _turn(problem, option, priority))
@@ -36,6 +39,18 @@ def greedy_cover(problem: Problem, priority: Sequence[str] = ()) -> Solution:
         if not blockers:
             raise NoCover((missing & -missing).bit_length() - 1)
         banned |= blockers
+
+
+def _of_a_camp(problem: Problem, priority: Sequence[str]) -> Solution:
+    """The plan of the first camp that has one; camps with preferred backends come first."""
+    refusal: NoCover | None = None
+    for camp in camps(problem, priority):
+        try:
+            return greedy_cover(camp, priority)
+        except NoCover as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
 
 
 def _turn(problem: Problem, option: Option, priority: Sequence[str]) -> tuple[int, float, int, int]:

@@ -47,6 +47,7 @@ def plan_model(problem: Problem) -> PlanModel:
     cover = (_add_demand if problem.redundant else _add_cover)(problem, model, options, left)
     if problem.has_transitions:
         _add_transitions(problem, model, options, left)
+    _add_exclusions(problem, model, options)
     return PlanModel(problem, model, options, columns, left, cover)
 
 
@@ -95,6 +96,17 @@ def _add_demand(
     for (_, index), terms in asked.items():
         model.row(0.0, writers[index] + terms)
     return cover
+
+
+def _add_exclusions(problem: Problem, model: Model, options: dict[int, Option]) -> None:
+    """Add a column for each pair of backends that exclude each other: 1 if the plan is of the first one's side."""
+    for one, other in problem.exclusions:
+        side = model.column(0.0, integer=True)
+        for column, option in options.items():
+            if option.backend == one:
+                model.row(0.0, [(side, 1.0), (column, -1.0)])
+            elif option.backend == other:
+                model.row(-1.0, [(side, -1.0), (column, -1.0)])
 
 
 def _add_transitions(

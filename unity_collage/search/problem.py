@@ -8,7 +8,8 @@ or a node left behind reads it. A plan is valid if
 
 * every wanted value is written by exactly one chosen option or is left behind,
 * no value is written that is not wanted,
-* its kernels can be put in an order, and
+* its kernels can be put in an order,
+* no two of its options are of backends that exclude each other, and
 * no node is inside two kernels and no option hides a node, unless the problem allows redundant computation.
 
 An option that does not write its last node computes that node in vain, and is in no valid plan.
@@ -96,6 +97,8 @@ class Problem:
     device is called like a backend."""
     launches: Mapping[str, float] = field(default_factory=dict[str, float])
     """Charged once for every chosen option of a backend, in place of ``launch_seconds``."""
+    exclusions: tuple[tuple[str, str], ...] = ()
+    """Pairs of backends that cannot be in one plan."""
     redundant: bool = False
     """Whether several kernels may compute the same node."""
     drift: float = 0.0

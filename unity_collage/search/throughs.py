@@ -8,11 +8,13 @@ cost for all edges (:func:`.walk.edges`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from .camps import camps
 from .potentials import potentials_of
-from .problem import Option, Problem, Solution
+from .problem import NoCover, Option, Problem, Solution
 from .spaces import space_of
 from .states import Space, cheapest_of_equals
 from .walk import INFINITE, Budget, Edge, Layers, edges, walk
@@ -34,6 +36,8 @@ def best_throughs(problem: Problem, best_seconds: float, max_states: int = 200_0
     plans are visited that cost at most 1.5 times, 1.1 times or just as much as the cheapest. For options that are in
     none of these plans the answer is a lower bound.
     """
+    if problem.exclusions:
+        return _least(problem, lambda camp, states: best_throughs(camp, best_seconds, states), max_states)
     space, layers, beyond = _walked(problem, best_seconds, max_states)
     found = _throughs(edges(space, layers))
     answer: dict[int, Through] = {}
@@ -51,6 +55,8 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
 
     It is a lower bound where not all states can be visited, as in :func:`best_throughs`.
     """
+    if problem.exclusions:
+        return _least(problem, lambda camp, states: best_withouts(camp, best, states), max_states)
     space, layers, beyond = _walked(problem, best.seconds, max_states)
     at = {problem.outputs(option).bit_length() - 1: option for option in best.chosen}
     found = _withouts(edges(space, layers), at)
@@ -61,6 +67,23 @@ def best_withouts(problem: Problem, best: Solution, max_states: int = 200_000) -
         if without is not None:
             answer[option.id] = without
     return answer
+
+
+def _least(
+    problem: Problem, ask: Callable[[Problem, int], Mapping[int, Through]], max_states: int
+) -> dict[int, Through]:
+    """The cheapest plan of all camps, by id; a camp without a plan says nothing."""
+    least: dict[int, Through] = {}
+    each = camps(problem)
+    for camp in each:
+        of_camp: Mapping[int, Through] = {}
+        with suppress(NoCover):
+            of_camp = ask(camp, max_states // len(each))
+        for identity, through in of_camp.items():
+            known = least.get(identity)
+            if known is None or through.seconds < known.seconds:
+                least[identity] = through
+    return least
 
 
 def _walked(problem: Problem, best_seconds: float, max_states: int) -> tuple[Space, Layers, float]:

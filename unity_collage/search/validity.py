@@ -85,6 +85,10 @@ def _why_not_alone(problem: Problem, kernels: Sequence[_Kernel], left: Sequence[
             return f"option {kernel.option.id} does not write its last node"
         if kernel.border != kernel.writes and not problem.redundant:
             return f"option {kernel.option.id} hides node {min(kernel.border - kernel.writes)}"
+    used = {kernel.option.backend for kernel in kernels}
+    for one, other in problem.exclusions:
+        if one in used and other in used:
+            return f"{one} and {other} exclude each other"
     times = Counter(node for kernel in kernels for node in kernel.inside) + Counter(left)
     for node in range(len(problem.sources)):
         if times[node] != 1 and not problem.redundant:

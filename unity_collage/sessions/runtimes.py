@@ -19,9 +19,13 @@ class InferenceRuntime:
     in_bfloat16: Mapping[str, str] = field(default_factory=dict[str, str])
     """What is added for ``precision="bf16"``."""
 
-    def settings_for(self, precision: str) -> dict[str, str]:
-        """The settings for a precision of this package."""
-        return {**self.settings, **(self.in_bfloat16 if precision == "bf16" else {})}
+    in_regions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is added for a part of a program: its threads must not spin while other kernels run."""
+
+    def settings_for(self, precision: str, is_region: bool = False) -> dict[str, str]:
+        """The settings for a precision of this package, for a whole model or for a region of one."""
+        narrow = self.in_bfloat16 if precision == "bf16" else {}
+        return {**self.settings, **narrow, **(self.in_regions if is_region else {})}
 
     def why_unavailable(self) -> str | None:
         """Why it cannot be used here, or None; loads nothing of it."""
@@ -42,7 +46,8 @@ RUNTIMES = {
             {"INFERENCE_PRECISION_HINT": "f32"},
             {"INFERENCE_PRECISION_HINT": "bf16"},
         ),
-        InferenceRuntime("onnxruntime", "ONNX Runtime"),
+        # Else its threads spin for milliseconds after a run.
+        InferenceRuntime("onnxruntime", "ONNX Runtime", in_regions={"session.force_spinning_stop": "1"}),
     )
 }
 """By name, in the order in which they are asked: on most networks of the zoo the first is the faster one."""

@@ -12,6 +12,8 @@ from tvm.ir import IRModule
 from ..graph.calls import op_name
 from ..graph.shapes import dtype_of
 from . import elementwise, images, tensors
+from .elementwise import Handler
+from .transposes import with_folded_transposes
 from .writer import OPSET, NotExported, Writer, element_type, static_shape
 
 HANDLERS = {
@@ -50,7 +52,54 @@ def exported(
         writer.constants,
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="unity_collage")
+    return with_folded_transposes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="unity_collage")
+    )
+
+
+def why_not_exported(call: relax.Call) -> str | None:
+    """Why a call of an operator cannot be written, or None; no weights are copied to find out."""
+    name = op_name(call)
+    writer = Writer()
+    for arg in call.args:
+        for leaf in arg.fields if isinstance(arg, relax.Tuple) else [arg]:
+            if isinstance(leaf, (relax.Var, ir.GenericConst)) and leaf not in writer.values:
+                writer.values[leaf] = _placeholder(writer, leaf.ty)
+    try:
+        _check_types(call.ty)
+        _handler(name)(writer, call)
+    except NotExported as error:
+        return str(error)
+    return None
+
+
+def _placeholder(writer: Writer, ty: ir.Type) -> object:
+    if isinstance(ty, relax.TupleType):
+        return [_placeholder(writer, field) for field in ty.fields]
+    return writer.name("operand")
+
+
+def _check_types(ty: ir.Type) -> None:
+    """Raises NotExported for results whose element types ONNX lacks."""
+    for field in ty.fields if isinstance(ty, relax.TupleType) else [ty]:
+        if isinstance(field, relax.TensorType):
+            element_type(dtype_of(field))
+
+
+def _handler(name: str) -> Handler:
+    """How the operator ``name`` is written; raises NotExported, and what it returns names the operator if it does."""
+    handler = HANDLERS.get(name)
+    short = name.removeprefix("relax.")
+    if handler is None:
+        raise NotExported(f"{short} has no counterpart in ONNX here")
+
+    def named(writer: Writer, call: relax.Call) -> object:
+        try:
+            return handler(writer, call)
+        except NotExported as error:
+            raise NotExported(f"{short}: {error}") from error
+
+    return named
 
 
 def _described(name: str, of: relax.Expr | ir.Type) -> onnx.ValueInfoProto:
@@ -87,13 +136,7 @@ def _written(
     name = op_name(value)
     if not name:
         return _called(writer, value, local, mod)
-    handler = HANDLERS.get(name)
-    if handler is None:
-        raise NotExported(f"{name.removeprefix('relax.')} has no counterpart in ONNX here")
-    try:
-        return handler(writer, value)
-    except NotExported as error:
-        raise NotExported(f"{name.removeprefix('relax.')}: {error}") from error
+    return _handler(name)(writer, value)
 
 
 def _called(

@@ -49,7 +49,14 @@ def examine(
         unavailable = met["unavailable"]
         if unavailable is None:
             LibraryExamination(
-                subject, other, notes, tell, timeout_seconds, met["stays_in_ir"], met["kind"]
+                subject,
+                other,
+                notes,
+                tell,
+                timeout_seconds,
+                met["stays_in_ir"],
+                met["kind"],
+                met["own_threads"],
             ).run(proposals)
         else:
             notes.skipped(f"not available here: {unavailable}", *OF_THE_LIBRARY)

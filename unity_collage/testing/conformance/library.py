@@ -24,6 +24,7 @@ _MOST_ENDS = 5
 _SAMPLE = 24
 """How many kernels are put into one module and one library, one for each label."""
 _ON_DEVICE = "its kernels run on a CUDA device, for which NVIDIA's libraries start threads of their own"
+_OWN_THREADS = "it declares threads of its own (has_own_threads)"
 _BY_KIND = {
     None: "numbers",
     FailureKind.COMPILE_ERROR: "made",
@@ -46,17 +47,19 @@ class LibraryExamination:
         timeout_seconds: float,
         stays_in_ir: bool,
         kind: str,
+        own_threads: bool = False,
     ):
-        """``kind``: the kind of targets that the kernels are made for."""
+        """``kind``: the kind of targets that the kernels are made for. ``own_threads``: whether they may start some."""
         self._subject, self._other, self._notes, self._tell = subject, other, notes, tell
         self._timeout_seconds = timeout_seconds
         self._stays_in_ir, self._kind = stays_in_ir, kind
+        self._why_more_threads = _ON_DEVICE if kind == CUDA else _OWN_THREADS if own_threads else None
 
     def run(self, proposals: Proposals) -> None:
         """Run all checks that need the library."""
         self._fingerprint()
-        if self._kind == CUDA:
-            self._notes.skipped(_ON_DEVICE, "threads")
+        if self._why_more_threads is not None:
+            self._notes.skipped(self._why_more_threads, "threads")
         if not proposals.kernels:
             self._notes.skipped("it proposes no kernel", *OF_THE_LIBRARY)
             return
@@ -65,7 +68,7 @@ class LibraryExamination:
             sample = list({kernel.label: kernel for kernel in reversed(good)}.values())[:_SAMPLE]
             if sample:
                 self._exported(sample, fresh)
-                if self._kind != CUDA:
+                if self._why_more_threads is None:
                     self._threads(sample)
         if self._stays_in_ir:
             self._notes.skipped("its kernels stay in the IR, it has no code generator", "together", "errors")
@@ -141,7 +144,7 @@ class LibraryExamination:
         """Note what else is wrong with a kernel whose numbers are right."""
         if made["differs"] is not None:
             self._notes.found("repeatable", f"{kernel.name}: {made['differs']}")
-        if made["surplus_threads"] and self._kind != CUDA:
+        if made["surplus_threads"] and self._why_more_threads is None:
             self._notes.found("threads", f"{kernel.name}: it started {_own(made['surplus_threads'])}")
         if made["conflict"] is not None:
             self._notes.found("pool", made["conflict"])

@@ -74,6 +74,7 @@ class ConformanceWorker:
         if answer["value"] is None:
             answer |= self._availability(watch)
             answer |= {"name": self._backend.name, "stays_in_ir": self._backend.codegen is None}
+            answer["own_threads"] = self._backend.has_own_threads
             if ":" in where:
                 self._scope.enter_context(fake_backend.only_backends(self._backend))
         return answer

@@ -1,0 +1,1 @@
+"""ONNX Runtime and OpenVINO as backends: regions of a function as their sessions."""

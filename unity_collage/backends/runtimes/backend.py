@@ -1,0 +1,131 @@
+"""ONNX Runtime and OpenVINO as backends of regions.
+
+Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest ones, blocks of a network, and
+          products and convolutions with what is behind them. Sizes are static.
+Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it; for OpenVINO
+          float64, arithmetic of 64-bit integers, which it computes in 32 bits, and integers of 8 and 16 bits, whose
+          sums it saturates.
+Needs     ``onnxruntime`` or ``openvino``. They are asked where they are named: ``backends=["onednn", "openvino"]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tvm import relax
+from tvm.target import Target
+
+from ...graph.calls import op_name
+from ...graph.shapes import dtype_of, shape_of
+from ...rules import Rule, SupportedRegions
+from ...sessions import RUNTIMES
+from ..base import Backend
+from .lowering import region_codegen
+
+_PRODUCTS = frozenset(
+    {
+        "relax.matmul",
+        "relax.nn.attention",
+        "relax.nn.attention_bias",
+        *(f"relax.nn.conv{rank}d{end}" for rank in (1, 2, 3) for end in ("", "_transpose")),
+    }
+)
+_ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
+_BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
+"""Operators that pick elements of their first operand by the others."""
+_WIDE = frozenset({"int64", "uint64", "uint32"})
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_WINOGRAD_CHANNELS = 16
+"""From how many channels on a convolution of 3x3 is worth Winograd's algorithm."""
+
+
+def is_better_elsewhere(call: relax.Call) -> bool:
+    """Whether other backends are usually much faster at ``call``.
+
+    Our attention does not write its scores. Our convolutions of 3x3 use Winograd's algorithm, and grouped ones have
+    kernels of their own.
+    """
+    name = op_name(call)
+    if name in _ATTENTION:
+        return True
+    if name != "relax.nn.conv2d":
+        return False
+    attrs, weights = call.attrs, shape_of(call.args[1])
+    if weights is None:
+        return False
+    layout, groups = str(attrs.kernel_layout), int(attrs.groups)
+    if groups > 1:
+        return weights[layout.index("I")] > 1
+    window = [weights[layout.index(axis)] for axis in "HW"]
+    steps = [int(step) for step in (*attrs.strides, *attrs.dilation)]
+    enough = min(weights[layout.index(axis)] for axis in "IO") >= _WINOGRAD_CHANNELS
+    return window == [3, 3] and steps == [1, 1, 1, 1] and enough
+
+
+def why_not_onnxruntime(call: relax.Call) -> str | None:
+    """Why ONNX Runtime does not take a call, or None."""
+    for dtype, shape in _tensors(call):
+        if dtype == "bfloat16":
+            return "ONNX Runtime has few kernels for bfloat16"
+        if 0 in shape:
+            return "a tensor has no elements"
+    return _why_not_exported(call)
+
+
+def why_not_openvino(call: relax.Call) -> str | None:
+    """Why OpenVINO does not take a call, or None."""
+    # An index fits into 32 bits, and the tensor that it picks from need not.
+    by_index = op_name(call) in _BY_INDEX
+    wide = _types(call.ty, *(call.args[:1] if by_index else call.args))
+    for dtype in (str(ty.dtype) for ty in wide):
+        if dtype in _WIDE:
+            return f"OpenVINO computes {dtype} in 32 bits"
+    for dtype, shape in _tensors(call):
+        if dtype == "float64":
+            return "OpenVINO computes float64 in float32"
+        if dtype in _NARROW:
+            return f"OpenVINO rounds sums of {dtype} to its range, and does not wrap around"
+        if 0 in shape:
+            return "a tensor has no elements"
+    return _why_not_exported(call)
+
+
+def _why_not_exported(call: relax.Call) -> str | None:
+    from ...to_onnx import why_not_exported
+
+    return why_not_exported(call)
+
+
+def _tensors(call: relax.Call) -> list[tuple[str, tuple[int, ...]]]:
+    """The element types and shapes of the tensors that a call reads and writes."""
+    return [(dtype_of(ty), shape_of(ty) or ()) for ty in _types(call.ty, *call.args)]
+
+
+def _types(*of: relax.Expr | relax.Type) -> list[relax.TensorType]:
+    """The types of tensors, those inside of tuples too."""
+    types = [each.ty if isinstance(each, relax.Expr) else each for each in of]
+    flat = [field for ty in types for field in (ty.fields if isinstance(ty, relax.TupleType) else [ty])]
+    return [ty for ty in flat if isinstance(ty, relax.TensorType)]
+
+
+def _rule(why_not: Callable[[relax.Call], str | None], _target: Target) -> Rule:
+    return SupportedRegions(why_not, _PRODUCTS, is_better_elsewhere)
+
+
+def _backend(name: str, why_not: Callable[[relax.Call], str | None]) -> Backend:
+    runtime = RUNTIMES[name]
+    return Backend(
+        name=name,
+        rule=partial(_rule, why_not),
+        why_unavailable=lambda: runtime.why_unavailable(),
+        fingerprint=lambda: runtime.version(),
+        codegen=region_codegen(runtime),
+        by_default=False,
+        has_own_threads=True,
+        version=1,
+    )
+
+
+ONNXRUNTIME = _backend("onnxruntime", why_not_onnxruntime)
+OPENVINO = _backend("openvino", why_not_openvino)
