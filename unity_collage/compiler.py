@@ -19,6 +19,7 @@ from . import runtime
 from .annotations import EXPLANATION, PLAN
 from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
+from .calling.memory import memory_of
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
@@ -31,12 +32,13 @@ from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
 from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
+from .graph.devices import first_target, places_of, targets_in, with_listed_devices
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
-from .measure.here import cost_model
+from .measure.here import cost_model, why_not_measured
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
@@ -143,8 +145,11 @@ def compile(
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
     with shown() if progress is True else nullcontext(progress or None) as report:
-        asked = target or (None if estimator is None else estimator.target())
+        asked = target or (None if estimator is None else estimator.target()) or target_of_devices(model)
         scope = checked_target(asked, is_of_torch(model))
+        if isinstance(model, IRModule):
+            check_devices(model, scope, measure and estimator is None)
+            model = with_listed_devices(model)
         costs = estimator or (
             cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
             if measure
@@ -363,6 +368,31 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
     return scope
 
 
+def target_of_devices(model: Model) -> Target | None:
+    """The target of a module whose values have virtual devices: that of the first one; None for all other models."""
+    return first_target(model) if isinstance(model, IRModule) else None
+
+
+def check_devices(mod: IRModule, target: Target, measure: bool) -> None:
+    """Raises CollageError where a program of ``mod`` could not run on its devices, or not be measured here."""
+    places = places_of(mod)
+    kinds = dict.fromkeys(place.partition(":")[0] for place in places)
+    if "cuda" in kinds and (reason := cuda.why_unavailable()):
+        raise CollageError(f"values are on a CUDA device, and there is none here: {reason}")
+    if len(kinds) > 1:
+        raise CollageError(
+            "values are on a CPU and on a GPU, and no program for both is made yet: compile each part alone"
+        )
+    if places and is_cuda(target) != ("cuda" in kinds):
+        raise CollageError(f"values are on {places[0]}, and the target is {target.kind.name}: name one or the other")
+    for place in places:
+        memory_of(place)
+    if measure:
+        for own in targets_in(mod):
+            if reason := why_not_measured(own):
+                raise CollageError(f"{reason}: compile with measure=False, which chooses kernels by rule")
+
+
 def _program(
     executable: relax.VMExecutable,
     source: Imported,
@@ -370,6 +400,7 @@ def _program(
     target: Target,
     relink: Callable[[], relax.VMExecutable],
 ) -> Program:
+    places = places_of(final)
     return Program(
         executable,
         source.inputs,
@@ -380,4 +411,6 @@ def _program(
         signature_of(source.mod, final, source.inputs, source.outputs),
         target,
         machine=machine(),
+        devices=places,
+        targets=targets_in(final),
     )

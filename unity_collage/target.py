@@ -26,6 +26,9 @@ _LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 1
 _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
 """Fields of a target that name tools; all other fields describe the hardware."""
 
+TARGET = "target"
+"""Attribute of a function: its target, as TVM names it. A kernel without one is for the target in scope."""
+
 _LISTS = ("mattr", "keys", "libs")
 """Fields of a target that are lists, with commas in a text."""
 
@@ -126,6 +129,11 @@ def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
 def device_target(ty: ir.Type) -> Target | None:
     """The target of the first virtual device that a type names, or None if it names none."""
     return next((device.target for device in devices_of(ty)), None)
+
+
+def target_for(func: ir.BaseFunc, current: Target) -> Target:
+    """The target of a function: its own, else ``current``."""
+    return (func.attrs or {}).get(TARGET, current)
 
 
 def _fields_in(text: str) -> dict[str, Any]:
