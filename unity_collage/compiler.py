@@ -38,8 +38,9 @@ from .lowering.build import build
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
-from .measure.here import cost_model, why_not_measured
+from .measure.here import cost_model
 from .measure.measured import MeasuredCost
+from .measure.runnable import why_not_measured
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
@@ -147,9 +148,7 @@ def compile(
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target()) or target_of_devices(model)
         scope = checked_target(asked, is_of_torch(model))
-        if isinstance(model, IRModule):
-            check_devices(model, scope, measure and estimator is None)
-            model = with_listed_devices(model)
+        model = on_devices(model, scope, measure and estimator is None)
         costs = estimator or (
             cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
             if measure
@@ -327,7 +326,8 @@ def explain(
     The names of variables are those of the values in the ONNX model. ``check`` is called with the module that has the
     candidates, before anything is measured; it may raise CollageError.
     """
-    scope = checked_target(target or pipeline.model.target())
+    scope = checked_target(target or pipeline.model.target() or target_of_devices(model))
+    model = on_devices(model, scope, True)
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     asked = replace(pipeline, explain=True)
@@ -340,7 +340,8 @@ def explain(
 
 def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
     """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
-    source, scope = import_model(model), checked_target(target)
+    scope = checked_target(target or target_of_devices(model))
+    source = import_model(on_devices(model, scope, False))
     with scope:
         partitioned = passes(source.mod)
     program = _program(
@@ -373,8 +374,18 @@ def target_of_devices(model: Model) -> Target | None:
     return first_target(model) if isinstance(model, IRModule) else None
 
 
-def check_devices(mod: IRModule, target: Target, measure: bool) -> None:
-    """Raises CollageError where a program of ``mod`` could not run on its devices, or not be measured here."""
+def on_devices(model: Model, target: Target, measure: bool) -> Model:
+    """``model``, if it is a module with all its virtual devices in its list; other models do not change.
+
+    Raises CollageError where its program could not run on its devices, or not be measured here.
+    """
+    if not isinstance(model, IRModule):
+        return model
+    _check_devices(model, target, measure)
+    return with_listed_devices(model)
+
+
+def _check_devices(mod: IRModule, target: Target, measure: bool) -> None:
     places = places_of(mod)
     kinds = dict.fromkeys(place.partition(":")[0] for place in places)
     if "cuda" in kinds and (reason := cuda.why_unavailable()):
