@@ -14,6 +14,8 @@ import pytest
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
 from tvm.target import Target
 
 import unity_collage as uc
@@ -49,6 +51,35 @@ def two_devices(first: Target, second: Target, number: int = 1) -> IRModule:
             results = builder.emit_output(relax.Tuple([builder.emit(relax.op.exp(d)), a]))
         builder.emit_func_output(results)
     return with_listed_devices(builder.get())
+
+
+@I.ir_module
+class Branching:
+    """An If across devices; both branches and the function that one calls have constants of the second device."""
+
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @R.function(private=True)
+    def product(x: R.Tensor((4, 16), "float32", "llvm:1")) -> R.Tensor((4, 16), "float32", "llvm:1"):
+        with R.dataflow():
+            y = R.matmul(x, R.const(WEIGHTS))
+            R.output(y)
+        return y
+
+    @R.function
+    def main(
+        x: R.Tensor((4, 16), "float32", "llvm:0"), c: R.Tensor((), "bool", "llvm:0")
+    ) -> R.Tuple(R.Tensor((4, 16), "float32", "llvm:1"), R.Tensor((4, 16), "float32", "llvm:0")):
+        cls = Branching
+        a = R.nn.relu(x)
+        b = R.to_vdevice(a, "llvm:1")
+        if c:
+            p = cls.product(b)
+            y = R.exp(p)
+        else:
+            q = R.matmul(b, R.const(WEIGHTS + 1))
+            y = R.tanh(q)
+        return (y, a)
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +204,23 @@ def test_a_program_for_a_processor_that_is_not_here_does_not_run() -> None:
         program(X)
 
 
+@pytest.mark.parametrize("measure", [False, True])
+def test_branches_and_private_functions_of_several_devices(measure: bool, folder: Path) -> None:
+    options = {"database": folder / "branches.db"} if measure else {}
+    program = uc.compile(Branching, measure=measure, backends=["tvm"], **options)
+    a = np.maximum(X, 0)
+    for condition, expected in ((True, np.exp(a @ WEIGHTS)), (False, np.tanh(a @ (WEIGHTS + 1)))):
+        found = program(X, np.array(condition))
+        assert [str(result.device) for result in found] == ["cpu:1", "cpu:0"]
+        np.testing.assert_allclose(found[0].numpy(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[1].numpy(), a, rtol=1e-5)
+
+
 def test_libraries_run_on_other_devices_than_the_first() -> None:
-    check(uc.compile(two_devices(HOST, HOST), measure=False, backends=["onednn", "tvm"])(X))
+    program = uc.compile(two_devices(HOST, HOST), measure=False, backends=["onednn", "tvm"])
+    assert program.plan is not None
+    assert "onednn" in {kernel.backend for kernel in program.plan["main"].kernels}
+    check(program(X))
 
 
 @pytest.mark.skipif(uc.runtime.cuda.why_unavailable() is None, reason="there is a CUDA device")

@@ -82,13 +82,11 @@ def places_of(mod: IRModule) -> tuple[str, ...]:
     A virtual device that nothing uses is on the device of the first one that is used. Raises CollageError for one that
     no program runs on.
     """
-    needed = used(mod)
+    devices, needed = listed(with_listed_devices(mod)), used(mod)
     if not needed:
         return ()
-    first = place_of(next(device for device in listed(mod) if key_of(device) in needed))
-    return tuple(
-        place_of(device) if key_of(device) in needed else first for device in listed(with_listed_devices(mod))
-    )
+    first = place_of(next(device for device in devices if key_of(device) in needed))
+    return tuple(place_of(device) if key_of(device) in needed else first for device in devices)
 
 
 def place_of(device: relax.VDevice) -> str:
@@ -109,8 +107,8 @@ def place_of(device: relax.VDevice) -> str:
 
 def first_target(mod: IRModule) -> Target | None:
     """The target of values without a virtual device, which TVM puts on the first one; None where there is none."""
-    needed = used(mod)
-    return next((device.target for device in listed(mod) if key_of(device) in needed), None)
+    devices, needed = listed(with_listed_devices(mod)), used(mod)
+    return next((device.target for device in devices if key_of(device) in needed), None)
 
 
 def targets_in(mod: IRModule) -> list[Target]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import tvm_ffi
-from tvm import ir, relax, tirx
+from tvm import ir, relax, s_tir, tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -38,7 +38,8 @@ def with_kernel_targets(mod: IRModule, current: Target) -> IRModule:
         for number, (text, target) in enumerate(targets.items()):
             own = gvar if not number else _named(names.fresh(gvar.name_hint), gvar)
             made[gvar, text] = own
-            functions[own] = func if text == _text(current) else func.with_attr(TARGET, target)
+            kernel = s_tir.renew_defs(func) if number else func  # two functions share no variables
+            functions[own] = kernel if text == _text(current) else kernel.with_attr(TARGET, target)
     functions = {gvar: _calling(func, mod, made, current) for gvar, func in functions.items()}
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
