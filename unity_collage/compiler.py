@@ -54,7 +54,7 @@ from .sessions import InferenceRuntime, available
 from .sizes.samples import described, free_dimensions, typical
 from .sizes.variants import in_order, varied, with_like
 from .specs import PartitionSpec
-from .target import host_target, is_cuda, target_of
+from .target import conveyed, host_target, is_cuda, target_of
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -64,7 +64,7 @@ def compile(
     model: Model,
     example_inputs: Any = None,
     *,
-    target: Target | str | None = None,
+    target: Target | str | Sequence[Target | str] | None = None,
     backends: str | Sequence[str] | None = None,
     database: CostDatabase | str | Path | None = None,
     shapes: Shapes | None = None,
@@ -99,7 +99,8 @@ def compile(
       ``{"length": range(1, 129)}`` leave a dimension open and name sizes that get plans of their own; likely ones do
       if none are named, and none with ``{"batch": []}`` (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
-      the NVIDIA GPU of this machine (docs/cuda.md).
+      the NVIDIA GPU of this machine (docs/cuda.md). A list of targets names backends too: ``"llvm -libs=onednn"``
+      stands for one in preference to those of later targets, and a target without ``libs`` for TVM (docs/models.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole ONNX model; where nothing else
       is named, the first of them makes the program.
@@ -142,6 +143,8 @@ def compile(
       needs the function where it runs. Other operators without a converter are left to ONNX Runtime, if it is
       installed and among the ``backends``; remarks of the plan name them.
     """
+    if isinstance(target, (list, tuple)):
+        target, backends = _conveyed(target, backends, model)
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
@@ -372,6 +375,17 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
 def target_of_devices(model: Model) -> Target | None:
     """The target of a module whose values have virtual devices: that of the first one; None for all other models."""
     return first_target(model) if isinstance(model, IRModule) else None
+
+
+def _conveyed(
+    targets: Sequence[Target | str], backends: str | Sequence[str] | None, model: Model
+) -> tuple[Target, tuple[str, ...] | None]:
+    """The target and the backends of a list of targets; raises CollageError where it contradicts itself or these."""
+    present = targets_in(model) if isinstance(model, IRModule) else []
+    base, named = conveyed([target_of(each) for each in targets], present)
+    if named is not None and backends is not None:
+        raise CollageError(f"the targets name backends ({', '.join(named)}), and so does backends: leave one out")
+    return base, named if backends is None else _names(backends)
 
 
 def on_devices(model: Model, target: Target, measure: bool) -> Model:
