@@ -145,6 +145,7 @@ def compile(
     """
     if isinstance(target, (list, tuple)):
         target, backends = _conveyed(target, backends, model)
+    assert target is None or isinstance(target, (Target, str))
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
@@ -384,7 +385,9 @@ def _conveyed(
     present = targets_in(model) if isinstance(model, IRModule) else []
     base, named = conveyed([target_of(each) for each in targets], present)
     if named is not None and backends is not None:
-        raise CollageError(f"the targets name backends ({', '.join(named)}), and so does backends: leave one out")
+        raise CollageError(
+            f"the targets name backends ({', '.join(named)}), and so does backends: leave one out"
+        )
     return base, named if backends is None else _names(backends)
 
 
@@ -409,7 +412,9 @@ def _check_devices(mod: IRModule, target: Target, measure: bool) -> None:
             "values are on a CPU and on a GPU, and no program for both is made yet: compile each part alone"
         )
     if places and is_cuda(target) != ("cuda" in kinds):
-        raise CollageError(f"values are on {places[0]}, and the target is {target.kind.name}: name one or the other")
+        raise CollageError(
+            f"values are on {places[0]}, and the target is {target.kind.name}: name one or the other"
+        )
     for place in places:
         memory_of(place)
     if measure:

@@ -68,7 +68,11 @@ class PartitionSpec:
     def _why_not_named(self, target: Target) -> str | None:
         """Why the target of a virtual device takes no kernels of the backend, or None."""
         libs = libs_of(target)
-        return f"its device takes kernels of {', '.join(libs)} only" if libs and self.backend not in libs else None
+        return (
+            f"its device takes kernels of {', '.join(libs)} only"
+            if libs and self.backend not in libs
+            else None
+        )
 
 
 def _why_not_together(graph: DataflowGraph, proposal: Found, places: Sequence[str | None]) -> str | None:

@@ -118,7 +118,9 @@ def is_refinement_of(target: Target, other: Target) -> bool:
     return bool(libs_of(target)) and not libs_of(other) and _hardware(target) == _hardware(other)
 
 
-def conveyed(targets: Sequence[Target], present: Sequence[Target] = ()) -> tuple[Target, tuple[str, ...] | None]:
+def conveyed(
+    targets: Sequence[Target], present: Sequence[Target] = ()
+) -> tuple[Target, tuple[str, ...] | None]:
     """The target of unpartitioned code, and the backends that a list of targets names, in the order of the list.
 
     The first target is that of the program; code of no backend gets the least specialised target for the same hardware,

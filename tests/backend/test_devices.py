@@ -22,7 +22,7 @@ import unity_collage as uc
 from unity_collage.annotations import COSTS
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
-from unity_collage.graph.devices import listed, with_listed_devices
+from unity_collage.graph.devices import with_listed_devices
 from unity_collage.lowering import function_objects
 from unity_collage.lowering.object_store import ObjectStore, using
 from unity_collage.measure.measured import MeasuredCost
@@ -67,9 +67,9 @@ class Branching:
         return y
 
     @R.function
-    def main(
-        x: R.Tensor((4, 16), "float32", "llvm:0"), c: R.Tensor((), "bool", "llvm:0")
-    ) -> R.Tuple(R.Tensor((4, 16), "float32", "llvm:1"), R.Tensor((4, 16), "float32", "llvm:0")):
+    def main(x: R.Tensor((4, 16), "float32", "llvm:0"), c: R.Tensor((), "bool", "llvm:0")) -> R.Tuple(
+        R.Tensor((4, 16), "float32", "llvm:1"), R.Tensor((4, 16), "float32", "llvm:0")
+    ):
         cls = Branching
         a = R.nn.relu(x)
         b = R.to_vdevice(a, "llvm:1")
@@ -194,7 +194,7 @@ def test_kernels_for_a_processor_that_is_not_here_have_a_reason(folder: Path) ->
 
 
 def test_a_processor_that_is_not_here_is_not_measured() -> None:
-    with pytest.raises(CollageError, match="sapphirerapids cannot be measured here.*measure=False"):
+    with pytest.raises(CollageError, match=r"sapphirerapids cannot be measured here.*measure=False"):
         uc.compile(two_devices(HOST, NEWER))
 
 

@@ -37,7 +37,13 @@ WEIGHTS = np.ones((16, 16), "float32")
 @I.ir_module
 class TwoDevices:
     I.module_global_infos(
-        {"vdevice": [I.vdevice("llvm", 0), I.vdevice({"kind": "cuda", "arch": "sm_90"}, 0), I.vdevice("llvm", 1)]}
+        {
+            "vdevice": [
+                I.vdevice("llvm", 0),
+                I.vdevice({"kind": "cuda", "arch": "sm_90"}, 0),
+                I.vdevice("llvm", 1),
+            ]
+        }
     )
 
     @R.function
@@ -70,7 +76,9 @@ def test_equal_virtual_devices_become_those_that_the_module_lists() -> None:
 
 
 def test_a_list_keeps_its_order_and_what_is_not_used() -> None:
-    assert [str(device) for device in listed(with_listed_devices(TwoDevices))] == list(map(str, listed(TwoDevices)))
+    assert [str(device) for device in listed(with_listed_devices(TwoDevices))] == list(
+        map(str, listed(TwoDevices))
+    )
 
 
 def test_a_module_without_virtual_devices_does_not_change() -> None:
@@ -115,7 +123,9 @@ def test_the_text_of_a_function_for_a_code_generator_parses_back() -> None:
 
 @I.ir_module
 class Kernels:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice({"kind": "llvm", "mcpu": "x86-64-v3"}, 1)]})
+    I.module_global_infos(
+        {"vdevice": [I.vdevice("llvm", 0), I.vdevice({"kind": "llvm", "mcpu": "x86-64-v3"}, 1)]}
+    )
 
     @T.prim_func(private=True, s_tir=True)
     def scale(a: T.Buffer((16,), "float32"), w: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
@@ -142,7 +152,9 @@ def test_a_kernel_of_two_targets_becomes_one_for_each() -> None:
     assert sorted(kernels) == ["scale", "scale_1"]
     assert "target" not in kernels["scale"].attrs
     assert kernels["scale_1"].attrs["target"].attrs["mcpu"] == "x86-64-v3"
-    called = [b.value.args[0].name_hint for b in mod["main"].body.blocks[0].bindings if len(b.value.args) == 2]
+    called = [
+        b.value.args[0].name_hint for b in mod["main"].body.blocks[0].bindings if len(b.value.args) == 2
+    ]
     assert called == ["scale", "scale_1", "scale_1"]
     tvm.ir.assert_structural_equal(mod, tvm.script.from_source(mod.script(show_meta=True)))
 
@@ -167,7 +179,9 @@ def test_constants_of_other_devices_are_placed_once() -> None:
 
 
 def test_constants_of_one_device_stay() -> None:
-    bare = IRModule({"main": kernel_of(TwoDevices, (0,)), "other": without_devices(kernel_of(TwoDevices, (2,)))})
+    bare = IRModule(
+        {"main": kernel_of(TwoDevices, (0,)), "other": without_devices(kernel_of(TwoDevices, (2,)))}
+    )
     assert with_placed_constants(bare) is bare
 
 
@@ -180,14 +194,22 @@ class Chain:
     @R.function
     def main(x: R.Tensor((16,), "float32", "llvm:0")) -> R.Tensor((16,), "float32", "llvm:1"):
         R.func_attr({"relax.force_pure": True})
-        z: R.Tensor((16,), "float32", "llvm:0") = R.builtin.alloc_tensor(R.shape([16]), "float32", 0, "global")
+        z: R.Tensor((16,), "float32", "llvm:0") = R.builtin.alloc_tensor(
+            R.shape([16]), "float32", 0, "global"
+        )
         _ = R.call_packed("step", x, z, ty_args=(R.Tuple(),))
-        a: R.Tensor((16,), "float32", "llvm:0") = R.builtin.alloc_tensor(R.shape([16]), "float32", 0, "global")
+        a: R.Tensor((16,), "float32", "llvm:0") = R.builtin.alloc_tensor(
+            R.shape([16]), "float32", 0, "global"
+        )
         _0 = R.call_packed("step", z, a, ty_args=(R.Tuple(),))
         b: R.Tensor((16,), "float32", "llvm:1") = R.to_vdevice(a, "llvm:1")
-        c: R.Tensor((16,), "float32", "llvm:1") = R.builtin.alloc_tensor(R.shape([16]), "float32", 1, "global")
+        c: R.Tensor((16,), "float32", "llvm:1") = R.builtin.alloc_tensor(
+            R.shape([16]), "float32", 1, "global"
+        )
         _1 = R.call_packed("step", b, c, ty_args=(R.Tuple(),))
-        d: R.Tensor((16,), "float32", "llvm:1") = R.builtin.alloc_tensor(R.shape([16]), "float32", 1, "global")
+        d: R.Tensor((16,), "float32", "llvm:1") = R.builtin.alloc_tensor(
+            R.shape([16]), "float32", 1, "global"
+        )
         _2 = R.call_packed("step", c, d, ty_args=(R.Tuple(),))
         return d
 

@@ -260,7 +260,11 @@ class _Targets(argparse.Action):
     """Sets ``target``; where several targets are given, also ``backends``, which they name by ``libs``."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
     ) -> None:
         from ..target import conveyed
 
@@ -283,7 +287,11 @@ class _Backends(argparse.Action):
     """Sets ``backends``, unless targets have."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
     ) -> None:
         del parser
         if getattr(namespace, "named", None) is not None:

@@ -14,8 +14,8 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COMPILED_AS, COSTS
 from ..backends.registry import get
 from ..graph import DataflowGraph, Signatures
-from ..graph.devices import without_devices
 from ..graph.dataflow import used_vars
+from ..graph.devices import without_devices
 from ..graph.prim_funcs import prim_funcs_called
 from ..graph.shapes import nbytes_of
 from ..graph.variants import twin

@@ -1,4 +1,4 @@
-"""The virtual devices of a module: which it lists, on which devices of the machine they are, and copies between them."""
+"""The virtual devices of a module: which it lists and uses, and on which devices of the machine they are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _KINDS = {1: "cpu", 2: "cuda"}
 
 _GLOBAL = "global"
 
+_structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
+
 Key = tuple[str, int, str]
 """Target, number and memory scope of a virtual device. TVM compares two of them by identity in its passes and printer,
 and ``==`` of the Python class does not end."""
@@ -37,7 +39,8 @@ def key_of(device: relax.VDevice) -> Key:
 
 def listed(mod: IRModule) -> tuple[relax.VDevice, ...]:
     """The virtual devices that a module lists, in order: TVM's machine numbers devices so."""
-    return tuple((mod.global_infos or {}).get(VDEVICE, ()))
+    infos: Any = mod.global_infos or {}
+    return tuple(infos.get(VDEVICE, ()))
 
 
 def used(mod: IRModule) -> dict[Key, relax.VDevice]:
@@ -131,7 +134,7 @@ def _mapped(func: ir.BaseFunc, change: Callable[[relax.VDevice], relax.VDevice])
         wanted = change(call.attrs.dst_vdevice)
         return relax.Call(call.op, call.args, _attrs(wanted), call.ty_args, ret_ty=call.ty)
 
-    return tvm_ffi.structural_map(func, [(relax.VDevice, change), (relax.Call, copied)])
+    return _structural_map(func, [(relax.VDevice, change), (relax.Call, copied)])
 
 
 def _attrs(device: relax.VDevice) -> Any:
@@ -151,4 +154,4 @@ def _without(func: relax.Function) -> relax.Function:
             return ty
         return relax.TensorType(ty.shape, ty.dtype, ndim=-1 if ty.shape is not None else ty.ndim)
 
-    return tvm_ffi.structural_map(func, (relax.TensorType, bare))
+    return _structural_map(func, (relax.TensorType, bare))

@@ -54,9 +54,9 @@ def _wanted(mod: IRModule, current: Target) -> dict[ir.GlobalVar, dict[str, Targ
     found: dict[ir.GlobalVar, dict[str, Target]] = {}
 
     def visit(call: relax.Call) -> relax.Call:
-        if op_name(call) in _CALLS and isinstance(call.args[0], ir.GlobalVar):
-            target = _target_of_call(mod, call, current)
-            found.setdefault(call.args[0], {}).setdefault(_text(target), target)
+        if (kernel := _called(call)) is not None:
+            target = _target_of_call(mod, kernel, call, current)
+            found.setdefault(kernel, {}).setdefault(_text(target), target)
         return call
 
     for func in mod.functions.values():
@@ -65,9 +65,15 @@ def _wanted(mod: IRModule, current: Target) -> dict[ir.GlobalVar, dict[str, Targ
     return found
 
 
-def _target_of_call(mod: IRModule, call: relax.Call, current: Target) -> Target:
+def _called(call: relax.Call) -> ir.GlobalVar | None:
+    """The kernel that a call names, if it is a call of one."""
+    kernel = call.args[0] if op_name(call) in _CALLS else None
+    return kernel if isinstance(kernel, ir.GlobalVar) else None
+
+
+def _target_of_call(mod: IRModule, kernel: ir.GlobalVar, call: relax.Call, current: Target) -> Target:
     """The target of the kernel itself, else that of the virtual device of its results."""
-    return target_for(mod[call.args[0]], device_target(call.ty) or current)
+    return target_for(mod[kernel], device_target(call.ty) or current)
 
 
 def _calling(
@@ -78,10 +84,10 @@ def _calling(
         return func
 
     def called(call: relax.Call) -> relax.Call:
-        if op_name(call) not in _CALLS or not isinstance(call.args[0], ir.GlobalVar):
+        if (named := _called(call)) is None:
             return call
-        kernel = made.get((call.args[0], _text(_target_of_call(mod, call, current))), call.args[0])
-        if kernel.same_as(call.args[0]):
+        kernel = made.get((named, _text(_target_of_call(mod, named, call, current))), named)
+        if kernel.same_as(named):
             return call
         return relax.Call(call.op, [kernel, *call.args[1:]], call.attrs, call.ty_args, ret_ty=call.ty)
 

@@ -27,8 +27,8 @@ Plan = dict[int, Panels]
 def packed(mod: IRModule, target: Target) -> IRModule:
     """``mod`` with constant operands of products and convolutions in the order in which the kernels read them.
 
-    ``target``: the processor that kernels without a target of their own will be scheduled for. A kernel does not change if some call passes a
-    variable as weights, or if it can be called from outside.
+    ``target``: the processor that kernels without a target of their own will be scheduled for. A kernel does not change
+    if some call passes a variable as weights, or if it can be called from outside.
     """
     kernels = packed_kernels(mod, target)
     constants = _Constants()

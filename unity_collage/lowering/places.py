@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -89,7 +90,11 @@ class _Constants:
         def change(call: relax.Call) -> relax.Call:
             if isinstance(call.op, ir.GlobalVar) and (wanted := self._sites.get(call.op)):
                 return relax.Call(
-                    call.op, [*call.args, *(params[key] for key in wanted)], call.attrs, call.ty_args, ret_ty=call.ty
+                    call.op,
+                    [*call.args, *(params[key] for key in wanted)],
+                    call.attrs,
+                    call.ty_args,
+                    ret_ty=call.ty,
                 )
             return self._changed(call, params)
 
@@ -129,7 +134,10 @@ class _Constants:
         def read(arg: relax.Expr) -> relax.Expr:
             return params[self._numbers[arg], place] if isinstance(arg, ir.GenericConst) else arg
 
-        args = [relax.Tuple(list(map(read, arg.fields))) if isinstance(arg, relax.Tuple) else arg for arg in call.args]
+        args = [
+            relax.Tuple(list(map(read, arg.fields))) if isinstance(arg, relax.Tuple) else arg
+            for arg in call.args
+        ]
         return relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
 
 
@@ -140,7 +148,7 @@ def _constants(call: relax.Call) -> Iterable[ir.GenericConst]:
 
 
 def _type_on(placed: _Placed) -> relax.TensorType:
-    ty = placed.constant.ty
+    ty: Any = placed.constant.ty
     return relax.TensorType(ty.shape, ty.dtype, placed.device)
 
 
@@ -181,12 +189,15 @@ def _with_scopes(mod: IRModule, change: Callable[[str, int], str]) -> IRModule:
             return call
         at = _place_of_argument(call, ir.StringImm)
         device = _place_of_argument(call, tirx.IntImm)
-        scope = change(str(call.args[at].value), int(call.args[device].value))
+        values: Any = call.args
+        scope = change(str(values[at].value), int(values[device].value))
         args = [*call.args[:at], ir.StringImm(scope), *call.args[at + 1 :]]
         return relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
 
     functions = {
-        gvar: tvm_ffi.structural_map(func, (relax.Call, changed)) if isinstance(func, relax.Function) else func
+        gvar: tvm_ffi.structural_map(func, (relax.Call, changed))
+        if isinstance(func, relax.Function)
+        else func
         for gvar, func in mod.functions_items()
     }
     return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -26,8 +26,8 @@ from .kernel_costs import KernelCosts
 from .pace import in_questions
 from .packed import PackedCosts
 from .questions import Client, Fingerprints, costs_in_turns
-from .tuning.costs import Tuning, tuning_folder
 from .runnable import why_not_measured
+from .tuning.costs import Tuning, tuning_folder
 from .tuning.tuner import Tuner
 
 

@@ -101,7 +101,9 @@ def facts_about(
         "signature": None if signature is None else signature.to_json(),
         "threads": threads,
         "processor": "" if target is None else processor_of(target),
-        "instruction_sets": sorted({name for each in targets or _one(target) for name in instruction_sets(each)}),
+        "instruction_sets": sorted(
+            {name for each in targets or _one(target) for name in instruction_sets(each)}
+        ),
         "libraries": {name: int(libraries.version(name)) for name in ("runtime", *parts)},
         "backends": [] if device == CUDA else backends,
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},

@@ -70,7 +70,8 @@ class Machines:
 
     def _placed(self) -> tuple[Any, ...]:
         has_any = any(
-            self._module.implements_function(name, query_imports=True) for name in (PLACED, f"__vmtir__{PLACED}")
+            self._module.implements_function(name, query_imports=True)
+            for name in (PLACED, f"__vmtir__{PLACED}")
         )
         return tuple(self.first[PLACED]()) if has_any else ()
 
