@@ -19,6 +19,7 @@ from . import runtime
 from .annotations import EXPLANATION, PLAN
 from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
+from .calling.memory import memory_of
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
@@ -31,14 +32,16 @@ from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
 from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
+from .graph.devices import first_target, places_of, targets_in, with_listed_devices
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
-from .lowering.live_memory import memory_of
+from .lowering.live_memory import held_by
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
 from .machine.fingerprint import machine
 from .measure.here import cost_model
 from .measure.measured import MeasuredCost
+from .measure.runnable import why_not_measured
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
 from .plan.explanation import Explanation
@@ -54,7 +57,7 @@ from .sessions import InferenceRuntime, available
 from .sizes.samples import described, free_dimensions, typical
 from .sizes.variants import in_order, varied, with_like
 from .specs import PartitionSpec
-from .target import host_target, is_cuda, target_of
+from .target import conveyed, host_target, is_cuda, target_of
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -64,7 +67,7 @@ def compile(
     model: Model,
     example_inputs: Any = None,
     *,
-    target: Target | str | None = None,
+    target: Target | str | Sequence[Target | str] | None = None,
     backends: str | Sequence[str] | None = None,
     database: CostDatabase | str | Path | None = None,
     shapes: Shapes | None = None,
@@ -102,7 +105,8 @@ def compile(
       do if none are named, and none with ``{"batch": []}``. ``{"length": {16: 0.7, 512: 0.3}}`` has their weights
       (docs/models.md).
     * ``target``: the processor to compile for. By default the host, or the machine of the ``estimator``. ``"cuda"`` is
-      the NVIDIA GPU of this machine (docs/cuda.md).
+      the NVIDIA GPU of this machine (docs/cuda.md). A list of targets names backends too: ``"llvm -libs=onednn"``
+      stands for one in preference to those of later targets, and a target without ``libs`` for TVM (docs/models.md).
     * ``backends``: names in preference order; by default all that are available. Without ``"tvm"`` among them TVM gets
       only what no other backend takes. ``"onnxruntime"`` and ``"openvino"`` take a whole model; where nothing else is
       named, the first of them makes the program. Named beside others they also make regions (docs/whole_models.md).
@@ -149,6 +153,9 @@ def compile(
       compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
     * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
     """
+    if isinstance(target, (list, tuple)):
+        target, backends = _conveyed(target, backends, model)
+    assert target is None or isinstance(target, (Target, str))
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
     _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
@@ -160,8 +167,9 @@ def compile(
             "a memory limit is for the plan of the search, and refine compares others: leave one out"
         )
     with shown() if progress is True else nullcontext(progress or None) as report:
-        asked = target or (None if estimator is None else estimator.target())
+        asked = target or (None if estimator is None else estimator.target()) or target_of_devices(model)
         scope = checked_target(asked, is_of_torch(model))
+        model = on_devices(model, scope, measure and estimator is None)
         costs = estimator or (
             cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
             if measure
@@ -282,7 +290,7 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
     more = {
         "measured_seconds": measured,
         "comparison": best.report,
-        "memory": memory_of(best.executable).get("main"),
+        "memory": held_by(best.executable).get("main"),
     }
     program.add_to_plan("main", remarks=best.remarks, **more)
     for name in program.plan or {}:
@@ -347,7 +355,8 @@ def explain(
     candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
     if that chooses between plans by the sizes of its inputs.
     """
-    scope = checked_target(target or pipeline.model.target())
+    scope = checked_target(target or pipeline.model.target() or target_of_devices(model))
+    model = on_devices(model, scope, True)
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     asked = replace(pipeline, explain=True)
@@ -363,7 +372,8 @@ def explain(
 
 def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
     """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
-    source, scope = import_model(model), checked_target(target)
+    scope = checked_target(target or target_of_devices(model))
+    source = import_model(on_devices(model, scope, False))
     with scope:
         partitioned = passes(source.mod)
     program = _program(
@@ -391,6 +401,56 @@ def checked_target(target: Target | str | None, runs_beside_torch: bool = False)
     return scope
 
 
+def target_of_devices(model: Model) -> Target | None:
+    """The target of a module whose values have virtual devices: that of the first one; None for all other models."""
+    return first_target(model) if isinstance(model, IRModule) else None
+
+
+def _conveyed(
+    targets: Sequence[Target | str], backends: str | Sequence[str] | None, model: Model
+) -> tuple[Target, tuple[str, ...] | None]:
+    """The target and the backends of a list of targets; raises CollageError where it contradicts itself or these."""
+    present = targets_in(model) if isinstance(model, IRModule) else []
+    base, named = conveyed([target_of(each) for each in targets], present)
+    if named is not None and backends is not None:
+        raise CollageError(
+            f"the targets name backends ({', '.join(named)}), and so does backends: leave one out"
+        )
+    return base, named if backends is None else _names(backends)
+
+
+def on_devices(model: Model, target: Target, measure: bool) -> Model:
+    """``model``, if it is a module with all its virtual devices in its list; other models do not change.
+
+    Raises CollageError where its program could not run on its devices, or not be measured here.
+    """
+    if not isinstance(model, IRModule):
+        return model
+    _check_devices(model, target, measure)
+    return with_listed_devices(model)
+
+
+def _check_devices(mod: IRModule, target: Target, measure: bool) -> None:
+    places = places_of(mod)
+    kinds = dict.fromkeys(place.partition(":")[0] for place in places)
+    if "cuda" in kinds and (reason := cuda.why_unavailable()):
+        raise CollageError(f"values are on a CUDA device, and there is none here: {reason}")
+    if len(kinds) > 1:
+        raise CollageError(
+            "values are on a CPU and on a GPU, and no program for both is made yet: compile each part alone"
+        )
+    if places and is_cuda(target) != ("cuda" in kinds):
+        raise CollageError(
+            f"values are on {places[0]}, and the target is {target.kind.name}: name one or the other"
+        )
+    for place in places:
+        memory_of(place)
+    if measure:
+        for own in targets_in(mod):
+            if reason := why_not_measured(own):
+                raise CollageError(f"{reason}: compile with measure=False, which chooses kernels by rule")
+
+
 def _program(
     executable: relax.VMExecutable,
     source: Imported,
@@ -398,8 +458,9 @@ def _program(
     target: Target,
     relink: Callable[[], relax.VMExecutable],
 ) -> Program:
-    memory = memory_of(executable)
-    plans = {name: replace(plan, memory=memory.get(name)) for name, plan in PLAN.by_function(final).items()}
+    held = held_by(executable)
+    plans = {name: replace(plan, memory=held.get(name)) for name, plan in PLAN.by_function(final).items()}
+    places = places_of(final)
     return Program(
         executable,
         source.inputs,
@@ -410,4 +471,6 @@ def _program(
         signature_of(source.mod, final, source.inputs, source.outputs),
         target,
         machine=machine(),
+        devices=places,
+        targets=targets_in(final),
     )

@@ -22,7 +22,7 @@ from .feedback.refine import CORRECTED, refined
 from .feedback.settings import BY_DEFAULT, Refined, Refinement, Tell
 from .feedback.whole_models import WholeModels, disagreements, planned
 from .lowering.build import build
-from .lowering.live_memory import memory_of
+from .lowering.live_memory import held_by
 from .measure.choices import has_no_choice
 from .passes.correct_costs import CorrectCosts
 from .passes.schedule_branches import ScheduleBranches
@@ -91,7 +91,7 @@ def fastest(
 
 def _within(goal: MemoryGoal, built: Refined) -> Refined:
     """The program of a plan for a goal of memory; raises CollageError where it takes more than its limit."""
-    memory = memory_of(built.executable).get("main")
+    memory = held_by(built.executable).get("main")
     if goal.limit is not None and memory is not None and memory.peak > goal.limit:
         raise CollageError(
             f"the program takes {memory.peak} bytes at {memory.at}, above the memory limit of {goal.limit}: by the "

@@ -11,10 +11,10 @@ from tvm.target import Target
 from .backends import registry
 from .backends.base import Backend
 from .errors import CollageError
-from .graph import DataflowGraph, index_set
+from .graph import DataflowGraph, index_set, members
 from .index_set import first_inside
 from .rules import Declined, Found, Rule
-from .target import device_target, fields_of, why_not_refined
+from .target import device_target, device_text, fields_of, libs_of, why_not_refined
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,19 @@ class PartitionSpec:
         """What the rule proposes and declines with the spec's target in scope.
 
         A node runs on the target of its virtual device, or on ``current``. Proposals with a node that runs on a target
-        which the spec's target does not refine are declined.
+        which the spec's target does not refine are declined, and those with nodes of several virtual devices.
         """
         with self.target:
             answers = list(self.rule.apply(graph))
         reasons = self._reasons(graph, current)
         elsewhere = index_set(reasons)
+        places = [device_text(node.var.ty) for node in graph.nodes]
         for answer in answers:
             if isinstance(answer, Found) and answer.inside & elsewhere:
                 first = first_inside(answer.inside & elsewhere)
                 yield Declined(first, answer.rule, reasons[first], "target")
+            elif isinstance(answer, Found) and (reason := _why_not_together(graph, answer, places)):
+                yield Declined(answer.inside.bit_length() - 1, answer.rule, reason, "device")
             else:
                 yield answer
 
@@ -53,13 +56,37 @@ class PartitionSpec:
         by_target: dict[str, str | None] = {}
         reasons: dict[int, str] = {}
         for node in graph.nodes:
-            required = device_target(node.var.ty) or current
+            own = device_target(node.var.ty)
+            required = own or current
             if str(required) not in by_target:
                 by_target[str(required)] = why_not_refined(self.target, required)
-            reason = by_target[str(required)]
+            reason = by_target[str(required)] or (own and self._why_not_named(own))
             if reason is not None:
                 reasons[node.index] = reason
         return reasons
+
+    def _why_not_named(self, target: Target) -> str | None:
+        """Why the target of a virtual device takes no kernels of the backend, or None."""
+        libs = libs_of(target)
+        return (
+            f"its device takes kernels of {', '.join(libs)} only"
+            if libs and self.backend not in libs
+            else None
+        )
+
+
+def _why_not_together(graph: DataflowGraph, proposal: Found, places: Sequence[str | None]) -> str | None:
+    """Why the nodes of a proposal are not one kernel: two of them are on different virtual devices; else None."""
+    found: dict[str, int] = {}
+    for index in members(proposal.inside):
+        place = places[index]
+        if place is not None:
+            found.setdefault(place, index)
+    if len(found) < 2:
+        return None
+    (one, first), (other, second), *_ = found.items()
+    names = graph.nodes[first].var.name, graph.nodes[second].var.name
+    return f"a kernel runs on one device, and {names[0]} is on {one}, {names[1]} on {other}"
 
 
 def gathered(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import ir, relax
@@ -25,6 +25,12 @@ _LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 48 << 1
 
 _TOOLCHAIN = ("libs", "compiler", "fusion_spec", "keys", "tag", "host")
 """Fields of a target that name tools; all other fields describe the hardware."""
+
+_TVM = "tvm"
+"""The backend that a target without ``libs`` stands for."""
+
+TARGET = "target"
+"""Attribute of a function: its target, as TVM names it. A kernel without one is for the target in scope."""
 
 _LISTS = ("mattr", "keys", "libs")
 """Fields of a target that are lists, with commas in a text."""
@@ -102,6 +108,47 @@ def fields_of(target: Target) -> dict[str, Any]:
     return json.loads(str(target))
 
 
+def libs_of(target: Target) -> tuple[str, ...]:
+    """The backends that a target names (``libs``), in preference order; empty where it names none."""
+    return tuple(str(name) for name in target.attrs.get("libs") or ())
+
+
+def is_refinement_of(target: Target, other: Target) -> bool:
+    """Whether ``target`` names backends, ``other`` names none, and they are for the same hardware."""
+    return bool(libs_of(target)) and not libs_of(other) and _hardware(target) == _hardware(other)
+
+
+def conveyed(
+    targets: Sequence[Target], present: Sequence[Target] = ()
+) -> tuple[Target, tuple[str, ...] | None]:
+    """The target of unpartitioned code, and the backends that a list of targets names, in the order of the list.
+
+    The first target is that of the program; code of no backend gets the least specialised target for the same hardware,
+    one without ``libs`` if there is any. A target without ``libs`` among others stands for ``tvm``; alone it names no
+    backends (None: all). Targets of other hardware are for values on virtual devices, whose targets are ``present``.
+
+    Raises CollageError for an empty list, for a target twice, and for other hardware without such values.
+    """
+    if not targets:
+        raise CollageError("no target was given: leave it out for this machine's processor")
+    for number, target in enumerate(targets):
+        if fields_of(target) in map(fields_of, targets[:number]):
+            raise CollageError(f"target {target} was given twice")
+        if _hardware(target) != _hardware(targets[0]) and _hardware(target) not in map(_hardware, present):
+            raise CollageError(
+                f"{why_not_refined(target, targets[0])}, and no value has a virtual device with it: compile for one of "
+                "them, or name where values are"
+            )
+    own = [target for target in targets if _hardware(target) == _hardware(targets[0])]
+    base = next((target for target in own if not libs_of(target)), _without_libs(own[0]))
+    names = [name for target in own for name in (libs_of(target) or (_TVM,))]
+    return base, tuple(dict.fromkeys(names)) if any(map(libs_of, own)) else None
+
+
+def _without_libs(target: Target) -> Target:
+    return Target({name: value for name, value in fields_of(target).items() if name != "libs"})
+
+
 def why_not_refined(target: Target, required: Target) -> str | None:
     """Why a kernel for ``target`` must not run where ``required`` is asked for, or None if it may.
 
@@ -123,9 +170,24 @@ def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:
         yield ty.vdevice
 
 
+def device_text(ty: ir.Type) -> str | None:
+    """The virtual devices that a type names, such as ``llvm:1``; None if it names none."""
+    names = dict.fromkeys(
+        f"{device.target.kind.name}:{device.vdevice_id}"
+        + (f":{device.memory_scope}" if device.memory_scope != "global" else "")
+        for device in devices_of(ty)
+    )
+    return " and ".join(names) or None
+
+
 def device_target(ty: ir.Type) -> Target | None:
     """The target of the first virtual device that a type names, or None if it names none."""
     return next((device.target for device in devices_of(ty)), None)
+
+
+def target_for(func: ir.BaseFunc, current: Target) -> Target:
+    """The target of a function: its own, else ``current``."""
+    return (func.attrs or {}).get(TARGET, current)
 
 
 def _fields_in(text: str) -> dict[str, Any]:

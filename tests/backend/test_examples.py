@@ -12,6 +12,11 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 RUNS = {
+    "devices.py": (
+        [],
+        ["devices: cpu:0, cpu:1", "'x': float32 (8, 64) on cpu:0", "on cpu:1", "scores are on cpu:1",
+         "numbers agree with numpy", "loaded on cpu:0, cpu:1 with the same numbers"],
+    ),
     "gpt2.py": (
         ["--layers", "1", "--width", "48", "--vocabulary", "50", "--prompt", "9", "--tokens", "12"],
         ["unity_collage: ", "prompt of 9 tokens in ", " tokens/s"],

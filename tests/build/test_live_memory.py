@@ -18,7 +18,7 @@ from tvm.script import relax as R
 
 from unity_collage.annotations import PLAN
 from unity_collage.lowering.build import build, finish, lower
-from unity_collage.lowering.live_memory import RecordMemory, memory_of
+from unity_collage.lowering.live_memory import RecordMemory, held_by
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.passes.fuse_remaining import FuseRemaining
 from unity_collage.plan.memory import PlanMemory, in_pages
@@ -37,7 +37,7 @@ def built(mod: IRModule) -> tuple[Any, PlanMemory]:
     target = host_target()
     with target:
         executable = build(FuseRemaining()(mod), target)
-    return executable, memory_of(executable)["main"]
+    return executable, held_by(executable)["main"]
 
 
 def module_of(
@@ -244,5 +244,5 @@ def test_the_search_knows_the_peak_of_the_program(body: Any, shape: Any) -> None
         found = SearchPartition(memory=MemoryGoal(2**40))(costed)
         executable = build(FuseRemaining()(found), target)
     (said,) = (remark for remark in PLAN.read(found["main"]).remarks if "bytes at most" in remark)
-    (space,) = memory_of(executable)["main"].spaces
+    (space,) = held_by(executable)["main"].spaces
     assert int(said.split()[3]) == space.weights + max(space.live)

@@ -77,3 +77,30 @@ def test_breeding_is_part_of_a_refinement() -> None:
     assert refinement_of(Namespace(refine=False, breed=None)) is None
     with pytest.raises(CollageError, match="--breed needs --refine"):
         refinement_of(Namespace(refine=False, breed=600.0))
+
+
+def test_several_targets_name_backends(tmp_path: Path) -> None:
+    found = options(tmp_path, "--target", "llvm -libs=onednn,openblas", "--target", "llvm")
+    assert found.backends == ["onednn", "openblas", "tvm"]
+    assert "libs" not in str(found.target)
+
+
+def test_one_target_names_no_backends_beside_it(tmp_path: Path) -> None:
+    assert options(tmp_path, "--target", "llvm -libs=onednn").backends is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--target", "llvm", "--target", "llvm"], "was given twice"),
+        (["--target", "llvm", "--target", "llvm -mcpu=znver4"], "they differ in mcpu"),
+        (["--target", "llvm -libs=onednn", "--target", "llvm", "--backends", "tvm"], "leave one out"),
+        (["--backends", "tvm", "--target", "llvm -libs=onednn", "--target", "llvm"], "leave one out"),
+    ],
+)
+def test_targets_that_contradict_each_other_are_refused(
+    tmp_path: Path, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(tmp_path, *arguments)
+    assert reason in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -16,13 +16,13 @@ from tvm.target import Target
 from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN
 from unity_collage.cost.model import CostModel, Workload
 from unity_collage.errors import CollageError, UnavailableBackend, UnknownBackend
-from unity_collage.graph import DataflowGraph
+from unity_collage.graph import DataflowGraph, index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition
 from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import Cost
-from unity_collage.rules import FusionCone, OpPredicate, Rule
+from unity_collage.rules import Declined, Found, FusionCone, OpPredicate, Rule
 from unity_collage.specs import PartitionSpec, gathered, targets_of
-from unity_collage.target import devices_of, why_not_refined
+from unity_collage.target import conveyed, devices_of, is_refinement_of, why_not_refined
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -175,20 +175,18 @@ def test_defect_3_one_cost_for_two_backends() -> None:
 
 @dataclass(frozen=True)
 class ByTarget(CostModel):
-    """Costs by the device that a kernel's operands are on: half on the wide processor."""
+    """Costs by the target of a kernel: half on the wide processor."""
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: Cost(self._seconds(workload)) for workload in workloads}
 
     def _seconds(self, workload: Workload) -> float:
-        devices = [device for param in workload.func.params for device in devices_of(param.ty)]
-        return 1.0 if devices[0].target.attrs.get("mcpu") == "skylake-avx512" else 2.0
+        return 1.0 if "skylake-avx512" in workload.target else 2.0
 
 
 def test_virtual_devices_survive_the_passes() -> None:
     line = [AnnotateCandidates(), EstimateCosts(FixedCost({"toy": 0.5})), SearchPartition()]
-    # Not under the contract: TVM's parser knows no virtual devices in the types of local functions.
-    with only_backends(TOY), PLAIN, tvm.transform.PassContext():
+    with only_backends(TOY), PLAIN:
         mod = tvm.transform.Sequential(line)(TwoDevices)
     assert [str(device) for device in mod.global_infos["vdevice"]] == [
         str(device) for device in TwoDevices.global_infos["vdevice"]
@@ -196,6 +194,101 @@ def test_virtual_devices_survive_the_passes() -> None:
     assert {kernel.backend for kernel in PLAN.read(mod["main"]).kernels} == {"toy"}
     outlined = [f for f in mod.functions.values() if "Codegen" in (f.attrs or {})]
     assert len(outlined) == 2
+
+
+@I.ir_module
+class ByHand:
+    """The operand of a kernel is on another device, which only a mistake makes so."""
+
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32", "llvm:0")) -> R.Tensor((4, 16), "float32", "llvm:1"):
+        with R.dataflow():
+            a: R.Tensor((4, 16), "float32", "llvm:0") = R.nn.relu(x)
+            b = R.call_dps_packed("move", (a,), out_ty=R.Tensor((4, 16), "float32", "llvm:1"))
+            c = R.nn.relu(b)
+            R.output(c)
+        return c
+
+
+@dataclass(frozen=True)
+class Everything(Rule):
+    """Proposes the whole function."""
+
+    def apply(self, graph: DataflowGraph) -> Iterator[Found | Declined]:
+        yield Found(index_set(range(len(graph.nodes))), "everything", "all")
+
+
+def test_a_candidate_on_two_devices_is_declined() -> None:
+    spec = PartitionSpec("mine", PLAIN, Everything(), "toy")
+    func = annotated(ByHand, backends=(), specs=(spec,))
+    assert {c.indexes for c in CANDIDATES.read(func) if c.backend == "toy"} == set()
+    reason = "a kernel runs on one device, and a is on llvm:0, b on llvm:1"
+    assert [(r.index, r.reason, r.condition) for r in DECLINED.read(func) if r.backend == "toy"] == [
+        (2, reason, "device")
+    ]
+
+
+def test_a_device_that_names_backends_gets_kernels_of_these_alone() -> None:
+    mod = tvm.script.from_source(TwoDevices.script().replace('"mcpu": "skylake-avx512"', '"libs": ["toy"]'))
+    other = fake_backend("other", "relax.nn.relu")
+    with only_backends(TOY, other), Target({"kind": "llvm", "mtriple": str(PLAIN.attrs["mtriple"])}):
+        func = AnnotateCandidates()(mod)["main"]
+    found = {(c.backend, c.indexes) for c in CANDIDATES.read(func)}
+    assert found == {("toy", (0,)), ("other", (0,)), ("tvm", (0,)), ("toy", (2,))}
+
+
+ONEDNN = Target({"kind": "llvm", "libs": ["onednn", "openblas"]})
+KERNELS = Target({"kind": "llvm", "libs": ["kernels"]})
+
+
+@pytest.mark.parametrize(
+    ("targets", "base", "backends"),
+    [
+        ([PLAIN], PLAIN, None),
+        ([ONEDNN, PLAIN], PLAIN, ("onednn", "openblas", "tvm")),
+        ([PLAIN, KERNELS], PLAIN, ("tvm", "kernels")),
+        ([ONEDNN, KERNELS], PLAIN, ("onednn", "openblas", "kernels")),
+        ([ONEDNN], PLAIN, ("onednn", "openblas")),
+    ],
+)
+def test_targets_convey_backends(
+    targets: list[Target], base: Target, backends: tuple[str, ...] | None
+) -> None:
+    found, names = conveyed(targets)
+    assert (str(found), names) == (str(base), backends)
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        ([], "no target was given"),
+        ([PLAIN, PLAIN], "was given twice"),
+        ([PLAIN, WIDE], "they differ in mcpu.*, and no value has a virtual device with it"),
+    ],
+)
+def test_lists_of_targets_that_contradict_themselves_are_refused(targets: list[Target], reason: str) -> None:
+    with pytest.raises(CollageError, match=reason):
+        conveyed(targets)
+
+
+def test_targets_of_virtual_devices_may_be_in_a_list() -> None:
+    assert conveyed([PLAIN, WIDE], [PLAIN, WIDE]) == (PLAIN, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "refines"),
+    [
+        (ONEDNN, PLAIN, True),
+        (PLAIN, ONEDNN, False),
+        (ONEDNN, KERNELS, False),
+        (PLAIN, PLAIN, False),
+        (ONEDNN, WIDE, False),
+    ],
+)
+def test_a_target_with_backends_refines_one_without(one: Target, other: Target, refines: bool) -> None:
+    assert is_refinement_of(one, other) is refines
 
 
 def test_two_specs_of_one_name_name_both_origins() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
+from ..graph.devices import place_of
 from .sharing import shared_results
 from .signature import Dim, OtherSpec, Signature, Spec, TensorSpec, TupleSpec
 
@@ -63,7 +64,8 @@ class _Symbols:
 
 def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
     if isinstance(ty, relax.TensorType) and _is_known(ty.dtype):
-        return TensorSpec(name, str(ty.dtype), _shape(ty, symbols))
+        place = "" if ty.vdevice is None else place_of(ty.vdevice)
+        return TensorSpec(name, str(ty.dtype), _shape(ty, symbols), place)
     if isinstance(ty, relax.TupleType):
         fields = tuple(_spec(f"{name}[{number}]", field, symbols) for number, field in enumerate(ty.fields))
         return TupleSpec(name, fields)

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm_ffi import Tensor
 
 from ..errors import CollageError, first_line
-from .memory import HOST, Memory
+from .memory import HOST, Memory, memory_of
 from .signature import OtherSpec, Spec, TensorSpec, TupleSpec, shown, tensor_text
 from .tensors import NotTaken, is_of_torch, what
 
@@ -25,11 +25,14 @@ Take = Callable[[Any, Sizes], Any]
 """Makes of a value what the program reads; raises CollageError where it may not be this input."""
 
 
-def taking(spec: Spec, memory: Memory = HOST) -> Take:
-    """The check and conversion of one input of a program that reads ``memory``."""
+def taking(spec: Spec, memory: Memory = HOST, memory_at: Callable[[str], Memory] = memory_of) -> Take:
+    """The check and conversion of one input of a program that reads ``memory``.
+
+    ``memory_at`` returns that of a device that a signature names.
+    """
     if isinstance(spec, TensorSpec):
-        return TensorInput(spec, memory)
-    return _tuple_of(spec, memory) if isinstance(spec, TupleSpec) else _other(spec, memory)
+        return TensorInput(spec, memory_at(spec.device) if spec.device else memory)
+    return _tuple_of(spec, memory, memory_at) if isinstance(spec, TupleSpec) else _other(spec, memory)
 
 
 class TensorInput:
@@ -139,8 +142,8 @@ class TensorInput:
         return CollageError(f"input {shown(self._spec.name)} takes {self._spec}; {why}")
 
 
-def _tuple_of(spec: TupleSpec, memory: Memory) -> Take:
-    fields = [taking(field, memory) for field in spec.fields]
+def _tuple_of(spec: TupleSpec, memory: Memory, memory_at: Callable[[str], Memory]) -> Take:
+    fields = [taking(field, memory, memory_at) for field in spec.fields]
 
     def take(value: Any, sizes: Sizes) -> tuple[Any, ...]:
         if not isinstance(value, (tuple, list, tvm_ffi.Array)) or len(value) != len(fields):

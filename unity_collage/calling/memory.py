@@ -10,6 +10,7 @@ from tvm_ffi import Tensor
 
 from ..errors import CollageError
 from . import tensors
+from .tensors import NotTaken
 
 CPU, CUDA = "cpu", "cuda"
 """The devices that programs run on, by the kinds of their targets: ``llvm`` is the CPU."""
@@ -68,13 +69,46 @@ class HostMemory:
         return nullcontext()
 
 
+class NumberedHostMemory(HostMemory):
+    """That of a device of the kind ``cpu`` with another number than 0: kernels check the number of each tensor.
+
+    What is given elsewhere is copied.
+    """
+
+    def __init__(self, number: int):
+        self._place = (tensors.CPU[0], number)
+
+    def tensor_of_array(self, array: np.ndarray) -> Tensor:
+        return self.copied_tensor(tensors.tensor_of_array(array))
+
+    def exchanged(self, value: Any) -> Tensor:
+        return tensors.exchanged(value)
+
+    def readable(self, tensor: Tensor) -> Tensor:
+        if tensor.__dlpack_device__() != self._place:
+            return self.copied_tensor(tensors.readable(tensor))
+        if tensor.data_ptr() % tensors.ALIGNMENT == 0 and tensor.is_contiguous():
+            return tensor
+        return self.copied_tensor(tensor)
+
+    def copied_tensor(self, tensor: Tensor) -> Tensor:
+        if not tensor.is_contiguous():
+            raise NotTaken(f"a {tensor.dtype} tensor that is not contiguous was given: make it contiguous")
+        copy = tensors.empty(tensor.shape, str(tensor.dtype), self._place[1])
+        tensors.copy_bytes(tensor, copy)
+        return copy
+
+
 HOST = HostMemory()
 
 
 def memory_of(device: str) -> Memory:
-    """The memory of ``device``; raises CollageError where CUDA is unavailable."""
-    if device == CPU:
-        return HOST
+    """The memory of ``device``, such as ``cpu`` or ``cpu:1``; raises CollageError for one that is not there."""
+    kind, _, number = device.partition(":")
+    if kind == CPU:
+        return NumberedHostMemory(int(number)) if int(number or 0) else HOST
+    if int(number or 0):
+        raise CollageError(f"the program cannot run here: it needs {device}, and programs use cuda:0 alone")
     from ..runtime import cuda
 
     if reason := cuda.why_unavailable():

@@ -13,7 +13,7 @@ from tvm_ffi import Tensor
 
 from ..errors import CollageError
 from ..runtime import cuda
-from .memory import HOST, Memory
+from .memory import HOST, Memory, memory_of
 from .signature import Dim, Signature, TensorSpec, shown, tensor_text
 from .tensors import CPU, array_of_tensor, is_of_torch, what
 
@@ -68,15 +68,21 @@ def _use_host_tensors() -> None:
 def with_own_memory(found: Any, shared: Sequence[int], memory: Memory = HOST) -> Any:
     """``found`` with copies of the results that ``shared`` numbers, so that a caller may write to all of them."""
     if isinstance(found, Tensor):
-        return memory.copied_tensor(found)
+        return _copied(found, memory)
     return [_copied(part, memory) if number in shared else part for number, part in enumerate(found)]
 
 
 def _copied(part: Any, memory: Memory) -> Any:
     """A copy of a tensor, or of all in nested lists of them; other values do not change."""
     if isinstance(part, Tensor):
-        return memory.copied_tensor(part)
+        return _memory_of(part, memory).copied_tensor(part)
     return [_copied(field, memory) for field in part] if isinstance(part, tvm_ffi.Array) else part
+
+
+def _memory_of(tensor: Tensor, memory: Memory) -> Memory:
+    """The memory that a result is in: ``memory``, or another one of the same kind."""
+    kind, number = tensor.__dlpack_device__()
+    return memory_of(f"cpu:{number}") if kind == CPU[0] else memory
 
 
 class Buffers:

@@ -20,9 +20,12 @@ class TensorSpec:
     dtype: str
     shape: tuple[Dim, ...] | None
     """None where not even the number of dimensions is known."""
+    device: str = ""
+    """Where it is in a program of several devices, such as ``cpu:1``; empty: on the program's first device."""
 
     def __str__(self) -> str:
-        return tensor_text(self.dtype, self.shape)
+        text = tensor_text(self.dtype, self.shape)
+        return f"{text} on {self.device}" if self.device else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ def _listed(specs: Sequence[Spec]) -> str:
 def _encoded(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, TensorSpec):
         shape = None if spec.shape is None else list(spec.shape)
-        return {"name": spec.name, "dtype": spec.dtype, "shape": shape}
+        place = {"device": spec.device} if spec.device else {}
+        return {"name": spec.name, "dtype": spec.dtype, "shape": shape, **place}
     if isinstance(spec, TupleSpec):
         return {"name": spec.name, "fields": [_encoded(field) for field in spec.fields]}
     return {"name": spec.name, "kind": spec.kind}
@@ -107,7 +111,8 @@ def _encoded(spec: Spec) -> dict[str, Any]:
 def _decoded(data: Mapping[str, Any]) -> Spec:
     if "dtype" in data:
         shape = data["shape"]
-        return TensorSpec(data["name"], data["dtype"], None if shape is None else tuple(shape))
+        fixed = None if shape is None else tuple(shape)
+        return TensorSpec(data["name"], data["dtype"], fixed, data.get("device", ""))
     if "fields" in data:
         return TupleSpec(data["name"], tuple(map(_decoded, data["fields"])))
     return OtherSpec(data["name"], data["kind"])

@@ -71,9 +71,10 @@ def copied_array(array: np.ndarray) -> Tensor:
     return tensor
 
 
-def empty(shape: Sequence[int], dtype: str | np.dtype) -> Tensor:
-    """A new aligned tensor with values of any kind."""
-    return _allocate(_shape(tuple(shape)), _type(dtype), _DEVICE, None)
+def empty(shape: Sequence[int], dtype: str | np.dtype, number: int = 0) -> Tensor:
+    """A new aligned tensor with values of any kind, on the device of the kind ``cpu`` with this ``number``."""
+    device = tvm_ffi.device("cpu", number) if number else _DEVICE
+    return _allocate(_shape(tuple(shape)), _type(dtype), device, None)
 
 
 def exchanged(value: Any) -> Tensor:

@@ -100,15 +100,18 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--backends",
         nargs="+",
+        action=_Backends,
         metavar="NAME",
         help="the backends in preference order (default: all); TVM compiles what they do not take",
     )
     command.add_argument(
         "--target",
         type=_target,
+        action=_Targets,
         metavar="TARGET",
         help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as 'llvm -mcpu=znver4' "
-        "(default: this machine's CPU)",
+        "(default: this machine's CPU); given more than once, with backends by preference: "
+        "--target 'llvm -libs=onednn' --target llvm",
     )
     command.add_argument(
         "--precision",
@@ -289,6 +292,52 @@ def _percentile(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a percentile between 0 and 100, such as 90"
         ) from None
+
+
+_TWICE = "several targets name backends, and so does --backends: leave one out"
+
+
+class _Targets(argparse.Action):
+    """Sets ``target``; where several targets are given, also ``backends``, which they name by ``libs``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        from ..target import conveyed
+
+        del parser
+        namespace.targets = [*getattr(namespace, "targets", ()), values]
+        if len(namespace.targets) == 1:
+            namespace.target = values
+            return
+        try:
+            namespace.target, named = conveyed(namespace.targets)
+        except CollageError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        if named is not None and getattr(namespace, "named", None) is None and namespace.backends is not None:
+            raise argparse.ArgumentError(self, _TWICE)
+        if named is not None:
+            namespace.backends = namespace.named = list(named)
+
+
+class _Backends(argparse.Action):
+    """Sets ``backends``, unless targets have."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        del parser
+        if getattr(namespace, "named", None) is not None:
+            raise argparse.ArgumentError(self, _TWICE)
+        namespace.backends = values
 
 
 def _target(text: str) -> Target:

@@ -15,12 +15,14 @@ from ..annotations import CANDIDATES, COMPILED_AS, COSTS
 from ..backends.registry import excluding, get
 from ..graph import DataflowGraph, Signatures
 from ..graph.dataflow import used_vars
+from ..graph.devices import without_devices
 from ..graph.prim_funcs import prim_funcs_called
 from ..graph.shapes import nbytes_of
 from ..graph.variants import like_of, twin
 from ..lowering.outlined import kernel_digest, kernel_function
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
+from ..target import current_target, device_target, fields_of
 from .model import CostModel, Overheads, Workload
 
 
@@ -37,16 +39,18 @@ def workloads(func: relax.Function, model: CostModel, mod: IRModule | None = Non
 def _question(func: relax.Function, behind: int, prims: IRModule) -> tuple[Hashable, ...]:
     """What the workloads of ``func`` follow from; its other attributes do not matter."""
     called = tuple((gvar.name_hint, prim) for gvar, prim in prims.functions_items())
-    return func.body, CANDIDATES.encoded(func), tuple(like_of(func).items()), behind, called
+    sizes = tuple(like_of(func).items())
+    return func.body, CANDIDATES.encoded(func), sizes, behind, called, str(current_target())
 
 
 @cached(LRUCache[tuple[Hashable, ...], Mapping[int, Workload]](maxsize=4), _question)
 def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[int, Workload]:
     """The workloads with so many bytes ``behind`` each kernel; each pass that measures asks for them again."""
-    graph = DataflowGraph(twin(func), prims)
+    placed = DataflowGraph(twin(func), prims)
+    graph = DataflowGraph(without_devices(placed.func), prims)
     signatures = Signatures(graph)
-    free = DataflowGraph(func, prims) if graph.func is not func else None
-    made: dict[tuple[str, str], Workload] = {}
+    free = DataflowGraph(without_devices(func), prims) if placed.func is not func else None
+    made: dict[tuple[str, str, str], Workload] = {}
     asked: dict[int, Workload] = {}
     for candidate in CANDIDATES.read(func):
         if candidate.backend == VIEW:
@@ -55,11 +59,12 @@ def _workloads(func: relax.Function, behind: int, prims: IRModule) -> Mapping[in
         compiled = None if free is None else _with_free_sizes(free, candidate)
         if compiled is not None:
             digest = _digest_at(digest, compiled)
-        question = made.get((candidate.backend, digest))
+        target = _target_of(placed, candidate)
+        question = made.get((candidate.backend, digest, target))
         if question is None:
             computation = signatures.digest(candidate.sub_graph(graph))
-            question = _workload(graph, candidate, digest, behind, computation, compiled)
-            made[candidate.backend, digest] = question
+            question = _workload(graph, candidate, digest, behind, computation, compiled, target)
+            made[candidate.backend, digest, target] = question
         asked[candidate.id] = question
     return asked
 
@@ -71,11 +76,23 @@ def _workload(
     behind: int,
     computation: str,
     compiled: relax.Function | None,
+    target: str,
 ) -> Workload:
     alone = kernel_function(graph, candidate, lift_constants=True)
     if compiled is not None:
         alone = alone.with_attr(COMPILED_AS, compiled)
-    return Workload(digest, candidate.backend, candidate.title, alone, behind, computation=computation)
+    return Workload(
+        digest, candidate.backend, candidate.title, alone, behind, computation=computation, target=target
+    )
+
+
+def _target_of(graph: DataflowGraph, candidate: Candidate) -> str:
+    """The target of a kernel as JSON: that of its values' virtual device; empty for the one in scope.
+
+    What a kernel costs does not depend on the number of its device, so its question names none.
+    """
+    target = device_target(graph.nodes[candidate.indexes[-1]].var.ty)
+    return "" if target is None or fields_of(target) == fields_of(current_target()) else str(target)
 
 
 def _with_free_sizes(graph: DataflowGraph, candidate: Candidate) -> relax.Function | None:

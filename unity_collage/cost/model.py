@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
@@ -36,12 +38,24 @@ class Workload:
     """Digest of the tuned schedule that ``func`` carries; empty: the backend's own schedule."""
     computation: str = ""
     """Digest of what is computed, without how: kernels with equal ones are checked and timed together."""
+    target: str = ""
+    """The target of the kernel as JSON, if it is not the one in scope."""
 
     @property
     def key(self) -> str:
         """The key of the cost, for one fingerprint."""
         tuned = f":{self.schedule}" if self.schedule else ""
-        return f"{self.backend}:{self.digest}:{self.evict_bytes >> 10}K{tuned}"
+        place = f":{hashlib.sha256(self.target.encode()).hexdigest()[:8]}" if self.target else ""
+        return f"{self.backend}:{self.digest}:{self.evict_bytes >> 10}K{tuned}{place}"
+
+
+def by_target(workloads: Iterable[Workload]) -> Iterator[tuple[AbstractContextManager[Any], list[Workload]]]:
+    """The workloads of each target, in order, with the scope of that target; nothing to enter for the one in scope."""
+    groups: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        groups.setdefault(workload.target, []).append(workload)
+    for text, group in groups.items():
+        yield (Target(json.loads(text)) if text else nullcontext()), group
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def tried(mod: IRModule, calls: Calls, target: Target, threads: int) -> Tried:
 
     Raises CollageError where the program cannot be built or profiled.
     """
-    with ProgramWorker([dummy_inputs(mod)], threads) as worker:
+    with ProgramWorker([dummy_inputs(mod)], threads, model=mod) as worker:
         profiler = KernelProfiler(worker, target)
         names = calls.kernel_names()
         _add(profiler, _SPLIT, mod, names)

@@ -65,7 +65,7 @@ def corrected_costs(
         raise CollageError(f"{name}: {reason}")
 
     with (
-        ProgramWorker([dummy_inputs(costed)], runtime.num_threads()) as worker,
+        ProgramWorker([dummy_inputs(costed)], runtime.num_threads(), model=costed) as worker,
         FeedbackLoop(KernelProfiler(worker, target), failed) as loop,
     ):
         first = plan(costed)

@@ -67,7 +67,7 @@ def refined(
     watch = LoadWatch()
     sets = input_sets(builder.imported)
     is_of_one_size = not samples_of(builder.imported)
-    with ProgramWorker(sets, runtime.num_threads()) as worker:
+    with ProgramWorker(sets, runtime.num_threads(), model=builder.imported) as worker:
         comparison = Comparison(builder, settings, worker, tell)
         add_entrants(
             comparison, plans, None if records is None else records.before(), corrects=is_of_one_size

@@ -15,13 +15,16 @@ from tvm.target import Target
 
 from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
+from ..graph.devices import with_listed_devices
 from ..legalization import legalize_ops
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
 from . import nvrtc
 from .gpu_kernels import bound_kernels, refuse_unbuilt
+from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
+from .places import MemoryByDevice, with_placed_constants
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -42,10 +45,11 @@ def lower(mod: IRModule, target: Target) -> IRModule:
         *cpu_pipeline.library_dispatch_passes(target),
         legalize_ops(),
         *cpu_pipeline.legalize_passes(target),
-        *cpu_pipeline.dataflow_lower_passes(target),
     ]
     with target:
-        return tvm.transform.Sequential(steps)(mod)
+        kernels = with_kernel_targets(tvm.transform.Sequential(steps)(with_listed_devices(mod)), target)
+        placed = with_placed_constants(kernels)
+        return tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
 
 
 def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:
@@ -114,11 +118,15 @@ def finish(
     if why_no_graph(lowered) is not None:
         left_out.add("RewriteCUDAGraph")
     steps = [step for step in pipeline.finalize_passes(target) if step.info.name not in left_out]
-    steps = [_WithGraphs(step) if step.info.name == "RewriteCUDAGraph" else step for step in steps]
+    wrapped = {"RewriteCUDAGraph": _WithGraphs, "StaticPlanBlockMemory": MemoryByDevice}
+    made = [wrapped.get(step.info.name, _same)(step) for step in steps]
     if record is not None:
-        names = [step.info.name for step in steps]
-        steps.insert(names.index("KillAfterLastUse") + 1, record)
-    return tvm.transform.Sequential(steps)
+        made.insert([step.info.name for step in steps].index("KillAfterLastUse") + 1, record)
+    return tvm.transform.Sequential(made)
+
+
+def _same(step: tvm.transform.Pass) -> tvm.transform.Pass:
+    return step
 
 
 @tvm.transform.module_pass(opt_level=0, name="RewriteCUDAGraph")

@@ -120,12 +120,16 @@ def _code(digest: str, functions: Functions, target: Target) -> bytes:
 
 
 def _compiled(functions: Functions, target: Target) -> bytes:
-    with target:
-        library = tvm.tirx.build(IRModule(dict(functions)), target=target, pipeline="default")
     with Scratch("object") as folder:
         path = Path(folder) / "functions.o"
-        library.write_to_file(str(path), "o")
+        _library(functions, target).write_to_file(str(path), "o")
         return path.read_bytes()
+
+
+def _library(functions: Functions, target: Target) -> Any:
+    """The module of LLVM with ``functions``."""
+    with target:
+        return tvm.tirx.build(IRModule(dict(functions)), target=target, pipeline="default")
 
 
 def _digest(functions: Sequence[Any], target: Target) -> str:

@@ -19,6 +19,7 @@ from ..schedule.tuned import with_tuned_schedules
 from ..target import is_cuda
 from . import nvrtc
 from .gpu_kernels import bound_kernels
+from .kernel_targets import with_kernel_targets
 from .own_sizes import with_named_extents, with_own_sizes
 from .pack_weights import packed
 from .set_apart import final_kernels, with_set_apart
@@ -44,7 +45,7 @@ def fused(mod: IRModule, target: Target, *, schedule: bool = True, pack: bool = 
     if is_cuda(target):
         nvrtc.register()
         return bound_kernels(kernels, target)
-    tuned = with_tuned_schedules(kernels)
+    tuned = with_tuned_schedules(with_kernel_targets(kernels, target))
     return scheduled_module(packed(tuned, target) if pack else tuned, target)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tvm.script import tirx as T
 from tvm.target import Target
 
 from ..scratch import Scratch
+from ..target import target_for
 from ..tvm_private import vm_functions, vm_link
 from .function_objects import (
     calls_variables,
@@ -22,6 +23,7 @@ from .function_objects import (
     unoptimised,
     with_calls_renamed,
 )
+from .kernel_targets import without_target
 
 
 @T.prim_func(s_tir=True)
@@ -80,7 +82,7 @@ def linked_executable(finished: IRModule, external: Sequence[Any], target: Targe
     the virtual machine; both call kernels by their symbols.
     """
     kernels = {gvar: func for gvar, func in finished.functions_items() if isinstance(func, tirx.PrimFunc)}
-    made = {gvar: function_object(func, target) for gvar, func in kernels.items()}
+    made = {g: function_object(without_target(func), target_for(func, target)) for g, func in kernels.items()}
     objects = {gvar: alone for gvar, alone in made.items() if alone is not None}
     callers = {gvar: func for gvar, func in kernels.items() if gvar not in objects}
     if any(calls_variables(func) for func in callers.values()):
@@ -89,7 +91,7 @@ def linked_executable(finished: IRModule, external: Sequence[Any], target: Targe
     names = {_name(kernels[gvar]): symbol for gvar, symbol in symbols.items()}
     calling = {gvar: with_calls_renamed(func, names) for gvar, func in callers.items()}
     distinct = {alone.symbol: alone.code for alone in objects.values()}
-    compiled = [*distinct.values(), *([module_object(calling, distinct, target)] if calling else [])]
+    compiled = [*distinct.values(), *_callers(calling, distinct, target)]
     builder = relax.ExecBuilder()
     functions = vm_functions(builder, _with_symbols(finished, symbols))
     called = [*distinct, *map(_name, calling.values())]
@@ -100,6 +102,18 @@ def linked_executable(finished: IRModule, external: Sequence[Any], target: Targe
     attrs = finished.attrs or {}
     constants = dict(attrs["const_name_to_constant"]) if "const_name_to_constant" in attrs else {}
     return LinkedExecutable(vm_link(builder, target, nothing, constants), compiled)
+
+
+def _callers(
+    calling: Mapping[ir.GlobalVar, tirx.PrimFunc], symbols: Collection[str], target: Target
+) -> Iterator[bytes]:
+    """The object code of functions that call others, by target; ``symbols`` are those of the other objects."""
+    targets = {str(target_for(func, target)): target_for(func, target) for func in calling.values()}
+    for text, own in targets.items():
+        here = {gvar: func for gvar, func in calling.items() if str(target_for(func, target)) == text}
+        others = [_name(func) for gvar, func in calling.items() if gvar not in here]
+        bare = {gvar: without_target(func) for gvar, func in here.items()}
+        yield module_object(bare, [*symbols, *others], own)
 
 
 def _name(func: tirx.PrimFunc) -> str:

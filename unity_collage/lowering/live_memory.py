@@ -35,13 +35,13 @@ Place = tuple[int, str]
 """The number of a virtual device, and a memory scope."""
 
 
-def memory_of(executable: Any) -> Mapping[str, PlanMemory]:
+def held_by(executable: Any) -> Mapping[str, PlanMemory]:
     """The memory of each function of an executable that :func:`.build.link` has made; empty for others."""
     return getattr(executable, _ATTRIBUTE, {})
 
 
 def with_memory(executable: Any, memory: Mapping[str, PlanMemory]) -> Any:
-    """The executable, of which :func:`memory_of` tells ``memory`` from now on."""
+    """The executable, of which :func:`held_by` tells ``memory`` from now on."""
     setattr(executable, _ATTRIBUTE, dict(memory))
     return executable
 

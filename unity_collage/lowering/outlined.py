@@ -13,6 +13,7 @@ from tvm import relax
 from ..annotations import LABEL, LIFTED, PARTS, THREADS, plain, threads_of
 from ..backends.foreign.bridge import composite_attrs
 from ..graph import DataflowGraph, Signatures, SubGraph, extract, index_set, outside_vars, substitute
+from ..graph.devices import without_devices
 from ..plan.candidate import Candidate
 from .kernel_sizes import with_sizes_of_its_own
 from .outline import Group, outline
@@ -86,11 +87,14 @@ def external_function(func: relax.Function, backend: str, label: str, symbol: st
 
 
 def _around(composite: relax.Function, symbol: str) -> relax.Function:
-    """A function that only calls ``composite``."""
+    """A function that only calls ``composite``.
+
+    The types of a local function name no virtual devices: TVM's parser does not read them there.
+    """
     params = [relax.Var(param.name, param.ty) for param in composite.params]
     builder = relax.BlockBuilder()
     with builder.function(symbol, params):
-        local = builder.emit(composite, "composite")
+        local = builder.emit(without_devices(composite), "composite")
         builder.emit_func_output(builder.emit(relax.Call(local, params, ret_ty=composite.ret_ty), "result"))
     return builder.get()[symbol]
 
@@ -129,7 +133,7 @@ def _with_parts(graph: DataflowGraph, parts: Sequence[_Part], symbol: str) -> re
                     and isinstance(value.op, relax.GlobalVar)
                     and value.op in composites
                 ):
-                    local = builder.emit(composites[value.op], value.op.name_hint)
+                    local = builder.emit(without_devices(composites[value.op]), value.op.name_hint)
                     value = relax.Call(local, value.args, ret_ty=binding.var.ty)
                 renamed[binding.var] = builder.emit(value, binding.var.name)
         builder.emit_func_output(substitute(ordered.body.body, renamed))

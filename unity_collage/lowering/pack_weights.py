@@ -17,6 +17,7 @@ from ..schedule import faults, weights
 from ..schedule.cpu import CpuTraits
 from ..schedule.panels import Panels
 from ..schedule.stage import nodes
+from ..target import target_for
 from ..tvm_private import give_type
 
 Plan = dict[int, Panels]
@@ -26,10 +27,10 @@ Plan = dict[int, Panels]
 def packed(mod: IRModule, target: Target) -> IRModule:
     """``mod`` with constant operands of products and convolutions in the order in which the kernels read them.
 
-    ``target``: the processor that the kernels will be scheduled for. A kernel does not change if some call passes a
-    variable as weights, or if it can be called from outside.
+    ``target``: the processor that kernels without a target of their own will be scheduled for. A kernel does not change
+    if some call passes a variable as weights, or if it can be called from outside.
     """
-    kernels = packed_kernels(mod, CpuTraits.of(target))
+    kernels = packed_kernels(mod, target)
     constants = _Constants()
     functions = {gvar: _calling(func, kernels, constants) for gvar, func in mod.functions_items()}
     for gvar, kernel in kernels.items():
@@ -47,7 +48,7 @@ class PackedKernel:
     panels: Mapping[int, Panels]
 
 
-def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKernel]:
+def packed_kernels(mod: IRModule, target: Target) -> dict[ir.GlobalVar, PackedKernel]:
     """The kernels to pack, by their variable in ``mod``."""
     calls = [call for func in mod.functions.values() for call in call_sites(func)]
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
@@ -56,7 +57,8 @@ def packed_kernels(mod: IRModule, cpu: CpuTraits) -> dict[ir.GlobalVar, PackedKe
         sites = [operands_of(call) for call in calls if call.args[0].same_as(gvar)]
         if not isinstance(func, tirx.PrimFunc) or gvar in elsewhere or why_not_changed(func) is not None:
             continue
-        kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu.running(func)) if sites else None
+        cpu = CpuTraits.of(target_for(func, target)).running(func)
+        kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu) if sites else None
         if kernel is not None:
             found[gvar] = kernel
     return found

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar
 
+from tvm.target import Target
 from typing_extensions import Self
 
 from ..backends.registry import excluding
 from ..cost.method import Method
-from ..cost.model import Capability, CostModel, Overheads, Progress, Workload
+from ..cost.model import Capability, CostModel, Overheads, Progress, Workload, by_target
 from ..database.costs import CostDatabase
 from ..errors import MissingCost
 from ..plan.costs import OUT_OF_TIME, STOPPED, UNKNOWN, Cost, Point
@@ -69,6 +70,14 @@ class KernelCosts(CostModel):
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs by workload key: from the database, else measured now and stored there."""
+        found: dict[str, Cost] = {}
+        for scope, group in by_target(workloads):
+            with scope:
+                found |= self._costs(group)
+        return found
+
+    def _costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """:meth:`costs` of kernels for the target in scope."""
         database, here = self._opened(), self._fingerprints()
         distinct = {workload.key: workload for workload in workloads}
         known = self._known(list(distinct.values()), here)
@@ -80,7 +89,10 @@ class KernelCosts(CostModel):
 
     def known(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """The costs and refusals in the database and in packs, by key, without those that are to be measured again."""
-        found = self._known(workloads, self._fingerprints())
+        found: dict[str, Cost] = {}
+        for scope, group in by_target(workloads):
+            with scope:
+                found |= self._known(group, self._fingerprints())
         sure = {key for key, cost in found.items() if not self._is_worth(key, cost)}
         return self.costs([workload for workload in workloads if workload.key in sure])
 
@@ -97,6 +109,8 @@ class KernelCosts(CostModel):
 
     def _measured(self, missing: Sequence[Workload], here: Fingerprints) -> dict[str, Cost]:
         """The costs of kernels that have none yet."""
+        if missing and (reason := self.why_not_measured(here.target)):
+            return {workload.key: Cost(None, reason=reason) for workload in missing}
         answered: list[Workload] = []
 
         def work(client: Client, group: list[Workload]) -> dict[str, Cost]:
@@ -111,6 +125,11 @@ class KernelCosts(CostModel):
         self.progress(len(missing), len(missing), "")
         self._session.measured |= found.keys()
         return found
+
+    def why_not_measured(self, target: Target) -> str | None:
+        """Why kernels for ``target`` cannot run where this measures, or None when nothing is known against it."""
+        del target
+        return None
 
     def _measured_again(
         self, asked: Mapping[str, Workload], known: Mapping[str, Cost], here: Fingerprints
@@ -183,6 +202,8 @@ class KernelCosts(CostModel):
         if known is None and self.locked:
             what = "the overheads of kernel calls"
             raise MissingCost(missing_fact(self._opened(), fact, what, fingerprint))
+        if known is None and (reason := self.why_not_measured(here.target)):
+            return Overheads(unknown=dict.fromkeys(names, reason))
         if known is None:
             self.progress(0, 1, "measuring this machine: calls and transitions")
             known = self._measured_overheads_of_all(names, str(here.target))
@@ -228,6 +249,14 @@ class KernelCosts(CostModel):
 
     def compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         """Costs of kernels for one computation; if one is not known, it is timed in turns with the others."""
+        found: dict[str, Cost] = {}
+        for scope, group in by_target(workloads):
+            with scope:
+                found |= self._compared(group)
+        return found
+
+    def _compared(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """:meth:`compared` of kernels for the target in scope."""
         database, here = self._opened(), self._fingerprints()
         known = known_costs(database, workloads, here)
         missing = [workload for workload in workloads if workload.key not in known]

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tvm.target import Target
+
 from .. import runtime
 from ..cost.bounds import lower_bound
 from ..cost.fingerprint import backend_version, cost_fingerprint
-from ..cost.model import Capability, Workload
+from ..cost.model import Capability, Workload, by_target
 from ..database.rows import digest
 from ..errors import MissingCost
 from ..lowering.object_store import ObjectStore, object_store
@@ -24,6 +26,7 @@ from .kernel_costs import KernelCosts
 from .pace import in_questions
 from .packed import PackedCosts
 from .questions import Client, Fingerprints, costs_in_turns
+from .runnable import why_not_measured
 from .tuning.costs import Tuning, tuning_folder
 from .tuning.tuner import Tuner
 
@@ -76,6 +79,17 @@ class MeasuredCost(KernelCosts):
         The kernels may compute different things, but are all of one network. The result is empty where the costs are
         not known and cannot be measured: the database is locked, or the budget is spent.
         """
+        found: dict[str, Cost] = {}
+        for scope, group in by_target(workloads):
+            with scope:
+                confirmed = self._confirmed(group)
+            if not confirmed:  # costs of some targets alone would change the plan by chance
+                return {}
+            found |= confirmed
+        return found
+
+    def _confirmed(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        """:meth:`confirmed` of kernels for the target in scope."""
         here = self._fingerprints()
         fact = "together " + digest("\n".join(sorted(workload.key for workload in workloads)))
         fingerprint = here.of_several(workload.backend for workload in workloads)
@@ -165,6 +179,9 @@ class MeasuredCost(KernelCosts):
             lambda backend: cost_fingerprint(backend, target, self.method),
             backend_version,
         )
+
+    def why_not_measured(self, target: Target) -> str | None:
+        return why_not_measured(target)
 
     def _caches(self) -> Caches:
         return caches(self._opened(), locked=self.locked)

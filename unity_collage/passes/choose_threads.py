@@ -7,6 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import tvm
 from tvm import ir, relax, tirx
 from tvm.ir import IRModule
+from tvm.target import Target
 from tvm.tirx import ForKind
 
 from ..annotations import CANDIDATES, COSTS
@@ -138,7 +140,8 @@ def _is_shared(workload: Workload) -> bool:
     if not get(workload.backend).is_fused_by_tvm:
         return True
     try:
-        kernel = lowered_kernel(workload.func, current_target())
+        target = Target(json.loads(workload.target)) if workload.target else current_target()
+        kernel = lowered_kernel(workload.func, target)
     except NoKernel:
         return False
     return any(loop.kind == ForKind.PARALLEL for loop in nodes(kernel.body, tirx.For))

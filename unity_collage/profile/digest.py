@@ -22,4 +22,4 @@ def program_digest(mod: IRModule) -> str:
         else func
         for gvar, func in mod.functions_items()
     }
-    return f"{structural_hash(IRModule(functions)) % (1 << 64):016x}"
+    return f"{structural_hash(IRModule(functions, global_infos=mod.global_infos)) % (1 << 64):016x}"

@@ -79,7 +79,14 @@ def _with_timing_points(
         text = f"{type(error).__name__}: {last_line(error)}"
         raise CollageError(f"the program cannot be built with timing points: {text}") from error
     names, threads = program.input_names, program.threads
-    timed = Program(executable, names, signature=program.signature, target=target, threads=threads)
+    timed = Program(
+        executable,
+        names,
+        signature=program.signature,
+        target=target,
+        threads=threads,
+        devices=program.devices,
+    )
     return points, clocks, timed
 
 

@@ -25,7 +25,7 @@ def instrumented(lowered: IRModule) -> IRModule:
     """
     functions = dict(lowered.functions_items())
     functions[lowered.get_global_var("main")] = _instrumented(lowered["main"])
-    return IRModule(functions, attrs=lowered.attrs)
+    return IRModule(functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
 
 
 def called_kernels(func: relax.Function) -> list[str]:

@@ -66,7 +66,8 @@ def with_lane_clocks(lowered: IRModule) -> LaneClocks:
     clock = _Clock(memory.ctypes.data)
     for gvar, func in stages.items():
         functions[gvar], found[str(gvar.name_hint)] = _with_clocks(func, clock)
-    return LaneClocks(IRModule(functions, attrs=lowered.attrs), found, memory)
+    timed = IRModule(functions, attrs=lowered.attrs, global_infos=lowered.global_infos)
+    return LaneClocks(timed, found, memory)
 
 
 def _readings_in(func: Any) -> int:

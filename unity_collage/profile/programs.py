@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tvm import relax
+from tvm.ir import IRModule
 
+from ..calling.describe import signature_of
+from ..graph.devices import places_of
 from ..lowering import library_file
 from ..processes.child import Child, Reply
 from ..program.facts import facts_about
@@ -31,7 +35,18 @@ class ProgramWorker:
     A program that crashes ends the worker. It is dropped, and the others are loaded again.
     """
 
-    def __init__(self, sets: InputSets, threads: int, timeout_seconds: float = TIMEOUT_SECONDS):
+    def __init__(
+        self,
+        sets: InputSets,
+        threads: int,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        model: IRModule | None = None,
+    ):
+        """``model``: the module that all programs are of, which names their devices if there are several."""
+        self._devices = () if model is None else places_of(model)
+        self._signature = None
+        if model is not None and self._devices:
+            self._signature = replace(signature_of(model, model, None, None), shared=())
         self._folder = Scratch("programs")
         stored = Path(self._folder.name) / "inputs.npz"
         named: dict[str, Any] = {
@@ -46,7 +61,8 @@ class ProgramWorker:
     def add(self, name: str, executable: relax.VMExecutable) -> str | None:
         """Load a program; the result is the reason if it cannot be loaded or run."""
         path = Path(self._folder.name) / f"{next(self._numbers)}.so"
-        library_file.export(executable, path, facts_about(executable), is_linked=False)
+        facts = facts_about(executable, signature=self._signature, devices=self._devices)
+        library_file.export(executable, path, facts, is_linked=False)
         return self._load(name, path)
 
     def remove(self, name: str) -> None:

@@ -62,7 +62,7 @@ class TimingPoints:
         self._functions = dict(self.lowered.functions_items())
         self.regions.clear()
         self._region_of(self.lowered.get_global_var("main"), {})
-        return IRModule(self._functions, attrs=self.lowered.attrs)
+        return IRModule(self._functions, attrs=self.lowered.attrs, global_infos=self.lowered.global_infos)
 
     def _region_of(self, gvar: ir.GlobalVar, known: dict[str, int]) -> int:
         """The number of the region of a function, which may call itself; it is made if it is not ``known``."""

@@ -77,18 +77,22 @@ class Program(Shown):
         threads: int | None = None,
         machine: Mapping[str, str] | None = None,
         device: str | None = None,
+        devices: Sequence[str] = (),
+        targets: Sequence[Target] = (),
     ) -> None:
         """``relink`` builds a new executable of the same program, for :meth:`save`. ``target``: what it is built for.
 
         ``saved``: the file that a loaded program was read from. Without a ``signature`` the VM alone checks the inputs.
         ``threads``: :attr:`threads`, if it is neither the target's number nor, for a new program, this process's.
         ``machine``: what a saved program tells about the machine that compiled it. ``device``: :attr:`device`, if it is
-        not that of the target.
+        not that of the target. ``devices``: :attr:`devices`, if it has several; ``targets``: those of kernels besides
+        ``target``.
         """
         self._executable = executable
         self._relink = relink
         self._names = None if input_names is None else tuple(input_names)
         self._target = target
+        self._targets = (*([] if target is None else [target]), *targets)
         self._starting = threading.Lock()
         self._saved = saved
         self._machine = machine or {}
@@ -100,6 +104,9 @@ class Program(Shown):
         """How many threads it was measured and compiled for; None on a GPU, or if a loaded program does not say so."""
         self.device = device or (CUDA if target is not None and target.kind.name == CUDA else CPU)
         """Where it runs: ``"cpu"`` or ``"cuda"``, the first CUDA device."""
+        self.devices = tuple(devices) or (f"{self.device}:0",)
+        """The devices that it numbers, such as ``("cpu:0", "cpu:1")``; values are on the first one unless the signature
+        names another."""
         if threads is None and saved is None and self.device == CPU:
             self.threads = _cores(target) or runtime.num_threads()
         self._mod = mod
@@ -235,10 +242,12 @@ class Program(Shown):
         It reads inputs that were not copied where they are. It is called once here. On a device it waits for its
         results.
         """
-        if self.device == CPU:
+        if self.device == CPU and not self._has_several:
             machine = self._machines.started()
             machine["save_function"]("main", _PREPARED, True, *self._arguments(args, named))
             run = machine[_PREPARED]
+        elif self.device == CPU:  # TVM's machine would copy what it saves to its first device
+            run = tvm_ffi.convert(partial(self._main, *self._arguments(args, named)))
         else:
             with self._memory.stream_of(args, named):
                 run = streams.waiting(self._main, self._arguments(args, named))
@@ -271,7 +280,7 @@ class Program(Shown):
         plans = self.plan or {}
         about = (self._names, self.signature, self.threads, self._target, self._machine, plans, self.device)
         try:
-            facts = facts_about(executable, *about)
+            facts = facts_about(executable, *about, devices=self.devices, targets=self._targets)
         except RuntimeError as error:  # a part of this package is missing, and its version is not known
             raise CollageError(f"{path} cannot be written: {first_line(error)}") from error
         library_file.export(executable, path, facts)
@@ -279,6 +288,10 @@ class Program(Shown):
     def _save_bundle(self, folder: Path) -> None:
         from .bundle import write_bundle
 
+        if self._has_several:
+            raise CollageError(
+                f"a bundle is for programs on one device, and this one runs on {', '.join(dict.fromkeys(self.devices))}"
+            )
         if self.device != CPU:
             raise CollageError(
                 "a bundle is for programs on CPUs: callers in C are not supported on a GPU yet"
@@ -300,19 +313,28 @@ class Program(Shown):
 
     @cached_property
     def _machines(self) -> Machines:
-        reason = None if self._target is None else why_not_here(instruction_sets(self._target))
-        if reason is not None:
-            raise CollageError(f"the program cannot run here: {reason}")
+        for target in self._targets:
+            if reason := why_not_here(instruction_sets(target)):
+                raise CollageError(f"the program cannot run here: {reason}")
         with self._starting:  # threads that call a new program at once start one machine
             if "_machines" not in self.__dict__:
-                memory_of(self.device)  # says why there is none
-                start = partial(Machines, self._executable, self.device)
+                for place in self.devices:
+                    memory_of(place)  # says why there is none
+                start = partial(Machines, self._executable, self.devices)
                 self.__dict__["_machines"] = with_functions_of_tvm(start)
             return self.__dict__["_machines"]
 
     @cached_property
     def _memory(self) -> Memory:
-        return memory_of(self.device)
+        return memory_of(self.devices[0])
+
+    @property
+    def _has_several(self) -> bool:
+        return len(set(self.devices)) > 1
+
+    def _memory_at(self, place: str) -> Memory:
+        """The memory of a device by name; that of the first one by the empty name."""
+        return memory_of(place) if place else self._memory
 
     @cached_property
     def _main(self) -> Any:
@@ -326,7 +348,7 @@ class Program(Shown):
     def _takes(self) -> list[Take]:
         if self.signature is None:
             return [lambda value, _: unchecked(value, self._memory)] * len(self.input_names)
-        return [taking(spec, self._memory) for spec in self.signature.inputs]
+        return [taking(spec, self._memory, self._memory_at) for spec in self.signature.inputs]
 
     def _arguments(self, args: Sequence[Value], named: Mapping[str, Value]) -> list[Any]:
         """The arguments of ``main``, in order."""
@@ -354,7 +376,7 @@ class Program(Shown):
 
     def _parameters(self) -> list[str]:
         machine = self._machines.first
-        arity = int(machine["get_function_arity"]("main"))
+        arity = int(machine["get_function_arity"]("main")) - len(self._machines.placed)
         return [str(machine["get_function_param_name"]("main", i)) for i in range(arity)]
 
     def _library(self) -> bytes:

@@ -69,6 +69,8 @@ class Facts(TypedDict):
     """The machine that compiled it, as in fingerprints of costs."""
     device: DeviceFacts | None
     """The GPU that it runs on; None for the CPU. Programs that were saved before there were others lack it."""
+    devices: list[str]
+    """The devices that it numbers, such as ``cpu:1``. Programs that were saved before there were several lack it."""
     plan: str
     """The plans, for :func:`plans_in`; compressed, since a process that runs the program does not read them."""
 
@@ -82,8 +84,14 @@ def facts_about(
     machine: Mapping[str, str] | None = None,
     plans: Mapping[str, Plan] | None = None,
     device: str = CPU,
+    *,
+    devices: Sequence[str] = (),
+    targets: Sequence[Target] = (),
 ) -> Facts:
-    """The facts about a program that was compiled in this process; those that are not given are not known."""
+    """The facts about a program that was compiled in this process; those that are not given are not known.
+
+    ``targets``: all that its kernels are for, ``target`` among them.
+    """
     backends = runtimes_in(executable)
     vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
     versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors)}
@@ -93,7 +101,9 @@ def facts_about(
         "signature": None if signature is None else signature.to_json(),
         "threads": threads,
         "processor": "" if target is None else processor_of(target),
-        "instruction_sets": [] if target is None else instruction_sets(target),
+        "instruction_sets": sorted(
+            {name for each in targets or _one(target) for name in instruction_sets(each)}
+        ),
         "libraries": {name: int(libraries.version(name)) for name in ("runtime", *parts)},
         "backends": [] if device == CUDA else backends,
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
@@ -101,6 +111,7 @@ def facts_about(
         "version": __version__,
         "machine": dict(machine or {}),
         "device": None if device == CPU or target is None else _device_facts(target, backends),
+        "devices": list(devices),
         "plan": _packed(plans or {}),
     }
 
@@ -127,6 +138,15 @@ def device_in(facts: Facts) -> str:
     """Where the program runs: ``"cpu"`` or ``"cuda"``."""
     device = facts.get("device")
     return device["kind"] if device else CPU
+
+
+def devices_in(facts: Facts) -> tuple[str, ...]:
+    """The devices that the program numbers; empty where it does not say so: it runs on one."""
+    return tuple(facts.get("devices", ()))
+
+
+def _one(target: Target | None) -> list[Target]:
+    return [] if target is None else [target]
 
 
 def why_not_here(facts: Facts) -> str | None:

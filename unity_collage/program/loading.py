@@ -17,7 +17,7 @@ from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from ..scratch import Scratch
 from .compiled import Program
-from .facts import Facts, backends_in, device_in, plans_in, why_not_here
+from .facts import Facts, backends_in, device_in, devices_in, plans_in, why_not_here
 
 
 def load(path: str | Path) -> Program:
@@ -89,6 +89,7 @@ def _program(executable: Any, file: BinaryIO, facts: Facts) -> Program:
         saved=file,
         threads=facts["threads"],
         device=device_in(facts),
+        devices=devices_in(facts),
     )
 
 
@@ -96,7 +97,8 @@ def _module_in(file: BinaryIO, facts: Facts, path: str | Path) -> Any:
     """The module in an open file, after all that it needs; ``path`` names it in messages."""
     _refuse(path, why_not_here(facts))
     runtime.load_tvm_runtime()
-    memory_of(device_in(facts))
+    for place in devices_in(facts) or (device_in(facts),):
+        memory_of(place)
     for name in backends_in(facts):
         runtime.load(name)
     _refuse(path, seal.why_not_here(file))

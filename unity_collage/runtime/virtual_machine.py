@@ -1,7 +1,7 @@
 """TVM's virtual machine for a program, started without TVM's compiler."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -15,9 +15,14 @@ _Result = TypeVar("_Result")
 _POOLED = 2
 """The allocator of a machine, which keeps memory for reuse."""
 
-_CPU = (1, 0, _POOLED)
-_DEVICES = {"cpu": _CPU, "cuda": (2, 0, _POOLED, *_CPU)}
-"""The devices of a machine, as DLPack numbers them, and their allocators. The last one, the host, has the shapes."""
+_HOST = "cpu:0"
+"""The last device of a machine, which has the shapes."""
+
+_TYPES = {"cpu": 1, "cuda": 2}
+"""The kinds of devices, as DLPack numbers them."""
+
+PLACED = "collage_placed"
+"""The function of a program that returns the constants of other devices than the first, which ``main`` takes last."""
 
 
 class Machines:
@@ -30,29 +35,45 @@ class Machines:
     (:mod:`unity_collage.runtime.streams`).
     """
 
-    def __init__(self, executable: Any, device: str = "cpu"):
-        """``device``: ``"cpu"`` or ``"cuda"``; raises RuntimeError where CUDA is unavailable."""
+    def __init__(self, executable: Any, devices: Sequence[str] = (_HOST,)):
+        """``devices``: such as ``("cpu:0", "cpu:1")``, in the order in which the program numbers them.
+
+        Raises RuntimeError where CUDA is unavailable.
+        """
         load_tvm_runtime()
-        if device == "cuda":
+        self._has_gpu = any(kind_of(device) == "cuda" for device in devices)
+        if self._has_gpu:
             cuda.load()
-        self._device = device
+        self._devices = tuple(devices)
         self._module = executable if isinstance(executable, tvm_ffi.Module) else executable.jit()
         self.first = self.started()
         """A module with the program's functions, ``get_function_arity`` and ``get_function_param_name``."""
         self._free = [self.first]
+        self.placed: tuple[Any, ...] = self._placed()
+        """The last arguments of ``main``: constants on other devices than the first."""
 
     def started(self) -> tvm_ffi.Module:
         """A new machine, which has ``save_function`` as well."""
         machine = self._module["vm_load_executable"]()
-        with streams.alone() if self._device == "cuda" else nullcontext():  # constants are copied
-            machine["vm_initialization"](*_DEVICES[self._device])
+        with streams.alone() if self._has_gpu else nullcontext():  # constants are copied
+            machine["vm_initialization"](*_initialization(self._devices))
         return machine
 
     def main(self) -> Callable[..., Any]:
         """``main`` of the program; any thread may call it."""
         is_compiled = self._module.implements_function("__vmtir__main", query_imports=True)
         call = self.first["main"] if is_compiled else self._on_a_free_machine
-        return streams.in_order(call) if self._device == "cuda" else call
+        if placed := self.placed:
+            bare = call
+            call = lambda *arguments: bare(*arguments, *placed)  # noqa: E731
+        return streams.in_order(call) if self._has_gpu else call
+
+    def _placed(self) -> tuple[Any, ...]:
+        has_any = any(
+            self._module.implements_function(name, query_imports=True)
+            for name in (PLACED, f"__vmtir__{PLACED}")
+        )
+        return tuple(self.first[PLACED]()) if has_any else ()
 
     def _on_a_free_machine(self, *arguments: Any) -> Any:
         try:
@@ -63,6 +84,20 @@ class Machines:
             return machine["main"](*arguments)
         finally:
             self._free.append(machine)
+
+
+def kind_of(device: str) -> str:
+    """``cpu`` of ``cpu:1``."""
+    return device.partition(":")[0]
+
+
+def _initialization(devices: Sequence[str]) -> tuple[int, ...]:
+    """The devices of a machine and their allocators, the host last, as TVM's machine takes them."""
+    numbers: list[int] = []
+    for device in (*devices, *([] if kind_of(devices[-1]) == "cpu" else [_HOST])):
+        kind, _, number = device.partition(":")
+        numbers += [_TYPES[kind], int(number), _POOLED]
+    return tuple(numbers)
 
 
 def runtimes_in(executable: Any) -> list[str]:

@@ -7,7 +7,7 @@ from tvm.target import Target
 from tvm.tirx.stmt import Stmt
 
 from ..annotations import UNSCHEDULED
-from ..target import is_cuda
+from ..target import is_cuda, target_for
 from . import fast_math, faults
 from .cpu import CpuTraits
 from .families import emit
@@ -26,7 +26,7 @@ _OPAQUE = 8
 
 
 def scheduled_module(mod: IRModule, target: Target) -> IRModule:
-    """``mod`` with loops for ``target`` in every kernel that is not ``tirx.is_scheduled`` yet.
+    """``mod`` with loops for its target, else for ``target``, in every kernel that is not ``tirx.is_scheduled`` yet.
 
     Kernels get ``tirx.is_scheduled``, and ``op_pattern`` 8 (opaque), so that they are not fused again. They compute the
     same values, except for the rounding of reordered sums and of ``fast_math``.
@@ -41,7 +41,7 @@ def scheduled_module(mod: IRModule, target: Target) -> IRModule:
 
 
 def _scheduled(func: Func, target: Target, name: str) -> Func:
-    done = schedule(func, target, name)
+    done = schedule(func, target_for(func, target), name)
     return done.with_attrs({"tirx.is_scheduled": True, "op_pattern": _OPAQUE})
 
 
