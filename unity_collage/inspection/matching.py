@@ -25,11 +25,22 @@ def chosen_candidates(
     Raises CollageError, with ``where`` and the number of the kernel, for a kernel that is not a candidate, and for a
     binding in no kernel that has a candidate: its cost would not be known.
     """
+    chosen = named_candidates(graph, kernels, where)
+    covered = index_set(index for candidate in chosen for index in candidate.indexes)
+    views = views_beside(graph, covered)
+    covered |= index_set(index for view in views for index in view.indexes)
+    _check_rest(graph, CANDIDATES.read(graph.func), covered, where, binding_names(graph))
+    return (*chosen, *views)
+
+
+def named_candidates(
+    graph: DataflowGraph, kernels: Sequence[GivenKernel], where: str
+) -> tuple[Candidate, ...]:
+    """The candidate of each kernel; raises CollageError, with ``where`` and its number, for one that is none."""
     names = binding_names(graph)
     index = {name: number for number, name in enumerate(names)}
     candidates = CANDIDATES.read(graph.func)
     chosen: list[Candidate] = []
-    covered = EMPTY
     for number, kernel in enumerate(kernels, 1):
         place = f"{where}, kernel {number}"
         if unknown := [name for name in kernel.bindings if name not in index]:
@@ -37,14 +48,18 @@ def chosen_candidates(
         inside = index_set(index[name] for name in kernel.bindings)
         found = _candidate(graph, candidates, kernel, inside, place, names)
         chosen.append(found if kernel.threads is None else replace(found, threads=kernel.threads))
-        covered |= inside
-    for view in candidates:
+    return tuple(chosen)
+
+
+def views_beside(graph: DataflowGraph, covered: IndexSet) -> tuple[Candidate, ...]:
+    """The views of bindings that are not ``covered``, and that no other view has."""
+    found: list[Candidate] = []
+    for view in CANDIDATES.read(graph.func):
         inside = index_set(view.indexes)
         if view.backend == VIEW and not inside & covered:
-            chosen.append(view)
+            found.append(view)
             covered |= inside
-    _check_rest(graph, candidates, covered, where, names)
-    return tuple(chosen)
+    return tuple(found)
 
 
 def _candidate(
