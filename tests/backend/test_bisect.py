@@ -21,7 +21,6 @@ from tvm.script import relax as R
 import unity_collage as uc
 from unity_collage.backends import registry
 from unity_collage.cli import main as cli
-from unity_collage.errors import CollageError
 from unity_collage.inspection.bisection import Bisection, bisect, reproducer, wrong
 from unity_collage.inspection.bisection.alone import alone, error_of
 from unity_collage.inspection.bisection.partial import OffloadedKernel, PartialPrograms, annotated_with
