@@ -43,7 +43,9 @@ def findings(path: str, annotated: str | None = None) -> Iterator[tuple[str, Fin
     if annotated is not None:
         searched = _functions(annotated)
     if not plans:
-        raise CollageError(f"{path} has no plan: no function of it was partitioned by costs")
+        raise CollageError(
+            f"{path} has no plan: no function of it was partitioned by costs, as compile does without --no-measure"
+        )
     for name, plan in plans.items():
         yield name, checked(plan, _stated(name, plan, searched, annotated))
 
@@ -80,12 +82,12 @@ def _reported(path: str) -> dict[str, Plan]:
     except ValueError as error:
         raise CollageError(f"{path} is not JSON: {first_line(error)}") from error
     if not isinstance(data, dict):
-        raise CollageError(f"{path} has no plans by function")
+        raise CollageError(f"{path} has no plans by function: compile --report plan.json writes such a file")
     plans = cast("dict[str, Any]", data)
     if "kernels" in plans or "certificate" in plans:
         plans = {"plan": plans}
     if not all(isinstance(plan, dict) for plan in plans.values()):
-        raise CollageError(f"{path} has no plans by function")
+        raise CollageError(f"{path} has no plans by function: compile --report plan.json writes such a file")
     return {name: PLAN.decoded(plan) for name, plan in plans.items()}
 
 
@@ -94,9 +96,11 @@ def _functions(path: str) -> Functions:
     try:
         module: Any = tvm.script.from_source(Path(path).read_text(encoding="utf-8"))
     except Exception as error:  # the parser fails in many ways: the error becomes the reason
-        raise CollageError(f"{path} is not a module as text: {first_line(error)}") from error
+        raise CollageError(
+            f"{path} is not a module as text, as mod.script(show_meta=True) writes it: {first_line(error)}"
+        ) from error
     if not isinstance(module, IRModule):
-        raise CollageError(f"{path} is not a module as text")
+        raise CollageError(f"{path} is not a module as text: mod.script(show_meta=True) writes one")
     return {
         gvar.name_hint: func for gvar, func in module.functions_items() if isinstance(func, relax.Function)
     }

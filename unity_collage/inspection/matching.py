@@ -8,7 +8,7 @@ from itertools import combinations
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.merging import merged_candidates
-from ..errors import CollageError
+from ..errors import CollageError, with_names
 from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, index_set, members
 from ..plan.candidate import VIEW, Candidate
@@ -44,7 +44,9 @@ def named_candidates(
     for number, kernel in enumerate(kernels, 1):
         place = f"{where}, kernel {number}"
         if unknown := [name for name in kernel.bindings if name not in index]:
-            raise CollageError(f"{place}: the model has no binding {unknown[0]}")
+            raise CollageError(
+                with_names(f"{place}: the model has no binding {unknown[0]}", unknown[0], names, 0)
+            )
         inside = index_set(index[name] for name in kernel.bindings)
         found = _candidate(graph, candidates, kernel, inside, place, names)
         chosen.append(found if kernel.threads is None else replace(found, threads=kernel.threads))
@@ -121,4 +123,6 @@ def _check_rest(
     free |= index_set(node.index for node in graph.nodes if node.is_host)
     for number in members(index_set(range(len(graph.nodes))) & ~covered & ~free):
         op = graph.nodes[number].label
-        raise CollageError(f"{where}: {names[number]} ({op}) is in no kernel, so its cost is not known")
+        raise CollageError(
+            f"{where}: {names[number]} ({op}) is in no kernel, so its cost is not known: add one with it"
+        )

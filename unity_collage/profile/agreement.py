@@ -75,7 +75,9 @@ def results_of(program: Program, inputs: Inputs) -> list[np.ndarray]:
     found = program(dict(inputs))
     tensors = [found] if hasattr(found, "numpy") else list(found)
     if not all(hasattr(tensor, "numpy") for tensor in tensors):
-        raise CollageError("the program returns nested tuples, which are not compared")
+        raise CollageError(
+            "the program returns nested tuples, which are not compared: let the model return one tuple"
+        )
     return [tensor.numpy() for tensor in tensors]
 
 

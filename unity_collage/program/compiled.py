@@ -268,7 +268,9 @@ class Program:
             with library_file.opened(program) as file:
                 backends = backends_in(facts_in(file))
             if not object_file.is_linked(program):
-                raise CollageError("a bundle has a shared library, and there is no C++ compiler to link one")
+                raise CollageError(
+                    "a bundle has a shared library, and there is no C++ compiler to link one: install g++ or clang++"
+                )
             write_bundle(program, folder, backends)
 
     def __reduce__(self) -> Any:
