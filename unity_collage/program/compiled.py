@@ -187,7 +187,8 @@ class Program:
         """
         if self._profiling is None:
             raise CollageError(
-                "it was loaded, and compiled code has no timing points: profile the model that it was compiled from"
+                "it was loaded, and compiled code has no timing points: unity-collage profile FILE.so --model MODEL "
+                "times the kernels of its plan (docs/profile.md)"
             )
         return self._profiling(self, args, named, seconds)
 

@@ -21,6 +21,7 @@ from ...plan.names import binding_names
 from ...plan.plan import Plan
 from ...plan.problem import possible_without_kernels
 from ...program import Program
+from ...sessions.whole_model import WHOLE
 from ..matching import named_candidates, views_beside
 
 _TVM = "tvm"
@@ -65,7 +66,7 @@ class PartialPrograms:
             if name not in named or not CANDIDATES.on(functions[named[name]]):
                 raise CollageError(f"the program has kernels in {name}, and the model has no such function")
             graph = DataflowGraph(functions[named[name]], prepared)
-            chosen = _chosen(graph, plan)
+            chosen = candidates_of_plan(graph, plan)
             functions[named[name]] = CANDIDATES.write(graph.func, chosen)
             free = _replaceable(graph, name, chosen)
             kernels += free
@@ -97,8 +98,13 @@ class PartialPrograms:
         return DataflowGraph(self.annotated[kernel.function], self.annotated)
 
 
-def _chosen(graph: DataflowGraph, plan: Plan) -> tuple[Candidate, ...]:
-    """The candidates of the kernels of a plan and its views, numbered anew."""
+def candidates_of_plan(graph: DataflowGraph, plan: Plan) -> tuple[Candidate, ...]:
+    """The candidates of the kernels of a plan, in its order, and then views; they are numbered anew.
+
+    Raises CollageError for a kernel that is none of the candidates.
+    """
+    if other := next((kernel.backend for kernel in plan.kernels if kernel.label == WHOLE), None):
+        raise CollageError(f"{other} runs the whole model, so its kernels are not known")
     given = [GivenKernel(k.backend, k.bindings, k.label, k.threads) for k in plan.kernels]
     chosen = named_candidates(graph, given, _WHERE)
     covered = index_set(index for candidate in chosen for index in candidate.indexes)
