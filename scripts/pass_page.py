@@ -28,29 +28,53 @@ COSTS_BY_BACKEND = {"onednn": 1e-6, "tvm": 2e-6}
 
 HEAD = """# The passes, before and after
 
-What the passes make of one small module, in the order in which they run. `python scripts/pass_page.py` writes this page by running them,
-and a test compares it with what that gives. Backends are `onednn` and `tvm`. Costs are given here, 1 us for a kernel of `onednn` and 2 us for one
-of `tvm`; a compile measures them. Attributes that have their default value, and those of `collage`, are left out of the scripts; candidates,
-costs and the plan are told in words.
+What the passes make of one small module, in the order in which they run. `python scripts/pass_page.py` writes this
+page by running them, and a test compares it with what that gives. Backends are `onednn` and `tvm`. Costs are given
+here, 1 us for a kernel of `onednn` and 2 us for one of `tvm`; a compile measures them. Attributes that have their
+default value, and those of `collage`, are left out of the scripts; candidates, costs and the plan are told in words.
 
 The names of all passes are in the [reference](api/passes.md), their order in `unity_collage/pipeline.py`.
 """
 
 PASSES = (
-    (uc.passes.Prepare(), "Canonical forms that rules can match: here the scale and shift of a batch norm become part of the "
-     "convolution's weights and a bias."),
-    (uc.passes.ChannelsLast(), "Images get channels last, in which most libraries are fastest; weights are reordered once, as constants."),
-    (uc.passes.ToPrecision("bfloat16"), "With `--precision bf16` only: what is computed in bfloat16, and what stays float32. The passes "
-     "below go on without it."),
-    (uc.passes.AnnotateCandidates(backends=("onednn", "tvm")), "Every kernel that a backend could make. Nothing but attributes changes."),
-    (uc.passes.EstimateCosts(FixedCost(COSTS_BY_BACKEND)), "A cost for every candidate. Nothing but attributes changes."),
-    (uc.passes.SearchPartition(), "The cheapest cover: its kernels become functions, and `collage.plan` says why."),
+    (
+        uc.passes.Prepare(),
+        "Canonical forms that rules can match: here the scale and shift of a batch norm become part of the "
+        "convolution's weights and a bias.",
+    ),
+    (
+        uc.passes.ChannelsLast(),
+        "Images get channels last, in which most libraries are fastest; weights are reordered once, as constants.",
+    ),
+    (
+        uc.passes.ToPrecision("bfloat16"),
+        "With `--precision bf16` only: what is computed in bfloat16, and what stays float32. The passes below go on "
+        "without it.",
+    ),
+    (
+        uc.passes.AnnotateCandidates(backends=("onednn", "tvm")),
+        "Every kernel that a backend could make. Nothing but attributes changes.",
+    ),
+    (
+        uc.passes.EstimateCosts(FixedCost(COSTS_BY_BACKEND)),
+        "A cost for every candidate. Nothing but attributes changes.",
+    ),
+    (
+        uc.passes.SearchPartition(),
+        "The cheapest cover: its kernels become functions, and `collage.plan` says why.",
+    ),
     (uc.passes.OffloadBYOC(), "Functions of libraries become calls of runtime modules."),
     (uc.passes.FuseRemaining(), "What is left becomes kernels of TVM: PrimFuncs with schedules."),
-)  # fmt: skip
+)
+"""Passes, and what each does in a sentence or two."""
+
 _ASIDE = "ToPrecision"
 _TOLD = ("AnnotateCandidates", "EstimateCosts", "SearchPartition")
-_DEFAULTS = r", (?:groups=1|dilation=\[1, 1\]|strides=\[1, 1\]|out_dtype=None|center=True|scale=True|momentum=[\d.]+|out_layout=\"\w+\")"
+_DEFAULTS = (
+    r", (?:groups=1|dilation=\[1, 1\]|strides=\[1, 1\]|out_dtype=None|center=True|scale=True|"
+    r'momentum=[\d.]+|out_layout="\w+")'
+)
+"""Attributes of operators that the page leaves out."""
 
 
 def module() -> IRModule:
@@ -131,7 +155,8 @@ def _facts(mod: IRModule) -> Iterator[str]:
         yield "`collage.plan`:"
         yield ""
         for kernel in plan.kernels:
-            yield f"* {kernel.backend} `{kernel.label}` as `{kernel.function}`, bindings {', '.join(kernel.bindings)}, {1e6 * kernel.seconds:g} us"
+            made = f"{kernel.backend} `{kernel.label}` as `{kernel.function}`"
+            yield f"* {made}, bindings {', '.join(kernel.bindings)}, {1e6 * kernel.seconds:g} us"
 
 
 def main(arguments: list[str]) -> int:
