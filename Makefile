@@ -67,7 +67,7 @@ coverage:
 # The versions that were tested together, in requirements/tested.txt: `pip install -r requirements/tested.txt` before
 # the package gives exactly these.
 lock:
-	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra dev --extra docs --python-version 3.11 \
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra dev --extra docs --python-version 3.10 \
 	  --universal --quiet --no-emit-index-url --custom-compile-command 'make lock' -o requirements/tested.txt
 
 # The fragments of changelog.d under a heading in CHANGELOG.md: make changelog VERSION=0.2.0

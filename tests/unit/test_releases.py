@@ -1,4 +1,4 @@
-"""The release script refuses what cannot be released, and its dry run changes nothing; the table of coverage adds up."""
+"""The release script refuses what cannot be released, a dry run changes nothing, and the table of coverage adds up."""
 
 from __future__ import annotations
 
