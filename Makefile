@@ -8,7 +8,8 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: check check-native check-proofs check-pythons check-wheel docs format-native images notebook wheel
+.PHONY: changelog check check-native check-proofs check-pythons check-wheel coverage docs format-native images lock notebook \
+  release wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
 # links of the documents, in the environment that the tests made.
@@ -60,3 +61,28 @@ check-pythons: wheel
 
 format-native:
 	find unity_collage/runtime/src -name '*.cc' -o -name '*.h' | xargs clang-format -i
+
+# What `make coverage` runs; tests/backend takes half an hour more.
+COVERED ?= tests/unit tests/build
+
+# A table of the lines that tests reach, by package. Needs the extra release, in the environment of the tests.
+coverage:
+	mkdir -p build/coverage
+	$(PYTHON) -m coverage run -m pytest -q $(COVERED)
+	$(PYTHON) -m coverage combine --quiet
+	$(PYTHON) -m coverage json --quiet -o build/coverage/all.json
+	$(PYTHON) scripts/coverage_table.py build/coverage/all.json
+
+# The versions that were tested together, in requirements/tested.txt: `pip install -r requirements/tested.txt` before
+# the package gives exactly these.
+lock:
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra dev --extra docs --python-version 3.10 \
+	  --universal --quiet --no-emit-index-url --custom-compile-command 'make lock' -o requirements/tested.txt
+
+# The fragments of changelog.d under a heading in CHANGELOG.md: make changelog VERSION=0.2.0
+changelog:
+	$(PYTHON) -m towncrier build --yes --version '$(VERSION)'
+
+# Checks, version, changelog, wheel, site, commit and tag: make release VERSION=0.2.0; with DRY_RUN=1 nothing is changed.
+release:
+	PYTHON='$(PYTHON)' DRY_RUN='$(DRY_RUN)' bash scripts/release.sh '$(VERSION)'

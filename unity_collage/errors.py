@@ -6,6 +6,7 @@ They are registered with the FFI, so an error that is raised inside a pass keeps
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 
 from .ffi import tvm_ffi
@@ -61,15 +62,36 @@ class MissingCost(CollageError):
     """A database that was declared complete does not contain a cost."""
 
 
+_PLAIN = (
+    (r"\s*# Metadata omitted\. Use show_meta=True in script\(\) method to show it\.", ""),
+    (r'metadata\["[\w.]+"\]\[\d+\]', "a constant"),
+    (r'ir\.Op\(span=[^\n]*?name="(?:relax\.)?([\w.]+)"[^\n]*?support_level=\d+\)', r"\1"),
+    (r'R\.Tensor\(\(([^()]*?),?\), dtype="(\w+)"\)', r"\2[\1]"),
+    (r"R\.shape\((\[[^\]]*\])\)", r"\1"),
+    (r"T\.u?int\d+\((-?\d+)\)", r"\1"),
+    (r"\bT\.((?:bfloat|float|uint|int|bool)\d*)\b(?!\()", r"\1"),
+    (r"Check failed: \([^\n]*?\) is false: (?=\S)", ""),
+    (r"(?<=[.,]) {2,}", " "),
+)
+"""What errors of TVM have besides words, and what stands for it here."""
+
+
+def in_words(text: str) -> str:
+    """An error's text without what only TVM's developers read: how it prints operators, shapes, types and constants."""
+    for pattern, plain in _PLAIN:
+        text = re.sub(pattern, plain, text)
+    return text.strip()
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or the name of its class if it has no text."""
-    lines = str(error).strip().splitlines()
+    """The first line of an error's text :func:`in_words`, or the name of its class if it has no text."""
+    lines = in_words(str(error)).splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of an error's text, where compilers put the cause; empty if it has no text."""
-    lines = str(error).strip().splitlines()
+    """The last line of an error's text :func:`in_words`, where compilers put the cause; empty if it has no text."""
+    lines = in_words(str(error)).splitlines()
     return lines[-1] if lines else ""
 
 

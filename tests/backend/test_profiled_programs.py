@@ -157,8 +157,43 @@ def test_branches_side_by_side_are_timed_in_their_lanes() -> None:
 
 def test_a_program_that_was_loaded_says_what_to_profile(tmp_path: Path) -> None:
     compiled(layers()).save(tmp_path / "model.so")
-    with pytest.raises(uc.CollageError, match="profile the model that it was compiled from"):
+    with pytest.raises(uc.CollageError, match=r"unity-collage profile FILE\.so --model MODEL"):
         uc.load(tmp_path / "model.so").profile(rows(4))
+
+
+def test_a_saved_program_is_timed_by_the_kernels_of_its_plan(tmp_path: Path, capfd) -> None:
+    source, saved = tmp_path / "model.onnx", tmp_path / "model.so"
+    onnx.save(layers(), source)
+    program = uc.compile(str(source), measure=False, recompile=True)
+    program.save(saved)
+    words = ["profile", str(saved), "--model", str(source), "--seconds", "0.05", "--json", "-q"]
+    assert cli.main(words) == 0
+    found = json.loads(capfd.readouterr().out)
+    timed = [kernel["backend"] for kernel in found["kernels"] for _ in kernel["calls"]]
+    planned = [kernel.backend for kernel in program.plan["main"].kernels]
+    assert planned and set(planned) <= set(timed) and len(timed) >= len(planned)
+    assert found["seconds"] > 0 and found["runs"] > 0
+    onnx.save(choosing(), source)
+    assert cli.main(words) == 1
+    assert "takes and returns" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["model.so"], "name the model that it was compiled from with --model"),
+        (["model.onnx", "--model", "model.onnx"], "--model is for saved programs"),
+        (["model.so", "--model", "none.onnx"], "none.onnx is not a file"),
+    ],
+)
+def test_a_saved_program_needs_its_model(
+    tmp_path: Path, capfd, monkeypatch: pytest.MonkeyPatch, names: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.so", "model.onnx"):
+        Path(name).touch()
+    assert cli.main(["profile", *names]) == 1
+    assert reason in capfd.readouterr().err
 
 
 def test_wrong_inputs_are_refused_as_by_a_call() -> None:

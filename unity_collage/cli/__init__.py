@@ -15,7 +15,7 @@ from ..progress import Report, shown
 STARTED = time.monotonic()
 """When the command began, in seconds of the monotonic clock."""
 
-_LONG = ("bench", "check", "compare", "compile", "diff", "explain", "profile")
+_LONG = ("bench", "bisect", "check", "compare", "compile", "diff", "explain", "profile")
 """Commands that say what they are doing, from the first moment on: TVM takes seconds to load."""
 
 _QUIET = re.compile("-[qv]*q[qv]*|--quiet")

@@ -29,19 +29,22 @@ COMMANDS = (
     "explain",
     "compare",
     "diff",
+    "bisect",
     "info",
     "check",
     "db",
+    "examples",
     "doctor",
     "completion",
 )
 
-_WITHOUT_TVM = ("doctor", "completion")
+_WITHOUT_TVM = ("doctor", "completion", "examples")
 
 _LIGHT = ("compile", *_WITHOUT_TVM)
 """Commands that do without TVM's compiler, or that load it themselves."""
 
 _EPILOG = """\
+A model to try:  unity-collage examples small -o model.onnx
 A first compile measures kernels, for half a minute:  unity-collage compile model.onnx -o model.so
 Why a kernel was chosen:  unity-collage explain model.onnx
 What is installed here and what is missing:  unity-collage doctor

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError
 from .as_json import add_json, print_json
-from .options import add_memory_limit, add_no_measure, add_options, duration, positive
+from .options import add_memory_limit, add_no_measure, add_options, duration, positive, sizes_of
 from .verify import RANDOM
+
+if TYPE_CHECKING:
+    from ..profile.result import Profile
 
 _MODELS = (".onnx", ".pt2")
 
@@ -28,6 +31,13 @@ def add_command(commands: Any) -> None:
     add_options(command)
     add_no_measure(command)
     add_memory_limit(command)
+    command.add_argument(
+        "--model",
+        dest="compiled_from",
+        metavar="MODEL",
+        help="of a saved program: the model that it was compiled from, with the same options; the kernels of its plan "
+        "are built once more with timing points",
+    )
     command.add_argument(
         "--inputs",
         metavar=f"INPUTS.npz|{RANDOM}",
@@ -61,21 +71,12 @@ def _profile(options: argparse.Namespace) -> None:
     """Compile, profile, show and write. Files are checked first, before anything is measured."""
     from rich.console import Console
 
-    from ..profile.agreement import drawn_inputs, read_inputs
     from ..profile.trace import trace_of
     from ..report.profiles import profile_data, profile_summary
-    from .compiling import compiled
     from .files import write
 
     _check(options)
-    options.recompile = True  # timing points are put into the module, which a kept program does not have
-    program = compiled(options)
-    inputs = (
-        drawn_inputs(program)
-        if options.inputs == RANDOM
-        else read_inputs(options.inputs, program.input_names)
-    )
-    profile = program.profile(inputs, seconds=options.seconds)
+    profile = _of_saved(options) if options.compiled_from else _of_model(options)
     title, console = Path(options.model).name, Console()
     if options.trace:
         write(Path(options.trace), (json.dumps(trace_of(profile, title), indent=1) + "\n").encode())
@@ -87,18 +88,70 @@ def _profile(options: argparse.Namespace) -> None:
         console.print(f"wrote {options.trace}", soft_wrap=True, highlight=False)
 
 
+def _of_model(options: argparse.Namespace) -> Profile:
+    """The profile of the program that the options compile."""
+    from ..profile.agreement import drawn_inputs, read_inputs
+    from .compiling import compiled
+
+    options.recompile = True  # timing points are put into the module, which a kept program does not have
+    program = compiled(options)
+    drawn = options.inputs == RANDOM
+    inputs = drawn_inputs(program) if drawn else read_inputs(options.inputs, program.input_names)
+    return program.profile(inputs, seconds=options.seconds)
+
+
+def _of_saved(options: argparse.Namespace) -> Profile:
+    """The profile of a saved program, in which the kernels of its plan are timed."""
+    from ..database.costs import CostDatabase
+    from ..errors import DatabaseError
+    from ..inspection.saved_profile import profile_saved
+    from ..pipeline import Pipeline
+    from ..profile.agreement import read_inputs
+    from ..program.loading import load
+    from . import progress
+    from .settings import rules_left_out
+
+    pipeline = Pipeline(
+        backends=None if options.backends is None else tuple(options.backends),
+        without=rules_left_out(options),
+        precision=options.precision,
+        layouts=options.search_layouts,
+    )
+    names = load(options.model).input_names
+    try:
+        database = CostDatabase(options.database, read_only=True, create=False)
+    except DatabaseError:  # there is none yet: the peaks of the machine are not known
+        database = None
+    with progress(options, "building the kernels of the plan with timing points"):
+        return profile_saved(
+            options.model,
+            options.compiled_from,
+            pipeline,
+            inputs=None if options.inputs == RANDOM else read_inputs(options.inputs, names),
+            seconds=options.seconds,
+            target=options.target,
+            database=database,
+            **sizes_of(options),
+        )
+
+
 def _check(options: argparse.Namespace) -> None:
-    """Raises CollageError for files that cannot be read or written, and for saved programs."""
+    """Raises CollageError for files that cannot be read or written, and for a saved program without its model."""
     from ..lowering.library_file import why_no_file
     from ..profile.agreement import read_inputs
 
-    path = Path(options.model)
-    if not path.is_file():
-        raise CollageError(f"{path} is not a file")
-    if path.suffix not in _MODELS:
+    for path in filter(None, (options.model, options.compiled_from)):
+        if not Path(path).is_file():
+            raise CollageError(f"{path} is not a file")
+    is_model = Path(options.model).suffix in _MODELS
+    if is_model and options.compiled_from:
         raise CollageError(
-            f"{path} is not a model ({' or '.join(_MODELS)}): a saved program is compiled code without timing points; "
-            "profile the model that it was compiled from, whose costs are kept"
+            f"--model is for saved programs, and {options.model} is a model: leave one of the two out"
+        )
+    if not is_model and not options.compiled_from:
+        raise CollageError(
+            f"{options.model} is not a model ({' or '.join(_MODELS)}): the code of a saved program has no timing "
+            "points; name the model that it was compiled from with --model, and its plan is timed"
         )
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())

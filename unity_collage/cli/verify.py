@@ -32,7 +32,7 @@ def add_verify(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--tolerance",
-        type=_share,
+        type=error_share,
         metavar="ERROR",
         help="with --verify: the largest error as a part of a result's range "
         "(default: 1e-3; 1e-2 for float16 and --precision f16 or tf32; 5e-2 for bfloat16 and --precision bf16)",
@@ -63,14 +63,16 @@ def compared(options: argparse.Namespace, program: Program, console: Console) ->
         if options.verify == RANDOM
         else read_inputs(options.verify, program.input_names)
     )
-    tolerance = options.tolerance
-    if tolerance is None:
-        tolerance = _TOLERANCES.get(options.precision)
-    found = agreements(program, options.model, inputs, tolerance)
+    found = agreements(program, options.model, inputs, tolerance_of(options))
     reference = reference_of(options.model)
     for agreement in found:
         console.print(f"against {reference}: {agreement}", markup=False, highlight=False, soft_wrap=True)
     return found
+
+
+def tolerance_of(options: argparse.Namespace) -> float | None:
+    """The largest error over the range of a result that is asked for, or that the precision allows."""
+    return _TOLERANCES.get(options.precision) if options.tolerance is None else options.tolerance
 
 
 def check_agreement(options: argparse.Namespace, found: Sequence[Agreement]) -> None:
@@ -84,7 +86,8 @@ def check_agreement(options: argparse.Namespace, found: Sequence[Agreement]) -> 
         )
 
 
-def _share(text: str) -> float:
+def error_share(text: str) -> float:
+    """An error as a part of a range."""
     try:
         value = float(text)
     except ValueError:

@@ -138,11 +138,15 @@ def _checked(content: Mapping[str, Any], name: str) -> CostPack:
     """The pack with this content; raises DatabaseError where an entry is neither a cost nor a reason."""
     for what in ("costs", "peaks"):
         if not _is_by_fingerprint(content.get(what)):
-            raise DatabaseError(f"{name} is a damaged pack: it has no {what} by fingerprint")
+            raise DatabaseError(
+                f"{name} is a damaged pack, so write it again: it has no {what} by fingerprint"
+            )
     entries = cast(dict[str, dict[str, Any]], content["costs"])
     for costs in entries.values():
         if (key := next((key for key, entry in costs.items() if not _is_entry(entry)), None)) is not None:
-            raise DatabaseError(f"{name} is a damaged pack: {key} cannot cost {costs[key]!r}")
+            raise DatabaseError(
+                f"{name} is a damaged pack, so write it again: {key} cannot cost {costs[key]!r}"
+            )
     return CostPack(entries, cast(dict[str, Any], content["peaks"]))
 
 

@@ -247,17 +247,21 @@ def _check_values(
     written = EMPTY
     for option in chosen:
         if twice := problem.outputs(option) & written:
-            raise CollageError(f"{where}: two kernels write {names[first_inside(twice)]}")
+            raise CollageError(
+                f"{where}: two kernels write {names[first_inside(twice)]}: leave it out of one"
+            )
         written |= problem.outputs(option)
     for index in members(left_behind(problem, chosen)):
         if not graph.nodes[index].is_host and any(option.inside >> index & 1 for option in chosen):
-            raise CollageError(f"{where}: {names[index]} is read by other kernels, and no kernel writes it")
+            raise CollageError(
+                f"{where}: {names[index]} is read by other kernels, and no kernel writes it: add one with it"
+            )
 
 
 def _seconds(problem: Problem, chosen: Sequence[Option], where: str) -> float:
     found = seconds_of(problem, chosen)
     if found is None:
-        raise CollageError(f"{where}: its kernels wait for each other in a circle")
+        raise CollageError(f"{where}: its kernels wait for each other in a circle: split one of them")
     return found
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.merging import merged_candidates
-from ..errors import CollageError
+from ..errors import CollageError, with_names
 from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, index_set, members
 from ..plan.candidate import VIEW, Candidate
@@ -25,26 +25,43 @@ def chosen_candidates(
     Raises CollageError, with ``where`` and the number of the kernel, for a kernel that is not a candidate, and for a
     binding in no kernel that has a candidate: its cost would not be known.
     """
+    chosen = named_candidates(graph, kernels, where)
+    covered = index_set(index for candidate in chosen for index in candidate.indexes)
+    views = views_beside(graph, covered)
+    covered |= index_set(index for view in views for index in view.indexes)
+    _check_rest(graph, CANDIDATES.read(graph.func), covered, where, binding_names(graph))
+    return (*chosen, *views)
+
+
+def named_candidates(
+    graph: DataflowGraph, kernels: Sequence[GivenKernel], where: str
+) -> tuple[Candidate, ...]:
+    """The candidate of each kernel; raises CollageError, with ``where`` and its number, for one that is none."""
     names = binding_names(graph)
     index = {name: number for number, name in enumerate(names)}
     candidates = CANDIDATES.read(graph.func)
     chosen: list[Candidate] = []
-    covered = EMPTY
     for number, kernel in enumerate(kernels, 1):
         place = f"{where}, kernel {number}"
         if unknown := [name for name in kernel.bindings if name not in index]:
-            raise CollageError(f"{place}: the model has no binding {unknown[0]}")
+            raise CollageError(
+                with_names(f"{place}: the model has no binding {unknown[0]}", unknown[0], names, 0)
+            )
         inside = index_set(index[name] for name in kernel.bindings)
         found = _candidate(graph, candidates, kernel, inside, place, names)
         chosen.append(found if kernel.threads is None else replace(found, threads=kernel.threads))
-        covered |= inside
-    for view in candidates:
+    return tuple(chosen)
+
+
+def views_beside(graph: DataflowGraph, covered: IndexSet) -> tuple[Candidate, ...]:
+    """The views of bindings that are not ``covered``, and that no other view has."""
+    found: list[Candidate] = []
+    for view in CANDIDATES.read(graph.func):
         inside = index_set(view.indexes)
         if view.backend == VIEW and not inside & covered:
-            chosen.append(view)
+            found.append(view)
             covered |= inside
-    _check_rest(graph, candidates, covered, where, names)
-    return tuple(chosen)
+    return tuple(found)
 
 
 def _candidate(
@@ -106,4 +123,6 @@ def _check_rest(
     free |= index_set(node.index for node in graph.nodes if node.is_host)
     for number in members(index_set(range(len(graph.nodes))) & ~covered & ~free):
         op = graph.nodes[number].label
-        raise CollageError(f"{where}: {names[number]} ({op}) is in no kernel, so its cost is not known")
+        raise CollageError(
+            f"{where}: {names[number]} ({op}) is in no kernel, so its cost is not known: add one with it"
+        )

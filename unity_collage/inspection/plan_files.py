@@ -50,14 +50,14 @@ def _reported(path: str) -> dict[str, Plan]:
     except ValueError as error:
         raise CollageError(f"{path} is not JSON: {first_line(error)}") from error
     if not isinstance(data, dict):
-        raise CollageError(f"{path} has no plans by function")
+        raise CollageError(f"{path} has no plans by function: compile --report plan.json writes such a file")
     plans = cast("dict[str, Any]", data)
     if "kernels" in plans or "certificate" in plans:
         plans = {"plan": plans}
     elif isinstance(plans.get("plans"), dict) and "kernels" not in plans["plans"]:
         plans = plans["plans"]
     if not all(isinstance(plan, dict) for plan in plans.values()):
-        raise CollageError(f"{path} has no plans by function")
+        raise CollageError(f"{path} has no plans by function: compile --report plan.json writes such a file")
     return {name: PLAN.decoded(plan) for name, plan in plans.items()}
 
 
@@ -66,9 +66,11 @@ def functions_of(path: str) -> Functions:
     try:
         module: Any = tvm.script.from_source(Path(path).read_text(encoding="utf-8"))
     except Exception as error:  # the parser fails in many ways: the error becomes the reason
-        raise CollageError(f"{path} is not a module as text: {first_line(error)}") from error
+        raise CollageError(
+            f"{path} is not a module as text, as mod.script(show_meta=True) writes it: {first_line(error)}"
+        ) from error
     if not isinstance(module, IRModule):
-        raise CollageError(f"{path} is not a module as text")
+        raise CollageError(f"{path} is not a module as text: mod.script(show_meta=True) writes one")
     return {
         gvar.name_hint: func for gvar, func in module.functions_items() if isinstance(func, relax.Function)
     }

@@ -27,7 +27,7 @@ def read_script(path: Path) -> IRModule:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CollageError(f"{path} is not text") from error
+        raise CollageError(f"{path} is not text: mod.script(show_meta=True) writes a module") from error
     try:
         mod = tvm.script.from_source(text)
     except Exception as error:  # the parser is Python's and TVM's
@@ -47,7 +47,7 @@ def kernels_in(mod: IRModule, name: str, graph: DataflowGraph, where: str) -> tu
     functions = {gvar.name_hint: func for gvar, func in mod.functions_items()}
     func = functions.get(name)
     if not isinstance(func, relax.Function):
-        raise CollageError(f"{where}: it has no function {name}")
+        raise CollageError(f"{where}: it has no function {name}: give the whole partitioned module")
     names = binding_names(graph)
     index = {binding: number for number, binding in enumerate(names)}
     found: list[GivenKernel] = []

@@ -57,7 +57,7 @@ def given_plan(data: Any, where: str) -> GivenPlan:
 def _kernels(function: Any, where: str) -> Iterator[GivenKernel]:
     kernels = cast(dict[str, Any], function).get("kernels", []) if isinstance(function, dict) else None
     if not isinstance(kernels, list):
-        raise CollageError(f"{where}: there is no list of kernels")
+        raise CollageError(f'{where}: there is no list of kernels, such as {{"kernels": []}}')
     for number, kernel in enumerate(cast(list[Any], kernels), 1):
         yield _kernel(kernel, f"{where}, kernel {number}")
 
@@ -67,7 +67,7 @@ def _kernel(data: Any, where: str) -> GivenKernel:
     backend, bindings = fields.get("backend"), fields.get("bindings")
     label, threads = fields.get("label", ""), fields.get("threads")
     if not isinstance(backend, str) or not backend:
-        raise CollageError(f"{where}: it names no backend")
+        raise CollageError(f'{where}: it names no backend, such as "backend": "onednn"')
     if not _are_names(bindings):
         raise CollageError(f"{where}: its bindings are not a list of names")
     if not isinstance(label, str):

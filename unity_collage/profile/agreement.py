@@ -62,19 +62,39 @@ def agreements(
     ``tolerance``: the largest error over the range of a result, by default by its type. Raises CollageError where one
     of the two cannot run.
     """
-    name = reference_of(model)
+    tensors = results_of(program, inputs)
+    expected = reference_results(model, inputs)
+    if len(expected) != len(tensors):
+        name = reference_of(model)
+        raise CollageError(f"the program has {len(tensors)} results, and {name} has {len(expected)}")
+    return compared_results(program, tensors, expected, tolerance)
+
+
+def results_of(program: Program, inputs: Inputs) -> list[np.ndarray]:
+    """The results of a program; raises CollageError for nested tuples."""
     found = program(dict(inputs))
     tensors = [found] if hasattr(found, "numpy") else list(found)
     if not all(hasattr(tensor, "numpy") for tensor in tensors):
-        raise CollageError("the program returns nested tuples, which are not compared")
-    with RuntimeProcess(name, model, inputs, runtime.num_threads()) as process:
-        expected = process.outputs()
-    if len(expected) != len(tensors):
-        raise CollageError(f"the program has {len(tensors)} results, and {name} has {len(expected)}")
-    names = program.output_names or tuple(map(str, range(len(tensors))))
+        raise CollageError(
+            "the program returns nested tuples, which are not compared: let the model return one tuple"
+        )
+    return [tensor.numpy() for tensor in tensors]
+
+
+def reference_results(model: str | Path, inputs: Inputs) -> list[np.ndarray]:
+    """The results of the runtime that knows the right ones; raises CollageError where it cannot run the model."""
+    with RuntimeProcess(reference_of(model), model, inputs, runtime.num_threads()) as process:
+        return list(process.outputs())
+
+
+def compared_results(
+    program: Program, results: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float | None
+) -> list[Agreement]:
+    """Each result of a program beside the right one, by the names of its results."""
+    names = program.output_names or tuple(map(str, range(len(results))))
     return [
-        _agreement(title, tensor.numpy(), right, tolerance)
-        for title, tensor, right in zip(names, tensors, expected, strict=True)
+        _agreement(title, value, right, tolerance)
+        for title, value, right in zip(names, results, expected, strict=True)
     ]
 
 

@@ -39,18 +39,20 @@ def profile(
     target: Target,
     database: CostDatabase | None = None,
     store: ObjectStore | None = None,
+    mod: IRModule | None = None,
 ) -> Profile:
     """The profile of a program on these inputs, measured for about ``seconds``.
 
     ``target``: what it was compiled for. ``database``: has the peaks of this machine, if they are known. ``store``: has
-    the object code of its kernels. Raises CollageError with the reason where the program cannot be profiled.
+    the object code of its kernels. ``mod``: the module whose kernels are timed, if it is not that
+    of the program. Raises CollageError with the reason where the program cannot be profiled.
     """
     if program.device != CPU:
         raise CollageError("kernels are timed one by one on CPUs only: on a GPU Nsight Systems shows them")
-    mod = program.mod
+    mod = program.mod if mod is None else mod
     if mod is None:
         raise CollageError(
-            "a loaded program has no timing points: profile the model that it was compiled from"
+            "a loaded program has no timing points: profile_saved times the kernels of its plan (docs/profile.md)"
         )
     points, clocks, timed = _with_timing_points(program, mod, target, store or ObjectStore())
     with _ONE_AT_A_TIME:

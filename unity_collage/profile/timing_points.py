@@ -123,7 +123,7 @@ def _call(name: str, *numbers: int) -> relax.Binding:
 def _kernel(call: relax.Call, name: str, results: Mapping[Any, str], is_function: bool) -> Call:
     tensors = [arg for arg in _flat(call.args) if isinstance(arg.ty, relax.TensorType)]
     named = (results[arg] for arg in reversed(tensors) if isinstance(arg, relax.Var) and arg in results)
-    return Call(name, next(named, ""), tuple(shape_text(arg.ty) for arg in tensors), is_function)
+    return Call(name, next(named, ""), tuple(type_text(arg.ty) for arg in tensors), is_function)
 
 
 def _results(body: Any) -> dict[Any, str]:
@@ -142,7 +142,7 @@ def _flat(arguments: Any) -> list[Any]:
     ]
 
 
-def shape_text(ty: Any) -> str:
+def type_text(ty: Any) -> str:
     """``float32[1, 64]`` of the type of a tensor; a size that is not known is its expression."""
     if not isinstance(ty.shape, relax.ShapeExpr):
         return f"{ty.dtype}[?]"

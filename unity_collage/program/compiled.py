@@ -215,7 +215,8 @@ class Program(Shown):
         """
         if self._profiling is None:
             raise CollageError(
-                "it was loaded, and compiled code has no timing points: profile the model that it was compiled from"
+                "it was loaded, and compiled code has no timing points: unity-collage profile FILE.so --model MODEL "
+                "times the kernels of its plan (docs/profile.md)"
             )
         return self._profiling(self, args, named, seconds)
 
@@ -302,7 +303,9 @@ class Program(Shown):
             with library_file.opened(program) as file:
                 backends = backends_in(facts_in(file))
             if not object_file.is_linked(program):
-                raise CollageError("a bundle has a shared library, and there is no C++ compiler to link one")
+                raise CollageError(
+                    "a bundle has a shared library, and there is no C++ compiler to link one: install g++ or clang++"
+                )
             write_bundle(program, folder, backends)
 
     def __reduce__(self) -> Any:

@@ -16,7 +16,7 @@ from ..annotations import CANDIDATES, COSTS, DECLINED, PLAN
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Costs
 from ..plan.plan import Plan
-from ..profile.timing_points import shape_text
+from ..profile.timing_points import type_text
 from .cells import counted, duration, left, right
 from .plans import plan_headline, plan_summary, share_text, time_text
 
@@ -178,7 +178,7 @@ def _tensor_texts(ty: Any) -> Iterator[str]:
         for each in ty.fields:
             yield from _tensor_texts(each)
     elif isinstance(ty, relax.TensorType):
-        yield shape_text(ty)
+        yield type_text(ty)
 
 
 def plain_script(mod: IRModule) -> str:

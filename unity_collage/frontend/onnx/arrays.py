@@ -64,7 +64,7 @@ def _is_packed(data_type: int) -> bool:
 def dtype_of(data_type: int) -> str:
     """The name of an ONNX element type in numpy and TVM, such as ``float32``; raises ModelError for others."""
     if data_type == onnx.TensorProto.STRING:
-        raise ModelError("tensors of strings are not supported")
+        raise ModelError("tensors of strings are not supported: cut the model behind what reads them")
     try:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(data_type))
     except (KeyError, TypeError) as error:

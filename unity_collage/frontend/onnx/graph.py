@@ -81,7 +81,7 @@ class GraphImporter:
             # A name that an input has is the default of this input; callers that give inputs put them first.
             scope.values.maps[0].setdefault(tensor.name, Value.of(array_of(tensor, self.folder)))
         if graph.sparse_initializer:
-            raise ModelError("sparse tensors are not supported")
+            raise ModelError("sparse tensors are not supported: store them as dense ones")
         self.nodes(graph.node, [output.name for output in graph.output], scope)
         return [self._named(output.name, scope) for output in graph.output]
 
@@ -152,8 +152,7 @@ class GraphImporter:
         except ModelError:
             raise
         except Exception as error:  # whatever TVM's type inference and numpy raise
-            reason = last_line(error) if "\n" in str(error) else first_line(error)
-            text = f"cannot be converted: {reason or type(error).__name__}"
+            text = f"cannot be converted: {_reason(error, node)}"
             results = self._computed_elsewhere(node, f"{node.title} {text}", f"it {text}", error)
         names = list(proto.output)
         if len(results) < len(names):
@@ -314,3 +313,14 @@ def _type(value: Value | None) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(
         onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype)), shape
     )
+
+
+def _reason(error: Exception, node: OnnxNode) -> str:
+    """Why a node cannot be converted, in words of a user."""
+    reason = last_line(error) if "\n" in str(error) else first_line(error)
+    if isinstance(error, ValueError) and reason.startswith(
+        "zip() "
+    ):  # it walks over sizes that should be as many
+        ranks = [str(value.rank) for value in node.inputs if value is not None]
+        return f"its operands, of ranks {', '.join(ranks)}, and its attributes do not fit together"
+    return reason or type(error).__name__

@@ -41,7 +41,7 @@ def imported(
     """
     opsets = _opsets(model)
     if not model.graph.output:
-        raise ModelError("the model has no results")
+        raise ModelError("the model has no results: name values in graph.output")
     params = parameters(model.graph, shapes or {}, dims or {})
     functions = {(_standard(f.domain), f.name, f.overload): f for f in model.functions}
     outputs = tuple(output.name for output in model.graph.output)

@@ -1,0 +1,172 @@
+"""Writes docs/passes.md: what the most important passes make of one small module.
+
+usage: python scripts/pass_page.py [--check]
+
+With ``--check`` nothing is written; the exit code is 1 where the page is not what running the passes gives.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.script import relax as R
+from tvm.target import Target
+
+import unity_collage as uc
+from unity_collage.annotations import CANDIDATES, COSTS, DECLINED, PLAN, UNRECOGNISED
+from unity_collage.testing.fixed_cost import FixedCost
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "passes.md"
+TARGET = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+COSTS_BY_BACKEND = {"onednn": 1e-6, "tvm": 2e-6}
+
+HEAD = """# The passes, before and after
+
+What the passes make of one small module, in the order in which they run. `python scripts/pass_page.py` writes this
+page by running them, and a test compares it with what that gives. Backends are `onednn` and `tvm`. Costs are given
+here, 1 us for a kernel of `onednn` and 2 us for one of `tvm`; a compile measures them. Attributes that have their
+default value, and those of `collage`, are left out of the scripts; candidates, costs and the plan are told in words.
+
+The names of all passes are in the [reference](api/passes.md), their order in `unity_collage/pipeline.py`.
+"""
+
+PASSES = (
+    (
+        uc.passes.Prepare(),
+        "Canonical forms that rules can match: here the scale and shift of a batch norm become part of the "
+        "convolution's weights and a bias.",
+    ),
+    (
+        uc.passes.ChannelsLast(),
+        "Images get channels last, in which most libraries are fastest; weights are reordered once, as constants.",
+    ),
+    (
+        uc.passes.ToPrecision("bfloat16"),
+        "With `--precision bf16` only: what is computed in bfloat16, and what stays float32. The passes below go on "
+        "without it.",
+    ),
+    (
+        uc.passes.AnnotateCandidates(backends=("onednn", "tvm")),
+        "Every kernel that a backend could make. Nothing but attributes changes.",
+    ),
+    (
+        uc.passes.EstimateCosts(FixedCost(COSTS_BY_BACKEND)),
+        "A cost for every candidate. Nothing but attributes changes.",
+    ),
+    (
+        uc.passes.SearchPartition(),
+        "The cheapest cover: its kernels become functions, and `collage.plan` says why.",
+    ),
+    (uc.passes.OffloadBYOC(), "Functions of libraries become calls of runtime modules."),
+    (uc.passes.FuseRemaining(), "What is left becomes kernels of TVM: PrimFuncs with schedules."),
+)
+"""Passes, and what each does in a sentence or two."""
+
+_ASIDE = "ToPrecision"
+_TOLD = ("AnnotateCandidates", "EstimateCosts", "SearchPartition")
+_DEFAULTS = (
+    r", (?:groups=1|dilation=\[1, 1\]|strides=\[1, 1\]|out_dtype=None|center=True|scale=True|"
+    r'momentum=[\d.]+|out_layout="\w+")'
+)
+"""Attributes of operators that the page leaves out."""
+
+
+def module() -> IRModule:
+    """A convolution with a batch norm and a relu, and a mean behind it."""
+    rng = np.random.default_rng(0)
+    weight = relax.const(rng.standard_normal((8, 3, 3, 3), dtype=np.float32))
+    scale, shift, mean, variance = (relax.const(np.full(8, value, np.float32)) for value in (2, 1, 0.5, 4))
+
+    @R.function
+    def main(image: R.Tensor((1, 3, 16, 16), "float32")) -> R.Tensor((1, 8, 1, 1), "float32"):
+        with R.dataflow():
+            conv = R.nn.conv2d(image, weight, padding=1)
+            normed = R.nn.batch_norm(conv, scale, shift, mean, variance, axis=1, training=False)
+            first = normed[0]
+            active = R.nn.relu(first)
+            pooled = R.mean(active, axis=[2, 3], keepdims=True)
+            R.output(pooled)
+        return pooled
+
+    return IRModule({"main": main})
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join([HEAD, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    mod = module()
+    yield from ("## The module", "", _fenced(mod), "")
+    for each, about in PASSES:
+        name = str(each.info.name).removeprefix("collage.")
+        with TARGET:
+            after = each(mod)
+        yield from (f"## {name}", "", about, "")
+        script = _fenced(after)
+        if script != _fenced(mod):
+            yield from (script, "")
+        facts = list(_facts(after)) if name in _TOLD else []
+        if facts:
+            yield from (*facts, "")
+        if name != _ASIDE:
+            mod = after
+
+
+def _fenced(mod: IRModule) -> str:
+    """The functions of Relax as text, without attributes; PrimFuncs and runtime modules by number."""
+    functions = {}
+    for gvar, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            for annotation in (CANDIDATES, COSTS, DECLINED, PLAN, UNRECOGNISED):
+                func = func.without_attr(annotation.name)
+            functions[gvar] = func
+    prims = {gvar: func for gvar, func in mod.functions_items() if gvar not in functions}
+    text = IRModule({**functions, **prims}).script()
+    text = re.sub(r"\n    @T\.prim_func.*?(?=\n    @|\Z)", "", text, flags=re.DOTALL)
+    text = re.sub(_DEFAULTS, "", text)
+    text = re.sub(r"^#.*(?:\n|\Z)|^ *# from .*\n|^from .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r'metadata\["[\w.]+"\]\[(\d+)\]', r"constant_\1", text)
+    more = [f"# and {len(prims)} PrimFuncs: {', '.join(sorted(g.name_hint for g in prims))}"] if prims else []
+    if "external_mods" in (mod.attrs or {}):
+        more.append(f"# and {len(mod.attrs['external_mods'])} runtime module in external_mods")
+    return "\n".join(["```python", text.strip(), *more, "```"])
+
+
+def _facts(mod: IRModule) -> Iterator[str]:
+    """What the attributes of ``main`` say, in lines."""
+    main = mod["main"]
+    if CANDIDATES.on(main):
+        costs = COSTS.read(main) if COSTS.on(main) else None
+        yield "`collage.candidates`" + (" with `collage.costs`:" if costs else ":")
+        yield ""
+        for each in CANDIDATES.read(main):
+            cost = f", {1e6 * (costs.of(each.id).seconds or 0):g} us" if costs else ""
+            yield f"* {each.backend} `{each.label}`, bindings {', '.join(map(str, each.indexes))}{cost}"
+    elif PLAN.on(main):
+        plan = PLAN.read(main)
+        yield "`collage.plan`:"
+        yield ""
+        for kernel in plan.kernels:
+            made = f"{kernel.backend} `{kernel.label}` as `{kernel.function}`"
+            yield f"* {made}, bindings {', '.join(kernel.bindings)}, {1e6 * kernel.seconds:g} us"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the page; returns the exit code."""
+    text = page()
+    if arguments == ["--check"]:
+        return int(PAGE.read_text(encoding="utf-8") != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

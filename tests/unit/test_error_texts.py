@@ -1,0 +1,74 @@
+"""Errors of TVM as users see them: the line that names the shapes, without what only TVM's developers read."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from unity_collage.errors import ModelError, first_line, in_words, last_line
+from unity_collage.frontend.models import import_model
+
+
+def model_of(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}')
+    for name, shape in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(shape, "float32"), name))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    [
+        (
+            model_of("m (float[4, 16] x) => (float[4, 8] y) { y = MatMul (x, w) }", w=(4, 8)),
+            ["MatMul 'y'", "x has shape [4, 16]", "the RHS a constant has shape [4, 8]"],
+        ),
+        (
+            model_of("m (float[4, 16] x) => (float[4, 8] y) { y = Add (x, w) }", w=(4, 8)),
+            ["Add 'y'", "In add, the first input shape at dim 1 is 16", "second input shape at dim 1 is 8"],
+        ),
+        (
+            model_of("m (float[4, 16] x, int64[4, 16] w) => (float[4, 16] y) { y = Add (x, w) }"),
+            ["float32 on the LHS (Type of float32[4, 16])", "int64 on the RHS (Type of int64[4, 16])"],
+        ),
+        (
+            model_of(
+                "m (float[4, 16] x, int64[2] i, float[3] u) => (float[4, 16] y) { y = ScatterElements (x, i, u) }"
+            ),
+            ["ScatterElements 'y'", "its operands, of ranks 2, 1, 1"],
+        ),
+    ],
+    ids=["a constant", "an operator", "types", "ranks"],
+)
+def test_a_model_that_does_not_fit_names_its_shapes(model: onnx.ModelProto, parts: list[str]) -> None:
+    with pytest.raises(ModelError) as caught:
+        import_model(model)
+    text = str(caught.value)
+    assert all(part in text for part in parts), text
+    for noise in ("Metadata", "show_meta", "T.int64", "R.shape", "ir.Op", "support_level", "zip()", "\n"):
+        assert noise not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ('a metadata["ir.GenericConst"][0]\n# Metadata omitted. Use show_meta=True in script() method to show it. b',
+         "a a constant b"),
+        ("T.int64(4) and T.int64(-1), T.float32", "4 and -1, float32"),
+        ("R.Tensor((4,), dtype=\"int8\") and R.shape([n, 4])", "int8[4] and [n, 4]"),
+        ("Check failed: (a != b) is false: Unknown function: main", "Unknown function: main"),
+        ("Check failed: (a != b) is false", "Check failed: (a != b) is false"),
+        ("int64 and T.prim_func stay", "int64 and T.prim_func stay"),
+    ],
+)  # fmt: skip
+def test_what_stands_for_how_tvm_prints(text: str, plain: str) -> None:
+    assert in_words(text) == plain
+
+
+def test_lines_are_those_of_the_plain_text() -> None:
+    error = ValueError(
+        "first T.int64(1)\nsecond\n# Metadata omitted. Use show_meta=True in script() method to show it."
+    )
+    assert (first_line(error), last_line(error)) == ("first 1", "second")
+    assert (first_line(ValueError()), last_line(ValueError())) == ("ValueError", "")
