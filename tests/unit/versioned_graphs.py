@@ -153,6 +153,9 @@ SCHEDULED: dict[str, Callable[[], IRModule]] = {
     "functions of bfloat16": lambda: module(
         lambda x: op.astype(op.nn.gelu(op.astype(x, "float32")), "bfloat16"), (40, 33), dtype="bfloat16"
     ),
+    "a function of integers to integers": lambda: module(
+        lambda x: op.astype(op.log(op.astype(x, "float32")), "int64"), (40, 33), dtype="int64"
+    ),
     "bfloat16": lambda: module(lambda x, w: op.tanh(op.matmul(x, w)), (40, 64), (64, 130), dtype="bfloat16"),
     "sort": lambda: loose(lambda x: op.sort(x, axis=1), (8, 30)),
     "running sum": lambda: loose(lambda x: op.cumsum(x, axis=1), (8, 30)),

@@ -35,6 +35,8 @@ def _converted(cast: tirx.Cast) -> Expr:
     a NaN, unless its payload is only in the lower half.
     """
     types = (str(cast.value.expr_ty().dtype), str(cast.expr_ty().dtype))
+    if types[0] == "float32" and "int" in types[1]:
+        return tirx.Cast(types[1], _without_bounds(cast.value))
     if types == ("bfloat16", "float32"):
         bits = tirx.Cast("uint32", tirx.reinterpret("uint16", cast.value))
         return tirx.reinterpret("float32", tirx.shift_left(bits, _u32(16)))
@@ -47,6 +49,15 @@ def _converted(cast: tirx.Cast) -> Expr:
 
     bits = let(tirx.reinterpret("uint32", cast.value), upper_half)
     return tirx.reinterpret("bfloat16", tirx.Cast("uint16", bits))
+
+
+def _without_bounds(value: Expr) -> Expr:
+    """A float32 of which TVM's analysis asks no bounds.
+
+    It would find bounds of the integers inside that a formula makes, find others where they come by again inside a
+    condition, and fail as the two differ. LLVM removes both conversions.
+    """
+    return tirx.reinterpret("float32", tirx.reinterpret("int32", value)) if nodes(value, tirx.Let) else value
 
 
 def _u32(value: int) -> Expr:

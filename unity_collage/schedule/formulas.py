@@ -29,7 +29,7 @@ from math import inf, nan, pi
 
 from tvm import tirx
 
-from .stage import Expr, nodes
+from .stage import Expr
 
 _EXP = (
     0.4999999403953552,
@@ -81,21 +81,7 @@ def _i32(value: int) -> Expr:
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """``body(value)`` with the value computed once."""
     var = tirx.Var("t", value.ty)
-    return tirx.Let(var, _without_bounds(value), body(var))
-
-
-def _without_bounds(value: Expr) -> Expr:
-    """``value`` as TVM's analysis knows no bounds of it.
-
-    It finds those of a float that was an integer, finds others when it comes by again inside a condition on it, and
-    fails as they differ. LLVM removes the two conversions.
-    """
-    dtype = str(value.expr_ty().dtype)
-    if dtype != "float32" or not any(
-        "int" in str(cast.value.expr_ty().dtype) for cast in nodes(value, tirx.Cast)
-    ):
-        return value
-    return tirx.reinterpret(dtype, tirx.reinterpret("int32", value))
+    return tirx.Let(var, value, body(var))
 
 
 def _horner(coefficients: Sequence[float], x: Expr) -> Expr:
