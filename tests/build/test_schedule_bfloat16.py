@@ -42,6 +42,9 @@ CASES: dict[str, tuple[Callable[..., relax.Expr], Sequence[tuple[int, ...]]]] = 
     "product": (lambda x, y: rounded(op.matmul(x, y, "float32")), [(16, 64), (64, 48)]),
     "convolution": (lambda x, w: rounded(nn.relu(convolution(x, w))), [(1, 8, 8, 16), (24, 3, 3, 16)]),
     "max_pool": (lambda x: nn.max_pool2d(x, (2, 2), (2, 2), layout="NHWC"), [(1, 8, 8, 16)]),
+    "max_pool of many channels": (
+        lambda x: nn.max_pool2d(x, (3, 3), (2, 2), layout="NHWC"), [(1, 27, 27, 256)]
+    ),
     "transpose": (lambda x: op.permute_dims(x, [0, 2, 1]), [(2, 32, 48)]),
     "concat": (lambda x, y: op.concat([x, y], axis=1), [(4, 32), (4, 48)]),
 }  # fmt: skip

@@ -65,9 +65,11 @@ def _is_number(x: Expr) -> Expr:
 def _bound(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """``body`` of ``value``, computed once: by the compiler, or by a Let where it is long.
 
-    TVM does not take an expression twice that has a Let inside, so short ones have none.
+    TVM does not take an expression twice that has a Let inside, so short ones have none. Those of bfloat16 have none
+    either: TVM computes in float32, and fails on variables of that type.
     """
-    return let(value, body) if len(nodes(value, ir.Expr)) > _SHORT else body(value)
+    is_long = len(nodes(value, ir.Expr)) > _SHORT and str(value.expr_ty().dtype) != "bfloat16"
+    return let(value, body) if is_long else body(value)
 
 
 def _is_constant(value: Expr) -> bool:
