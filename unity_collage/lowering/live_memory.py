@@ -68,7 +68,8 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     weights = _constants(functions.values()) + library.constants
     known = _Known(mod, library, temporaries_of(mod, target))
-    return {g.name_hint: known.run_of(g).memory(devices, weights) for g in functions}
+    runs = {g.name_hint: known.run_of(g) for g in functions}
+    return {name: run.memory(devices, weights) for name, run in runs.items() if run is not None}
 
 
 def _devices(mod: IRModule, target: Target) -> list[str]:
@@ -105,6 +106,7 @@ class _Known:
         self.mod = mod
         self.temporaries = {**temporaries, **library.temporaries}
         self._runs: dict[ir.GlobalVar, _Run] = {}
+        self._running: set[ir.GlobalVar] = set()
 
     def place_of(self, ty: relax.TensorType) -> Place:
         """The place of a tensor that is not in a storage."""
@@ -114,11 +116,15 @@ class _Known:
                 return number, str(info.memory_scope)
         return 0, "global"
 
-    def run_of(self, gvar: ir.GlobalVar) -> _Run:
-        """The run of a function of Relax; functions that call themselves are not in finished modules."""
+    def run_of(self, gvar: ir.GlobalVar) -> _Run | None:
+        """The run of a function of Relax; None for one that is being run: how often it calls itself is not known."""
+        if gvar in self._running:
+            return None
         if gvar not in self._runs:
+            self._running.add(gvar)
             run = self._runs[gvar] = _Run(self)
             run.returned(self.mod[gvar].body)
+            self._running.remove(gvar)
         return self._runs[gvar]
 
 
@@ -267,7 +273,11 @@ class _Run:
         """A call of a kernel, of another function, or of a packed function that makes its result."""
         callee = call.op if isinstance(call.op, ir.GlobalVar) else None
         if callee is not None and isinstance(self._known.mod.functions.get(callee), relax.Function):
-            self._include(self._known.run_of(callee), name)
+            run = self._known.run_of(callee)
+            if run is None:
+                self._unknown += 1
+            else:
+                self._include(run, name)
             return self._made(call, counts_unknown=False)
         made = self._made(call)
         if name == _COPY or (name and not name.startswith(("vm.builtin.", "relax."))):
