@@ -134,7 +134,7 @@ def _verdict(count: int, still: bool) -> str:
     one = "this kernel alone makes" if count == 1 else f"these {count} kernels together make"
     first = f"{one} the results differ"
     if still:
-        return f"{first}, and without {'it' if count == 1 else 'them'} they still do: others are wrong, too"
+        return f"{first}; without {'it' if count == 1 else 'them'} they differ too, so other kernels are wrong as well"
     return f"{first}; without {'it' if count == 1 else 'them'} they agree"
 
 
