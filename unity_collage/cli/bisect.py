@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
         "bisect",
         help=text,
         description=f"{text.capitalize()}. Programs are built in which TVM makes some of the kernels, until no kernel "
-        "can be left out of those that do it.",
+        "can be left out of those that are the cause.",
     )
     add_options(command)
     add_no_measure(command)
