@@ -32,7 +32,7 @@ docs:
 notebook:
 	$(PYTHON) scripts/run_notebook.py examples/tour.ipynb
 
-# The screenshots of docs/images: the report and the comparison of two plans. Needs chromium.
+# The screenshots of docs/images: the report and the comparison of two plans. Compiles ResNet-50; needs chromium.
 images:
 	$(PYTHON) scripts/images.py docs/images
 
@@ -81,6 +81,7 @@ lock:
 
 # The fragments of changelog.d under a heading in CHANGELOG.md: make changelog VERSION=0.2.0
 changelog:
+	@test -n '$(VERSION)' || { echo 'changelog: name the version: make changelog VERSION=0.2.0' >&2; exit 2; }
 	$(PYTHON) -m towncrier build --yes --version '$(VERSION)'
 
 # Checks, version, changelog, wheel, site, commit and tag: make release VERSION=0.2.0; with DRY_RUN=1 nothing is changed.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from .ffi import tvm_ffi
 
@@ -105,6 +106,22 @@ def with_names(text: str, name: str, known: Sequence[str], most: int = 100) -> s
     if not most or not known:
         return text
     return f"{text}{' There' if close else '; there'} are: {', '.join(known[:most])}"
+
+
+def not_a_file(path: str | Path) -> str:
+    """What is said of a ``path`` that is not a file, with the file of its folder that it is close to.
+
+    ``modle.so is not a file; did you mean model.so?``
+    """
+    path = Path(path)
+    if path.is_dir():
+        return f"{path} is not a file but a folder"
+    try:
+        there = sorted(each.name for each in path.parent.iterdir() if each.is_file())
+    except OSError:
+        there = []
+    close = closest(path.name, there, 1)
+    return f"{path} is not a file" + (f"; did you mean {path.parent / close[0]}?" if close else "")
 
 
 def closest(name: str, known: Sequence[str], most: int) -> list[str]:

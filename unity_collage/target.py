@@ -36,6 +36,10 @@ _LISTS = ("mattr", "keys", "libs")
 """Fields of a target that are lists, with commas in a text."""
 
 
+_ADDED = ("keys", "tag", "host")
+"""Fields that need not be written: TVM adds them."""
+
+
 def host_target() -> Target:
     """The CPU that this process runs on, with all its instruction sets and the pool's number of threads."""
     triple = codegen.llvm_get_system_triple()
@@ -108,6 +112,18 @@ def fields_of(target: Target) -> dict[str, Any]:
     return json.loads(str(target))
 
 
+def text_of(target: Target) -> str:
+    """A target as it is written on a command line: ``llvm -mcpu=znver4``, without its host and what TVM adds."""
+    fields = {
+        name: value for name, value in fields_of(target).items() if name not in ("kind", *_ADDED) and value
+    }
+    options = (
+        f"-{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in fields.items()
+    )
+    return " ".join([target.kind.name, *options])
+
+
 def libs_of(target: Target) -> tuple[str, ...]:
     """The backends that a target names (``libs``), in preference order; empty where it names none."""
     return tuple(str(name) for name in target.attrs.get("libs") or ())
@@ -133,7 +149,7 @@ def conveyed(
         raise CollageError("no target was given: leave it out for this machine's processor")
     for number, target in enumerate(targets):
         if fields_of(target) in map(fields_of, targets[:number]):
-            raise CollageError(f"target {target} was given twice")
+            raise CollageError(f"target {text_of(target)} was given twice")
         if _hardware(target) != _hardware(targets[0]) and _hardware(target) not in map(_hardware, present):
             raise CollageError(
                 f"{why_not_refined(target, targets[0])}, and no value has a virtual device with it: compile for one of "
@@ -158,7 +174,9 @@ def why_not_refined(target: Target, required: Target) -> str | None:
     differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
     if not differing:
         return None
-    return f"target {target} does not refine {required}: they differ in {', '.join(differing)}"
+    return (
+        f"target {text_of(target)} does not refine {text_of(required)}: they differ in {', '.join(differing)}"
+    )
 
 
 def devices_of(ty: ir.Type) -> Iterator[relax.VDevice]:

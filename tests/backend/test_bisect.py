@@ -80,7 +80,7 @@ def test_a_wrong_kernel_is_named_with_its_layer_and_error(planted: None) -> None
 def test_one_of_several_wrong_kernels_is_found_and_the_others_are_told(planted: None) -> None:
     found = found_in(ladder())
     assert [suspect.backend for suspect in found.suspects] == ["planted"]
-    assert found.offloaded == 6 and "others are wrong, too" in found.verdict
+    assert found.offloaded == 6 and "other kernels are wrong as well" in found.verdict
 
 
 @pytest.mark.parametrize("planted", ["none"], indirect=True)
@@ -191,13 +191,15 @@ def test_the_command_prints_what_the_document_lists(tmp_path: Path, capfd) -> No
         (["--against", "eager"], "is compared with onnxruntime or tvm"),
         (["-o", "case.txt"], "its name does not end in .onnx"),
         (["--inputs", "none.npz"], "none.npz is not a file"),
+        (["-o", "model.onnx"], "--output model.onnx would overwrite model.onnx"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_compiled(
-    tmp_path: Path, capfd, words: list[str], reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd, words: list[str], reason: str
 ) -> None:
-    path = small(tmp_path / "model.onnx")
-    assert cli.main(["bisect", str(path), *words]) == 1
+    monkeypatch.chdir(tmp_path)
+    small(tmp_path / "model.onnx")
+    assert cli.main(["bisect", "model.onnx", *words]) == 1
     (line,) = errors_in(capfd.readouterr().err)
     assert reason in line
 

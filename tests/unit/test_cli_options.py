@@ -104,3 +104,10 @@ def test_targets_that_contradict_each_other_are_refused(
     with pytest.raises(SystemExit):
         options(tmp_path, *arguments)
     assert reason in capsys.readouterr().err
+
+
+def test_a_target_is_told_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+fma -libs=onednn"] * 2
+    with pytest.raises(SystemExit):
+        options(tmp_path, *(each for word in words for each in ("--target", word)))
+    assert f"target {words[0]} was given twice" in capsys.readouterr().err

@@ -67,6 +67,11 @@ def test_the_name_of_the_file_is_that_of_the_example(
         (["-o", "x.onnx"], "name the example to write"),
         (["small", "-o", "none/x.onnx"], "--output none/x.onnx cannot be written"),
         (["small", "--inputs", "-"], "--inputs - is not possible"),
+        (["small", "-o", "x.so"], "--output x.so: the name of the file ends in .onnx"),
+        (
+            ["small", "-o", "x.onnx", "--inputs", "x.onnx"],
+            "--inputs x.onnx: the name of the file ends in .npz",
+        ),
     ],
 )
 def test_mistakes_are_one_line(

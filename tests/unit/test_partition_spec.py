@@ -22,7 +22,7 @@ from unity_collage.plan.candidate import Candidate
 from unity_collage.plan.costs import Cost
 from unity_collage.rules import Declined, Found, FusionCone, OpPredicate, Rule
 from unity_collage.specs import PartitionSpec, gathered, targets_of
-from unity_collage.target import conveyed, devices_of, is_refinement_of, why_not_refined
+from unity_collage.target import conveyed, devices_of, is_refinement_of, text_of, why_not_refined
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
 
@@ -98,7 +98,7 @@ def test_a_target_refines_another_that_differs_in_the_toolchain_only(
 
 def test_a_reason_names_both_targets() -> None:
     why = why_not_refined(WIDE, PLAIN)
-    assert why is not None and str(WIDE) in why and str(PLAIN) in why
+    assert why is not None and text_of(WIDE) in why and text_of(PLAIN) in why
 
 
 def test_a_spec_for_another_target_is_declined() -> None:

@@ -181,7 +181,7 @@ def test_the_text_fits_eighty_columns() -> None:
 def test_plans_without_costs_are_compared_without_times() -> None:
     unmeasured = plan(replace(CONV, seconds=0.0))
     found = diff({"main": unmeasured}, {"main": plan(replace(CONV, backend="tvm"))})
-    assert "no difference in time is known" in text_of(found)
+    assert "times are not compared" in text_of(found)
     data = difference_data(found)["functions"]["main"]
     assert (data["seconds"], data["parts"][0]["seconds"], data["parts"][0]["share"]) == (None, None, None)
 
@@ -224,10 +224,17 @@ def test_plans_are_read_from_files(tmp_path: Path) -> None:
         ({}, "the first has no plan"),
         ("model.onnx", "model.onnx is a model: compile it"),
         ("missing.so", "missing.so is not a file"),
+        ("cut.so", "cut.so is not a saved program, or only a part of one"),
+        ("inputs.npz", "inputs.npz has no plan: name a saved program"),
         ({"f": plan(CONV), "g": plan(CONV)}, "no function is in both: the first has f, g, the second has main"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused(given: Any, reason: str) -> None:
+def test_what_cannot_be_compared_is_refused(
+    given: Any, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("cut.so", "inputs.npz"):
+        (tmp_path / name).write_bytes(b"\xff text")
     with pytest.raises(CollageError, match=reason):
         diff(given, {"main": plan(CONV)})
 
@@ -235,11 +242,15 @@ def test_what_cannot_be_compared_is_refused(given: Any, reason: str) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["p.json"], "p.json is not a model, so the second one cannot be the same"),
+        (["p.json"], "p.json is not a model: name what it is compared with behind it"),
         (["p.json", "missing.so"], "missing.so is not a file"),
         (["p.json", "p.json", "--report", "d.json"], "the name of the page ends in .html"),
         (["p.json", "p.json", "--report", "no/d.html"], "cannot be written: there is no folder no"),
+        (["p.json", "q.json"], "q.json is not a file; did you mean p.json?"),
+        (["p.json", "."], ". is not a file but a folder"),
         (["p.json", "p.json", "--first-options=--no-winograd"], "--first-options are for a model"),
+        (["m.onnx", "p.json"], "m.onnx is not an ONNX model"),
+        (["m.onnx", "p.json", "--memory-limit", "1MB", "--no-measure"], "a memory limit needs costs"),
         (["m.onnx"], "both are one model with the same options"),
         (["m.onnx", "--second-options=--backends 'tvm"], "cannot be read: No closing quotation"),
     ],

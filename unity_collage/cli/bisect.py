@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError
 from . import progress
 from .as_json import add_json, print_json
-from .options import add_no_measure, add_options, sizes_of
+from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM, error_share, tolerance_of
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ def add_command(commands: Any) -> None:
         "bisect",
         help=text,
         description=f"{text.capitalize()}. Programs are built in which TVM makes some of the kernels, until no kernel "
-        "can be left out of those that do it.",
+        "can be left out of those that are the cause.",
     )
     add_options(command)
     add_no_measure(command)
+    add_memory_limit(command)
     command.add_argument(
         "--inputs",
         metavar=f"INPUTS.npz|{RANDOM}",
@@ -126,3 +127,12 @@ def _check(options: argparse.Namespace) -> None:
         raise CollageError(f"--against {options.against}: {options.model} is compared with {known} or tvm")
     if options.output and (reason := why_no_reproducer(options.output)):
         raise CollageError(f"--output {options.output} cannot be written: {reason}")
+    if options.output and (read := _also_read(options)):
+        raise CollageError(f"--output {options.output} would overwrite {read}: choose another name")
+
+
+def _also_read(options: argparse.Namespace) -> str | None:
+    """The model or the inputs, where a file of ``--output`` has the place of one of them."""
+    wanted = Path(options.output)
+    written = [wanted.with_suffix(suffix).resolve() for suffix in (wanted.suffix, ".npz", ".py")]
+    return next((each for each in (options.model, options.inputs) if Path(each).resolve() in written), None)

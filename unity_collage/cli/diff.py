@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError
+from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
-from .options import add_no_measure, add_options, positive
+from .options import add_memory_limit, add_no_measure, add_options, positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ def add_command(commands: Any) -> None:
     command = commands.add_parser(
         "diff",
         help=text,
-        description=f"{text.capitalize()}. Kernels are compared by the values of the model that they compute. The "
-        "options of compile are for models; of saved programs and plans nothing is compiled.",
+        description=f"{text.capitalize()}. Kernels are compared by the values of the model that they compute. Models "
+        "are compiled with the options of compile; saved programs and plans are read as they are.",
     )
     what = "a saved program (.so), a report (.json), a partitioned module (.py), or a model (.onnx, .pt2)"
     command.add_argument("first", metavar="FIRST", help=f"{what}, which is compiled")
@@ -42,6 +42,7 @@ def add_command(commands: Any) -> None:
     )
     add_options(command, model=False)
     add_no_measure(command)
+    add_memory_limit(command)
     for which in ("first", "second"):
         command.add_argument(
             f"--{which}-options",
@@ -89,17 +90,17 @@ def _diff(options: argparse.Namespace) -> None:
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:
     """Both paths, and for a model the options of ``compile``; raises CollageError for what cannot be compared."""
     if options.second is None and not _is_model(options.first):
-        raise CollageError(f"{options.first} is not a model, so the second one cannot be the same: name it")
+        raise CollageError(f"{options.first} is not a model: name what it is compared with behind it")
     paths = {"first": options.first, "second": options.second or options.first}
     more = {which: getattr(options, f"{which}_options") for which in paths}
     for which, path in paths.items():
         if not Path(path).is_file():
-            raise CollageError(f"{path} is not a file")
+            raise CollageError(not_a_file(path))
         if more[which] and not _is_model(path):
-            raise CollageError(f"--{which}-options are for a model, and {path} is compiled already")
+            raise CollageError(f"--{which}-options are for a model, and {path} is not one: leave them out")
     if options.second is None and more["first"] == more["second"]:
         raise CollageError(
-            "both are one model with the same options: add --second-options, or name another one"
+            "both are one model with the same options: add --second-options='--precision bf16', or name another file"
         )
     return [
         (path, _asked(path, _words(which, more[which]), options) if _is_model(path) else None)
@@ -127,6 +128,7 @@ def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argp
     parser = Parser(prog=f"{PROGRAM} compile", add_help=False)
     add_options(parser, model=False)
     add_no_measure(parser)
+    add_memory_limit(parser)
     for action in parser._actions:
         if action.option_strings:
             action.default = argparse.SUPPRESS

@@ -10,6 +10,9 @@ from ..errors import CollageError
 from .as_json import add_json, print_json
 from .files import STANDARD, write
 
+_SUFFIXES = {"--output": ".onnx", "--inputs": ".npz"}
+"""How the names of files end: commands that read them go by that."""
+
 
 def add_command(commands: Any) -> None:
     """Add ``examples`` to ``commands``."""
@@ -55,10 +58,13 @@ def _write(options: argparse.Namespace) -> None:
     found = example(options.name)
     path = options.output or f"{found.name}.onnx"
     for option, wanted in (("--output", path), ("--inputs", options.inputs)):
+        suffix = _SUFFIXES[option]
         if wanted == STANDARD:
             raise CollageError(f"{option} - is not possible: name a file")
         if wanted and (reason := why_no_file(Path(wanted))):
             raise CollageError(f"{option} {wanted} cannot be written: {reason}")
+        if wanted and Path(wanted).suffix != suffix:
+            raise CollageError(f"{option} {wanted}: the name of the file ends in {suffix}")
     model = found.make()
     write(Path(path), model.SerializeToString())
     wrote = [path]

@@ -1,4 +1,4 @@
-"""Compile an ONNX model into a program that mixes kernel libraries by measured cost."""
+"""Compile a model of ONNX or PyTorch into a program that mixes kernel libraries by measured cost."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tvm.target import Target
 
 
-def add_options(command: argparse.ArgumentParser, model: bool = True) -> None:
+def add_options(
+    command: argparse.ArgumentParser, model: bool = True, what: str = "the model, an .onnx or .pt2 file"
+) -> None:
     """Add the options for the choice of kernels and the limits of measuring, and the ``model`` that they are for."""
     if model:
-        command.add_argument(
-            "model", metavar="MODEL", help="the model, an .onnx or .pt2 file; write it before --backends"
-        )
+        command.add_argument("model", metavar="MODEL", help=f"{what}; write it before --backends")
     add_threads(command, argparse.SUPPRESS)  # the number may also stand before the command
     _add_sizes(command)
     _add_freedom(command)

@@ -44,6 +44,9 @@ class Parser(argparse.ArgumentParser):
         taken = next((word for word in self._words if word in greedy), None)
         if message.endswith(("required: MODEL", "required: FIRST")) and taken is not None:
             message += f" (write it before {taken}, which takes all that follows)"
+        if message.endswith("-options: expected one argument"):
+            option = message.split()[1].rstrip(":")
+            message += f" (write it in quotes behind =, as in {option}='--precision bf16')"
         self._refuse(f"{message}{' See' if message.endswith('?') else '; see'} {self.prog} --help")
 
     def _refuse(self, text: str) -> NoReturn:

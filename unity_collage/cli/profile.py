@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError
+from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
 from .options import add_memory_limit, add_no_measure, add_options, duration, positive, sizes_of
 from .verify import RANDOM
@@ -23,20 +23,21 @@ ROWS = 30
 
 def add_command(commands: Any) -> None:
     """Add ``profile`` to ``commands``."""
-    text = "compile a model, run it, and time every kernel where it runs"
+    text = "run a model or a saved program, and time every kernel where it runs"
     description = (
-        f"{text.capitalize()}. Beside its time are its cost in the plan and the part of the machine's limit."
+        f"{text.capitalize()}. A model is compiled first; of a saved program, --model names the model. Beside the time "
+        "of a kernel are its cost in the plan and the part of the machine's limit."
     )
     command = commands.add_parser("profile", help=text, description=description)
-    add_options(command)
+    add_options(command, what="the model, an .onnx or .pt2 file, or a saved program with --model")
     add_no_measure(command)
     add_memory_limit(command)
     command.add_argument(
         "--model",
         dest="compiled_from",
         metavar="MODEL",
-        help="of a saved program: the model that it was compiled from, with the same options; the kernels of its plan "
-        "are built once more with timing points",
+        help="where MODEL is a saved program: the model that it was compiled from; give the options of that compile "
+        "too. The kernels of its plan are built once more, with timing points",
     )
     command.add_argument(
         "--inputs",
@@ -49,7 +50,7 @@ def add_command(commands: Any) -> None:
         type=duration,
         default=1.0,
         metavar="TIME",
-        help="how long the program runs, such as 500 (seconds), 10s or 1m (default: 1s)",
+        help="how long the program runs, such as 10s or 1m (default: 1s)",
     )
     command.add_argument(
         "--rows",
@@ -142,7 +143,7 @@ def _check(options: argparse.Namespace) -> None:
 
     for path in filter(None, (options.model, options.compiled_from)):
         if not Path(path).is_file():
-            raise CollageError(f"{path} is not a file")
+            raise CollageError(not_a_file(path))
     is_model = Path(options.model).suffix in _MODELS
     if is_model and options.compiled_from:
         raise CollageError(

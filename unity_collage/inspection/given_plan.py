@@ -17,7 +17,7 @@ from ..backends.registry import known
 from ..compiler import checked_target, elsewhere_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
-from ..errors import CollageError, NoPlan
+from ..errors import CollageError, NoPlan, not_a_file
 from ..frontend.models import Model, import_model
 from ..frontend.sizes import Shapes
 from ..graph import DataflowGraph
@@ -134,7 +134,7 @@ def _read(plan: str | Path | Mapping[str, Any] | IRModule) -> tuple[GivenPlan | 
         return plan, "the plan"
     path = Path(plan)
     if not path.is_file():
-        raise CollageError(f"{path} is not a file")
+        raise CollageError(not_a_file(path))
     return (read_script(path) if path.suffix in _SCRIPTS else read_json(path)), str(path)
 
 

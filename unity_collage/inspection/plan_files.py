@@ -12,13 +12,15 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..annotations import PLAN
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, not_a_file
 from ..lowering.library_file import opened
 from ..lowering.seal import facts_in
 from ..plan.plan import Plan
 from ..program.facts import Facts, plans_in
 
-SUFFIXES = (".so", ".json", ".py", ".txt")
+_LIBRARY = ".so"
+
+SUFFIXES = (_LIBRARY, ".json", ".py", ".txt")
 """Of a saved program, of a report, and of a module as text."""
 
 Functions = Mapping[str, relax.Function]
@@ -30,11 +32,17 @@ def plans_of(path: str) -> tuple[dict[str, Plan], Functions]:
     Raises CollageError for a file that is missing, or that is none of these.
     """
     if not Path(path).is_file():
-        raise CollageError(f"{path} is not a file")
+        raise CollageError(not_a_file(path))
     if Path(path).suffix == ".json":
         return _reported(path), {}
     with Path(path).open("rb") as file:
         is_library = file.read(4) == b"\x7fELF"
+    if not is_library and Path(path).suffix not in SUFFIXES:
+        raise CollageError(
+            f"{path} has no plan: name a saved program (.so), a report (.json), or a partitioned module (.py)"
+        )
+    if not is_library and Path(path).suffix == _LIBRARY:
+        raise CollageError(f"{path} is not a saved program, or only a part of one")
     if not is_library:
         functions = functions_of(path)
         return {name: PLAN.read(func) for name, func in functions.items() if PLAN.on(func)}, functions

@@ -70,7 +70,10 @@ def profile_saved(
     if program.input_names != source.inputs:
         raise CollageError(f"{path} takes and returns {program.signature}, but the model {taken}")
     annotated = annotated_with(pipeline.until_candidates(), imported, scope)
-    mod = module_of_plans(annotated, plans_in(facts), scope)
+    try:
+        mod = module_of_plans(annotated, plans_in(facts), scope)
+    except CollageError as error:
+        raise CollageError(f"{error}: give the options that {path} was compiled with") from error
     given = dict(inputs or drawn_inputs(program))
     return profile(program, (), given, seconds, scope, database, mod=mod)
 

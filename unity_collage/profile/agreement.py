@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from zipfile import is_zipfile
 
 import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
 import numpy as np
 
 from .. import runtime
 from ..calling.signature import Spec, TensorSpec, shown
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, not_a_file
 from ..measure.compare import why_wrong
 from ..program import Program
 from .accuracy import deviation
@@ -104,7 +105,11 @@ def read_inputs(path: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
     Raises CollageError with the reason.
     """
     if not Path(path).is_file():
-        raise CollageError(f"{path} is not a file")
+        raise CollageError(not_a_file(path))
+    if not is_zipfile(path):
+        raise CollageError(
+            f"{path} does not hold inputs: numpy.savez(FILE, name=array) writes a file that does"
+        )
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from .. import runtime
 from ..calling.memory import memory_of
 from ..calling.signature import Signature
-from ..errors import CollageError, first_line
+from ..errors import CollageError, first_line, not_a_file
 from ..lowering import library_file, seal
 from ..lowering.seal import facts_in
 from ..scratch import Scratch
@@ -28,7 +28,7 @@ def load(path: str | Path) -> Program:
     was measured for another number of threads than this process uses.
     """
     if not Path(path).is_file():
-        raise CollageError(f"{path} is not a file")
+        raise CollageError(not_a_file(path))
     file = library_file.opened(path)
     try:
         return _loaded(file, path)

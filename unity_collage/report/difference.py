@@ -63,7 +63,7 @@ def headline(found: PlanDifference) -> str:
     if first.variants or second.variants:
         return f"{_size(first)}; then {_size(second)}"
     if not found.has_costs:
-        return f"{_size(first)}; then {_size(second)}: not both have costs, so no difference in time is known"
+        return f"{_size(first)}; then {_size(second)}: times are not compared, since a plan without costs has none"
     ratio = f" ({found.seconds / first.seconds:+.1%})" if first.seconds else ""
     return (
         f"{_size(first)}, {duration(first.seconds)}; then {_size(second)}, {duration(second.seconds)}: "

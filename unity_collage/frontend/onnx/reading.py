@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from ...errors import ModelError, first_line
+from ...errors import ModelError, first_line, not_a_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class OnnxFile:
 def read_onnx(path: Path) -> OnnxFile:
     """The model in a file, without its external data; raises ModelError with the reason in one line."""
     if not path.is_file():
-        raise ModelError(f"{path} is not a file")
+        raise ModelError(not_a_file(path))
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception as error:  # the errors of protobuf have no common base class

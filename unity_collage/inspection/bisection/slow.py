@@ -53,7 +53,7 @@ class Slow:
         self._seconds["compiled"] = statistics.median(self._turns([self.programs.whole])[0])
         if not kernels:
             return self._ended(
-                "no kernel is left to a backend that TVM could replace: it is not an offloaded kernel"
+                "there is no offloaded kernel that TVM could make instead: none can be left out"
             )
         self.tell("timing the program with all kernels offloaded, and with none")
         whole, without = self.programs.program(kernels), self.programs.program(())

@@ -26,7 +26,7 @@ _ROUNDING = 1e-5
 """Other orders of sums in float32 give smaller errors over the range of a result, in models of usual depth."""
 
 _AGREES = "the results agree: with these inputs nothing is wrong"
-_NONE = "no kernel is left to a backend that TVM could replace: it is not an offloaded kernel"
+_NONE = "there is no offloaded kernel that TVM could make instead: none can be left out"
 _TOGETHER = (
     "the same kernels one after the other give right results: what differs is how they are put together, such as "
     "branches side by side (docs/branches.md)"
@@ -99,7 +99,7 @@ class Wrong:
     def _not_offloaded(self) -> str:
         """What is wrong where the program without offloads is: numpy knows whether the model was imported well."""
         if not self.programs.kernels:
-            cause = "no kernel is left to a backend that TVM could replace"
+            cause = "there is no offloaded kernel that TVM could make instead"
         else:
             cause = "the program without offloads is wrong too, so no offloaded kernel is the cause"
         error = self._errors["without offloads"]
@@ -134,7 +134,7 @@ def _verdict(count: int, still: bool) -> str:
     one = "this kernel alone makes" if count == 1 else f"these {count} kernels together make"
     first = f"{one} the results differ"
     if still:
-        return f"{first}, and without {'it' if count == 1 else 'them'} they still do: others are wrong, too"
+        return f"{first}; without {'it' if count == 1 else 'them'} they differ too, so other kernels are wrong as well"
     return f"{first}; without {'it' if count == 1 else 'them'} they agree"
 
 
