@@ -89,7 +89,7 @@ def test_a_wrong_cost_is_found_in_the_program_and_corrected(mended: tuple[Path, 
 def test_what_was_found_is_known_the_next_time(
     mended: tuple[Path, uc.Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("there was no need to measure")
 
     monkeypatch.setattr(refine, "ProgramWorker", never)
@@ -101,7 +101,7 @@ def test_what_was_found_is_known_the_next_time(
 def test_a_program_that_cannot_be_timed_is_what_the_costs_say(
     mended: tuple[Path, uc.Program], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise CollageError("the process crashed: SIGSEGV")
 
     monkeypatch.setattr(corrections, "ProgramWorker", failing)

@@ -16,7 +16,8 @@ from tvm.ir import IRModule
 
 from ..graph.variants import LIKE
 from ..plan.costs import UNKNOWN, Cost, Costs, SampleCosts
-from ..plan.weighed import named, weighed_cost, weighed_costs
+from ..plan.ranges import named
+from ..plan.weighed import weighed_cost, weighed_costs
 from .asking import workloads
 from .model import CostModel, Overheads, Workload
 

@@ -25,8 +25,7 @@ from ..cost.splitting import SplitCosts
 from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
 from ..measure.measured import MeasuredCost
 from ..plan.plan import Plan
-from ..plan.ranges import RangeClaim, SizeClaim, Split, regret_text
-from ..plan.weighed import named
+from ..plan.ranges import RangeClaim, SizeClaim, Split, named, regret_text
 from ..plan.worth import Offer, Parts, splits_of, worth_beside_parts, worth_beside_shared
 from ..sizes.parts import SplitAxes, axes_of
 from ..sizes.switch import switch

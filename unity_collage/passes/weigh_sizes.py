@@ -25,7 +25,6 @@ from ..measure.measured import MeasuredCost
 from ..plan.candidate import VIEW
 from ..plan.costs import NOT_NEEDED, UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of
-from ..plan.weighed import named
 from ..search import NoCover, Problem
 from ..search.auto import solve
 

@@ -13,7 +13,7 @@ from ..search.validity import ROUNDING, why_wrong_cost
 from .instance import unpacked
 from .plan import Plan
 from .posed import PosedSample, weighted_sum
-from .weighed import named
+from .ranges import named
 
 
 def why_malformed(problem: Problem) -> str | None:

@@ -16,8 +16,7 @@ from .check import Finding, milliseconds
 from .check_problems import are_equal, why_another_problem, why_malformed, why_wrong_weights
 from .instance import unpacked
 from .plan import Plan
-from .ranges import RangeClaim, SizeClaim, regret_text
-from .weighed import named
+from .ranges import RangeClaim, SizeClaim, named, regret_text
 
 Stated = Callable[[str], Problem | None]
 """The problem that the annotations of a function state, by its name; None where they are not at hand."""

@@ -89,3 +89,8 @@ def regret_text(claim: RangeClaim) -> str:
     if open_sizes:
         return f"{text}; not proved at {open_sizes} of {len(claim.sizes)} sizes: a static plan there may cost less"
     return f"{text}; proved: each static plan is the cheapest of its candidates"
+
+
+def named(sizes: Mapping[str, int]) -> str:
+    """``batch 1, length 32``."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())

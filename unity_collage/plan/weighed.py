@@ -6,7 +6,7 @@ That is the cost of a plan in the problem in which each kernel and each transiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import fsum
@@ -60,11 +60,6 @@ def weighed_costs(costs: Costs, samples: Sequence[SampleCosts]) -> Costs:
         key: weighed_cost([each.by_key[key] for each in samples], weights, names) for key in costs.by_key
     }
     return replace(costs, by_key=by_key, samples=tuple(samples))
-
-
-def named(sizes: Mapping[str, int]) -> str:
-    """``batch 1, length 32``."""
-    return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 
 def transition_seconds(graph: DataflowGraph, costs: Costs, points: Sequence[Point]) -> tuple[float, ...]:

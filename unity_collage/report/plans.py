@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from ..plan.costs import OUT_OF_TIME, STOPPED
 from ..plan.plan import Plan, PlannedKernel, Tie
-from ..plan.weighed import named as sizes_text
+from ..plan.ranges import named as sizes_text
 from .cells import additive_text, counted, duration, left, plus_minus, right
 from .words import memory_text, percent, unproved_text
 
