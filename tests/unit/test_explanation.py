@@ -117,18 +117,23 @@ def test_a_candidate_without_a_cost_keeps_its_reason() -> None:
     assert answer({"main": found}, "gv")[3] == "Never in: toy add: no cost, it crashed."
 
 
-def test_what_was_not_measured_is_told_from_what_has_no_cost() -> None:
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("at least 2 s", "not measured, at least 2 s"),
+        ("not measured: it was stopped", "not measured: it was stopped"),
+    ],
+)
+def test_what_was_not_measured_is_told_from_what_has_no_cost(reason: str, told: str) -> None:
     func = chain(R.nn.relu)
     some = (Candidate(0, "tvm", "typed", "relu", (0,)), Candidate(1, "toy", "typed", "relu", (0,)))
-    costs = Costs(
-        {"a": Cost(1.0, 1.0, 1.0), "b": Cost(None, reason="at least 2 s", bound=2.0)}, {0: "a", 1: "b"}
-    )
+    costs = Costs({"a": Cost(1.0, 1.0, 1.0), "b": Cost(None, reason=reason, bound=2.0)}, {0: "a", 1: "b"})
     typed = COSTS.write(CANDIDATES.write(func, some), costs)
     with only_backends(TOY):
         mod = SearchPartition(explain=True)(IRModule({"main": typed}))
     found = EXPLANATION.read(mod["main"])
     assert [bid.verdict for bid in found.candidates] == [Verdict.CHOSEN, Verdict.NOT_MEASURED]
-    assert "toy relu: not measured, at least 2 s" in answer({"main": found}, "gv")[3]
+    assert f"toy relu: {told}" in answer({"main": found}, "gv")[3]
 
 
 def test_the_condition_of_a_refusal_travels_in_the_script() -> None:

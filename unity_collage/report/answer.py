@@ -72,7 +72,7 @@ def _rivals(explanation: Explanation, candidates: Iterable[ExplainedCandidate]) 
 def _never(explanation: Explanation, candidates: Iterable[ExplainedCandidate], index: int) -> str:
     """The candidates without a cost and the backends that declined, with their reasons."""
     texts = [
-        f"{each.backend} {each.label}: {each.verdict.value}, {explanation.cost(each).reason}"
+        f"{each.backend} {each.label}: {_without_cost(each, explanation.cost(each).reason)}"
         for each in candidates
         if each.verdict in (Verdict.NO_COST, Verdict.NOT_MEASURED)
     ]
@@ -82,6 +82,12 @@ def _never(explanation: Explanation, candidates: Iterable[ExplainedCandidate], i
         if index in refusal.bindings
     ]
     return _first(list(dict.fromkeys(texts)), "no backend declined it, and every candidate has a cost")
+
+
+def _without_cost(candidate: ExplainedCandidate, reason: str) -> str:
+    """Why a candidate has no cost; most reasons begin with the verdict."""
+    verdict = candidate.verdict.value
+    return reason if reason.startswith(verdict) else f"{verdict}, {reason}"
 
 
 def _not_rewritten(explanation: Explanation, index: int) -> list[str]:
