@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 import tvm
 from hypothesis import HealthCheck, settings
+from tvm.script.ir_builder import IRBuilder
 
 from unity_collage.testing.contract import Contract
 from unity_collage.testing.faults import Faults
@@ -35,6 +36,13 @@ def faults() -> Iterator[Faults]:
     yield _FAULTS
     left = _FAULTS.take()
     assert not left, "our own code has failed:\n" + "\n".join(left)
+
+
+@pytest.fixture(autouse=True)
+def no_open_script() -> None:
+    """A script that TVM could not parse may leave its builder open in this thread; the next module then fails."""
+    while IRBuilder.is_in_scope():
+        IRBuilder.current().__exit__(None, None, None)
 
 
 @pytest.fixture(autouse=True)

@@ -136,6 +136,7 @@ _RUNTIME_PART = {
     "program.compiled",
     "program.facts",
     "program.loading",
+    "showing",
     "scratch",
     "tvm_plugin",
 }

@@ -151,7 +151,18 @@ def test_reports_have_the_additive_error(tmp_path: Path) -> None:
     from unity_collage.pipeline import Pipeline
 
     explained = explain(IRModule({"main": graphs.chain()}), Pipeline(backends=("tvm",), model=FixedCost()))
-    plans = {"main": Plan((kernel(0),), seconds=1e-3, measured_seconds=1.1e-3)}
+    of_main = explained["main"]
+    chosen = [of_main.by_id[each.candidate] for each in of_main.kernels]
+    kernels = tuple(
+        replace(
+            kernel(number),
+            backend=each.backend,
+            label=each.label,
+            bindings=tuple(of_main.bindings[index].name for index in each.bindings),
+        )
+        for number, each in enumerate(chosen)
+    )
+    plans = {"main": Plan(kernels, seconds=1e-3, measured_seconds=1.1e-3)}
     for name in ("plan.json", "plan.html"):
         write_report(str(tmp_path / name), "chain", plans, explained)
     assert '"additive_error": 0.0001' in (tmp_path / "plan.json").read_text()

@@ -25,6 +25,7 @@ from ..measure.measured import MeasuredCost
 from ..plan.candidate import VIEW
 from ..plan.costs import NOT_NEEDED, UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of
+from ..plan.ranges import named
 from ..search import NoCover, Problem
 from ..search.auto import solve
 

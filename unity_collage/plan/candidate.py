@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from ..graph import DataflowGraph, Nested, SubGraph
 from ..index_set import index_set
 from .composite_part import CompositePart
-
-VIEW = "view"
-"""Instead of a backend: the bindings return what they read, so they need no kernel and cost nothing."""
+from .plan import VIEW as VIEW
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from ..graph.shapes import nbytes_of
 from ..graph.variants import at_sizes
 from ..search import Option, Problem
 from .costs import PACKED, UNKNOWN, Cost, Costs, Point, SampleCosts, at_size
+from .ranges import named
 
 
 def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequence[str]) -> Cost:

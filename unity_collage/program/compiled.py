@@ -151,8 +151,7 @@ class Program(Shown):
 
     def __repr__(self) -> str:
         known = ", ".join(self.input_names) if self.signature is None else str(self.signature)
-        peak = "" if self.memory is None else f", peak memory {self.memory.peak} bytes"
-        return f"<Program {known}{peak}>"
+        return f"<Program {known}>"
 
     @property
     def mod(self) -> IRModule | None:

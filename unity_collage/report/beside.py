@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plan.candidate import VIEW
 from ..plan.explanation import Explanation
-from ..plan.plan import Plan
+from ..plan.plan import VIEW, Plan
 from .cells import additive_text, counted, duration
 from .plans import for_sizes
 
