@@ -2,7 +2,8 @@
 
 The values of a module behind KillAfterLastUse are in storages. A storage is allocated once, and is free as soon as
 every variable is killed that refers to it or to a tensor in it. So the bytes at each kernel follow from the order of
-the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one.
+the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one. A
+function that calls itself is listed once: what it holds further down counts as one value of unknown size.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     weights = _constants(functions.values()) + library.constants
     known = _Known(mod, library, temporaries_of(mod, target))
-    return {g.name_hint: known.run_of(g).memory(devices, weights) for g in functions}
+    runs = {gvar.name_hint: known.run_of(gvar) for gvar in functions}
+    return {name: run.memory(devices, weights) for name, run in runs.items() if run is not None}
 
 
 def _devices(mod: IRModule, target: Target) -> list[str]:
@@ -105,6 +107,7 @@ class _Known:
         self.mod = mod
         self.temporaries = {**temporaries, **library.temporaries}
         self._runs: dict[ir.GlobalVar, _Run] = {}
+        self._running: set[ir.GlobalVar] = set()
 
     def place_of(self, ty: relax.TensorType) -> Place:
         """The place of a tensor that is not in a storage."""
@@ -114,11 +117,16 @@ class _Known:
                 return number, str(info.memory_scope)
         return 0, "global"
 
-    def run_of(self, gvar: ir.GlobalVar) -> _Run:
-        """The run of a function of Relax; functions that call themselves are not in finished modules."""
+    def run_of(self, gvar: ir.GlobalVar) -> _Run | None:
+        """The run of a function of Relax; None while it runs itself: then it calls itself."""
+        if gvar in self._running:
+            return None
         if gvar not in self._runs:
-            run = self._runs[gvar] = _Run(self)
+            self._running.add(gvar)
+            run = _Run(self)
             run.returned(self.mod[gvar].body)
+            self._running.remove(gvar)
+            self._runs[gvar] = run
         return self._runs[gvar]
 
 
@@ -203,12 +211,16 @@ class _Run:
         """Either branch runs; the result is as large as that of the larger one."""
         first, results = len(self._storages), list[Held]()
         live, references, variables = Counter(self._live), Counter(self._references), dict(self._held)
+        most, behind = self._most, Counter[Place]()
         for branch in (value.true_branch, value.false_branch):
             self._live, self._references, self._held = Counter(live), Counter(references), dict(variables)
+            self._most = Counter(most)
             begin = len(self._storages)
             results.append(self.returned(branch))
             for number in range(begin, len(self._storages)):
                 self._give_back(number)
+            behind |= self._most
+        self._most = behind
         # Both branches kill the same variables of outside; what a branch has made ends with it, but for its result.
         gone = (self._storages[n] for n in range(first) if references[n] and not self._references[n])
         self._live = live
@@ -267,7 +279,11 @@ class _Run:
         """A call of a kernel, of another function, or of a packed function that makes its result."""
         callee = call.op if isinstance(call.op, ir.GlobalVar) else None
         if callee is not None and isinstance(self._known.mod.functions.get(callee), relax.Function):
-            self._include(self._known.run_of(callee), name)
+            run = self._known.run_of(callee)
+            if run is None:  # how often it calls itself is known only when it runs
+                self._unknown += 1
+            else:
+                self._include(run, name)
             return self._made(call, counts_unknown=False)
         made = self._made(call)
         if name == _COPY or (name and not name.startswith(("vm.builtin.", "relax."))):
