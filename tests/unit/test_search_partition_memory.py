@@ -105,3 +105,17 @@ def test_an_objective_weighs_latency_and_memory() -> None:
         memory_goal(None, {"energy": 1})
     with pytest.raises(CollageError, match="weight of latency above 0"):
         memory_goal(None, {"memory": 1})
+
+
+@pytest.mark.parametrize(
+    ("objective", "reason"),
+    [
+        ({"latency": 1, "memory": float("inf")}, "weight of latency above 0"),
+        ({"latency": float("nan")}, "weight of latency above 0"),
+        ({"latency": "fast"}, "an objective is like"),
+        (0.5, "an objective is like"),
+    ],
+)
+def test_what_is_no_objective_is_refused(objective: Any, reason: str) -> None:
+    with pytest.raises(CollageError, match=reason):
+        memory_goal(None, objective)

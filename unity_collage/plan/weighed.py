@@ -95,9 +95,7 @@ def problem_at(graph: DataflowGraph, costs: Costs, whole: Problem, sample: Sampl
         low, high = (cost.interval if option.low is not None else None) or (None, None)
         options.append(replace(option, seconds=least_seconds(cost), low=low, high=high))
     points = {**costs.transitions, **costs.copies}
-    transitions = {
-        pair: seconds_at(graph.func, sample, points[">".join(pair)]) for pair in whole.transitions
-    }
+    transitions = {pair: seconds_at(graph.func, sample, points[">".join(pair)]) for pair in whole.transitions}
     return replace(whole, options=tuple(options), transitions=transitions)
 
 
