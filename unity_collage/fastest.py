@@ -97,9 +97,13 @@ def _within(goal: MemoryGoal, built: Refined) -> Refined:
             f"the program takes {memory.peak} bytes at {memory.at}, above the memory limit of {goal.limit}: by the "
             "sizes of its values the plan was within it; raise the limit, or lower it so that another plan is found"
         )
-    return replace(
-        built, remarks=(*built.remarks, "programs were not compared: the plan is for a goal of memory")
-    )
+    remarks = ["programs were not compared: the plan is for a goal of memory"]
+    if memory is not None and memory.unknown:
+        remarks.append(
+            "values whose sizes are known only when it runs are not in its memory, and so not in the goal: "
+            f"{memory.unknown}"
+        )
+    return replace(built, remarks=(*built.remarks, *remarks))
 
 
 def _completed(best: Refined, pipeline: Pipeline, builder: ProgramBuilder) -> Refined:

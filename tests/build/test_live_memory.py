@@ -234,6 +234,44 @@ def test_of_branches_the_larger_one_counts() -> None:
     assert space.held <= 2 * large + small
 
 
+@tvm.script.ir_module
+class CallsItself:
+    @R.function
+    def main(data: R.Tensor((64, 64), "float32"), count: R.Tensor((), "int64")) -> R.Tensor(
+        (64, 64), "float32"
+    ):
+        one = R.exp(data)
+        again = R.greater(count, R.const(0, "int64"))
+        less = R.subtract(count, R.const(1, "int64"))
+        if again:
+            two = R.sin(one)
+            result: R.Tensor((64, 64), "float32") = CallsItself.main(two, less)
+        else:
+            result = R.tanh(one)
+        return result
+
+
+def test_a_function_that_calls_itself_is_listed_once() -> None:
+    _, memory = built(CallsItself)
+    (space,) = memory.spaces
+    assert [name.removeprefix("tir_") for name in memory.kernels] == [
+        "exp",
+        "greater",
+        "subtract",
+        "sin",
+        "tanh",
+    ]
+    value, scalar = 64 * 64 * 4, 4096
+    assert space.live == (
+        value,
+        value + scalar,
+        value + 2 * scalar,
+        2 * value + 2 * scalar,
+        2 * value + 2 * scalar,
+    )
+    assert memory.unknown == 1
+
+
 @CASES
 def test_the_search_knows_the_peak_of_the_program(body: Any, shape: Any) -> None:
     """It places values as TVM's planner does."""

@@ -15,7 +15,10 @@ from unity_collage.backends.merging import merged_candidates
 from unity_collage.errors import InvalidAnnotation
 from unity_collage.graph import DataflowGraph
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition, why_not_plan
-from unity_collage.plan.costs import Cost
+from unity_collage.plan.check import checked
+from unity_collage.plan.costs import Cost, SampleCosts
+from unity_collage.plan.instance import packed, unpacked
+from unity_collage.plan.weighed import weighed_costs
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
 from unity_collage.testing.fixed_cost import FixedCost
@@ -79,3 +82,30 @@ def test_a_copy_without_a_cost_and_a_candidate_without_a_device_are_refused() ->
         bare = [replace(each, device="" if each.id == 0 else each.device) for each in CANDIDATES.read(func)]
         with pytest.raises(InvalidAnnotation, match=r"candidate 0 \(.*\) has no device, and others have"):
             SearchPartition()(IRModule({"main": CANDIDATES.write(func, bare)}))
+
+
+def test_devices_are_chosen_over_several_sizes() -> None:
+    """At the larger size kernels take twice as long, and copies as long as before."""
+    func = annotated(1.0)
+    costs = COSTS.read(func)
+    slower = {
+        key: cost if cost.seconds is None else Cost(2 * cost.seconds, 2 * cost.low, 2 * cost.high)
+        for key, cost in costs.by_key.items()
+    }
+    samples = [SampleCosts({"n": 1}, 0.5, costs.by_key), SampleCosts({"n": 2}, 0.5, slower)]
+    weighed = replace(weighed_costs(costs, samples), exclusions=("toy|other",))
+    func = COSTS.write(func, weighed)
+    with only_backends(TOY), Target("llvm"):
+        found = SearchPartition()(IRModule({"main": func}))["main"]
+    assert isinstance(found, relax.Function)
+    plan = PLAN.read(found)
+    assert [kernel.device for kernel in plan.kernels] == [FAST, FAST, HOST]
+    assert [at.seconds for at in plan.at_samples] == pytest.approx([7.0, 13.0])
+    assert plan.seconds == pytest.approx(10.0) and plan.proved
+    assert why_not_plan(func, found) is None
+    last, reason = plan.at_samples[1], "at n 2: another problem: "
+    there = unpacked(last.problem)
+    moved = replace(there, options=tuple(replace(option, device=HOST) for option in there.options))
+    for forged, what in ((moved, "candidates"), (replace(there, exclusions=()), "exclusions")):
+        lie = replace(plan, at_samples=(plan.at_samples[0], replace(last, problem=packed(forged))))
+        assert f"{reason}{what} differ" in checked(lie).text

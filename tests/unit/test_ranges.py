@@ -167,8 +167,8 @@ def test_weights_of_samples_are_parts_of_all_calls(samples: Any, weights: list[f
     assert [weight for _, weight in weighted(combined(samples), samples)] == pytest.approx(weights)
 
 
-@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
-def test_a_weight_is_a_positive_number(weight: float) -> None:
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "often", None])
+def test_a_weight_is_a_positive_number(weight: Any) -> None:
     with pytest.raises(ModelError, match="of n 4 is not a positive number"):
         MakeVariants({"n": {1: 1.0, 4: weight}})(Model)
 

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_problems import cost_of, problems
+from search_problems import cost_of, excluding_problems, problems
 
 from unity_collage.index_set import EMPTY, members
 from unity_collage.search.auto import solve
@@ -122,6 +122,15 @@ def test_a_long_chain_is_under_its_limit_though_its_plans_cannot_be_enumerated()
     assert peak_of(problem, sizes, found.solution) == found.peak
 
 
+def test_a_plan_for_memory_has_no_backends_that_exclude_each_other() -> None:
+    options = (Option(0, 0b01, 1.0, backend="a"), Option(1, 0b10, 1.0, backend="b"))
+    options += tuple(Option(2 + node, 1 << node, 3.0, backend="c") for node in range(2))
+    problem = Problem(((), (0,)), EMPTY, options, exclusions=(("a", "b"),))
+    found = memory_bounded(problem, Footprint((10, 10)), solve(problem), MemoryGoal(seconds_per_byte=0.1))
+    assert found.solution is not None and found.is_proved
+    assert found.solution.seconds == 4.0
+
+
 def plans(problem: Problem) -> Iterator[Solution]:
     """All valid plans, among all sets of options."""
     for number in range(len(problem.options) + 1):
@@ -149,7 +158,7 @@ def footprints(draw: st.DrawFn, problem: Problem) -> Footprint:
 
 
 @settings(max_examples=200, deadline=None)
-@given(problems(most=7), st.data())
+@given(problems(most=7) | excluding_problems(most=7), st.data())
 def test_the_best_plan_agrees_with_brute_force(problem: Problem, data: st.DataObject) -> None:
     try:
         cheapest = solve(problem)

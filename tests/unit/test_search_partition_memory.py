@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import IRModule
+from tvm.script import ir as I
+from tvm.script import relax as R
 from tvm.target import Target
 
 import unity_collage
@@ -16,10 +18,15 @@ from unity_collage.annotations import PLAN
 from unity_collage.errors import CollageError, NoPlan
 from unity_collage.fastest import _within
 from unity_collage.feedback.settings import Refined, Refinement
+from unity_collage.graph import DataflowGraph
 from unity_collage.lowering.live_memory import with_memory
 from unity_collage.passes import AnnotateCandidates, EstimateCosts, SearchPartition, why_not_plan
+from unity_collage.plan.candidate import Candidate
+from unity_collage.plan.footprint import footprint_of, places_of
 from unity_collage.plan.memory import MemorySpace, PlanMemory, memory_goal, nbytes_in
+from unity_collage.plan.memory_plan import within_memory
 from unity_collage.plan.plan import Plan
+from unity_collage.search import Problem, Solution
 from unity_collage.search.memory_bounded import MemoryGoal
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -79,6 +86,65 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         nbytes_in(text)
 
 
+def searched_for(func: relax.Function, goal: MemoryGoal) -> Plan:
+    with only_backends(TOY), Target("llvm"):
+        passes = [
+            AnnotateCandidates(),
+            EstimateCosts(FixedCost({"toy": 1.0, **FUSED})),
+            SearchPartition(memory=goal),
+        ]
+        found = tvm.transform.Sequential(passes)(IRModule({"main": func}))
+    return PLAN.read(found["main"])
+
+
+def test_values_of_free_sizes_are_named() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([tirx.Var("n", "int64"), 4], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.exp(builder.emit(relax.op.nn.relu(x))))
+        builder.emit_func_output(out)
+    remarks = searched_for(builder.get()["main"], MemoryGoal(10)).remarks
+    assert any(
+        "holds 0 bytes at most by the sizes of its values, without the 2 of free sizes" in r for r in remarks
+    )
+
+
+def test_of_several_devices_the_search_knows_the_sum() -> None:
+    @I.ir_module
+    class Two:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32", "llvm:0")) -> R.Tensor((4, 4), "float32", "llvm:1"):
+            with R.dataflow():
+                a = R.nn.relu(x)
+                b = R.to_vdevice(a, "llvm:1")
+                c = R.exp(b)
+                R.output(c)
+            return c
+
+    graph = DataflowGraph(Two["main"])
+    kinds = footprint_of(graph, ()).kinds
+    assert kinds[0] != kinds[1] == kinds[2]
+    assert len(places_of(graph)) == 2
+
+
+def test_a_search_that_chooses_devices_has_no_goal_of_memory() -> None:
+    graph = DataflowGraph(graphs.chain())
+    candidates = [Candidate(n, "toy", "unary", "relu", (0,), device=f"llvm:{n}") for n in range(2)]
+    problem = Problem(((),), 1, ())
+    solution = Solution((), 0, 0.0, 0.0, "exact", 0)
+    with pytest.raises(CollageError, match="cannot choose devices"):
+        within_memory(graph, problem, (solution, solution), candidates, MemoryGoal(10))
+
+
+def test_a_program_with_values_of_unknown_size_says_so() -> None:
+    memory = PlanMemory(("conv",), (MemorySpace("llvm:0", live=(10,)),), unknown=3)
+    built = Refined(IRModule({}), with_memory(SimpleNamespace(), {"main": memory}))
+    assert _within(MemoryGoal(25), built).remarks[-1].endswith("not in the goal: 3")
+
+
 def test_a_program_above_the_limit_is_refused() -> None:
     memory = PlanMemory(("conv", "softmax"), (MemorySpace("llvm:0", live=(10, 20), weights=5),))
     built = Refined(IRModule({}), with_memory(SimpleNamespace(), {"main": memory}))
@@ -105,3 +171,17 @@ def test_an_objective_weighs_latency_and_memory() -> None:
         memory_goal(None, {"energy": 1})
     with pytest.raises(CollageError, match="weight of latency above 0"):
         memory_goal(None, {"memory": 1})
+
+
+@pytest.mark.parametrize(
+    ("objective", "reason"),
+    [
+        ({"latency": 1, "memory": float("inf")}, "weight of latency above 0"),
+        ({"latency": float("nan")}, "weight of latency above 0"),
+        ({"latency": "fast"}, "an objective is like"),
+        (0.5, "an objective is like"),
+    ],
+)
+def test_what_is_no_objective_is_refused(objective: Any, reason: str) -> None:
+    with pytest.raises(CollageError, match=reason):
+        memory_goal(None, objective)

@@ -80,6 +80,8 @@ def test_every_combination_of_samples_is_a_variant(samples: dict[str, Any], foun
     ("samples", "reason"),
     [
         ({"n": [0, 2]}, "the sample size 0 of the dimension 'n' is not positive"),
+        ({"n": [1, 2.5]}, "the sample sizes of the dimension 'n' are whole numbers, not .1, 2.5."),
+        ({"n": {"few": 1.0}}, "the sample sizes of the dimension 'n' are whole numbers, not .'few'."),
         ({"n": [1, 2, 3, 4, 5], "m": [1, 2, 3, 4]}, "5 of n x 4 of m are 20 combinations .* at most 16"),
     ],
 )

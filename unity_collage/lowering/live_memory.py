@@ -2,7 +2,8 @@
 
 The values of a module behind KillAfterLastUse are in storages. A storage is allocated once, and is free as soon as
 every variable is killed that refers to it or to a tensor in it. So the bytes at each kernel follow from the order of
-the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one.
+the bindings alone. Kernels of both branches of an ``If`` are listed, and its result is as large as the larger one. A
+function that calls itself is listed once: what it holds further down counts as one value of unknown size.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def planned_memory(mod: IRModule, target: Target, external: Sequence[Any] = ()) 
     functions = {g: f for g, f in mod.functions_items() if isinstance(f, relax.Function)}
     weights = _constants(functions.values()) + library.constants
     known = _Known(mod, library, temporaries_of(mod, target))
-    runs = {g.name_hint: known.run_of(g) for g in functions}
+    runs = {gvar.name_hint: known.run_of(gvar) for gvar in functions}
     return {name: run.memory(devices, weights) for name, run in runs.items() if run is not None}
 
 
@@ -117,14 +118,15 @@ class _Known:
         return 0, "global"
 
     def run_of(self, gvar: ir.GlobalVar) -> _Run | None:
-        """The run of a function of Relax; None for one that is being run: how often it calls itself is not known."""
+        """The run of a function of Relax; None while it runs itself: then it calls itself."""
         if gvar in self._running:
             return None
         if gvar not in self._runs:
             self._running.add(gvar)
-            run = self._runs[gvar] = _Run(self)
+            run = _Run(self)
             run.returned(self.mod[gvar].body)
             self._running.remove(gvar)
+            self._runs[gvar] = run
         return self._runs[gvar]
 
 
@@ -209,12 +211,16 @@ class _Run:
         """Either branch runs; the result is as large as that of the larger one."""
         first, results = len(self._storages), list[Held]()
         live, references, variables = Counter(self._live), Counter(self._references), dict(self._held)
+        most, behind = self._most, Counter[Place]()
         for branch in (value.true_branch, value.false_branch):
             self._live, self._references, self._held = Counter(live), Counter(references), dict(variables)
+            self._most = Counter(most)
             begin = len(self._storages)
             results.append(self.returned(branch))
             for number in range(begin, len(self._storages)):
                 self._give_back(number)
+            behind |= self._most
+        self._most = behind
         # Both branches kill the same variables of outside; what a branch has made ends with it, but for its result.
         gone = (self._storages[n] for n in range(first) if references[n] and not self._references[n])
         self._live = live
@@ -274,7 +280,7 @@ class _Run:
         callee = call.op if isinstance(call.op, ir.GlobalVar) else None
         if callee is not None and isinstance(self._known.mod.functions.get(callee), relax.Function):
             run = self._known.run_of(callee)
-            if run is None:
+            if run is None:  # how often it calls itself is known only when it runs
                 self._unknown += 1
             else:
                 self._include(run, name)

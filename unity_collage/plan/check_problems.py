@@ -92,13 +92,13 @@ def _why_other_samples(own: Sequence[PosedSample], stated: Sequence[PosedSample]
 
 def _why_another_frame(whole: Problem, there: Problem) -> str | None:
     """How the problem at a sample differs from the weighted one besides costs."""
-    for field in ("sources", "free", "results", "redundant", "launch_seconds"):
+    for field in ("sources", "free", "results", "redundant", "launch_seconds", "exclusions"):
         if getattr(whole, field) != getattr(there, field):
             return f"another problem: {field} differ"
     if dict(whole.launches) != dict(there.launches) or set(whole.transitions) != set(there.transitions):
         return "another problem: launches or transitions differ"
-    mine = [(o.id, o.inside, o.hidden, o.backend) for o in whole.options]
-    if mine != [(o.id, o.inside, o.hidden, o.backend) for o in there.options]:
+    mine = [(o.id, o.inside, o.hidden, o.backend, o.device) for o in whole.options]
+    if mine != [(o.id, o.inside, o.hidden, o.backend, o.device) for o in there.options]:
         return "another problem: candidates differ"
     return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tvm import ir, relax
 
 from ..graph import DataflowGraph, Node
-from ..graph.shapes import nbytes_of
+from ..graph.shapes import nbytes_of, shape_of
 from ..search.memory import Footprint
 from .candidate import VIEW, Candidate
 from .memory import PAGE
@@ -33,8 +33,28 @@ def _nbytes(var: relax.Expr) -> int:
     return nbytes_of(var)
 
 
+def unknown_values(graph: DataflowGraph) -> int:
+    """How many tensors have sizes that are known only when the program runs."""
+    tensors = (node.var.ty for node in graph.nodes if not node.is_host)
+    return sum(isinstance(ty, relax.TensorType) and shape_of(ty) is None for ty in tensors)
+
+
+def places_of(graph: DataflowGraph) -> frozenset[str]:
+    """The devices and scopes of the tensors."""
+    return frozenset(
+        _place(ty) for ty in (node.var.ty for node in graph.nodes) if isinstance(ty, relax.TensorType)
+    )
+
+
+def _place(ty: relax.TensorType) -> str:
+    device = ty.vdevice
+    return "" if device is None else f"{device.target} {device.vdevice_id} {device.memory_scope}"
+
+
 def _kind(node: Node) -> str:
-    return str(node.var.ty.dtype) if isinstance(node.var.ty, relax.TensorType) else ""
+    """The element type and the place of a tensor: TVM's planner shares memory within both."""
+    ty = node.var.ty
+    return f"{ty.dtype} {_place(ty)}" if isinstance(ty, relax.TensorType) else ""
 
 
 def _constants(func: relax.Function) -> int:

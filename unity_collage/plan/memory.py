@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from ..errors import CollageError
 from ..search.memory_bounded import MemoryGoal
@@ -105,15 +106,27 @@ def memory_goal(limit: str | int | None, objective: Mapping[str, float] | None) 
 
     ``objective`` has the weights of ``latency``, for each second, and of ``memory``, for each byte of the peak.
     """
-    weights = dict(objective or {"latency": 1.0})
-    unknown = sorted(set(weights) - {"latency", "memory"})
-    if unknown:
-        raise CollageError(f"an objective has no {unknown[0]!r}: its weights are latency and memory")
-    if not weights.get("latency", 0.0) > 0.0 or not weights.get("memory", 0.0) >= 0.0:
+    weights = _weights_of(objective)
+    if not weights["latency"] > 0.0 or not weights["memory"] >= 0.0 or not isfinite(sum(weights.values())):
         raise CollageError(
             "an objective has a weight of latency above 0, and a weight of memory of at least 0"
         )
-    price = weights.get("memory", 0.0) / weights["latency"]
+    price = weights["memory"] / weights["latency"]
     if limit is None and not price:
         return None
     return MemoryGoal(None if limit is None else nbytes_in(limit), price)
+
+
+def _weights_of(objective: Mapping[str, float] | None) -> dict[str, float]:
+    """The weights of ``latency`` and of ``memory``; raises CollageError for others, and for what is not a number."""
+    if not objective:
+        return {"latency": 1.0, "memory": 0.0}
+    try:
+        weights = {name: float(weight) for name, weight in objective.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise CollageError(
+            f'an objective is like {{"latency": 1, "memory": 1e-9}}, not {objective!r}'
+        ) from None
+    if unknown := sorted(set(weights) - {"latency", "memory"}):
+        raise CollageError(f"an objective has no {unknown[0]!r}: its weights are latency and memory")
+    return {"latency": 0.0, "memory": 0.0, **weights}

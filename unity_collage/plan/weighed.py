@@ -90,9 +90,8 @@ def problem_at(graph: DataflowGraph, costs: Costs, whole: Problem, sample: Sampl
         cost = sample.by_key[costs.keys[option.id]]
         low, high = (cost.interval if option.low is not None else None) or (None, None)
         options.append(replace(option, seconds=least_seconds(cost), low=low, high=high))
-    transitions = {
-        pair: seconds_at(graph.func, sample, costs.transitions[">".join(pair)]) for pair in whole.transitions
-    }
+    points = {**costs.transitions, **costs.copies}
+    transitions = {pair: seconds_at(graph.func, sample, points[">".join(pair)]) for pair in whole.transitions}
     return replace(whole, options=tuple(options), transitions=transitions)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ..index_set import members
+from .camps import camps
 from .exact import cheapest_cover
 from .memory import Footprint, curve_of, least_bytes, live_at, peak_of
 from .plans import solution_of
@@ -156,7 +157,7 @@ class _MemorySearch:
     def enumerate(self, max_states: int, max_plans: int, deadline: float) -> BoundedPlan:
         """Look at plans in the order of their seconds, as long as one of them may be the best."""
         number = 0
-        for number, plan in enumerate(_plans_in_order(self._problem, max_states, deadline), 1):
+        for number, plan in enumerate(_plans_of_camps(self._problem, max_states, deadline), 1):
             if plan is None:
                 return self.answer(False, number - 1)
             if not self.can_be_better(plan.seconds):
@@ -171,13 +172,23 @@ def _ids(plan: Solution) -> tuple[int, ...]:
     return tuple(sorted(option.id for option in plan.chosen))
 
 
+def _plans_of_camps(problem: Problem, max_states: int, deadline: float) -> Iterator[Solution | None]:
+    """:func:`_plans_in_order` without plans of backends that exclude each other; some plans are in several camps."""
+    each = camps(problem)
+    plans = (_plans_in_order(camp, max_states // len(each), deadline) for camp in each)
+    return heapq.merge(*plans, key=lambda plan: -INFINITE if plan is None else plan.seconds)
+
+
 def _plans_in_order(problem: Problem, max_states: int, deadline: float) -> Iterator[Solution | None]:
     """All valid plans, the cheapest first; None, and the end, where the states are too many.
 
     A walk visits all states. Backwards from the end they get the exact cost of the rest, which is the bound of a
     best-first search for paths: each path that it ends is the next plan.
     """
-    space = space_of(problem, potentials_of(problem), every=True)
+    try:
+        space = space_of(problem, potentials_of(problem), every=True)
+    except NoCover:  # a camp need not have a plan
+        return
     budget = Budget(max_states, deadline)
     layers, _ = walk(space, 0.0, INFINITE, budget)
     if budget.is_spent():

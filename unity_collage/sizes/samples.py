@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from operator import index
 
 from tvm import ir, relax
 
@@ -53,7 +54,12 @@ def combined(samples: Samples) -> list[Sizes]:
 
 def _distinct(name: str, sizes: Sequence[int] | Mapping[int, float]) -> list[int]:
     spread = members_of(sizes) if isinstance(sizes, range) else sizes
-    found = sorted({int(size) for size in spread})
+    try:
+        found = sorted({index(size) for size in spread})
+    except TypeError:
+        raise ModelError(
+            f"the sample sizes of the dimension {name!r} are whole numbers, not {[*spread]}"
+        ) from None
     if found[0] < 1:
         raise ModelError(f"the sample size {found[0]} of the dimension {name!r} is not positive")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import cast
 
 from ..errors import ModelError
@@ -30,8 +31,10 @@ def weights_of(name: str, sizes: Sequence[int] | Mapping[int, float]) -> dict[in
     """The weight of each size of a dimension; empty where all are equally likely."""
     if not isinstance(sizes, Mapping):
         return {}
-    weights = {int(size): float(weight) for size, weight in cast("Mapping[int, float]", sizes).items()}
-    for size, weight in weights.items():
+    weights: dict[int, float] = {}
+    for size, given in cast("Mapping[int, object]", sizes).items():
+        weight = float(given) if isinstance(given, Real) else math.nan
         if not (weight > 0 and math.isfinite(weight)):
-            raise ModelError(f"the weight {weight:g} of {name} {size} is not a positive number")
+            raise ModelError(f"the weight {given} of {name} {size} is not a positive number")
+        weights[int(size)] = weight
     return weights
