@@ -279,6 +279,20 @@ def test_without_costs_at_the_samples_every_size_keeps_its_plan() -> None:
     )
 
 
+def test_costs_by_device_stay_as_they_are_given() -> None:
+    """No cost model knows what copies between devices cost."""
+    model, copies = BySize(fused_pays_below_16), {"llvm:0>llvm:1": ((1, 1e-6),)}
+    with host_target():
+        found = tvm.transform.Sequential(passes(SAMPLES, model)[:-1])(Model)
+        gvar, func = found.get_global_var("main_any_size"), found["main_any_size"]
+        assert isinstance(func, relax.Function)
+        given = COSTS.write(func, replace(COSTS.read(func), copies=copies))
+        weighed = WeighSizes(model)(IRModule({**dict(found.functions_items()), gvar: given}))
+    costs = COSTS.read(weighed["main_any_size"])
+    assert costs.copies == copies and not costs.samples
+    assert any("its costs by device are given" in reason for reason in costs.skipped)
+
+
 def test_no_kernel_is_asked_for_twice() -> None:
     model = BySize(fused_pays_below_16)
     costed({"n": [4, 64], "m": [2]}, model)
@@ -423,6 +437,50 @@ def test_forged_claims_are_refused(
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(found[function])
     assert found[function].startswith("does not hold: ")
+
+
+@cache
+def in_parts() -> IRModule:
+    """32 rows run in parts of eight."""
+
+    def seconds(label: str, size: int, _free: bool) -> float:
+        return size * (1e-8 if label in COPIES else {1: 5e-6, 8: 1e-6, 32: 3e-6}.get(size, 1e-6))
+
+    return searched({"n": [1, 8, 32]}, BySize(seconds), Batches)[1]
+
+
+def of_last(**changes: Any) -> Callable[[dict[str, Plan]], None]:
+    """Changes the claim about the last sample."""
+
+    def change(plans: dict[str, Plan]) -> None:
+        claim = plans["main"].range
+        assert claim is not None
+        *others, last = claim.sizes
+        plans["main"] = replace(
+            plans["main"], range=replace(claim, sizes=(*others, replace(last, **changes)))
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda _: None, "3 sizes, .* batches in parts cost"),
+        (
+            of_last(runs="main_beyond_n_1"),
+            "main_beyond_n_1 is said to run, which does not compute it in parts",
+        ),
+        (of_last(runs="main_n_8"), "main_n_8 is said to run, which does not compute it in parts"),
+        (without_first, "does not hold: it does not say what runs at n 1"),
+    ],
+)
+def test_claims_about_batches_in_parts_are_checked(
+    change: Callable[[dict[str, Plan]], None], reason: str, tmp_path: Path
+) -> None:
+    found = verdicts(reported(in_parts(), tmp_path, change))
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(found["main"])
 
 
 def test_costs_of_one_sample_that_are_not_those_of_the_annotations_are_refused(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ class WeighSizes:
             or any(cost.origin == NOT_NEEDED for cost in costs.by_key.values())
         ):
             return func
+        if costs.copies:
+            return skipped(func, "the plan is weighed at one size only: its costs by device are given")
         kernels = _kernels(func, costs)
         if not kernels:
             return func

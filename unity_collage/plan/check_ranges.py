@@ -68,11 +68,16 @@ def why_range_does_not_hold(
 def _why_incomplete(claim: RangeClaim, main: Plan, plans: Mapping[str, Plan]) -> str | None:
     """Which sample of the plan for all sizes the claim leaves out, or weighs differently from the others, or None.
 
-    It may leave out one whose variant has no certificate, since nothing was searched for it.
+    It may leave out one whose variant has no certificate, since nothing was searched for it. Where batches run in
+    parts there is no plan for all sizes, and all variants are weighed.
     """
     mine = {_key(each.sizes): each.weight for each in claim.sizes}
     if len(mine) < len(claim.sizes) or () in mine:
         return "it names a sample twice, or one without sizes"
+    if not any(plan.at_samples for plan in plans.values()):
+        for sizes in main.variants.values():
+            if not any(_is_for(sizes, each.sizes) for each in claim.sizes):
+                return f"it does not say what runs at {named(sizes)}"
     for shared in plans.values():
         theirs = {_key(at.sizes): at.weight for at in shared.at_samples}
         if not theirs or shared.sizes:
@@ -132,6 +137,8 @@ def _why_wrong_run(
     if each.runs == each.variant:
         cost = plans[each.runs].seconds if each.runs in plans else None
     elif _in_parts(main):
+        if not _is_of_parts(each, main):
+            return f"{each.runs} is said to run, which does not compute it in parts"
         cost = _seconds_in_parts(each, main, plans)
     else:
         shared = plans.get(each.runs)
@@ -152,6 +159,13 @@ def _why_wrong_run(
 
 def _in_parts(main: Plan) -> bool:
     return main.range is not None and bool(main.range.splits)
+
+
+def _is_of_parts(each: SizeClaim, main: Plan) -> bool:
+    """Whether the function that is said to run is named after the largest variant that is smaller."""
+    name, count = next(iter(each.sizes.items()))
+    smaller = [size for sizes in main.variants.values() for size in sizes.values() if size < count]
+    return each.runs not in main.variants and bool(smaller) and each.runs.endswith(f"_{name}_{max(smaller)}")
 
 
 def _seconds_in_parts(each: SizeClaim, main: Plan, plans: Mapping[str, Plan]) -> float | None:
