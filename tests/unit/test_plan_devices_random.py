@@ -93,7 +93,11 @@ def check_types(mod: IRModule) -> None:
 @given(programs())
 @settings(max_examples=20)
 def test_every_use_is_where_its_definition_is_or_behind_a_copy(steps: list[Step]) -> None:
-    before = relax.transform.Normalize()(module(steps))
+    try:
+        before = relax.transform.Normalize()(module(steps))
+    except ValueError as error:  # TVM itself adds no copies on two devices
+        assert "must have the same VDevice" in str(error) and not has_a_plan(steps)
+        return
     if not has_a_plan(steps):
         try:
             PlanDevices()(before)

@@ -93,7 +93,8 @@ def memory_bounded(
 class _MemorySearch:
     def __init__(self, problem: Problem, footprint: Footprint, goal: MemoryGoal, cheapest: Solution):
         self._problem, self._footprint, self._goal = problem, footprint, goal
-        self._cheapest = cheapest
+        # The peak depends on the order of kernels, which is the same one for each plan then.
+        self._cheapest = cheapest = replace(cheapest, chosen=_planned(problem, cheapest.chosen).chosen)
         self._least = least_bytes(problem, footprint)
         self._best: Solution | None = None
         self._best_score, self._peak = INFINITE, peak_of(problem, footprint, cheapest)
@@ -138,8 +139,7 @@ class _MemorySearch:
                 )
             except NoCover:
                 return
-            chosen = {option.id for option in found.chosen}
-            plan = solution_of(problem, [o for o in problem.options if o.id in chosen], "memory")
+            plan = _planned(problem, found.chosen)
             self._consider(plan)
             step *= 1.0 if _ids(plan) not in seen else 2.0
             seen.add(_ids(plan))
@@ -166,6 +166,13 @@ class _MemorySearch:
             if number >= max_plans or time.monotonic() > deadline:
                 return self.answer(False, number)
         return self.answer(True, number)
+
+
+def _planned(problem: Problem, chosen: Sequence[Option], visited: int = 0) -> Solution:
+    """The plan of these options, by id; those that start at one node run in the order of the problem."""
+    wanted = {option.id for option in chosen}
+    ordered = [option for option in problem.options if option.id in wanted]
+    return solution_of(problem, ordered, "memory", 0.0, visited)
 
 
 def _ids(plan: Solution) -> tuple[int, ...]:
@@ -210,7 +217,7 @@ def _plans_in_order(problem: Problem, max_states: int, deadline: float) -> Itera
         if bound == INFINITE:
             return
         if layer == DONE:
-            yield solution_of(problem, chosen, "memory", 0.0, budget.visited)
+            yield _planned(problem, chosen, budget.visited)
             continue
         for below, following, paid, move in space.successors(layer, state):
             more = rest.get((below, following), INFINITE)
