@@ -31,6 +31,7 @@ from .constants import (
     FOLD_TENSOR_TO_SHAPE,
     PRINTABLE_SCALARS,
     PROJECT_TUPLE,
+    READ_LITERALS_IN_PLACE,
 )
 from .driver import rewrite_function
 from .gelu import GELU_FORM
@@ -76,6 +77,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FOLD_SHAPE_TO_TENSOR,
     FOLD_TENSOR_TO_SHAPE,
     FOLD_CONSTANTS,
+    READ_LITERALS_IN_PLACE,
     PRINTABLE_SCALARS,
     # What does nothing.
     DROP_DROPOUT,

@@ -17,6 +17,7 @@ from .scope import (
     Scope,
     dtype_of,
     is_constant,
+    op,
     op_name,
     rank_of,
     static_dims,
@@ -28,7 +29,11 @@ _FREE_ELEMENTS = 1 << 18
 """A folded value may be larger than what it was made of up to this number of elements (1 MiB of float32); a
 broadcast beyond that would bloat the program."""
 
-_KEEP = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.nn.dropout")
+_COPY = "relax.to_vdevice"
+
+_COPIES = (_COPY, "relax.hint_on_device")
+
+_KEEP = ("relax.builtin.", "relax.memory.", "relax.vm.", "relax.nn.dropout", *_COPIES)
 """Not values of their operands alone."""
 
 _BROADCASTING = (
@@ -65,18 +70,19 @@ def stretched_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None
 
 
 def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
-    """Any operator on constants -> the constant it gives, unless that is much larger."""
+    """Any operator on constants -> the constant it gives, on its device, unless that is much larger."""
     if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP):
         return None
     tensors = isinstance(call.ty, (relax.TensorType, relax.TupleType))
-    if not tensors or not call.args or not all(_is_known(arg) for arg in call.args):
+    operands = [_literal(arg, scope) or arg for arg in call.args]
+    if not tensors or not operands or not all(map(_is_known, operands)):
         return None
-    args = [_known(arg, scope) for arg in call.args]
+    args = [_known(arg, scope) for arg in operands]
     why = _why_not_worth_storing(call, args) or reference.why_not(call, scope.mod)
     if why is not None:
         return WhyNot(why)
     try:
-        return _as_constant(reference.evaluate(call, args, scope.mod))
+        return _as_constant(reference.evaluate(call, args, scope.mod), call.ty)
     except reference.Unsupported as refusal:
         return WhyNot(str(refusal))
 
@@ -120,10 +126,31 @@ def _held(args: object) -> float:
     return args.size if isinstance(args, np.ndarray) else 0.0
 
 
-def _as_constant(value: np.ndarray | tuple) -> Expr:
+def _as_constant(value: np.ndarray | tuple, ty: ir.Type) -> Expr:
     if isinstance(value, tuple):
-        return relax.Tuple([_as_constant(field) for field in value])
-    return constant(np.asarray(value))
+        types = getattr(ty, "fields", [ty] * len(value))
+        return relax.Tuple([_as_constant(field, part) for field, part in zip(value, types, strict=True)])
+    made, device = constant(np.asarray(value)), getattr(ty, "vdevice", None)
+    return made if device is None else op.to_vdevice(made, device)
+
+
+def _literal(arg: Expr, scope: Scope) -> Expr | None:
+    """The constant that an operand is a copy of on a device, or None for another operand."""
+    copy = scope.call(arg, _COPY)
+    source = None if copy is None else scope.value(copy.args[0])
+    return source if source is not None and is_constant(source) else None
+
+
+def _read_in_place(call: Expr, scope: Scope) -> Expr | None:
+    """matmul(x, to_vdevice(constant, the device of x)) -> matmul(x, constant): literals are wherever they are read."""
+    if not isinstance(call, relax.Call) or not isinstance(call.op, ir.Op) or op_name(call) in _COPIES:
+        return None
+    literals = [_literal(arg, scope) for arg in call.args]
+    if not any(literals):
+        return None
+    args = [arg if literal is None else literal for arg, literal in zip(call.args, literals, strict=True)]
+    is_placed = any(isinstance(arg, relax.Var) and getattr(arg.ty, "vdevice", None) for arg in args)
+    return relax.Call(call.op, args, call.attrs, call.ty_args) if is_placed else None
 
 
 def _shape_of(call: Call, scope: Scope) -> Expr | WhyNot | None:
@@ -189,4 +216,5 @@ FOLD_SHAPE_OF = Rewrite("fold_shape_of", ("relax.shape_of",), _shape_of)
 FOLD_SHAPE_TO_TENSOR = Rewrite("fold_shape_to_tensor", ("relax.shape_to_tensor",), _shape_to_tensor)
 FOLD_TENSOR_TO_SHAPE = Rewrite("fold_tensor_to_shape", ("relax.tensor_to_shape",), _tensor_to_shape)
 FOLD_CONSTANTS = Rewrite("fold_constants", (ANY_OP,), _fold)
+READ_LITERALS_IN_PLACE = Rewrite("read_literals_in_place", (ANY_OP,), _read_in_place)
 PRINTABLE_SCALARS = Rewrite("printable_scalars", _BROADCASTING, _printable)
