@@ -16,16 +16,20 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ..graph.calls import op_name
-from ..graph.devices import Key, key_of, listed, place_of, places_of
+from ..graph.devices import Key, key_of, listed, place_of, places_of, without_devices
 from ..graph.in_place import IN_PLACE
 from ..graph.prim_funcs import CALL_TIR
 from ..runtime.virtual_machine import PLACED
 from ..target import devices_of
+from ..tvm_private import give_type
 
 _KERNELS = frozenset({CALL_TIR, *IN_PLACE, "relax.call_dps_packed"})
 """Calls whose operands are all on the device of their result."""
 
 _ALLOCATING = frozenset({"relax.builtin.alloc_tensor", "relax.memory.alloc_storage"})
+_ENTRIES = frozenset({"main", PLACED})
+"""Functions that are called from outside."""
+
 _APART = "@"
 """What follows the memory scope of a value, before the number of its device, while memory is planned."""
 
@@ -59,7 +63,41 @@ def with_placed_constants(mod: IRModule) -> IRModule:
         for gvar, func in mod.functions_items()
     }
     functions[ir.GlobalVar(PLACED)] = _placing(found.of_main.values())
-    return relax.transform.Normalize()(IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos))
+    made = IRModule(_typed(functions), attrs=mod.attrs, global_infos=mod.global_infos)
+    return relax.transform.Normalize()(made)
+
+
+def without_devices_of_calls(mod: IRModule) -> IRModule:
+    """``mod``, whose kernels are called with their destinations, where functions that are called name no devices.
+
+    Types of destinations name none, and TVM refuses such an operand for a parameter on a virtual device.
+    """
+    if not places_of(mod):
+        return mod
+    functions = {
+        gvar: without_devices(func)
+        if isinstance(func, relax.Function) and gvar.name_hint not in _ENTRIES
+        else func
+        for gvar, func in mod.functions_items()
+    }
+    return IRModule(_typed(functions), attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _typed(functions: Mapping[ir.GlobalVar, ir.BaseFunc]) -> dict[ir.GlobalVar, ir.BaseFunc]:
+    """``functions`` where the name of each Relax function has its type, also in calls."""
+    names: dict[ir.GlobalVar, ir.GlobalVar] = {}
+    for gvar, func in functions.items():
+        if isinstance(func, relax.Function):
+            names[gvar] = ir.GlobalVar(gvar.name_hint)
+            give_type(names[gvar], func.ty)
+
+    def named(gvar: ir.GlobalVar) -> ir.GlobalVar:
+        return names.get(gvar, gvar)
+
+    return {
+        named(gvar): tvm_ffi.structural_map(func, (ir.GlobalVar, named)) if gvar in names else func
+        for gvar, func in functions.items()
+    }
 
 
 class _Constants:
