@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tvm_ffi
@@ -77,6 +77,101 @@ def with_listed_devices(mod: IRModule) -> IRModule:
 def without_devices(func: relax.Function) -> relax.Function:
     """``func`` whose types name no virtual device: what it computes, wherever that is."""
     return _without(func) if any(True for _ in _types_with_devices(func)) else func
+
+
+def legalized_on_devices(mod: IRModule, step: Callable[[IRModule], IRModule]) -> IRModule:
+    """``step(mod)`` where no result has lost its virtual device: TVM infers none for ``conv2d`` with a constant.
+
+    A result is where the operands of its call are, and without operands where it was before.
+    """
+    if not used(mod):
+        return step(mod)
+    before = {
+        (gvar.name_hint, var.name): device
+        for gvar, func in mod.functions_items()
+        if isinstance(func, relax.Function)
+        for var, _ in _bound(func.body)
+        if (device := next(devices_of(var.ty), None)) is not None
+    }
+    made = step(mod)
+    functions = {
+        gvar: _found_again(func, {name: d for (owner, name), d in before.items() if owner == gvar.name_hint})
+        if isinstance(func, relax.Function)
+        else func
+        for gvar, func in made.functions_items()
+    }
+    return IRModule(functions, attrs=made.attrs, global_infos=made.global_infos)
+
+
+def on_device(ty: ir.Type, device: relax.VDevice) -> ir.Type:
+    """``ty`` whose tensors without a virtual device are on ``device``."""
+    if isinstance(ty, relax.TupleType):
+        return relax.TupleType([on_device(part, device) for part in ty.fields])
+    if not isinstance(ty, relax.TensorType) or ty.vdevice is not None:
+        return ty
+    return relax.TensorType(ty.shape, ty.dtype, device, -1 if ty.shape is not None else ty.ndim)
+
+
+def on_device_of_operands(expr: relax.Expr) -> relax.Expr:
+    """A call with its result where its operands are, if its type names no virtual device; all else as it is."""
+    return _on_its_device(expr, _device_of_operands(expr)) if isinstance(expr, relax.Call) else expr
+
+
+def _device_of_operands(call: relax.Call) -> relax.VDevice | None:
+    return next((device for arg in call.args for device in _devices_of_value(arg)), None)
+
+
+def _devices_of_value(expr: relax.Expr) -> Iterator[relax.VDevice]:
+    """The virtual devices of a value; the type of a written tuple may be older than those of its fields."""
+    if not isinstance(expr, relax.Tuple):
+        return devices_of(expr.ty)
+    return (device for field in expr.fields for device in _devices_of_value(field))
+
+
+def _found_again(func: relax.Function, before: dict[str, relax.VDevice]) -> relax.Function:
+    """``func`` whose results without a virtual device are where their calls read, or where they were ``before``."""
+    renamed: dict[relax.Var, relax.Var] = {}
+
+    def renew(var: relax.Var) -> relax.Var:
+        return renamed.get(var, var)
+
+    for var, value in _bound(func.body):
+        if any(True for _ in devices_of(var.ty)) or not isinstance(
+            var.ty, (relax.TensorType, relax.TupleType)
+        ):
+            continue
+        if isinstance(value, ir.GenericConst):
+            continue
+        mapped = _structural_map(value, (relax.Var, renew))
+        device = (
+            _device_of_operands(mapped)
+            if isinstance(mapped, relax.Call)
+            else next(_devices_of_value(mapped), None)
+        )
+        device = device or before.get(var.name)
+        if device is not None:
+            renamed[var] = type(var)(var.name, on_device(var.ty, device))
+    if not renamed:
+        return func
+    return _structural_map(func, [(relax.Var, renew), (relax.Call, on_device_of_operands)])
+
+
+def _on_its_device(call: relax.Call, device: relax.VDevice | None) -> relax.Call:
+    is_tensor = isinstance(call.ty, (relax.TensorType, relax.TupleType))
+    if device is None or not is_tensor or any(True for _ in devices_of(call.ty)):
+        return call
+    types = [on_device(ty, device) for ty in call.ty_args]
+    return relax.Call(call.op, call.args, call.attrs, types, ret_ty=on_device(call.ty, device))
+
+
+def _bound(body: relax.Expr) -> Iterator[tuple[relax.Var, relax.Expr]]:
+    """The variables of a body and of its branches, in order."""
+    for block in body.blocks if isinstance(body, relax.SeqExpr) else ():
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.If):
+                yield from _bound(binding.value.true_branch)
+                yield from _bound(binding.value.false_branch)
+            yield binding.var, binding.value
 
 
 def places_of(mod: IRModule) -> tuple[str, ...]:

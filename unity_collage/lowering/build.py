@@ -15,7 +15,7 @@ from tvm.target import Target
 
 from ..annotations import EXTERNAL_MODS as EXTERNAL_MODS
 from ..graph.calls import op_name
-from ..graph.devices import with_listed_devices
+from ..graph.devices import legalized_on_devices, with_listed_devices
 from ..legalization import legalize_ops
 from ..plan.memory import PlanMemory
 from ..target import is_cuda, with_host
@@ -24,7 +24,7 @@ from .gpu_kernels import bound_kernels, refuse_unbuilt
 from .kernel_targets import with_kernel_targets
 from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
-from .places import MemoryByDevice, with_placed_constants
+from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .staging import staged
 from .unknown_shapes import refuse_unknown_shapes
 
@@ -41,15 +41,16 @@ def lower(mod: IRModule, target: Target) -> IRModule:
     refuse_unknown_shapes(mod)
     if is_cuda(target):
         return _lowered_for_cuda(mod, with_host(target))
-    steps = [
-        *cpu_pipeline.library_dispatch_passes(target),
-        legalize_ops(),
-        *cpu_pipeline.legalize_passes(target),
-    ]
     with target:
-        kernels = with_kernel_targets(tvm.transform.Sequential(steps)(with_listed_devices(mod)), target)
+        dispatched = tvm.transform.Sequential(cpu_pipeline.library_dispatch_passes(target))(
+            with_listed_devices(mod)
+        )
+        legal = legalized_on_devices(dispatched, legalize_ops())
+        scheduled = tvm.transform.Sequential(cpu_pipeline.legalize_passes(target))(legal)
+        kernels = with_kernel_targets(scheduled, target)
         placed = with_placed_constants(kernels)
-        return tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
+        lowered = tvm.transform.Sequential(cpu_pipeline.dataflow_lower_passes(target))(placed)
+        return without_devices_of_calls(lowered)
 
 
 def _lowered_for_cuda(mod: IRModule, target: Target) -> IRModule:

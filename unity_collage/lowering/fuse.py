@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from ..annotations import THREADS, threads_of
 from ..graph import OpKind
+from ..graph.devices import legalized_on_devices
 from ..graph.prim_funcs import SCHEDULED
 from ..legalization import legalize_ops
 from ..rewrites.flat_casts import with_flat_casts
@@ -55,7 +56,6 @@ def _legalized(mod: IRModule) -> IRModule:
     limits = {gvar.name_hint: threads_of(func) for gvar, func in mod.functions_items()}
     final = final_kernels(mod)
     passes = [
-        legalize_ops(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
@@ -63,7 +63,8 @@ def _legalized(mod: IRModule) -> IRModule:
         relax.transform.DeadCodeElimination(),
     ]
     kernels = _each_function(mod, lambda func: with_filled_constants(func) if _is_kernel(func) else func)
-    legal = _each_function(tvm.transform.Sequential(passes)(dispatched(kernels)), with_flat_casts)
+    lowered = legalized_on_devices(dispatched(kernels), legalize_ops())
+    legal = _each_function(tvm.transform.Sequential(passes)(lowered), with_flat_casts)
     legal = with_named_extents(
         with_own_sizes(legal)
     )  # of casts that read variables only: TVM's passes nest calls in them

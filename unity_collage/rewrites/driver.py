@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..graph.devices import on_device_of_operands
 from ..graph.steps import before_steps
 from .bindings import is_visible_outside, live, map_operands, operands, substituted
 from .rewrite import Rewrite, RewriteError, rewrites_by_op
@@ -138,7 +139,7 @@ class _BlockRewriter:
         for _ in range(_REWRITES_OF_ONE_BINDING):
             if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
                 return _checked(self._leaf(expr), expected, applied)
-            node = map_operands(expr, self._operand, self._builder)
+            node = on_device_of_operands(map_operands(expr, self._operand, self._builder))
             expected = expected or node.ty
             rule, rewritten = self._rewritten(node)
             if rewritten is None:
