@@ -24,6 +24,7 @@ from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .defaults import BUDGET_SECONDS, FLOAT32
+from .devices.planning import with_plan
 from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
@@ -32,7 +33,7 @@ from .feedback.whole_models import entrants_of, runtimes_among
 from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
 from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
-from .graph.devices import first_target, places_of, targets_in, with_listed_devices
+from .graph.devices import first_target, listed, places_of, targets_in, with_listed_devices
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
 from .lowering.live_memory import held_by
@@ -167,7 +168,9 @@ def compile(
             "a memory limit is for the plan of the search, and refine compares others: leave one out"
         )
     with shown() if progress is True else nullcontext(progress or None) as report:
-        asked = target or (None if estimator is None else estimator.target()) or target_of_devices(model)
+        asked = target or (None if estimator is None else estimator.target())
+        model = with_planned_devices(model, asked)
+        asked = asked or target_of_devices(model)
         scope = checked_target(asked, is_of_torch(model))
         model = on_devices(model, scope, measure and estimator is None)
         costs = estimator or (
@@ -355,16 +358,18 @@ def explain(
     candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
     if that chooses between plans by the sizes of its inputs.
     """
-    scope = checked_target(target or pipeline.model.target() or target_of_devices(model))
+    asked = target or pipeline.model.target()
+    model = with_planned_devices(model, asked)
+    scope = checked_target(asked or target_of_devices(model))
     model = on_devices(model, scope, True)
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
-    asked = replace(pipeline, explain=True)
+    explaining = replace(pipeline, explain=True)
     with scope:
-        prepared = tvm.transform.Sequential(asked.until_candidates())(imported)
+        prepared = tvm.transform.Sequential(explaining.until_candidates())(imported)
         check(prepared)
-        searched = tvm.transform.Sequential([*asked.costs(), asked.search()])(prepared)
-        chosen = PLAN.by_function(asked.choice()(searched))
+        searched = tvm.transform.Sequential([*explaining.costs(), explaining.search()])(prepared)
+        chosen = PLAN.by_function(explaining.choice()(searched))
     if "main" in chosen and chosen["main"].range is not None:
         ranges(chosen["main"])
     return EXPLANATION.by_function(searched)
@@ -372,6 +377,7 @@ def explain(
 
 def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
     """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
+    model = with_planned_devices(model, target)
     scope = checked_target(target or target_of_devices(model))
     source = import_model(on_devices(model, scope, False))
     with scope:
@@ -410,13 +416,28 @@ def _conveyed(
     targets: Sequence[Target | str], backends: str | Sequence[str] | None, model: Model
 ) -> tuple[Target, tuple[str, ...] | None]:
     """The target and the backends of a list of targets; raises CollageError where it contradicts itself or these."""
-    present = targets_in(model) if isinstance(model, IRModule) else []
+    present = (
+        [*targets_in(model), *(device.target for device in listed(model))]
+        if isinstance(model, IRModule)
+        else []
+    )
     base, named = conveyed([target_of(each) for each in targets], present)
     if named is not None and backends is not None:
         raise CollageError(
             f"the targets name backends ({', '.join(named)}), and so does backends: leave one out"
         )
     return base, named if backends is None else _names(backends)
+
+
+def with_planned_devices(model: Model, target: Target | str | None) -> Model:
+    """``model``, if it is a module with hints or with values in no place, as PlanDevices and MergeCopies make it.
+
+    Devices that the module does not list are of ``target``. Raises CollageError where two annotations disagree.
+    """
+    if not isinstance(model, IRModule):
+        return model
+    with host_target() if target is None else target_of(target):
+        return with_plan(model)
 
 
 def on_devices(model: Model, target: Target, measure: bool) -> Model:
