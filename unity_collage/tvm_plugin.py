@@ -43,11 +43,18 @@ class UntilBuild:
     """The arguments of :func:`unity_collage.collage`."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        from .errors import CollageError
         from .lowering.build import finish, lower
         from .pipeline import collage
+        from .runtime.virtual_machine import PLACED
         from .target import current_target, target_of
 
         target = target_of(current_target())
         with target:
             lowered = lower(collage(**self.options)(mod), target)
+            if any(gvar.name_hint == PLACED for gvar in lowered.functions):
+                raise CollageError(
+                    "kernels of several devices read constants, which relax.build puts on the first device: "
+                    "unity_collage.compile makes the program"
+                )
             return finish(lowered, target)(lowered)

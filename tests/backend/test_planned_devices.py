@@ -135,3 +135,22 @@ def test_a_planned_module_and_one_of_one_device_need_no_plan() -> None:
     assert "has no VDevice" in (why_planned(HalfPlaced) or "")
     assert why_planned(PlanDevices()(HalfPlaced)) is None
     assert why_planned(images(hinted=False)) is None
+
+
+@I.ir_module
+class WithWeights:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(x: R.Tensor((4, 16), "float32", "llvm:0")):
+        with R.dataflow():
+            a = R.to_vdevice(x, "llvm:1")
+            b = R.matmul(a, R.const(WEIGHTS))
+            R.output(b)
+        return b
+
+
+def test_the_pipeline_of_tvm_refuses_constants_of_several_devices() -> None:
+    pipeline = relax.get_pipeline("collage", measure=False, backends=["tvm"])
+    with pytest.raises(CollageError, match=r"which relax\.build puts on the first device"):
+        relax.build(WithWeights, "llvm", relax_pipeline=pipeline)
