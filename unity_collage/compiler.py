@@ -15,25 +15,22 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from . import runtime
 from .annotations import EXPLANATION, PLAN
 from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
-from .calling.memory import memory_of
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .defaults import BUDGET_SECONDS, FLOAT32
-from .devices.planning import with_plan
 from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
 from .feedback.whole_models import entrants_of, runtimes_among
-from .frontend.models import Imported, Model, import_model, is_of_torch, read_model
+from .frontend.models import Imported, Model, import_model, read_model
 from .frontend.onnx.elsewhere import Elsewhere, remarks_of
 from .frontend.sizes import Shapes
-from .graph.devices import first_target, listed, places_of, targets_in, with_listed_devices
+from .graph.devices import places_of, targets_in
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
 from .lowering.live_memory import held_by
@@ -42,23 +39,22 @@ from .machine.environment import use_threads
 from .machine.fingerprint import machine
 from .measure.here import cost_model
 from .measure.measured import MeasuredCost
-from .measure.runnable import why_not_measured
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
+from .placing import names_of, of_several, placed
 from .plan.explanation import Explanation
 from .plan.memory import memory_goal
 from .plan.plan import Plan
 from .profile.in_place import profile
 from .program import Program
 from .progress import shown
-from .runtime import cuda
 from .runtime.custom_ops import CustomOps
-from .runtime.libraries import claim_parallel_loops
+from .search.memory_bounded import MemoryGoal
 from .sessions import InferenceRuntime, available
 from .sizes.samples import described, free_dimensions, typical
 from .sizes.variants import in_order, varied, with_like
 from .specs import PartitionSpec
-from .target import conveyed, host_target, is_cuda, target_of
+from .target import is_cuda
 
 _OF_THE_MODEL = ("model", "example_inputs", "shapes", "dims", "params")
 """The arguments of ``compile`` that an imported module does not need."""
@@ -155,30 +151,27 @@ def compile(
     * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
     """
     if isinstance(target, (list, tuple)):
-        target, backends = _conveyed(target, backends, model)
+        target, backends = of_several(target, backends, model)
     assert target is None or isinstance(target, (Target, str))
     options = {name: value for name, value in locals().items() if name not in _OF_THE_MODEL}
     use_threads(threads)
-    _check_options(measure, percentile, refine, tune_trials, search_layouts, explain, estimator)
     goal = memory_goal(memory_limit, objective)
-    if goal is not None and not measure:
-        raise CollageError("a memory limit needs costs, and nothing is measured: leave one of the two out")
-    if goal is not None and refine is not None:
-        raise CollageError(
-            "a memory limit is for the plan of the search, and refine compares others: leave one out"
-        )
+    needing = {
+        "refine": refine,
+        "tune_trials": tune_trials,
+        "search_layouts": search_layouts,
+        "explain": explain,
+    }
+    _check_options(measure, percentile, estimator, goal, needing)
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())
-        model = with_planned_devices(model, asked)
-        asked = asked or target_of_devices(model)
-        scope = checked_target(asked, is_of_torch(model))
-        model = on_devices(model, scope, measure and estimator is None)
+        model, scope = placed(model, asked, measure and estimator is None)
         costs = estimator or (
             cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
             if measure
             else MeasuredCost()
         )
-        names, runtimes = runtimes_among(_names(backends))
+        names, runtimes = runtimes_among(names_of(backends))
         pipeline = Pipeline(
             backends=names,
             model=costs,
@@ -304,22 +297,18 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
 def _check_options(
     measure: bool,
     percentile: float,
-    refine: Refinement | None,
-    tune_trials: int,
-    search_layouts: bool,
-    explain: bool,
     estimator: CostModel | None,
+    goal: MemoryGoal | None,
+    needing: Mapping[str, Any],
 ) -> None:
-    """Raises CollageError for options that contradict each other, before anything is done."""
-    needing = {
-        "refine": refine,
-        "tune_trials": tune_trials,
-        "search_layouts": search_layouts,
-        "explain": explain,
-        "percentile": percentile != MEDIAN,
-    }
+    """Raises CollageError for options that contradict each other; ``needing``: others that need costs, by name."""
+    needing = {**needing, "percentile": percentile != MEDIAN, "a memory limit": goal}
     if not measure and (asked := [name for name, value in needing.items() if value]):
         raise CollageError(f"{asked[0]} needs costs, and nothing is measured: leave one of the two out")
+    if goal is not None and needing["refine"] is not None:
+        raise CollageError(
+            "a memory limit is for the plan of the search, and refine compares others: leave one out"
+        )
     Method.of(percentile)
     if percentile != MEDIAN and estimator is not None:
         raise CollageError(
@@ -334,12 +323,6 @@ def _tell_of_what_is_not_kept(costs: CostModel) -> None:
             f"{database.not_kept} measured facts are lost with this process: {database.why_not_kept}",
             stacklevel=3,
         )
-
-
-def _names(backends: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if backends is None:
-        return None
-    return (backends,) if isinstance(backends, str) else tuple(backends)
 
 
 def explain(
@@ -358,10 +341,7 @@ def explain(
     candidates, before anything is measured; it may raise CollageError. ``ranges`` is called with the plan of ``main``
     if that chooses between plans by the sizes of its inputs.
     """
-    asked = target or pipeline.model.target()
-    model = with_planned_devices(model, asked)
-    scope = checked_target(asked or target_of_devices(model))
-    model = on_devices(model, scope, True)
+    model, scope = placed(model, target or pipeline.model.target(), True)
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     explaining = replace(pipeline, explain=True)
@@ -377,9 +357,8 @@ def explain(
 
 def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str | None = None) -> Program:
     """:func:`compile` with other ``passes`` than ours: with a cost model, a backend or a pass of your own."""
-    model = with_planned_devices(model, target)
-    scope = checked_target(target or target_of_devices(model))
-    source = import_model(on_devices(model, scope, False))
+    model, scope = placed(model, target, False)
+    source = import_model(model)
     with scope:
         partitioned = passes(source.mod)
     program = _program(
@@ -387,89 +366,6 @@ def compile_with(passes: tvm.transform.Pass, model: Model, target: Target | str 
     )
     program.let_profile(partial(profile, target=scope))
     return program
-
-
-def checked_target(target: Target | str | None, runs_beside_torch: bool = False) -> Target:
-    """The target; raises CollageError where no program can be made for it."""
-    scope = host_target() if target is None else target_of(target)
-    if is_cuda(scope):
-        if reason := cuda.why_unavailable():
-            raise CollageError(f"kernels for a GPU are measured where they run: {reason}")
-        return scope
-    if scope.kind.name != "llvm":
-        raise CollageError(
-            f"the target is {scope.kind.name}, but programs are compiled for CPUs (llvm) and NVIDIA GPUs (cuda) only"
-        )
-    claim_parallel_loops()  # an import of TVM since the runtime was loaded has taken them
-    conflict = runtime.why_pools_conflict() or (runtime.why_torch_competes() if runs_beside_torch else None)
-    if conflict is not None:
-        warnings.warn(conflict, stacklevel=3)
-    return scope
-
-
-def target_of_devices(model: Model) -> Target | None:
-    """The target of a module whose values have virtual devices: that of the first one; None for all other models."""
-    return first_target(model) if isinstance(model, IRModule) else None
-
-
-def _conveyed(
-    targets: Sequence[Target | str], backends: str | Sequence[str] | None, model: Model
-) -> tuple[Target, tuple[str, ...] | None]:
-    """The target and the backends of a list of targets; raises CollageError where it contradicts itself or these."""
-    present = (
-        [*targets_in(model), *(device.target for device in listed(model))]
-        if isinstance(model, IRModule)
-        else []
-    )
-    base, named = conveyed([target_of(each) for each in targets], present)
-    if named is not None and backends is not None:
-        raise CollageError(
-            f"the targets name backends ({', '.join(named)}), and so does backends: leave one out"
-        )
-    return base, named if backends is None else _names(backends)
-
-
-def with_planned_devices(model: Model, target: Target | str | None) -> Model:
-    """``model``, if it is a module with hints or with values in no place, as PlanDevices and MergeCopies make it.
-
-    Devices that the module does not list are of ``target``. Raises CollageError where two annotations disagree.
-    """
-    if not isinstance(model, IRModule):
-        return model
-    with host_target() if target is None else target_of(target):
-        return with_plan(model)
-
-
-def on_devices(model: Model, target: Target, measure: bool) -> Model:
-    """``model``, if it is a module with all its virtual devices in its list; other models do not change.
-
-    Raises CollageError where its program could not run on its devices, or not be measured here.
-    """
-    if not isinstance(model, IRModule):
-        return model
-    _check_devices(model, target, measure)
-    return with_listed_devices(model)
-
-
-def _check_devices(mod: IRModule, target: Target, measure: bool) -> None:
-    places = places_of(mod)
-    kinds = dict.fromkeys(place.partition(":")[0] for place in places)
-    if "cuda" in kinds and (reason := cuda.why_unavailable()):
-        raise CollageError(f"values are on a CUDA device, and there is none here: {reason}")
-    if len(kinds) > 1:
-        raise CollageError(
-            "values are on a CPU and on a GPU, and no program for both is made yet: compile each part alone"
-        )
-    if places and is_cuda(target) != ("cuda" in kinds):
-        raise CollageError(
-            f"values are on {places[0]}, and the target is {target.kind.name}: name one or the other"
-        )
-    for place in places:
-        memory_of(place)
-    if measure:
-        for own in targets_in(mod):
-            if reason := why_not_measured(own):
-                raise CollageError(f"{reason}: compile with measure=False, which chooses kernels by rule")
 
 
 def _program(

@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_params
-from ..compiler import checked_target, elsewhere_for, with_sizes
+from ..compiler import elsewhere_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -27,7 +27,7 @@ from ..database.pace import Pace, pace
 from ..database.rows import digest
 from ..defaults import BUDGET_SECONDS, FLOAT32
 from ..feedback.whole_models import runtimes_among
-from ..frontend.models import Model, import_model, is_of_torch
+from ..frontend.models import Model, import_model
 from ..frontend.sizes import Shapes
 from ..machine.environment import use_threads
 from ..measure.choices import why_costs_matter
@@ -35,6 +35,7 @@ from ..measure.here import cost_model
 from ..measure.kernel_costs import KernelCosts
 from ..passes.annotate_candidates import WINOGRAD
 from ..pipeline import Pipeline
+from ..placing import names_of, placed
 from ..plan.candidate import VIEW, Candidate, DeclinedBinding
 from ..scratch import Scratch
 from ..specs import PartitionSpec
@@ -123,9 +124,8 @@ def dry_run(
     thread, and adjacent kernels in one call.
     """
     use_threads(threads)
-    scope = checked_target(target, is_of_torch(model))
-    given = None if backends is None else (backends,) if isinstance(backends, str) else tuple(backends)
-    names, runtimes = runtimes_among(given)
+    model, scope = placed(model, target, False)
+    names, runtimes = runtimes_among(names_of(backends))
     elsewhere = elsewhere_for({}, runtimes, scope)
     source = with_params(import_model(model, example_inputs, shapes, dims, elsewhere), params)
     without = () if allow_winograd else WINOGRAD

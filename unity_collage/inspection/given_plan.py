@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import known
-from ..compiler import checked_target, elsewhere_for, with_sizes
+from ..compiler import elsewhere_for, with_sizes
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan, not_a_file
@@ -24,6 +24,7 @@ from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
 from ..passes.confirm_costs import levelled
 from ..pipeline import Pipeline
+from ..placing import placed
 from ..plan.candidate import VIEW, Candidate
 from ..plan.costs import Cost, Costs
 from ..plan.given import GivenKernel, GivenPlan, read_json
@@ -112,7 +113,7 @@ def compare_plan(
     Raises CollageError, with the place, where it does not fit the model.
     """
     given, where = _read(plan)
-    scope = checked_target(target or pipeline.model.target())
+    model, scope = placed(model, target or pipeline.model.target(), True)
     elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
     imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
     with scope:

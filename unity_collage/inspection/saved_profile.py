@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, PLAN
 from ..calling.describe import signature_of
-from ..compiler import checked_target, elsewhere_for, with_sizes
+from ..compiler import elsewhere_for, with_sizes
 from ..database.costs import CostDatabase
 from ..errors import CollageError
 from ..frontend.models import Model, import_model
@@ -27,6 +27,7 @@ from ..lowering.offload import offloaded_module
 from ..lowering.outline import NameSupply
 from ..lowering.seal import facts_in
 from ..pipeline import Pipeline
+from ..placing import placed
 from ..plan.candidate import VIEW
 from ..plan.plan import Plan
 from ..profile.agreement import drawn_inputs
@@ -62,7 +63,8 @@ def profile_saved(
     program = load(path)
     with library_file.opened(path) as file:
         facts: Facts = facts_in(file)
-    scope, pipeline = checked_target(target), pipeline or Pipeline()
+    model, scope = placed(model, target, False)
+    pipeline = pipeline or Pipeline()
     elsewhere = elsewhere_for({}, available(), scope)
     source = import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere)
     imported, _ = with_sizes(source, scope)

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from tvm.target import Target
 
-from ...compiler import checked_target, elsewhere_for, with_sizes
+from ...compiler import elsewhere_for, with_sizes
 from ...errors import CollageError
 from ...frontend.models import Model, import_model
 from ...frontend.sizes import Shapes
 from ...pipeline import Pipeline
+from ...placing import placed
 from ...profile.agreement import drawn_inputs, reference_of
 from ...program import Program
 from ...sessions import available
@@ -61,7 +62,7 @@ def bisect(
 
     Raises CollageError with the reason where the programs cannot be made or compared.
     """
-    scope = checked_target(target)
+    model, scope = placed(model, target, False)
     if program.device != "cpu":
         raise CollageError("bisect runs programs on CPUs only: compile the model without --target cuda")
     if (other := _whole_model(program)) is not None:
