@@ -225,8 +225,8 @@ def _of_two_results() -> IRModule:
 
 
 def test_samples_of_a_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unity_collage import compiler
+    from unity_collage import placing
 
-    monkeypatch.setattr(compiler, "checked_target", lambda *_: target_of("cuda -arch=sm_90"))
+    monkeypatch.setattr(placing, "checked_target", lambda *_: target_of("cuda -arch=sm_90"))
     with pytest.raises(CollageError, match="sample sizes are for CPUs"):
         uc.compile(perceptron(), shapes={"batch": [1]}, target="cuda", measure=False)
