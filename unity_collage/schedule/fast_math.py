@@ -32,7 +32,7 @@ def _converted(cast: tirx.Cast) -> Expr:
 
     TVM does the same, except inside a Let, where it takes the bits for an integer. It also repeats the operand three
     times, so that the variables of a Let in it are bound three times. Rounding is to nearest, ties to even. A NaN stays
-    a NaN, unless its payload is only in the lower half.
+    a NaN, unless its payload is only in the lower half. A cast to integers gets an operand without bounds.
     """
     types = (str(cast.value.expr_ty().dtype), str(cast.expr_ty().dtype))
     if types[0] == "float32" and "int" in types[1]:
