@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError, with_names
 from ..profile.peers.runtimes import OURS, PEERS, why_no_peer
 from .as_json import add_json, print_json
-from .options import add_memory_limit, add_no_measure, add_options, positive
+from .option_types import positive
+from .options import add_memory_limit, add_no_measure, add_options
 
 if TYPE_CHECKING:
     from ..profile.peers.bench import PeerTimes

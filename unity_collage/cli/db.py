@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..database.rows import FailureKind
 from .as_json import add_json
-from .options import positive
+from .option_types import positive
 
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]

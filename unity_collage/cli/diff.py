@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
-from .options import add_memory_limit, add_no_measure, add_options, positive
+from .option_types import positive
+from .options import add_memory_limit, add_no_measure, add_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

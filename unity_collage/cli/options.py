@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..cost.method import MEDIAN, Method
+from ..cost.method import MEDIAN
 from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
-from ..errors import CollageError, closest
-from . import load_tvm
-
-if TYPE_CHECKING:
-    from tvm.target import Target
+from ..errors import CollageError
+from .option_types import (
+    BackendsAction,
+    TargetsAction,
+    budget,
+    dimension,
+    duration,
+    percentile,
+    positive,
+    shape,
+    size_in_bytes,
+    target,
+    tracker,
+)
 
 
 def add_options(
@@ -56,7 +65,7 @@ def add_memory_limit(command: argparse.ArgumentParser) -> None:
     """Add the option of a command that compiles to keep the plan under a limit of memory."""
     command.add_argument(
         "--memory-limit",
-        type=_nbytes,
+        type=size_in_bytes,
         metavar="SIZE",
         help="the most bytes of weights, intermediates and results, such as 200MB: the fastest plan under it is "
         "searched for, every candidate is measured, and it is an error if none is found",
@@ -78,7 +87,7 @@ def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
 def _add_sizes(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--shape",
-        type=_shape,
+        type=shape,
         action="append",
         default=[],
         metavar="NAME=SIZES",
@@ -88,7 +97,7 @@ def _add_sizes(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--dim",
-        type=_dim,
+        type=dimension,
         action="append",
         default=[],
         metavar="NAME=SIZE",
@@ -100,14 +109,14 @@ def _add_freedom(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--backends",
         nargs="+",
-        action=_Backends,
+        action=BackendsAction,
         metavar="NAME",
         help="the backends in preference order (default: all); TVM compiles what they do not take",
     )
     command.add_argument(
         "--target",
-        type=_target,
-        action=_Targets,
+        type=target,
+        action=TargetsAction,
         metavar="TARGET",
         help="the processor to compile for: cuda, the NVIDIA GPU of this machine, or one such as 'llvm -mcpu=znver4' "
         "(default: this machine's CPU); given more than once, with backends by preference: "
@@ -153,7 +162,7 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--percentile",
-        type=_percentile,
+        type=percentile,
         metavar="P",
         default=MEDIAN,
         help="which percentile of its runs is the cost of a kernel, such as 50 (the median, the default), 90 or 99: "
@@ -181,7 +190,7 @@ def _add_effort(command: argparse.ArgumentParser) -> None:
 def _add_remote(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rpc",
-        type=_tracker,
+        type=tracker,
         metavar="TRACKER:PORT",
         help="measure on the servers of an RPC tracker, and compile for them",
     )
@@ -204,161 +213,3 @@ def _distinct(option: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         if found.setdefault(name, sizes) != sizes:
             raise CollageError(f"{option} gives {name} two sizes: {found[name]} and {sizes}")
     return found
-
-
-def positive(text: str) -> int:
-    """A number of at least one."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
-
-def _shape(text: str) -> tuple[str, int | Sequence[int] | dict[int, float]]:
-    """``image=1,3,640,640`` or ``batch=1``: one number is the size of a dimension, or of an input of rank 1.
-
-    ``length=1..512`` is a range of sizes of a dimension, both ends included; ``length=16:0.7,512:0.3`` has weights.
-    """
-    name, _, sizes = text.rpartition("=")
-    if name and ":" in sizes:
-        return name, _weights(text, sizes)
-    low, dots, high = (part.strip() for part in sizes.partition(".."))
-    if name and dots and low.isdecimal() and high.isdecimal() and 1 <= int(low) <= int(high):
-        return name, range(int(low), int(high) + 1)
-    parts = sizes.strip("()[] ").replace("x", ",").split(",") if name else []
-    if not parts or not all(part.strip().isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a shape: write NAME=1,3,640,640 or NAME=1, or NAME=1..512 for a range of sizes"
-        )
-    numbers = [int(part) for part in parts]
-    return name, tuple(numbers) if len(numbers) > 1 else numbers[0]
-
-
-def _weights(text: str, sizes: str) -> dict[int, float]:
-    """``16:0.7,512:0.3``: sizes of a dimension, each with its weight."""
-    found: dict[int, float] = {}
-    for part in sizes.split(","):
-        size, _, weight = (word.strip() for word in part.partition(":"))
-        try:
-            if int(size) in found:
-                raise argparse.ArgumentTypeError(f"{text!r} has two weights for {size}")
-            found[int(size)] = float(weight)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} has no weight for each size: write NAME=16:0.7,512:0.3"
-            ) from None
-    return found
-
-
-def _dim(text: str) -> tuple[str, int]:
-    """``batch=1``."""
-    name, _, size = text.rpartition("=")
-    if not name or not size.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not the size of a dimension: write NAME=1")
-    return name, int(size)
-
-
-def _nbytes(text: str) -> int:
-    """``200MB``, as bytes."""
-    from ..plan.memory import nbytes_in
-
-    try:
-        return nbytes_in(text)
-    except CollageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def budget(text: str) -> float | None:
-    """A duration, or ``none`` for no limit."""
-    return None if text == "none" else duration(text)
-
-
-def duration(text: str) -> float:
-    """``30s``, ``5m``, ``1h`` or seconds, as seconds."""
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-    try:
-        seconds = float(number) * unit
-    except ValueError:
-        seconds = 0.0
-    if not 0.0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 5m or 1h")
-    return seconds
-
-
-def _percentile(text: str) -> float:
-    try:
-        return Method.of(float(text)).percentile
-    except (ValueError, CollageError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a percentile between 0 and 100, such as 90"
-        ) from None
-
-
-_TWICE = "several targets name backends, and so does --backends: leave one out"
-
-
-class _Targets(argparse.Action):
-    """Sets ``target``; where several targets are given, also ``backends``, which they name by ``libs``."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,
-    ) -> None:
-        from ..target import conveyed
-
-        del parser
-        namespace.targets = [*getattr(namespace, "targets", ()), values]
-        if len(namespace.targets) == 1:
-            namespace.target = values
-            return
-        try:
-            namespace.target, named = conveyed(namespace.targets)
-        except CollageError as error:
-            raise argparse.ArgumentError(self, str(error)) from None
-        if named is not None and getattr(namespace, "named", None) is None and namespace.backends is not None:
-            raise argparse.ArgumentError(self, _TWICE)
-        if named is not None:
-            namespace.backends = namespace.named = list(named)
-
-
-class _Backends(argparse.Action):
-    """Sets ``backends``, unless targets have."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,
-    ) -> None:
-        del parser
-        if getattr(namespace, "named", None) is not None:
-            raise argparse.ArgumentError(self, _TWICE)
-        namespace.backends = values
-
-
-def _target(text: str) -> Target:
-    load_tvm()
-    from ..target import target_of
-
-    try:
-        return target_of(text)
-    except CollageError as error:
-        kinds, kind = ["cuda", "llvm"], text.partition(" ")[0]
-        close = [] if kind in kinds else closest(kind, kinds, 1)
-        said = f"{text!r} is not a target; did you mean {close[0]}?" if close else str(error)
-        raise argparse.ArgumentTypeError(said) from None
-
-
-def _tracker(text: str) -> str:
-    load_tvm()
-    from ..measure.remote.messages import address
-
-    try:
-        address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text

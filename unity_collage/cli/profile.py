@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
-from .options import add_memory_limit, add_no_measure, add_options, duration, positive, sizes_of
+from .option_types import duration, positive
+from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM
 
 if TYPE_CHECKING:
