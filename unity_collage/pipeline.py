@@ -36,6 +36,7 @@ from .passes.search_partition import SearchPartition
 from .passes.stack_products import StackProducts
 from .passes.to_precision import ToPrecision
 from .passes.weigh_sizes import WeighSizes
+from .plan.worth import MOST_REGRET
 from .search.memory_bounded import MemoryGoal
 from .specs import PartitionSpec
 from .target import current_target
@@ -77,7 +78,7 @@ class Pipeline:
     """What is asked of the bytes that a plan holds. Every candidate is measured then, and no branches run side by side,
     since more values are held then."""
 
-    most_regret: float = 0.05
+    most_regret: float = MOST_REGRET
     """A sample size keeps its variant if it would lose more than this part of its best static cost without."""
 
     def passes(self) -> list[tvm.transform.Pass]:

@@ -103,7 +103,7 @@ OFFERS = st.lists(
 
 @given(OFFERS, st.sampled_from([0.0, 0.02, 0.2]))
 def test_one_more_plan_than_those_that_stay_would_save_too_little(offers: list[Offer], least: float) -> None:
-    stays = worth_beside_shared(offers, least)
+    stays = worth_beside_shared(offers, least, math.inf)
     cost = [offer.own if there else offer.shared for offer, there in zip(offers, stays, strict=True)]
     total = math.fsum(offer.weight * each for offer, each in zip(offers, cost, strict=True))
     for offer, there in zip(offers, stays, strict=True):

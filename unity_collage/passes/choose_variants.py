@@ -26,7 +26,15 @@ from ..graph.variants import called_by_switch, is_switch, like_of, range_of, rea
 from ..measure.measured import MeasuredCost
 from ..plan.plan import Plan
 from ..plan.ranges import RangeClaim, SizeClaim, Split, named, regret_text
-from ..plan.worth import Offer, Parts, splits_of, worth_beside_parts, worth_beside_shared
+from ..plan.worth import (
+    LEAST_SAVING,
+    MOST_REGRET,
+    Offer,
+    Parts,
+    splits_of,
+    worth_beside_parts,
+    worth_beside_shared,
+)
 from ..sizes.parts import SplitAxes, axes_of
 from ..sizes.switch import switch
 from ..sizes.variants import BEYOND, OWN
@@ -44,9 +52,9 @@ class ChooseVariants:
 
     model: CostModel = field(default_factory=MeasuredCost)
     """The source of the costs of copies, which batches in parts need."""
-    least_saving: float = 0.02
+    least_saving: float = LEAST_SAVING
     """The part of the expected cost that a variant has to save."""
-    most_regret: float = math.inf
+    most_regret: float = MOST_REGRET
     """A variant also stays where the plan for all sizes would lose more than this part of the best static cost."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:

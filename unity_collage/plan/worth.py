@@ -13,6 +13,12 @@ Parts = tuple[int, int]
 Copies = Callable[[int, Parts], float]
 """The seconds that slices and concatenations cost, if so many samples are computed as these parts."""
 
+LEAST_SAVING = 0.02
+"""The part of the expected cost that a variant has to save."""
+MOST_REGRET = 0.05
+"""A variant also stays where the plan for all sizes would lose more than this part of the best static cost: the sum
+over a range is nearly that of its largest sizes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -30,9 +36,7 @@ class Offer:
     """The number of samples of a batch, where batches may be computed in parts."""
 
 
-def worth_beside_shared(
-    offers: Sequence[Offer], least_saving: float, most_regret: float = math.inf
-) -> list[bool]:
+def worth_beside_shared(offers: Sequence[Offer], least_saving: float, most_regret: float) -> list[bool]:
     """Which of the variants stay beside one plan for all sizes.
 
     That with the greatest saving comes first. One stays if it saves at least ``least_saving`` of the expected total of
