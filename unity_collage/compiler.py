@@ -225,6 +225,15 @@ def elsewhere_for(
     return lambda: Elsewhere(custom_ops, asks)
 
 
+def imported_for(
+    model: Model, pipeline: Pipeline, target: Target, shapes: Shapes | None, dims: Mapping[str, int] | None
+) -> tuple[Imported, IRModule]:
+    """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
+    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], target)
+    source = import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere)
+    return source, with_sizes(source, target)[0]
+
+
 def _made(
     pipeline: Pipeline,
     source: Imported,
@@ -342,8 +351,7 @@ def explain(
     if that chooses between plans by the sizes of its inputs.
     """
     model, scope = placed(model, target or pipeline.model.target(), True)
-    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
-    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
+    _, imported = imported_for(model, pipeline, scope, shapes, dims)
     explaining = replace(pipeline, explain=True)
     with scope:
         prepared = tvm.transform.Sequential(explaining.until_candidates())(imported)

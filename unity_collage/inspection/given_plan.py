@@ -14,11 +14,11 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, COSTS
 from ..backends.registry import known
-from ..compiler import elsewhere_for, with_sizes
+from ..compiler import imported_for
 from ..cost.asking import workloads
 from ..cost.model import Capability, CostModel
 from ..errors import CollageError, NoPlan, not_a_file
-from ..frontend.models import Model, import_model
+from ..frontend.models import Model
 from ..frontend.sizes import Shapes
 from ..graph import DataflowGraph
 from ..index_set import EMPTY, IndexSet, first_inside, index_set, members
@@ -35,7 +35,6 @@ from ..search.alternatives import seconds_of
 from ..search.auto import solve
 from ..search.plans import left_behind
 from ..search.ties import with_ties_broken
-from ..sessions import available
 from .matching import chosen_candidates
 from .script import kernels_in, read_script
 
@@ -114,8 +113,7 @@ def compare_plan(
     """
     given, where = _read(plan)
     model, scope = placed(model, target or pipeline.model.target(), True)
-    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
-    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
+    _, imported = imported_for(model, pipeline, scope, shapes, dims)
     with scope:
         prepared = tvm.transform.Sequential(pipeline.until_candidates())(imported)
         wanted = _by_function(given, prepared, where)  # refused before anything is measured

@@ -14,10 +14,10 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, PLAN
 from ..calling.describe import signature_of
-from ..compiler import elsewhere_for, with_sizes
+from ..compiler import imported_for
 from ..database.costs import CostDatabase
 from ..errors import CollageError
-from ..frontend.models import Model, import_model
+from ..frontend.models import Model
 from ..frontend.sizes import Shapes
 from ..graph import DataflowGraph
 from ..lowering import library_file
@@ -35,7 +35,6 @@ from ..profile.in_place import profile
 from ..profile.result import Profile
 from ..program.facts import Facts, plans_in
 from ..program.loading import load
-from ..sessions import available
 from .bisection.partial import annotated_with, candidates_of_plan
 
 
@@ -65,9 +64,7 @@ def profile_saved(
         facts: Facts = facts_in(file)
     model, scope = placed(model, target, False)
     pipeline = pipeline or Pipeline()
-    elsewhere = elsewhere_for({}, available(), scope)
-    source = import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere)
-    imported, _ = with_sizes(source, scope)
+    source, imported = imported_for(model, pipeline, scope, shapes, dims)
     taken = signature_of(source.mod, imported, source.inputs, source.outputs)
     if program.input_names != source.inputs:
         raise CollageError(f"{path} takes and returns {program.signature}, but the model {taken}")

@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 from tvm.target import Target
 
-from ...compiler import elsewhere_for, with_sizes
+from ...compiler import imported_for
 from ...errors import CollageError
-from ...frontend.models import Model, import_model
+from ...frontend.models import Model
 from ...frontend.sizes import Shapes
 from ...pipeline import Pipeline
 from ...placing import placed
 from ...profile.agreement import drawn_inputs, reference_of
 from ...program import Program
-from ...sessions import available
 from ...sessions.whole_model import WHOLE
 from .found import Bisection
 from .partial import PartialPrograms, annotated_with
@@ -69,8 +68,7 @@ def bisect(
         verdict = f"{other} runs the whole model, so there are no kernels to leave out: compile with {_OURS}"
         return Bisection(other, 0, (), verdict, programs=0)
     pipeline = pipeline or Pipeline()
-    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], scope)
-    imported, _ = with_sizes(import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere), scope)
+    _, imported = imported_for(model, pipeline, scope, shapes, dims)
     programs = PartialPrograms.of(
         program, annotated_with(pipeline.until_candidates(), imported, scope), scope
     )
