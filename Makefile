@@ -8,7 +8,7 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: changelog check check-native check-proofs check-pythons check-wheel coverage docs format-native images lock notebook \
+.PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native images lock notebook \
   release wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
@@ -46,6 +46,10 @@ check-native:
 # Plans and forged plans of 500 random graphs of up to 12 nodes, against brute force.
 check-proofs:
 	$(PYTHON) -m pytest -q --hypothesis-profile=thorough tests/unit/test_search_proofs.py
+
+# Examples that no test has seen, for all tests that draw theirs.
+check-examples:
+	$(PYTHON) -m pytest -q --hypothesis-profile=patient -m 'hypothesis and not gpu'
 
 # A wheel for other machines, in dist/.
 wheel:

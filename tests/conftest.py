@@ -16,9 +16,11 @@ from unity_collage.testing.faults import Faults
 
 # Drawing examples takes long where other work keeps the processor busy: that is no fault of the test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A change is judged by the same examples wherever it is tested; `make check-examples` draws new ones.
+settings.register_profile("repeated", settings.get_profile("patient"), derandomize=True)
 # What `make check-proofs` runs.
 settings.register_profile("thorough", settings.get_profile("patient"), max_examples=500)
-settings.load_profile("patient")
+settings.load_profile("repeated")
 
 _FAULTS = Faults()
 
