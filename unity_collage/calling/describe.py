@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import ml_dtypes  # noqa: F401  # numpy knows bfloat16 and 8-bit floats from here
 import numpy as np
@@ -11,6 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import IRModule
 
 from ..graph.devices import place_of
+from ..graph.multiples import multiples_of
 from .sharing import shared_results
 from .signature import Dim, OtherSpec, Signature, Spec, TensorSpec, TupleSpec
 
@@ -28,7 +30,10 @@ def signature_of(
     """
     main, symbols = imported["main"], _Symbols()
     names = inputs or [param.name for param in main.params]
-    takes = tuple(_spec(name, param.ty, symbols) for name, param in zip(names, main.params, strict=True))
+    takes = tuple(
+        _with_multiples(_spec(name, param.ty, symbols), main, param)
+        for name, param in zip(names, main.params, strict=True)
+    )
     types = list(main.ret_ty.fields) if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
     if results is None or len(results) != len(types):
         results = [str(number) for number in range(len(types))]
@@ -70,6 +75,12 @@ def _spec(name: str, ty: ir.Type, symbols: _Symbols) -> Spec:
         fields = tuple(_spec(f"{name}[{number}]", field, symbols) for number, field in enumerate(ty.fields))
         return TupleSpec(name, fields)
     return OtherSpec(name, str(ty))
+
+
+def _with_multiples(spec: Spec, main: relax.Function, param: relax.Var) -> Spec:
+    """``spec`` of a parameter, with the extents that ``main`` takes for multiples."""
+    found = tuple(multiples_of(main, param))
+    return replace(spec, multiples=found) if isinstance(spec, TensorSpec) and found else spec
 
 
 def _is_known(dtype: object) -> bool:

@@ -128,6 +128,11 @@ class TensorInput:
                     f"{self._given(shape)} was given: dimension {axis} is {extent}, not {dim}"
                 )
 
+        for axis, factor in self._spec.multiples:
+            if shape[axis] % factor:
+                why = f"dimension {axis} is {shape[axis]}, not a multiple of {factor}"
+                raise self._refused(f"{self._given(shape)} was given: {why}")
+
     def _given(self, shape: tuple[int, ...]) -> str:
         return tensor_text(self._spec.dtype, shape)
 

@@ -22,6 +22,8 @@ class TensorSpec:
     """None where not even the number of dimensions is known."""
     device: str = ""
     """Where it is in a program of several devices, such as ``cpu:1``; empty: on the program's first device."""
+    multiples: tuple[tuple[int, int], ...] = ()
+    """Axes whose extents are multiples of a number, with that number."""
 
     def __str__(self) -> str:
         text = tensor_text(self.dtype, self.shape)
@@ -102,7 +104,8 @@ def _encoded(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, TensorSpec):
         shape = None if spec.shape is None else list(spec.shape)
         place = {"device": spec.device} if spec.device else {}
-        return {"name": spec.name, "dtype": spec.dtype, "shape": shape, **place}
+        multiples = {"multiples": [list(pair) for pair in spec.multiples]} if spec.multiples else {}
+        return {"name": spec.name, "dtype": spec.dtype, "shape": shape, **place, **multiples}
     if isinstance(spec, TupleSpec):
         return {"name": spec.name, "fields": [_encoded(field) for field in spec.fields]}
     return {"name": spec.name, "kind": spec.kind}
@@ -112,7 +115,8 @@ def _decoded(data: Mapping[str, Any]) -> Spec:
     if "dtype" in data:
         shape = data["shape"]
         fixed = None if shape is None else tuple(shape)
-        return TensorSpec(data["name"], data["dtype"], fixed, data.get("device", ""))
+        multiples = tuple((axis, factor) for axis, factor in data.get("multiples", ()))
+        return TensorSpec(data["name"], data["dtype"], fixed, data.get("device", ""), multiples)
     if "fields" in data:
         return TupleSpec(data["name"], tuple(map(_decoded, data["fields"])))
     return OtherSpec(data["name"], data["kind"])

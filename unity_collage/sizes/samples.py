@@ -10,6 +10,7 @@ from operator import index
 from tvm import ir, relax
 
 from ..errors import ModelError
+from ..graph.multiples import multiples
 
 Samples = Mapping[str, Sequence[int] | Mapping[int, float]]
 """Sizes by the name of a dimension; a ``range`` stands for some of its members, a mapping has weights of the sizes."""
@@ -97,7 +98,7 @@ def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
     """Sample sizes for a model of which nothing is known but its free dimensions; empty where none are likely.
 
     A dimension that is always the first one is a batch. One more is a length. Of several others, such as the height
-    and width of an image, no sizes are more likely than others.
+    and width of an image, no sizes are more likely than others. Of a multiple only such sizes are likely.
     """
     free = free_dimensions(main)
     batches = [name for name, axes in free.items() if axes == {0} and not _is_length(main, name)]
@@ -105,8 +106,14 @@ def by_default(main: relax.Function) -> dict[str, tuple[int, ...]]:
     if len(batches) > 1 or len(lengths) > 1:
         return {}
     if batches and lengths:
-        return {batches[0]: _FEW_BATCHES, lengths[0]: _FEW_LENGTHS}
-    return {**dict.fromkeys(batches, _BATCHES), **dict.fromkeys(lengths, _LENGTHS)}
+        found = {batches[0]: _FEW_BATCHES, lengths[0]: _FEW_LENGTHS}
+    else:
+        found = {**dict.fromkeys(batches, _BATCHES), **dict.fromkeys(lengths, _LENGTHS)}
+    of = multiples(main)
+    left = {
+        name: tuple(size for size in sizes if size % of.get(name, 1) == 0) for name, sizes in found.items()
+    }
+    return left if all(left.values()) else {}
 
 
 def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
@@ -116,11 +123,14 @@ def typical(main: relax.Function, samples: Iterable[Sizes] = ()) -> Sizes:
     batch is 1, and the height or width of an image 224.
     """
     given = list(samples)
-    likely = by_default(main)
+    likely, of = by_default(main), multiples(main)
 
     def middle(name: str, axes: set[int]) -> int:
         guess = 1 if axes == {0} else _OF_IMAGES if min(axes) >= 2 else _UNKNOWN
-        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name, (guess,))
+        sizes = sorted({sizes[name] for sizes in given if name in sizes}) or likely.get(name)
+        if not sizes:
+            unit = of.get(name, 1)
+            return max(guess // unit, 1) * unit
         return sizes[len(sizes) // 2]
 
     return {name: middle(name, axes) for name, axes in free_dimensions(main).items()}

@@ -17,7 +17,7 @@ from ..sizes import Shapes
 from . import table
 from .elsewhere import Elsewhere
 from .graph import GraphImporter, GraphScope, SharedState
-from .inputs import parameters
+from .inputs import as_multiples, parameters
 from .kernel_sizes import with_named_sizes
 from .names import safe, with_names
 from .original import original
@@ -88,9 +88,11 @@ def _converted(
         # Loops and branches end a block of dataflow: such graphs are emitted without one and get several afterwards.
         with builder.function("main", list(params.values())):
             if _has_control_flow(model):
+                values.update(_multiples(model.graph, params, builder))
                 builder.emit_func_output(_result(importer, model.graph, scope))
             else:
                 with builder.dataflow():
+                    values.update(_multiples(model.graph, params, builder))
                     result = builder.emit_output(_result(importer, model.graph, scope))
                 builder.emit_func_output(result)
     except BaseException:
@@ -102,6 +104,17 @@ def _converted(
     else:  # a function with an If that is normalised again forgets sizes of its results
         mod = _named(mod, state.names, outputs)
     return with_named_sizes(mod)
+
+
+def _multiples(
+    graph: onnx.GraphProto, params: Mapping[str, relax.Var], builder: relax.BlockBuilder
+) -> dict[str, Value]:
+    """The inputs whose sizes are multiples, cast to types that say so, which the program checks."""
+    casts = as_multiples(graph, params)
+    return {
+        name: Value(dtype_of(params[name]), expr=builder.match_cast(params[name], ty))
+        for name, ty in casts.items()
+    }
 
 
 def _named(mod: IRModule, names: Mapping[relax.Expr, str], outputs: Sequence[str]) -> IRModule:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
-from tvm import relax, tirx
+from tvm import ir, relax, tirx
 
 from ...errors import ModelError, with_names
+from ...graph.multiples import as_multiple
 from ..sizes import Shapes
 from .arrays import dtype_of
 from .names import safe
@@ -111,6 +112,40 @@ def parameters(graph: onnx.GraphProto, shapes: Shapes, dims: Mapping[str, int]) 
             shape = [text if isinstance(text, int) else sizes.of(text) for text in texts]
         made[name] = relax.Var(_unique(safe(name), taken), relax.TensorType(shape, dtype))
     return made
+
+
+def as_multiples(graph: onnx.GraphProto, params: Mapping[str, relax.Var]) -> dict[str, relax.TensorType]:
+    """The types of those parameters that have multiples as sizes, by the name of the input.
+
+    The size ``n`` of a dimension ``32*rows`` is ``n // 32 * 32`` in them. So the sizes that follow from it are
+    multiples too, and equal ones look equal, such as ``(n - 2) // 2 + 1`` and ``(n - 2) // 32 * 16 + 16``.
+    """
+    found: dict[str, relax.TensorType] = {}
+    for value in graph.input:
+        param = params.get(value.name)
+        ty = None if param is None else param.ty
+        if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+            continue
+        texts, dims = list(_declared(value)) if _has_shape(value) else [], list(ty.shape.values)
+        sizes = [_as_multiple(dim, text) for dim, text in zip(dims, texts, strict=False)]
+        if any(size is not dim for size, dim in zip(sizes, dims, strict=False)):
+            found[value.name] = relax.TensorType(sizes, ty.dtype)
+    return found
+
+
+def _as_multiple(dim: ir.Expr, text: int | str) -> ir.Expr:
+    """``dim`` as a multiple of the number in ``text``, if it is a size of its own that ``text`` calls one."""
+    if not isinstance(dim, tirx.Var):
+        return dim
+    tree = _parsed(text) if isinstance(text, str) else None
+    product = None if tree is None else tree.body
+    if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
+        return dim
+    numbers = [side.value for side in (product.left, product.right) if isinstance(side, ast.Constant)]
+    names = [side for side in (product.left, product.right) if isinstance(side, ast.Name)]
+    if len(numbers) != 1 or len(names) != 1 or not isinstance(numbers[0], int) or numbers[0] < 2:
+        return dim
+    return as_multiple(dim, numbers[0])
 
 
 def names_in(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:

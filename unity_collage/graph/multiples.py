@@ -1,0 +1,43 @@
+"""Free dimensions that are multiples of a number.
+
+The importer casts an input with a dimension ``32*rows``, whose size is ``n``, to ``n // 32 * 32``. So the sizes that
+follow from it are simplified, and equal ones are recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm import ir, relax, tirx
+
+
+def as_multiple(size: tirx.Var, factor: int) -> ir.Expr:
+    """``size``, which is a multiple of ``factor``, as one."""
+    return tirx.floordiv(size, factor) * factor
+
+
+def multiples(main: relax.Function) -> dict[str, int]:
+    """Of which number the free dimensions of ``main`` are multiples, by name."""
+    found: dict[str, int] = {}
+    for param in main.params:
+        for axis, factor in multiples_of(main, param):
+            size = _extents(param)[axis]
+            if isinstance(size, ir.Var):
+                found[size.name] = factor
+    return found
+
+
+def multiples_of(main: relax.Function, param: relax.Var) -> Iterator[tuple[int, int]]:
+    """The axes of a parameter that ``main`` casts to multiples, each with its factor."""
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding, relax.MatchCast) and binding.value.same_as(param):
+                for axis, cast in enumerate(_extents(binding.var)):
+                    factor = cast.b if isinstance(cast, tirx.Mul) else None
+                    if isinstance(factor, tirx.IntImm):
+                        yield axis, int(factor.value)
+
+
+def _extents(var: relax.Var) -> list[ir.Expr]:
+    shape = getattr(var.ty, "shape", None)
+    return list(getattr(shape, "values", ()))
