@@ -111,3 +111,8 @@ def test_a_target_is_told_as_it_is_written(tmp_path: Path, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         options(tmp_path, *(each for word in words for each in ("--target", word)))
     assert f"target {words[0]} was given twice" in capsys.readouterr().err
+
+
+def test_names_are_a_list_with_spaces_or_commas_or_the_option_once_more(tmp_path: Path) -> None:
+    for given in (["tvm", "onednn"], ["tvm,onednn"], ["tvm", "--backends", "onednn"], ["tvm,", "onednn,tvm"]):
+        assert options(tmp_path, "--backends", *given).backends == ["tvm", "onednn"]

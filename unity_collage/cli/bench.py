@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError, with_names
 from ..profile.peers.runtimes import OURS, PEERS, why_no_peer
 from .as_json import add_json, print_json
-from .option_types import positive
+from .option_types import NamesAction, positive
 from .options import add_memory_limit, add_no_measure, add_options
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def add_command(commands: Any) -> None:
     command.add_argument(
         "--against",
         nargs="+",
+        action=NamesAction,
         metavar="RUNTIME",
         default=[],
         help=f"other runtimes to time: {', '.join(PEERS)}",

@@ -132,8 +132,14 @@ class TargetsAction(argparse.Action):
             namespace.backends = namespace.named = list(named)
 
 
-class BackendsAction(argparse.Action):
-    """Sets ``backends``, unless targets have."""
+def names_in(values: Sequence[str]) -> list[str]:
+    """The names of a list whose items may have commas, each once."""
+    parts = (part.strip() for value in values for part in value.split(","))
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+class NamesAction(argparse.Action):
+    """Adds to a list of names: ``a b``, ``a,b``, or the option once more."""
 
     def __call__(
         self,
@@ -142,10 +148,23 @@ class BackendsAction(argparse.Action):
         values: Any,
         option: str | None = None,
     ) -> None:
-        del parser
+        del parser, option
+        setattr(namespace, self.dest, names_in([*(getattr(namespace, self.dest) or ()), *values]))
+
+
+class BackendsAction(NamesAction):
+    """Adds to ``backends``, unless targets have them."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
         if getattr(namespace, "named", None) is not None:
             raise argparse.ArgumentError(self, _TWICE)
-        namespace.backends = values
+        super().__call__(parser, namespace, values, option)
 
 
 def target(text: str) -> Target:
