@@ -126,6 +126,32 @@ def test_no_key_is_measured_twice_and_the_others_could_not_matter(case: Case) ->
 
 
 @settings(max_examples=250, deadline=None)
+@given(cases(), st.data())
+def test_what_is_expected_does_not_change_the_plan(case: Case, data: st.DataObject) -> None:
+    expected = {key: data.draw(st.sampled_from((0.5, 1.0, 4.0))) for key in data.draw(st.sets(keys_of(case)))}
+    eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)
+    try:
+        found, asked = search(case, expected=expected)
+    except NoCover:
+        assert eager is None
+        return
+    assert found.solution.seconds == pytest.approx(eager) and len(asked) == len(set(asked))
+
+
+def keys_of(case: Case) -> st.SearchStrategy[str]:
+    return st.sampled_from(sorted(case.truth))
+
+
+def test_the_plan_that_is_expected_is_measured_first() -> None:
+    """By the bounds alone, the pair would be measured before the two that are expected to cost less."""
+    candidates = ((0b11, "pair"), (0b01, "one"), (0b10, "two"))
+    truth: dict[str, Answer] = {"pair": 9.0, "one": 2.0, "two": 2.0}
+    case = Case(((), (0,)), 0, candidates, truth, {"pair": 1.0, "one": 1.0, "two": 1.0})
+    assert search(case)[1][0] == "pair"
+    assert search(case, expected={"one": 2.0, "two": 2.0})[1][:2] == ["one", "two"]
+
+
+@settings(max_examples=250, deadline=None)
 @given(cases())
 def test_what_is_assumed_shows_as_a_gap(case: Case) -> None:
     eager = outcome(lambda: cheapest_cover(case.problem(case.truth)).seconds)

@@ -10,11 +10,12 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from unity_collage.annotations import CANDIDATES, COSTS
+from unity_collage.cost.asking import workloads
 from unity_collage.cost.lazy import Search, lazy_costs
 from unity_collage.cost.model import Workload
 from unity_collage.index_set import index_set
 from unity_collage.passes import AnnotateCandidates, EstimateCosts
-from unity_collage.plan.costs import UNKNOWN, Cost, Costs
+from unity_collage.plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from unity_collage.search import Option, Problem, cheapest_cover
 from unity_collage.testing import graphs
 from unity_collage.testing.fake_backend import fake_backend, only_backends
@@ -127,6 +128,16 @@ def test_when_the_time_is_over_nothing_is_searched_for_any_more() -> None:
     late = {key: cost for key, cost in lazy.by_key.items() if cost.origin == UNKNOWN}
     assert late and all(cost.bound == model.least[key.split(":")[0]] for key, cost in late.items())
     assert sorted(model.asked) == sorted(set(model.asked)), "nothing is asked twice"
+
+
+def test_what_no_time_is_left_for_costs_what_is_expected_of_it() -> None:
+    model = Hasty({"slow": 9e-6, "tvm": 2e-6}, least={"slow": 5e-6, "tvm": 0.5e-6}, patience=0)
+    func = annotated()
+    all_keys = {workload.key for workload in workloads(func, model).values()}
+    expected = {key: 3e-6 for key in all_keys if key.startswith("tvm")}
+    search = Search(lambda costs: problem(func, costs), expected=expected)
+    for key, cost in lazy_costs(func, model, search).by_key.items():
+        assert cost == Cost(3e-6, origin=EXPECTED) if key in expected else cost.origin == UNKNOWN
 
 
 @dataclass(frozen=True)

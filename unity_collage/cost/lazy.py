@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..plan.costs import UNKNOWN, Cost, Costs
+from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from ..search.exact import cheapest_cover
 from ..search.lazy import Answer, LazySearch, LazySolution
 from ..search.problem import Problem, Solution
@@ -40,6 +40,8 @@ class Search:
     """Seconds: see :class:`LazySearch`."""
     assume_fusion_pays: bool = False
     """See :class:`LazySearch`."""
+    expected: Mapping[str, float] = field(default_factory=dict[str, float])
+    """See :class:`LazySearch`; by key."""
 
 
 def lazy_costs(func: relax.Function, model: CostModel, search: Search, mod: IRModule | None = None) -> Costs:
@@ -62,7 +64,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
     given = {key: cost for key, cost in search.known.items() if key in by_key}
     # What was measured before takes part from the start: so what a compile measures is enough for the next one.
     known = given | model.known(list(by_key.values()))
-    measurer = _Measurer(model, by_key, known | given)
+    measurer = _Measurer(model, by_key, known | given, search.expected)
 
     def problem(answers: Mapping[str, Answer]) -> Problem:
         assumed = {key: _assumed(answer) for key, answer in answers.items()} | given
@@ -77,6 +79,7 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
         search.assume_fusion_pays,
         {key: _answer(cost) for key, cost in known.items()},
         search.enough,
+        search.expected,
     ).run()
     through: Mapping[int, Through] = {}
     if search.throughs and found.bounds:
@@ -90,21 +93,36 @@ def lazily(func: relax.Function, asked: Mapping[int, Workload], model: CostModel
 class _Measurer:
     """Asks a cost model for the costs that the search wants, and caches them."""
 
-    def __init__(self, model: CostModel, by_key: Mapping[str, Workload], known: Mapping[str, Cost]):
+    def __init__(
+        self,
+        model: CostModel,
+        by_key: Mapping[str, Workload],
+        known: Mapping[str, Cost],
+        expected: Mapping[str, float],
+    ):
         self._model = model
         self._by_key = by_key
+        self._expected = expected
         self._costs = dict(known)
         self.bounds = model.lower_bounds(list(by_key.values()))
 
     def measure(self, wanted: Sequence[str]) -> dict[str, Answer]:
-        """The costs of these keys in seconds, or reasons; once the time is used up, of all keys that are known."""
+        """The costs of these keys in seconds, or reasons; once the time is used up, of all keys that are known.
+
+        A key for which no time was left costs what is expected of it.
+        """
         found = self._model.costs([self._by_key[key] for key in wanted])
         if any(cost.origin == UNKNOWN for cost in found.values()):
             rest = [key for key in self._by_key if key not in self._costs and key not in found]
             found |= self._model.costs([self._by_key[key] for key in rest])
         for key, cost in found.items():
-            bounded = replace(cost, bound=self.bounds[key]) if cost.origin == UNKNOWN else cost
-            self._costs[key] = bounded
+            if cost.origin == UNKNOWN:
+                expected = self._expected.get(key)
+                if expected is None:
+                    found[key] = replace(cost, bound=self.bounds[key])
+                else:
+                    found[key] = Cost(expected, origin=EXPECTED)
+        self._costs |= found
         return {key: _answer(cost) for key, cost in found.items()}
 
     def all_costs(self, others: Mapping[str, Cost]) -> dict[str, Cost]:

@@ -7,7 +7,7 @@ Keeps    every binding: this pass changes attributes only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import tvm
@@ -18,13 +18,14 @@ from ..annotations import CANDIDATES, COSTS
 from ..cost.lazy import Search, lazy_costs
 from ..cost.model import CostModel
 from ..cost.shares import with_shares
+from ..cost.siblings import expected_costs
 from ..errors import NoPlan
 from ..feedback.candidates import alone
 from ..feedback.settings import BY_DEFAULT
 from ..graph import DataflowGraph
 from ..measure.choices import why_costs_matter, without_costs
 from ..measure.measured import MeasuredCost
-from ..plan.costs import UNKNOWN, Cost, Costs
+from ..plan.costs import EXPECTED, UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of, why_no_cover
 from ..search import NoCover, Problem, Solution
 from ..search.auto import solve
@@ -50,14 +51,18 @@ class EstimateNeededCosts:
     """Whether nothing is measured for a function in which nothing has to be chosen (:mod:`..measure.choices`)."""
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
+        done: list[relax.Function] = []
+
         def change(func: ir.BaseFunc) -> ir.BaseFunc:
             if not isinstance(func, relax.Function) or not CANDIDATES.on(func):
                 return func
-            return COSTS.write(func, self._costs(func, mod))
+            changed = COSTS.write(func, self._costs(func, mod, done))
+            done.append(changed)
+            return changed
 
         return with_shares(mod, self.model, change)
 
-    def _costs(self, func: relax.Function, mod: IRModule) -> Costs:
+    def _costs(self, func: relax.Function, mod: IRModule, siblings: Sequence[relax.Function]) -> Costs:
         if self.only_choices and why_costs_matter(func, mod) is None:
             return without_costs(func)
         graph, candidates = DataflowGraph(func), CANDIDATES.read(func)
@@ -67,7 +72,8 @@ class EstimateNeededCosts:
             return problem_of(graph, candidates, costs)
 
         try:
-            costs = lazy_costs(func, self.model, Search(make, known=known), mod)
+            expected = expected_costs(func, siblings, self.model, mod)
+            costs = lazy_costs(func, self.model, Search(make, known=known, expected=expected), mod)
         except NoCover as error:
             raise NoPlan(why_no_cover(graph, error.index, candidates)) from None
         if self.programs:
@@ -103,11 +109,18 @@ class EstimateNeededCosts:
 
 def _measured(costs: Costs) -> dict[str, Cost]:
     """The costs, and the refusals, that are known."""
-    return {key: cost for key, cost in costs.by_key.items() if not cost.is_open}
+    return {key: cost for key, cost in costs.by_key.items() if not cost.is_open and cost.origin != EXPECTED}
 
 
 def _better(one: Cost, other: Cost) -> Cost:
-    """The cost that says more: one with seconds first, then one with a reason other than the budget, then a bound."""
+    """The cost that says more: what was measured, what is expected, a reason other than the budget, a bound."""
     return min(
-        one, other, key=lambda cost: (cost.seconds is None, cost.bound is not None, cost.origin == UNKNOWN)
+        one,
+        other,
+        key=lambda cost: (
+            cost.seconds is None,
+            cost.origin == EXPECTED,
+            cost.bound is not None,
+            cost.origin == UNKNOWN,
+        ),
     )

@@ -23,7 +23,7 @@ from ..graph import DataflowGraph
 from ..graph.variants import is_switch, like_of, range_of, sizes_of
 from ..measure.measured import MeasuredCost
 from ..plan.candidate import VIEW
-from ..plan.costs import NOT_NEEDED, UNKNOWN, Cost, Costs
+from ..plan.costs import EXPECTED, NOT_NEEDED, UNKNOWN, Cost, Costs
 from ..plan.problem import problem_of
 from ..plan.ranges import named
 from ..search import NoCover, Problem
@@ -173,7 +173,7 @@ def _known_at(
 
 
 def _is_sure(cost: Cost) -> bool:
-    return not cost.is_open and cost.origin != NOT_NEEDED
+    return not cost.is_open and cost.origin not in (EXPECTED, NOT_NEEDED)
 
 
 def _full_sizes(func: relax.Function) -> dict[str, int]:

@@ -23,6 +23,10 @@ PACKED = "pack"
 """The origin of a cost of another machine with a processor of this family, scaled to this machine."""
 
 
+EXPECTED = "expected"
+"""The origin of a cost that was not measured because the time was used up, but is known at another size of the same
+function, and scaled by the lower bounds."""
+
 NOT_NEEDED = "not needed"
 """The origin of what stands for a cost that nobody has asked for, since only one plan is possible: it says nothing."""
 
@@ -37,7 +41,8 @@ class Cost:
     """The interval that the median lies in."""
     runs: int = 0
     origin: str = "measured"
-    """``measured``, ``database``, ``formula``, ``UNKNOWN``, ``IN_PROGRAM``, ``PACKED`` or ``NOT_NEEDED``."""
+    """``measured``, ``database``, ``formula``, ``UNKNOWN``, ``IN_PROGRAM``, ``PACKED``, ``EXPECTED`` or
+    ``NOT_NEEDED``."""
     reason: str = ""
     """Why there is no cost; empty where there is one."""
     is_doubtful: bool = False

@@ -14,7 +14,7 @@ from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
 from ..search.validity import seconds_of_only
 from .candidate import VIEW, Candidate, DeclinedBinding
-from .costs import IN_PROGRAM, PACKED, UNKNOWN, Costs
+from .costs import EXPECTED, IN_PROGRAM, PACKED, UNKNOWN, Costs
 from .explanation import ExplainedKernel, Explanation
 from .instance import packed
 from .names import binding_names
@@ -67,6 +67,7 @@ def plan_of(
     without_cost = tuple(_without_cost(candidates.values(), costs))
     corrected = _corrected(candidates.values(), costs)
     from_packs = sum(costs.of(option.id).origin == PACKED for option in solution.chosen)
+    expected = sum(costs.of(option.id).origin == EXPECTED for option in solution.chosen)
     refused = _declined(declined, names)
     return Plan(
         kernels=tuple(kernel for kernel in kernels if kernel.backend != VIEW),
@@ -92,6 +93,7 @@ def plan_of(
         tie_policy=_tie_claim(solution) if solution.swaps else None,
         more_than_cheapest=solution.tie_seconds if solution.swaps else 0.0,
         doubt=doubt,
+        expected=expected,
     )
 
 

@@ -177,6 +177,8 @@ class Plan(Shown):
     """Measured seconds of a run of the whole program."""
     percentile: float = 50.0
     """Which percentile of the runs the costs of kernels are, and ``measured_seconds``."""
+    expected: int = 0
+    """How many of its kernels were not measured: what they cost follows from another size of the same function."""
     doubt: float = 0.0
     """By what part of its cost another plan may be cheaper: some costs were measured while others used the machine."""
     branches: SideBySide | None = None

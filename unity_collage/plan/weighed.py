@@ -17,7 +17,7 @@ from ..graph import DataflowGraph
 from ..graph.shapes import nbytes_of
 from ..graph.variants import at_sizes
 from ..search import Option, Problem
-from .costs import PACKED, UNKNOWN, Cost, Costs, Point, SampleCosts, at_size
+from .costs import EXPECTED, PACKED, UNKNOWN, Cost, Costs, Point, SampleCosts, at_size
 from .ranges import named
 
 
@@ -37,6 +37,7 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
             least = _sum([least_seconds(each) for each in costs], weights)
             origin = UNKNOWN if any(each.origin == UNKNOWN for each in costs) else cost.origin
             return Cost(None, reason=cost.reason, origin=origin, bound=least, runs=runs)
+    origins = {cost.origin for cost in costs}
     has_interval = any(cost.interval is not None for cost in costs)
     intervals = [cost.interval or (cost.seconds or 0.0,) * 2 for cost in costs]
     return Cost(
@@ -44,7 +45,7 @@ def weighed_cost(costs: Sequence[Cost], weights: Sequence[float], names: Sequenc
         _sum([low for low, _ in intervals], weights) if has_interval else 0.0,
         _sum([high for _, high in intervals], weights) if has_interval else 0.0,
         runs,
-        PACKED if any(cost.origin == PACKED for cost in costs) else costs[0].origin,
+        next((origin for origin in (EXPECTED, PACKED) if origin in origins), costs[0].origin),
         is_doubtful=doubtful,
     )
 

@@ -159,6 +159,11 @@ def _remarks(plan: Plan) -> list[RenderableType]:
         )
     elif plan.certificate is not None and not plan.proved:  # only plans of a search have a certificate
         lines.append(unproved_text(plan.gap, plan.certificate.unproved))
+    if plan.expected:
+        lines.append(
+            f"the costs of {counted(plan.expected, 'kernel')} follow from those at another size, since there was no "
+            "time left to measure them; --budget TIME measures on"
+        )
     if plan.doubt >= _NOTABLE_DOUBT:
         lines.append(
             f"measured on a busy machine: the plan may be up to {plan.doubt:.0%} off; run again to improve it, or with "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..plan.costs import PACKED
+from ..plan.costs import EXPECTED, PACKED
 from ..plan.explanation import ExplainedCandidate, ExplainedCost, ExplainedKernel, Explanation, Verdict
 from ..plan.memory import PlanMemory
 from .cells import counted, duration, plus_minus, size
@@ -62,6 +62,8 @@ def costed(cost: ExplainedCost) -> str:
     """``123 us (118 us to 130 us)``, or the reason why there is no cost; of a packed cost also where it is from."""
     if cost.seconds is None:
         return cost.reason
+    if cost.origin == EXPECTED:
+        return f"{duration(cost.seconds)}, expected from another size"
     if cost.low == cost.high:
         return duration(cost.seconds)
     origin = ", from a pack" if cost.origin == PACKED else ""

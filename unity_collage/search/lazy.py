@@ -38,6 +38,8 @@ _PART, _LEAST = 2, 8
 """In each round one in ``_PART`` unknown keys of a plan is measured, and at least ``_LEAST``. Measuring fewer saves a
 few more measurements, but takes twice as many rounds."""
 
+_UNEXPECTED = "nothing is expected of it"
+
 _CAUTION = 0.8
 """After a cost below its bound, all bounds are scaled to this part of the cost: the machine is faster than assumed, and
 other bounds may be too high as well."""
@@ -79,6 +81,9 @@ class LazySearch:
     enough: float = math.inf
     """Seconds: the search ends once no plan costs less by the lower bounds, whether or not all of its plan is measured.
     This holds as long as no kernel is refused: what has no kernel is left behind and costs nothing."""
+    expected: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The seconds that are expected of some keys. The cheapest plan of these is measured first, all of it, and again
+    until it is the cheapest one that is expected. Then the search begins, so what it finds does not depend on them."""
     _answers: dict[str, Answer] = field(default_factory=dict[str, Answer], init=False)
     _trust: float = field(default=1.0, init=False)
     _failed: list[str] = field(default_factory=list[str], init=False)
@@ -87,6 +92,7 @@ class LazySearch:
     def run(self) -> LazySolution:
         """The plan that would be the cheapest if all keys had been measured; raises NoCover if there is none."""
         self._take(self.known)
+        self._measure_expected()
         while True:
             problem = self.make({**self._open(), **self._answers})
             gains: Mapping[str, float] = {}
@@ -100,6 +106,19 @@ class LazySearch:
                     return self._finished(problem, solution)
                 gains = self._gains(problem, solution)
             self._learn(wanted, gains)
+
+    def _measure_expected(self) -> None:
+        """Measure the cheapest plan of what is known and expected, until all of it is known."""
+        unexpected = {key: _UNEXPECTED for key in self.bounds if key not in self.expected}
+        while any(key not in self._answers for key in self.expected):
+            problem = self.make({**unexpected, **self.expected, **self._answers})
+            try:
+                wanted = self._unknown(self._solved(self._considered(problem)).chosen)
+            except NoCover:
+                return
+            if not wanted:
+                return
+            self._take(self.measure(wanted))
 
     def _solved(self, problem: Problem) -> Solution:
         self._rounds += 1
