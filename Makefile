@@ -8,8 +8,8 @@ VENV := .venv-test
 # What is installed for the tests: this folder, or a wheel.
 PACKAGE ?= .
 
-.PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native images lock notebook \
-  release wheel
+.PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native \
+  images lock notebook release wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
 # links of the documents, in the environment that the tests made.

@@ -14,6 +14,7 @@ from tvm.ir import IRModule
 from ..annotations import CANDIDATES, COSTS
 from ..graph import DataflowGraph
 from ..plan.candidate import VIEW, Candidate
+from ..plan.costs import EXPECTED
 from .asking import workloads
 from .model import CostModel, Workload
 
@@ -23,7 +24,7 @@ def expected_costs(
 ) -> dict[str, float]:
     """The seconds that are expected of candidates of ``func``, by key, from functions with ``collage.costs``.
 
-    A function of other operators is no sibling. Where several know a candidate, the last one counts.
+    A function with other operators is not a sibling. If several have measured a candidate, the last one counts.
     """
     related = [
         sibling for sibling in siblings if COSTS.on(sibling) and _operators(sibling) == _operators(func)
@@ -54,7 +55,7 @@ def _ratios(sibling: relax.Function, asked: Mapping[int, Workload], model: CostM
             continue
         cost = costs.by_key.get(asked[candidate.id].key)
         bound = bounds[asked[candidate.id].key]
-        if cost is not None and cost.seconds and bound:
+        if cost is not None and cost.seconds and cost.origin != EXPECTED and bound:
             found[_place(candidate)] = cost.seconds / bound
     return found
 

@@ -20,10 +20,10 @@ def multiples(main: relax.Function) -> dict[str, int]:
     """Of which number the free dimensions of ``main`` are multiples, by name."""
     found: dict[str, int] = {}
     for param in main.params:
-        for axis, factor in multiples_of(main, param):
-            size = _extents(param)[axis]
-            if isinstance(size, ir.Var):
-                found[size.name] = factor
+        of_axis = dict(multiples_of(main, param))
+        for axis, size in enumerate(_extents(param)):
+            if axis in of_axis and isinstance(size, ir.Var):
+                found[size.name] = of_axis[axis]
     return found
 
 

@@ -84,7 +84,7 @@ def plan_of(
         without_cost=without_cost,
         declined=refused,
         remarks=(
-            *_remarks(solution, len(without_cost), corrected, from_packs),
+            *_remarks(solution, len(without_cost), corrected, from_packs, expected),
             *_what_is_proved(certificate, problem, refused),
             *costs.skipped,
         ),
@@ -221,7 +221,9 @@ def _tie_claim(solution: Solution) -> TieClaim:
     )
 
 
-def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str], packed: int) -> Iterator[str]:
+def _remarks(
+    solution: Solution, without_cost: int, corrected: Sequence[str], packed: int, expected: int
+) -> Iterator[str]:
     """Remarks for readers, besides the figures."""
     if not solution.is_closed:
         yield f"not proved: a plan that is up to {solution.gap:.2%} cheaper may exist"
@@ -234,6 +236,8 @@ def _remarks(solution: Solution, without_cost: int, corrected: Sequence[str], pa
         yield f"the cost is what the kernel took in the running program: {', '.join(corrected)}"
     if packed:
         yield f"the costs of {packed} of its kernels are from a pack and were not measured here"
+    if expected:
+        yield f"the costs of {expected} of its kernels follow from those at another size and were not measured"
 
 
 def _corrected(candidates: Iterable[Candidate], costs: Costs) -> list[str]:

@@ -39,6 +39,7 @@ _PART, _LEAST = 2, 8
 few more measurements, but takes twice as many rounds."""
 
 _UNEXPECTED = "nothing is expected of it"
+"""Why a key has no option in the problem of the plan that is expected."""
 
 _CAUTION = 0.8
 """After a cost below its bound, all bounds are scaled to this part of the cost: the machine is faster than assumed, and

@@ -11,10 +11,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
 
 import unity_collage as uc
 from unity_collage.frontend.models import import_model
-from unity_collage.graph.multiples import multiples
+from unity_collage.graph.multiples import multiples, multiples_of
 from unity_collage.sizes.samples import by_default, typical
 
 
@@ -78,6 +81,32 @@ def test_a_fixed_size_is_no_multiple_of_a_name() -> None:
 @pytest.mark.parametrize("name", ["rows", "rows*columns", "rows+4", "1*rows", "4*2", "rows//4"])
 def test_other_names_say_nothing_of_multiples(name: str) -> None:
     assert "rows" not in "".join(multiples(main_of(pyramid(rows=name))))
+
+
+@I.ir_module
+class CastByHand:
+    """A parameter of unknown shape."""
+
+    @R.function
+    def main(x: R.Tensor(ndim=2, dtype="float32")) -> R.Tensor(ndim=2, dtype="float32"):
+        m = T.int64()
+        y = R.match_cast(x, R.Tensor((m, m * 4), "float32"))
+        return y  # noqa: RET504  # TVMScript binds casts
+
+
+def test_a_cast_of_an_unknown_shape_names_no_dimension() -> None:
+    main = CastByHand["main"]
+    assert multiples(main) == {} and dict(multiples_of(main, main.params[0])) == {1: 4}
+
+
+def test_a_batch_beside_a_multiple_runs_at_every_size() -> None:
+    model = pyramid()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    program = uc.compile(model, measure=False, shapes={"batch": [1, 4]})
+    run = ReferenceEvaluator(model)
+    for shape in ((1, 3, 4, 8), (3, 3, 8, 4), (4, 3, 12, 8)):
+        x = np.random.default_rng(0).standard_normal(shape, dtype="float32")
+        np.testing.assert_allclose(np.asarray(program(x)), run.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
 def test_kernels_are_measured_at_multiples() -> None:
