@@ -207,7 +207,8 @@ def compile(
                 program.let_bind(partial(compile, source.mod, **options))
         if program.kept_since is not None:
             of_model = {"shapes": shapes, "dims": dims, "params": params}
-            again = {**options, **of_model, "recompile": True}
+            # From the costs that are known by now: with others there would be another plan.
+            again = {**options, **of_model, "recompile": True, "budget_seconds": 0.0}
             program.let_compile_again(partial(compile, model, example_inputs, **again))
         known, store = costs.database_and_lock()[0], _objects(costs)
         program.let_profile(partial(profile, target=scope, database=known, store=store))

@@ -39,6 +39,8 @@ class Keeping:
     """Whether the program is compiled in any case, and kept."""
     is_to_go_on: bool = False
     """Whether a compile whose time for measuring was used up does not count."""
+    may_keep: bool = True
+    """False where no time is allowed for measuring: such a program is not a better one than what is kept."""
 
     def find(self, digest: str | None, model: Any = None) -> Program | None:
         """The kept program of the model with this ``digest``; ``model``: the path of its file, if it is one."""
@@ -55,7 +57,9 @@ class Keeping:
         self, digest: str | None, model: Any, given: Any, program: Program, answers: Answers, costs: CostModel
     ) -> None:
         """Keep the program of a model, given as ``model`` and read as ``given``, unless that has changed meanwhile."""
-        if self.place is None or digest is None or (self.database is not None and self.database.not_kept):
+        if self.place is None or digest is None or not self.may_keep:
+            return
+        if self.database is not None and self.database.not_kept:
             return
         files: dict[str, str] = {}
         if isinstance(model, (str, Path)):
@@ -76,7 +80,8 @@ def keeping_for(costs: CostModel, asked: Any, options: Mapping[str, Any]) -> Kee
     where = options["database"] if database is None else database
     place = place_for(_asked(costs, asked, options), _file_of(where))
     is_new = options["recompile"] or costs.remeasure
-    return Keeping(place, database, is_new, not isinstance(costs.budget_seconds, Usual))
+    budget = costs.budget_seconds
+    return Keeping(place, database, is_new, not isinstance(budget, Usual), budget != 0)
 
 
 def digest_of_given(model: Any) -> str | None:

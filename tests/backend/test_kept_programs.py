@@ -241,9 +241,18 @@ def test_a_compile_out_of_time_is_kept_and_goes_on_when_it_is_given_time(
         return uc.compile(path, database=tmp_path / "costs.sqlite", packs=False, **options)
 
     assert compiled(budget_seconds=1e-9).kept_since is None
-    assert compiled().kept_since is not None
+    kept = compiled()
+    assert kept.kept_since is not None and kept.mod is not None  # measures no more: other costs make another plan
+    assert compiled().kept_since == kept.kept_since and not _costs(tmp_path)
     assert compiled(budget_seconds=60.0).kept_since is None
     assert compiled(budget_seconds=60.0).kept_since is not None
+
+
+def _costs(folder: Path) -> int:
+    """How many costs of kernels were measured."""
+    with CostDatabase(folder / "costs.sqlite") as database, database.writing() as connection:
+        found = connection.exec_driver_sql("SELECT count(*) FROM collage_costs WHERE seconds IS NOT NULL")
+        return found.scalar_one()
 
 
 def test_a_doubtful_answer_keeps_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
