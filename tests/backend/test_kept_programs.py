@@ -242,7 +242,9 @@ def test_a_compile_out_of_time_is_kept_and_goes_on_when_it_is_given_time(
 
     assert compiled(budget_seconds=1e-9).kept_since is None
     kept = compiled()
-    assert kept.kept_since is not None and kept.mod is not None  # measures no more: other costs make another plan
+    assert (
+        kept.kept_since is not None and kept.mod is not None
+    )  # measures no more: other costs make another plan
     assert compiled().kept_since == kept.kept_since and not _costs(tmp_path)
     assert compiled(budget_seconds=60.0).kept_since is None
     assert compiled(budget_seconds=60.0).kept_since is not None

@@ -80,6 +80,7 @@ def _show(
     from rich.console import Console
 
     from ..plan.encoding import encode
+    from ..plan.ranges import computes_in_parts
     from ..report.answer import answer
     from ..report.kinds import explanation_summary
     from ..report.plans import plan_summary
@@ -98,4 +99,5 @@ def _show(
         for plan in ranges:
             console.print(plan_summary("main", plan), "")
         for name, explanation in found.items():
-            console.print(explanation_summary(name, explanation), "")
+            if not computes_in_parts(name):
+                console.print(explanation_summary(name, explanation), "")

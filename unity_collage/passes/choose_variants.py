@@ -25,7 +25,7 @@ from ..cost.splitting import SplitCosts
 from ..graph.variants import called_by_switch, is_switch, like_of, range_of, reached, sizes_of
 from ..measure.measured import MeasuredCost
 from ..plan.plan import Plan
-from ..plan.ranges import RangeClaim, SizeClaim, Split, named, regret_text
+from ..plan.ranges import BEYOND, RangeClaim, SizeClaim, Split, named, regret_text
 from ..plan.worth import (
     LEAST_SAVING,
     MOST_REGRET,
@@ -37,7 +37,7 @@ from ..plan.worth import (
 )
 from ..sizes.parts import SplitAxes, axes_of
 from ..sizes.switch import switch
-from ..sizes.variants import BEYOND, OWN
+from ..sizes.variants import OWN
 
 
 @tvm.transform.module_pass(opt_level=0, name="collage.ChooseVariants")

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 
 from ..search.certificate import Certificate
 
+BEYOND, OF_NONE = "main_beyond", "main_of_none"
+"""How functions are called that compute a batch in parts: for more samples than some variant has, and for none."""
+
+
+def computes_in_parts(function: str) -> bool:
+    """Whether the function of this name only calls variants."""
+    return function == OF_NONE or function.startswith(f"{BEYOND}_")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanAtSample:

@@ -24,6 +24,7 @@ from ..annotations import PLAN
 from ..errors import ModelError, first_line
 from ..graph.variants import LIKE, SIZES, called_by_switch, like_of, with_range
 from ..plan.plan import Plan
+from ..plan.ranges import BEYOND, OF_NONE
 from ..tvm_private import give_type
 from .merge import MergedModules
 from .parts import axes_in_parts, for_none, two_parts, with_axes
@@ -31,7 +32,7 @@ from .samples import Samples, Sizes, by_default, combined, described, free_dimen
 from .switch import dims_of, switch
 from .weights import Weighted, weighted
 
-GENERIC, BEYOND, _NONE = "main_any_size", "main_beyond", "main_of_none"
+GENERIC = "main_any_size"
 
 OWN = "plans of their own for "
 """How the remark begins that names the variants."""
@@ -127,7 +128,7 @@ def _switched(
         ((name, count),) = sizes.items()
         beyond = two_parts(main, axes, count, whole)
         larger.append((sizes, merged.put(f"{BEYOND}_{name}_{count}", _with_own_sizes(beyond))))
-    chosen = switch(main, made, merged.put(_NONE, _with_own_sizes(for_none(main))), larger)
+    chosen = switch(main, made, merged.put(OF_NONE, _with_own_sizes(for_none(main))), larger)
     return with_axes(chosen, axes)
 
 
