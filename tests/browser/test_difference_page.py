@@ -125,6 +125,51 @@ def test_a_click_shows_the_kernels_of_both_plans_and_marks_them(browser: str, tm
     assert "tvm add: 1.00 ms (990 us to 1.01 ms) layer1.add" in text
 
 
+MOVES = {
+    ("ArrowRight",): "strip-first: tvm relu, 1.00 ms, layer1.relu, fused differently",
+    ("ArrowLeft",): "strip-first: onednn conv2d, 4.00 ms, layer1.conv, other backend",
+    ("ArrowDown",): "strip-second: tvm add+relu, 1.50 ms, layer1.relu, fused differently",
+    ("ArrowUp", "ArrowDown"): "strip-first: tvm add, 1.00 ms, layer1.relu, fused differently",
+    ("End", "ArrowRight"): "strip-first: tvm softmax, 500 us, out, same kernel",
+    ("Home", "ArrowLeft"): "strip-first: onednn conv2d, 4.00 ms, layer1.conv, other backend",
+}
+"""Where keys lead to from the second kernel of the first plan."""
+
+KEYBOARD = """
+    const second = document.querySelector('#strip-first a:nth-child(2)');
+    const focus = () => document.activeElement;
+    const press = (key) => focus().dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+    const where = () => `${focus().parentElement.id}: ${focus().getAttribute('aria-label')}`;
+    second.focus();"""
+
+
+def test_arrows_go_from_kernel_to_kernel_and_to_the_other_plan(browser: str, tmp_path: Path) -> None:
+    moves = f"{json.dumps([*MOVES])}.map((keys) => (second.focus(), keys.forEach(press), where()))"
+    assert told(browser, tmp_path, moves, KEYBOARD) == [*MOVES.values()]
+
+
+def test_the_tab_key_has_one_stop_in_each_plan_and_one_in_each_row(browser: str, tmp_path: Path) -> None:
+    stops = "[...document.querySelectorAll('a[href]')].filter((a) => a.tabIndex >= 0)"
+    texts = f"{stops}.map((a) => a.textContent || a.title)"
+    first, second, *rows = told(
+        browser, tmp_path, texts, f"{KEYBOARD} press('ArrowLeft'); press('ArrowRight')"
+    )
+    assert first.startswith("tvm add:") and second.startswith("kernels conv2d:")
+    assert rows == ["layer1.conv", "layer1.relu"]
+
+
+def test_what_has_the_focus_keeps_it_when_its_part_is_chosen(browser: str, tmp_path: Path) -> None:
+    act = f"{KEYBOARD} focus().click(); window.dispatchEvent(new Event('hashchange'))"
+    value = "[at('right').querySelector('h2').textContent, at('right').ariaLive, focus() === second]"
+    assert told(browser, tmp_path, value, act) == ["layer1.relu", "polite", True]
+
+
+def test_enter_in_the_search_chooses_the_next_part(browser: str, tmp_path: Path) -> None:
+    enter = "[1, 2, 3].map(() => (at('controls').requestSubmit(), location.hash))"
+    found = told(browser, tmp_path, enter, chosen("find", "layer1"))
+    assert found == ["#main:layer1.conv", "#main:layer1.relu", "#main:layer1.conv"]
+
+
 def test_a_link_opens_its_function(browser: str, tmp_path: Path) -> None:
     dom = shown(browser, tmp_path, difference_page(two_plans()), "#f:layer1.conv")
     assert text_of(dom, "headline").startswith("f: 4 kernels, 6.90 ms; then 4 kernels, 6.90 ms: 0")

@@ -30,6 +30,7 @@ from unity_collage.plan.comparison import ProgramComparison, ProgramTimes
 from unity_collage.plan.costs import Cost
 from unity_collage.plan.explanation import Explanation
 from unity_collage.plan.plan import Plan
+from unity_collage.profile.planned_times import with_times
 from unity_collage.program import Program
 from unity_collage.report import duration, plan_summary
 from unity_collage.report.html import html_report
@@ -111,7 +112,7 @@ class Page:
 
     dom: str
     rows: list[list[str]]
-    """The table of all kernels as they run: label, backend, time, share, next best plan."""
+    """The table of all kernels as they run: label, backend, cost, share, time in place if known, next best plan."""
     facts: dict[str, str]
     """The certificate."""
     panels: list[str]
@@ -195,6 +196,38 @@ def test_prediction_and_measurement_are_the_same_in_page_and_terminal(
     assert f"predicted {duration(plan.seconds)}, measured 9.00 ms" in text
     error = re.search(r"additive error: .*", text)
     assert error is not None and error[0] in text_of(dom, "proof")
+
+
+def test_times_in_place_are_those_of_the_profile(browser: str, tmp_path: Path, program: Program) -> None:
+    name = "main_batch_4"
+    profile = program.profile(np.ones((4, 8), "float32"), seconds=0.05)
+    plans = with_times(program.plan or {}, profile)
+    page = html_report("m", {name: explained(program, name)[1]}, plans=plans)
+    found, calls = opened(browser, tmp_path, page, name), {}
+    for kernel in profile.kernels:
+        calls |= {call.layers: call for call in kernel.calls if call.function == name and call.cost}
+    assert len(calls) == len(plans[name].kernels) == len(found.rows)
+    for kernel, row, panel in zip(plans[name].kernels, found.rows, found.panels, strict=True):
+        call = calls[kernel.bindings]
+        off = f"{call.seconds / call.cost:.2f}x"
+        assert row[4] == f"{duration(call.seconds)} {off}"
+        assert f"In place: {duration(call.seconds)} ({duration(call.low)} to {duration(call.high)}" in panel
+        assert f", {off} of the {duration(call.cost)} that are predicted with its launch" in panel
+    sums = text_of(found.dom, "compared-sums")
+    together = [sum(call.cost for call in calls.values()), sum(call.seconds for call in calls.values())]
+    assert f"4 kernels with launches {duration(together[0])} {duration(together[1])}" in sums
+    assert f"the whole program {duration(plans[name].seconds)} {duration(profile.seconds)}" in sums
+    assert text_of(found.dom, "headline").endswith(
+        f"the whole program, measured: {duration(profile.seconds)}"
+    )
+
+
+def test_a_page_without_a_profile_says_how_to_get_the_times(
+    browser: str, tmp_path: Path, program: Program
+) -> None:
+    found = opened(browser, tmp_path, page_of(program), "main_batch_4")
+    assert "unity-collage profile MODEL --report FILE.html" in text_of(found.dom, "compared-says")
+    assert {len(row) for row in found.rows} == {5}
 
 
 def test_the_shares_of_page_and_terminal_are_of_the_whole_plan(

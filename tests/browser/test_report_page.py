@@ -111,7 +111,7 @@ def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: 
         "main: 4 kernels out of 8 candidates (7 with a cost), predicted 10.0 ms"
     )
     assert text_of(dom, "kernels") == (
-        "kernel backend time share next best plan "
+        "kernel backend cost share in place next best plan "
         "conv2d x3 onednn 6.00 ms 60.0% tvm +1.00 ms relu tvm 1.00 ms 10.0% none"
     )
     assert text_of(dom, "right").startswith("Choose a kernel")

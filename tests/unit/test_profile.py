@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ def test_kernels_have_the_layers_and_costs_of_the_plan() -> None:
     assert conv.ratio == pytest.approx(1.5)
     assert (relu.backend, relu.layers, relu.cost, relu.ratio) == ("tvm", ("r2",), None, None)
     assert odd.backend == RUNTIME
+
+
+def test_a_plan_of_another_percentile_has_no_costs_that_a_run_compares_with() -> None:
+    plans = {"main": replace(PLANS["main"], percentile=99.0)}
+    profile = profile_of(STRAIGHT, [], Series([1e-6], [1e-6], [gaps(21, 4, 11, 2)]), plans)
+    assert {kernel.cost for kernel in profile.kernels} == {None}
+    reason = (
+        "main has no costs here: the costs are the 99th percentile of the runs, and a profile has medians"
+    )
+    assert profile.remarks == (reason,)
+    assert reason in " ".join(shown(profile, WIDE).split())
 
 
 def test_rates_are_those_of_all_calls() -> None:
@@ -264,6 +276,19 @@ def test_kernels_side_by_side_are_a_table_of_their_own() -> None:
         ),
         (["there.onnx", "--trace", "."], "--trace . cannot be written: it is a folder"),
         (["there.onnx", "--trace", "-"], "--trace - is not possible"),
+        (
+            ["there.onnx", "--report", "r.txt"],
+            "--report r.txt cannot be written: the name of a report ends in",
+        ),
+        (["there.onnx", "--report", "r.dot"], "--report r.dot has no place for times in the program: name a"),
+        (
+            ["there.onnx", "--report", "r.html", "--no-measure"],
+            "--report explains costs, and --no-measure has",
+        ),
+        (
+            ["there.so", "--model", "there.onnx", "--report", "r.html"],
+            "--report explains costs, and a saved program has only its plan: unity-collage profile there.onnx",
+        ),
     ],
 )
 def test_what_cannot_be_profiled_is_one_line(

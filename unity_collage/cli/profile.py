@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..profile.result import Profile
 
 _MODELS = (".onnx", ".pt2")
+_REPORTS = (".html", ".json")
 
 ROWS = 30
 """How many kernels are shown."""
@@ -66,6 +67,11 @@ def add_command(commands: Any) -> None:
         metavar="FILE",
         help="write a few runs as a trace that ui.perfetto.dev and chrome://tracing open",
     )
+    command.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write the report of compile, with the time of each kernel in place beside its cost: .html or .json",
+    )
     command.set_defaults(run=_profile)
 
 
@@ -78,28 +84,35 @@ def _profile(options: argparse.Namespace) -> None:
     from .files import write
 
     _check(options)
-    profile = _of_saved(options) if options.compiled_from else _of_model(options)
     title, console = Path(options.model).name, Console()
+    profile = _of_saved(options) if options.compiled_from else _of_model(options, title)
     if options.trace:
         write(Path(options.trace), (json.dumps(trace_of(profile, title), indent=1) + "\n").encode())
     if options.json:
         print_json(profile_data(title, profile))
         return
     console.print(profile_summary(title, profile, options.rows, console.width))
-    if options.trace:
-        console.print(f"wrote {options.trace}", soft_wrap=True, highlight=False)
+    for path in filter(None, (options.trace, options.report)):
+        console.print(f"wrote {path}", soft_wrap=True, highlight=False)
 
 
-def _of_model(options: argparse.Namespace) -> Profile:
-    """The profile of the program that the options compile."""
+def _of_model(options: argparse.Namespace, title: str) -> Profile:
+    """The profile of the program that the options compile; the report of its plans is written, if one is asked for."""
     from ..profile.agreement import drawn_inputs, read_inputs
+    from ..profile.planned_times import with_times
+    from ..report.writing import write_report
     from .compiling import compiled
 
     options.recompile = True  # timing points are put into the module, which a kept program does not have
-    program = compiled(options)
+    program = compiled(options, explain=options.report is not None)
     drawn = options.inputs == RANDOM
     inputs = drawn_inputs(program) if drawn else read_inputs(options.inputs, program.input_names)
-    return program.profile(inputs, seconds=options.seconds)
+    profile = program.profile(inputs, seconds=options.seconds)
+    if options.report:
+        write_report(
+            options.report, title, with_times(program.plan or {}, profile), program.explanation or {}
+        )
+    return profile
 
 
 def _of_saved(options: argparse.Namespace) -> Profile:
@@ -161,3 +174,24 @@ def _check(options: argparse.Namespace) -> None:
         raise CollageError("--trace - is not possible: write the trace into a file")
     if options.trace and (reason := why_no_file(Path(options.trace))):
         raise CollageError(f"--trace {options.trace} cannot be written: {reason}")
+    if options.report:
+        _check_report(options)
+
+
+def _check_report(options: argparse.Namespace) -> None:
+    from ..report.writing import why_no_report
+
+    if reason := why_no_report(options.report):
+        raise CollageError(f"--report {options.report} cannot be written: {reason}")
+    if Path(options.report).suffix not in _REPORTS:
+        raise CollageError(
+            f"--report {options.report} has no place for times in the program: name a file that ends in "
+            f"{' or '.join(_REPORTS)}, or write it with unity-collage compile"
+        )
+    if options.compiled_from:
+        raise CollageError(
+            f"--report explains costs, and a saved program has only its plan: unity-collage profile "
+            f"{options.compiled_from} --report {options.report} compiles the model and writes the report"
+        )
+    if options.no_measure:
+        raise CollageError("--report explains costs, and --no-measure has none: leave one of the two out")

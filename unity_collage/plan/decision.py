@@ -78,6 +78,7 @@ def plan_of(
         algorithm=solution.algorithm,
         visited_states=solution.visited,
         launch_seconds=costs.launch_seconds,
+        launches=_launches(kernels, costs),
         sizes=sizes_of(graph.func),
         at_samples=() if problem is None else tuple(_at_samples(graph, costs, problem, solution)),
         left_behind=_left_behind(solution, names),
@@ -95,6 +96,13 @@ def plan_of(
         doubt=doubt,
         expected=expected,
     )
+
+
+def _launches(kernels: Sequence[PlannedKernel], costs: Costs) -> dict[str, float]:
+    """The launches of these kernels, by backend, that differ from those of the others."""
+    backends = sorted({kernel.backend for kernel in kernels} - {VIEW})
+    found = {backend: costs.launches.get(backend, costs.launch_seconds) for backend in backends}
+    return {backend: seconds for backend, seconds in found.items() if seconds != costs.launch_seconds}
 
 
 def _at_samples(

@@ -9,6 +9,7 @@ from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
 from ..showing import Shown
 from .comparison import ProgramComparison
+from .in_place import InPlace
 from .memory import PlanMemory
 from .ranges import PlanAtSample, RangeClaim
 
@@ -151,6 +152,9 @@ class Plan(Shown):
     algorithm: str = ""
     visited_states: int = 0
     launch_seconds: float = 0.0
+    """For a call of a kernel whose backend is not in ``launches``."""
+    launches: Mapping[str, float] = field(default_factory=dict[str, float])
+    """For a call of a kernel, by backend, where that differs."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """The values of symbolic dimensions that the function is for, by name; empty unless it is a variant."""
     variants: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
@@ -186,6 +190,8 @@ class Plan(Shown):
     """The comparison of candidate programs, if :class:`unity_collage.feedback.Refinement` asked for one."""
     memory: PlanMemory | None = None
     """The bytes that its program holds while each kernel runs; None before it is built, or where that is not known."""
+    in_place: InPlace | None = None
+    """The times of its kernels in the running program, if that was profiled and passed this plan."""
 
     @property
     def has_costs(self) -> bool:
@@ -198,6 +204,24 @@ class Plan(Shown):
         if self.measured_seconds is None or not self.has_costs:
             return None
         return self.measured_seconds - self.seconds
+
+    def predicted(self, kernel: PlannedKernel) -> float | None:
+        """What a profile compares the time of a kernel with: the seconds of its cost and its launch, if it has one."""
+        if not kernel.seconds:
+            return None
+        return kernel.seconds + self.launches.get(kernel.backend, self.launch_seconds)
+
+    @property
+    def why_not_compared(self) -> str | None:
+        """Why the times of a run cannot be compared with the costs; None if they can."""
+        if self.at_samples:
+            sizes = f"{len(self.at_samples)} size{'' if len(self.at_samples) == 1 else 's'}"
+            return f"the costs are weighed over {sizes}, and a run has one"
+        if self.percentile != 50.0:
+            return (
+                f"the costs are the {self.percentile:g}th percentile of the runs, and a profile has medians"
+            )
+        return None
 
 
 class Plans(dict[str, Plan], Shown):

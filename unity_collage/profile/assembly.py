@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ def profile_of(
         threads=runtime.num_threads(),
         events=_events([calls for calls, _ in runs], series, described, stages or {}, inside),
         side_by_side=tuple(distinct_kernels(inside.values())),
+        remarks=tuple(_not_compared((call for _, call in described), plans)),
     )
 
 
@@ -151,8 +152,21 @@ def _profiled_call(
         result if planned is None else planned.bindings,
         call.shapes,
         *spread,
-        cost=planned.seconds + plans[function].launch_seconds if planned and planned.seconds else None,
+        cost=_cost(planned, plans.get(function)),
     )
+
+
+def _cost(planned: PlannedKernel | None, plan: Plan | None) -> float | None:
+    """What the plan predicts, where a run can be compared with it."""
+    is_known = planned is not None and plan is not None and plan.why_not_compared is None
+    return plan.predicted(planned) if is_known else None
+
+
+def _not_compared(called: Iterable[ProfiledCall], plans: Mapping[str, Plan]) -> Iterator[str]:
+    """Which functions of a run have costs that its times cannot be compared with, and why."""
+    for function in dict.fromkeys(call.function for call in called):
+        if function in plans and (reason := plans[function].why_not_compared) is not None:
+            yield f"{function} has no costs here: {reason}"
 
 
 def _kernel(

@@ -123,6 +123,8 @@ class Profile:
     """The kernels of the last few runs one by one, as they were measured, for a trace."""
     side_by_side: tuple[ProfiledKernel, ...] = ()
     """The kernels of branches that run side by side, each on one core: the time of their stages is in ``kernels``."""
+    remarks: tuple[str, ...] = ()
+    """Why the kernels of a function have no cost, though its plan has."""
 
     @property
     def kernel_seconds(self) -> float:

@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..plan.explanation import Explanation
 from ..plan.plan import VIEW, Plan
 from .cells import additive_text, counted, duration
+from .in_place import in_place
 from .plans import for_sizes
 
 
-def beside(explanation: Explanation, plan: Plan | None, name: str) -> dict[str, Any]:
-    """``label``, ``measured``, ``notice``, ``remarks``, and ``devices`` by function of a kernel, for the page.
+def beside(
+    explanation: Explanation, plan: Plan | None, name: str, profiled: Sequence[str] = ()
+) -> dict[str, Any]:
+    """``label``, ``measured``, ``notice``, ``remarks``, ``in_place``, ``launches``, and ``devices`` by function.
+
+    ``profiled``: the titles of all plans that a profile has passed.
 
     An explanation is of the plan that the search has found. If another program was faster, its plan is another one, and
     the page says so in place of that plan's time and remarks.
     """
-    facts: dict[str, Any] = {"label": name, "measured": "", "notice": "", "remarks": [], "devices": {}}
+    facts: dict[str, Any] = {
+        "label": name,
+        "measured": "",
+        "notice": "",
+        "remarks": [],
+        "devices": {},
+        "in_place": None,
+    }
     if plan is None:
         return facts
-    facts["label"] = f"{name}{for_sizes(plan)}"
+    facts["label"] = titled(name, plan)
     if not is_explained(explanation, plan):
         return {**facts, "notice": _notice(plan)}
     error = plan.additive_error
     more = [] if error is None else [additive_text(error, plan.seconds)]
     devices = {kernel.function: kernel.device for kernel in plan.kernels if kernel.device}
-    return {**facts, "measured": measured_text(plan), "remarks": [*more, *plan.remarks], "devices": devices}
+    return {
+        **facts,
+        "measured": measured_text(plan),
+        "remarks": [*more, *plan.remarks],
+        "devices": devices,
+        "launches": dict(plan.launches),
+        "in_place": in_place(explanation, plan, profiled),
+    }
+
+
+def titled(name: str, plan: Plan) -> str:
+    """The name of a function with the sizes that its plan is for: ``main_batch_8 (batch 8)``."""
+    return f"{name}{for_sizes(plan)}"
 
 
 def is_explained(explanation: Explanation, plan: Plan) -> bool:

@@ -13,7 +13,7 @@ from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.memory import PlanMemory
 from ..plan.plan import Plan
-from .beside import beside
+from .beside import beside, titled
 from .picture import picture_of
 from .words import chances, memory_text, proof_text, sentence, why_it_won
 
@@ -25,6 +25,7 @@ _SCRIPTS = (
     "picture.js",
     "view.js",
     "times.js",
+    "measured.js",
     "memory.js",
     "start.js",
 )
@@ -42,10 +43,11 @@ def html_report(
     Its data is JSON, which the script shows only as text. Functions are in the order of ``explanations``.
     """
     noted, known = remarks or {}, plans or {}
+    profiled = [titled(name, plan) for name, plan in known.items() if plan.in_place is not None]
     shown: dict[str, Any] = {}
     for name, each in explanations.items():
         plan = known.get(name)
-        facts = beside(each, plan, name)
+        facts = beside(each, plan, name, profiled)
         facts["remarks"] += noted.get(name, ())
         memory = None if plan is None else _memory(plan.memory)
         shown[name] = {**told(each), **facts, "picture": picture_of(each), "memory": memory}

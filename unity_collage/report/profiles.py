@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from ..profile.result import Profile, ProfiledKernel
 from .cells import counted, duration, left, right
+from .in_place import disturbed
 
 ROWS = 30
 """How many kernels are shown, the slowest ones, unless the user asks for more."""
@@ -18,13 +19,10 @@ ROWS = 30
 WIDE = 110
 """From how many columns on the rates of kernels are shown."""
 
-_DISTURBED = 1.1
-"""A machine is disturbed if all kernels of a run take this many times as long as the sum of their medians."""
-
 
 def profile_summary(title: str, profile: Profile, rows: int = ROWS, width: int = WIDE) -> RenderableType:
     """The slowest kernels of a profile, their sum beside the time of the program, and the overhead of the timing."""
-    lines = [*_sums(profile), *_overhead(profile)]
+    lines = [*_sums(profile), *_overhead(profile), *profile.remarks]
     if width < WIDE:
         lines.append(f"GFLOP/s, GB/s and the part of the machine's limit need {WIDE} columns, or --json")
     kernels, program = counted(len(profile.kernels), "kernel"), duration(profile.seconds)
@@ -85,6 +83,7 @@ def profile_data(title: str, profile: Profile) -> dict[str, Any]:
         "readings": profile.readings,
         "runs": profile.runs,
         "threads": profile.threads,
+        "remarks": list(profile.remarks),
         "kernels": [{**_kernel_data(kernel), "share": profile.share(kernel)} for kernel in profile.kernels],
         "side_by_side": [_kernel_data(kernel) for kernel in profile.side_by_side],
     }
@@ -131,26 +130,19 @@ def _sums(profile: Profile) -> list[str]:
         lines[0] += (
             f"; {which}{duration(measured)} against a cost of {duration(cost)}, {measured / cost:.2f}x"
         )
-    if _is_disturbed(profile):
-        lines.append(
-            f"the machine is disturbed: in a median run all kernels take {duration(profile.run_kernel_seconds)}, and "
-            f"the medians of the kernels add up to {duration(together)}; profile again when it is idle"
-        )
-    return lines
+    reason = disturbed(together, profile.run_kernel_seconds)
+    return lines if reason is None else [*lines, reason]
 
 
 def _overhead(profile: Profile) -> list[str]:
     """What the timing itself costs; on a disturbed machine the difference of two programs says nothing."""
     points = f"{counted(profile.readings, 'timing point')} of {duration(profile.reading_seconds)}"
     longer = f"; with them it takes {duration(max(0.0, profile.overhead))} longer"
+    is_disturbed = disturbed(profile.kernel_seconds, profile.run_kernel_seconds) is not None
     return [
         f"{counted(profile.runs, 'run')} on {counted(profile.threads, 'thread')} were timed; a run passes {points}, "
-        f"which are subtracted{'' if _is_disturbed(profile) else longer}"
+        f"which are subtracted{'' if is_disturbed else longer}"
     ]
-
-
-def _is_disturbed(profile: Profile) -> bool:
-    return profile.run_kernel_seconds > _DISTURBED * profile.kernel_seconds
 
 
 def _kernel_data(kernel: ProfiledKernel) -> dict[str, Any]:

@@ -48,10 +48,34 @@ function showStrips() {
       href: address(part), tabindex: "-1", "data-part": part.number,
       class: `${dense} ${part.change === SAME ? "same" : ""}`,
       title: `${kernel.backend} ${kernel.label}: ${duration(kernel.seconds)}\n${part.layer}: ${part.change}`,
-      "aria-label": `${kernel.backend} ${kernel.label}`,
+      "aria-label": `${kernel.backend} ${kernel.label}, ${duration(kernel.seconds)}, ${part.layer}, ${part.change}`,
       style: `width:${most ? (kernel.seconds / most) * 100 : 0}%;background:${color(kernel.backend)}`,
     })));
+    setStop(at(`strip-${side}`).firstElementChild);
   }
+}
+
+// One kernel of each plan is a stop of the tab key; arrows go from there.
+function setStop(link) {
+  if (!link) return;
+  for (const other of link.parentElement.children) other.setAttribute("tabindex", other === link ? 0 : -1);
+}
+
+const inOtherPlan = (link) => [...document.querySelectorAll(`.strip a[data-part="${link.dataset.part}"]`)].find((one) => one.parentElement !== link.parentElement);
+const ARROWS = {
+  ArrowLeft: (link) => link.previousElementSibling, ArrowRight: (link) => link.nextElementSibling,
+  ArrowUp: inOtherPlan, ArrowDown: inOtherPlan,
+  Home: (link) => link.parentElement.firstElementChild, End: (link) => link.parentElement.lastElementChild,
+};
+
+function pressed(event) {
+  const link = event.target.closest(".strip a"), arrow = ARROWS[event.key];
+  if (!link || !arrow || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  const next = arrow(link);
+  if (!next) return;
+  setStop(next);
+  next.focus();
 }
 
 function showSums() {
@@ -73,9 +97,19 @@ function wanted(part) {
   return isKind && part.text.includes(at("find").value.trim().toLowerCase());
 }
 
-function showParts() {
+function shownParts() {
   const rows = plans.parts.filter(wanted);
-  if (at("order").value === "difference") rows.sort((a, b) => Math.abs(b.seconds) - Math.abs(a.seconds));
+  return at("order").value === "difference" ? rows.sort((a, b) => Math.abs(b.seconds) - Math.abs(a.seconds)) : rows;
+}
+
+// Enter in the field of the search chooses one part after the other.
+function chooseNext() {
+  const rows = shownParts();
+  if (rows.length) location.hash = address(rows[(rows.indexOf(chosen()) + 1) % rows.length]);
+}
+
+function showParts() {
+  const rows = shownParts();
   const most = Math.max(...rows.map((part) => Math.abs(part.seconds)), 0), sum = rows.reduce((total, part) => total + part.seconds, 0);
   at("count").textContent = `${count(rows.length, "part")} of ${plans.parts.length}${known(plans.seconds) ? `, ${signed(sum)}` : ""}`;
   at("parts").tBodies[0].replaceChildren(...rows.map((part) => {
@@ -137,7 +171,11 @@ at("controls").addEventListener("input", (event) => {
   if (event.target.id === "function") location.hash = `${event.target.value}:`;
   else showParts();
 });
-at("controls").addEventListener("submit", (event) => event.preventDefault());
+at("controls").addEventListener("submit", (event) => {
+  event.preventDefault();
+  chooseNext();
+});
+at("strips").addEventListener("keydown", pressed);
 window.addEventListener("hashchange", mark);
 at("functions").hidden = functions.length < 2;
 at("function").replaceChildren(...functions.map((each) => el("option", { value: each }, each)));

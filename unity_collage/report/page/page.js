@@ -19,7 +19,8 @@ function open(chosen) {
     const seconds = costOf(candidate).seconds;
     const text = [candidate.label, candidate.backend, kernel.function || "", ...candidate.bindings.flatMap((i) => [plan.bindings[i].name, plan.bindings[i].op])];
     const share = seconds / plan.proof.seconds;
-    return { reads: [], rivals: [], ...kernel, number, candidate, outlet, seconds, share, text: text.join(" ").toLowerCase() };
+    const time = (plan.in_place && plan.in_place.kernels[number]) || null;
+    return { reads: [], rivals: [], ...kernel, number, time, candidate, outlet, seconds, share, text: text.join(" ").toLowerCase() };
   });
   plan.backends = [...new Set(plan.candidates.map((candidate) => candidate.backend))].sort();
   at("backend").replaceChildren(el("option", { value: "" }, "all"), ...plan.backends.map((b) => el("option", { value: b }, b)));
@@ -27,6 +28,7 @@ function open(chosen) {
   showProof();
   showRest();
   showTimes();
+  showMeasured();
   showMemory();
   showPicture();
   showList();
@@ -64,13 +66,15 @@ function groups() {
     found.set(key, [...(found.get(key) || []), kernel]);
   }
   const rows = [...found.values()].map((group) => ({ group, seconds: together(group).seconds }));
-  return at("order").value === "time" ? rows.sort((a, b) => b.seconds - a.seconds) : rows;
+  const by = { time: ({ seconds }) => seconds, off: ({ group }) => deviation(group) }[at("order").value];
+  return by ? rows.sort((a, b) => by(b) - by(a)) : rows;
 }
 
 function showList() {
   const rows = groups(), most = Math.max(...rows.map((row) => row.seconds), 0);
   const shown = rows.reduce((sum, row) => sum + row.group.length, 0);
   const seconds = rows.reduce((sum, row) => sum + row.seconds, 0);
+  at("in-place").hidden = !plan.in_place || !plan.in_place.kernels.length;
   at("count").textContent = `${count(shown, "kernel")}, ${percent(plan.proof.seconds ? seconds / plan.proof.seconds : 0)} of the time`;
   at("kernels").tBodies[0].replaceChildren(...rows.map(({ group, seconds }) => {
     // Of equal kernels the one that is nearest to losing stands for all.
@@ -81,7 +85,7 @@ function showList() {
     return el("tr", { "data-kernels": group.map((k) => k.number).join(" ") },
       el("td", null, link, group.length > 1 ? el("span", { class: "quiet" }, ` x${group.length}`) : null),
       el("td", null, dot(backend), backend), el("td", { class: "n" }, duration(seconds)),
-      el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), el("td", null, nextBest(first)));
+      el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), ...inPlaceCells(group), el("td", null, nextBest(first)));
   }));
   markFound();
   mark();
@@ -131,6 +135,7 @@ function showKernel(kernel) {
   at("right").replaceChildren(...[
     el("h2", null, dot(candidate.backend), `${candidate.backend} ${candidate.label}`),
     el("p", null, `${duration(own.seconds)} a run${interval(own)}, ${percent(kernel.share)} of ${name}; rule ${candidate.rule}`),
+    inPlaceText(kernel),
     kernel.function ? el("p", { class: "quiet" }, "function ", el("code", null, kernel.function), plan.devices[kernel.function] ? ` on ${plan.devices[kernel.function]}` : "") : null,
     equal.length > 1 ? el("p", { class: "quiet" }, `One of ${equal.length} equal kernels: `, ...links(equal), alone) : null,
     el("h3", null, "Why it won, and by how much"), el("p", { class: "say" }, kernel.why),
@@ -200,12 +205,18 @@ function reasons(found) {
   return el("table", null, el("tbody", null, ...rows));
 }
 
+// Seconds of a launch, and of the backends where it is another one.
+function launchText() {
+  const others = Object.entries(plan.launches || {}).map(([backend, seconds]) => `; ${backend} ${duration(seconds)}`);
+  return duration(plan.proof.launch_seconds || 0) + others.join("");
+}
+
 function showProof() {
   const { proof } = plan, gap = proof.gap || 0;
   const facts = [["cost", duration(proof.seconds)], ["lower bound", duration(proof.lower_bound)], ["gap", percent(gap)],
     ["proof", proof.proved ? "no valid plan is cheaper" : `none is more than ${percent(proof.unproved || 0)} cheaper`],
     ["search", proof.algorithm],
-    ["looked at", count(proof.visited || 0, "state")], ["each launch", duration(proof.launch_seconds || 0)]];
+    ["looked at", count(proof.visited || 0, "state")], ["each launch", launchText()]];
   at("proof").replaceChildren(el("h2", null, "Certificate"), el("p", null, plan.says),
     el("dl", null, ...facts.flatMap(([term, fact]) => [el("dt", null, term), el("dd", null, fact)])),
     ...plan.remarks.map((remark) => el("p", { class: "quiet" }, remark)));
