@@ -41,6 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+SPREAD = {"seconds": "", "low": "low_", "high": "high_"}
+"""What the time of a kernel has in a plan, and in a profile."""
+
+
 def documented(command: str) -> set[str]:
     """The keys that the document lists for a command."""
     section = DOCUMENT.partition("## JSON")[2]
@@ -99,6 +103,22 @@ def test_explanations_and_comparisons_are_by_function(
     assert explained.keys() == {"main"} and {"proof", "bindings", "kernels"} <= explained["main"].keys()
     told = printed(["compare", *words, "--plan", "p.json"], capfd)["main"]
     assert {"ours", "given", "loss", "is_tie"} <= told.keys() <= documented("compare")
+
+
+def test_a_report_of_a_profile_has_its_times(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    options = "--database c.sqlite --backends openblas tvm --seconds 0.05 --report r.json"
+    profile = printed(["profile", "m.onnx", *options.split()], capfd)
+    assert profile.keys() == documented("profile")
+    plan = json.loads((folder / "r.json").read_text())["main"]
+    calls = {tuple(call["layers"]): call for kernel in profile["kernels"] for call in kernel["calls"]}
+    for kernel, time in zip(plan["kernels"], plan["in_place"]["kernels"], strict=True):
+        call = calls[tuple(kernel["bindings"])]
+        assert time == {key: call[f"{name}seconds"] for key, name in SPREAD.items()}
+    assert plan["measured_seconds"] == plan["in_place"]["program"] == profile["seconds"]
+    assert cli.main(["check", "r.json"]) == 0
 
 
 def test_what_does_not_hold_is_data_and_an_exit_code(
