@@ -50,12 +50,16 @@ function widthOf(text, font) {
   return widths.get(key);
 }
 
-// As much of a text as the width allows.
-function clipped(text, width, font) {
+// As much of a text as the width allows; `head` is the part of it that is from the beginning.
+function clipped(text, width, font, head = 1) {
   if (widthOf(text, font) <= width) return text;
+  const without = (letters) => {
+    const first = Math.ceil(letters * head);
+    return `${text.slice(0, first)}…${text.slice(text.length - (letters - first))}`;
+  };
   let letters = Math.max(1, Math.floor((text.length * width) / widthOf(text, font)));
-  while (letters > 1 && widthOf(`${text.slice(0, letters)}…`, font) > width) letters -= 1;
-  return `${text.slice(0, letters)}…`;
+  while (letters > 1 && widthOf(without(letters), font) > width) letters -= 1;
+  return without(letters);
 }
 
 function kernelBox(box, most) {
@@ -68,7 +72,7 @@ function kernelBox(box, most) {
     draw("rect", { class: "heat", x: 6, y: height - 3, width: most ? (width - 6) * (kernel.seconds / most) : 0, height: 3 }),
     draw("text", { x: 12, y: 16, class: "label" }, clipped(label, width - 26 - widthOf(time, "figure"), "label")),
     draw("text", { x: width - 6, y: 16, class: "figure" }, time),
-    draw("text", { x: 12, y: 32, class: "minor" }, clipped(called, width - 26 - widthOf(backend, "minor"), "minor")),
+    draw("text", { x: 12, y: 32, class: "minor" }, clipped(called, width - 26 - widthOf(backend, "minor"), "minor", 0.3)),
     draw("text", { x: width - 6, y: 32, class: "figure minor" }, backend));
   boxes.set(kernel.number, link);
   return link;
