@@ -158,8 +158,9 @@ def _profiled_call(
 
 def _cost(planned: PlannedKernel | None, plan: Plan | None) -> float | None:
     """What the plan predicts, where a run can be compared with it."""
-    is_known = planned is not None and plan is not None and plan.why_not_compared is None
-    return plan.predicted(planned) if is_known else None
+    if planned is None or plan is None or plan.why_not_compared is not None:
+        return None
+    return plan.predicted(planned)
 
 
 def _not_compared(called: Iterable[ProfiledCall], plans: Mapping[str, Plan]) -> Iterator[str]:
