@@ -18,6 +18,7 @@ from .errors import InvalidAnnotation, MissingAnnotation
 from .graph.extract import LIFTED as LIFTED
 from .plan.candidate import Candidate, DeclinedBinding
 from .plan.costs import Costs
+from .plan.device_plan import DevicePlan
 from .plan.encoding import decode, encode
 from .plan.explanation import Explanation
 from .plan.placed import FreelyPlaced, NamedDevice
@@ -141,3 +142,7 @@ DEVICES: Annotation[tuple[NamedDevice, ...]] = Annotation(
 FREELY_PLACED: Annotation[tuple[FreelyPlaced, ...]] = Annotation(
     "collage.freely_placed", "PlanDevices", tuple[FreelyPlaced, ...]
 )
+DEVICE_PLANS: Annotation[tuple[DevicePlan, ...]] = Annotation(
+    "collage.device_plans", "ChooseDevices", tuple[DevicePlan, ...]
+)
+"""One plan for each dataflow block whose values had a choice of devices; one alone with a reason if none was made."""

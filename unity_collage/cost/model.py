@@ -127,6 +127,15 @@ class CostModel(ABC):
         """Launches and transitions of these backends; by default they cost nothing."""
         return Overheads()
 
+    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+        """What a copy costs from each device of the machine, such as ``cpu:1``, to each: seconds by bytes, ascending.
+
+        The keys are ``"from>to"``, also of a device to itself: two VDevices may be on one device. By default it is not
+        known, and devices are not chosen: raises CollageError.
+        """
+        del places
+        raise CollageError(f"{type(self).__name__} does not know what copies between devices cost")
+
     def lower_bounds(self, workloads: Sequence[Workload]) -> dict[str, float]:
         """Lower bounds of costs in seconds, by key; by default 0."""
         return {workload.key: 0.0 for workload in workloads}

@@ -4,6 +4,7 @@ from .annotate_candidates import AnnotateCandidates
 from .apply_plan import ApplyPlan
 from .channels_last import ChannelsLast
 from .choose_by_rule import ChooseByRule
+from .choose_devices import ChooseDevices
 from .choose_threads import ChooseThreads
 from .choose_variants import ChooseVariants
 from .confirm_costs import ConfirmCosts
@@ -32,6 +33,7 @@ __all__ = [
     "ApplyPlan",
     "ChannelsLast",
     "ChooseByRule",
+    "ChooseDevices",
     "ChooseThreads",
     "ChooseVariants",
     "ConfirmCosts",

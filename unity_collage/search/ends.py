@@ -41,22 +41,24 @@ def with_ends(
     parameters: Sequence[str],
     results: Mapping[int, str],
     copies: Mapping[tuple[str, str], Sequence[float]],
+    first_id: int = 0,
 ) -> ProblemWithEnds:
     """``inner`` between its parameters and results.
 
     ``reads``: for each node the numbers of the parameters that it reads. ``parameters``: the device of each.
     ``results``: the device on which the caller wants the value of a node. ``copies``: by devices, the seconds of a copy
-    of each parameter; what a copy of a result costs is in ``inner.transitions``.
+    of each parameter; what a copy of a result costs is in ``inner.transitions``. Ids of new options are ``first_id`` or
+    more, and larger than those of the inner problem.
     """
     before, count, wanted = len(parameters), len(inner), sorted(results)
     inputs = [((), device) for device in parameters]
     outputs = [((before + value,), results[value]) for value in wanted]
     nodes = [tuple(before + source for source in sources) for sources in inner.sources]
     sources = [(*sorted(read), *own) for read, own in zip(reads, nodes, strict=True)]
-    last = max((option.id for option in inner.options), default=-1)
+    first = max([first_id, *(option.id + 1 for option in inner.options)])
     places = [*range(before), *range(before + count, before + count + len(wanted))]
     ends = [
-        Option(last + 1 + number, 1 << place, 0.0, backend=END, device=device)
+        Option(first + number, 1 << place, 0.0, backend=END, device=device)
         for number, (place, (_, device)) in enumerate(zip(places, (*inputs, *outputs), strict=True))
     ]
     own = [replace(o, inside=o.inside << before, hidden=o.hidden << before) for o in inner.options]

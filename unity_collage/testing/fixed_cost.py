@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..cost.model import CostModel, Overheads, Workload
-from ..plan.costs import Cost
+from ..plan.costs import Cost, Point
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,19 @@ class FixedCost(CostModel):
     """Seconds of a kernel that is not in the table."""
     launch: float = 0.0
     """Seconds of a kernel call."""
+    copy: float | Mapping[str, float] = 0.0
+    """Seconds of a copy between devices of the machine, or of pairs, by ``"from>to"``; others cost nothing."""
 
     def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
         return {workload.key: self._cost(workload) for workload in workloads}
 
     def overheads(self, backends: Sequence[str]) -> Overheads:
         return Overheads(self.launch)
+
+    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+        given, pairs = self.copy, [f"{source}>{destination}" for source in places for destination in places]
+        seconds = given if isinstance(given, Mapping) else dict.fromkeys(pairs, given)
+        return {pair: ((1, seconds.get(pair, 0.0)),) for pair in pairs}
 
     def _cost(self, workload: Workload) -> Cost:
         by_label = self.seconds.get(f"{workload.backend}:{workload.label}")

@@ -1,0 +1,89 @@
+"""DevicePlan: where the kernels of a function run, chosen by cost, and what is proved about the choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..search.certificate import Certificate, why_not
+from .instance import unpacked
+from .plan import VIEW
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A kernel that the choice counts on; SearchPartition chooses again among the kernels of its device."""
+
+    backend: str
+    label: str
+    device: str
+    """The label of a VDevice, such as ``llvm:1``."""
+    bindings: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCopy:
+    """A value that crosses from one device to another."""
+
+    value: str
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """The devices of one dataflow block, or the reason why they were not chosen."""
+
+    kernels: tuple[DeviceKernel, ...] = ()
+    copies: tuple[DeviceCopy, ...] = ()
+    """The copies of the block, those for annotations included."""
+    seconds: float = 0.0
+    """Kernels, launches, transitions and copies."""
+    copy_seconds: float = 0.0
+    certificate: Certificate | None = None
+    problem: str = ""
+    """The problem that the certificate is about (:mod:`.instance`)."""
+    reason: str = ""
+    """Why values of the function stay where they are planned; empty if devices were chosen."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is proved that no choice of kernels and devices costs less."""
+        return self.certificate is not None and self.certificate.proved
+
+    def said(self) -> str:
+        """The choice in one sentence."""
+        if self.reason:
+            return f"devices were not chosen by cost: {self.reason}"
+        counts: dict[str, int] = {}
+        for kernel in self.kernels:
+            counts[kernel.device] = counts.get(kernel.device, 0) + 1
+        where = (
+            ", ".join(f"{count} on {device}" for device, count in sorted(counts.items()))
+            or "none with a cost"
+        )
+        number = f"{len(self.copies)} {'copy takes' if len(self.copies) == 1 else 'copies take'}"
+        between = f"{number} {self.copy_seconds * 1e6:.4g} us between devices" if self.copies else "no copies"
+        word = "" if self.proved else "not "
+        return (
+            f"devices were chosen by cost (kernels: {where}; {between}), and {word}proved to be the cheapest; "
+            "the seconds of the plan are without copies"
+        )
+
+
+def why_no_device_plan(plan: DevicePlan) -> str | None:
+    """What is wrong with a plan and its certificate, or None; the certificate is checked against its problem."""
+    if plan.reason:
+        return None
+    if plan.certificate is None or not plan.problem:
+        return "the plan has no certificate, or not the problem that it answers"
+    if abs(plan.certificate.seconds - plan.seconds) > 1e-9 * abs(plan.seconds):
+        return f"the plan says {plan.seconds} s, and its certificate {plan.certificate.seconds} s"
+    problem = unpacked(plan.problem)
+    if (reason := why_not(problem, plan.certificate)) is not None:
+        return reason
+    by_id = {option.id: option for option in problem.options}
+    said = sorted((kernel.device, kernel.seconds) for kernel in plan.kernels)
+    chosen = (by_id[identity] for identity in plan.certificate.chosen)
+    proved = sorted((each.device, each.seconds) for each in chosen if each.backend != VIEW)
+    return None if said == proved else "the kernels are not those of the certificate"
