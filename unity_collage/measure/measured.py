@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,8 +21,9 @@ from ..machine.caches import Caches, reported
 from ..machine.last_level import caches
 from ..machine.load import LoadWatch
 from ..machine.peaks import Machine, known_machine, machine
-from ..plan.costs import Cost
+from ..plan.costs import Cost, Point
 from ..target import current_target
+from .copies import measured_copies, pairs_of
 from .kernel_costs import KernelCosts
 from .pace import in_questions
 from .packed import PackedCosts
@@ -66,6 +68,22 @@ class MeasuredCost(KernelCosts):
         if threads not in peaks and (known := known_machine(self._opened())) is not None:
             peaks[threads] = known
         return peaks.get(threads)
+
+    def copies(self, places: Sequence[str]) -> Mapping[str, Sequence[Point]]:
+        """What copies between devices of this machine cost, measured once; raises MissingCost where they cannot be."""
+        found: dict[str, Sequence[Point]] = {}
+        for source, destination in pairs_of(places):
+            name = f"{source}>{destination}"
+            measure = partial(measured_copies, source, destination)
+            known = self.known_or_measured(
+                f"copy {name}", (), f"copies from {source} to {destination}", measure
+            )
+            if known is None:
+                raise MissingCost(
+                    f"what a copy {name} costs is not in the database, and nothing may be measured"
+                )
+            found[name] = tuple((int(nbytes), float(seconds)) for nbytes, seconds in known)
+        return found
 
     def tuning(self, trials: int) -> Tuning:
         """Costs with schedules that MetaSchedule finds in ``trials`` trials; use the result as a context manager."""

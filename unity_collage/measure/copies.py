@@ -1,0 +1,42 @@
+"""What copies between devices cost, measured by the function that TVM's machine calls for ``R.to_vdevice``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import tvm
+
+SIZES = tuple(1 << exponent for exponent in range(12, 25, 4))
+"""Bytes of the values that are copied: 4 KB to 16 MB."""
+
+_RUNS = 15
+
+_TO_DEVICE = "vm.builtin.to_device"
+
+
+def pairs_of(places: Sequence[str]) -> list[tuple[str, str]]:
+    """Every place with every place, itself included."""
+    return [(source, destination) for source in places for destination in places]
+
+
+def measured_copies(source: str, destination: str) -> list[tuple[int, float]]:
+    """Seconds of a copy from one device of the machine to another, by bytes, ascending."""
+    return [(nbytes, _seconds(source, destination, nbytes)) for nbytes in SIZES]
+
+
+def _seconds(source: str, destination: str, nbytes: int) -> float:
+    """The median of several copies; each waits for both devices."""
+    copy: Any = tvm.get_global_func(_TO_DEVICE)
+    origin, there = (tvm.runtime.device(place) for place in (source, destination))  # pyright: ignore[reportCallIssue]
+    value = tvm.runtime.empty((nbytes,), "uint8", origin)
+    times: list[float] = []
+    for _ in range(_RUNS):
+        origin.sync()
+        begin = time.perf_counter()
+        copy(value, there.dlpack_device_type(), there.index)
+        there.sync()
+        times.append(time.perf_counter() - begin)
+    return median(times)
