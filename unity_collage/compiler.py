@@ -15,13 +15,14 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
-from .annotations import EXPLANATION, PLAN
+from .annotations import DEVICE_PLANS, EXPLANATION, PLAN
 from .calling.binding import Params, has_weights, with_params
 from .calling.describe import signature_of
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
 from .database.costs import CostDatabase
 from .defaults import BUDGET_SECONDS, FLOAT32
+from .devices.table import Named
 from .errors import CollageError
 from .fastest import fastest
 from .feedback.builder import built_by_tvm
@@ -41,7 +42,7 @@ from .measure.here import cost_model
 from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import WINOGRAD
 from .pipeline import Pipeline
-from .placing import names_of, of_several, placed
+from .placing import devices_named, names_of, of_several, placed
 from .plan.explanation import Explanation
 from .plan.memory import memory_goal
 from .plan.plan import Plan
@@ -91,6 +92,7 @@ def compile(
     custom_ops: CustomOps | None = None,
     memory_limit: int | str | None = None,
     objective: Mapping[str, float] | None = None,
+    devices: Sequence[Named] | None = None,
 ) -> Program:
     """Compile ``model`` to the fastest program that the ``backends`` make together, by measured cost.
 
@@ -149,6 +151,9 @@ def compile(
       ``"200MB"``. The fastest plan under the limit is searched for. Every candidate is measured, and programs are not
       compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
     * ``objective``: ``{"latency": 1, "memory": w}`` minimises seconds and ``w`` times the bytes of the peak.
+    * ``devices``: the devices among which the search chooses where each value is that no annotation places, such as
+      ``["cpu:0", "cpu:1"]``; what copies between them cost is measured. Inputs and results without a place are on the
+      first one (docs/devices.md). The model must have fixed sizes.
     """
     if isinstance(target, (list, tuple)):
         target, backends = of_several(target, backends, model)
@@ -161,11 +166,13 @@ def compile(
         "tune_trials": tune_trials,
         "search_layouts": search_layouts,
         "explain": explain,
+        "the choice of devices": devices,
     }
     _check_options(measure, percentile, estimator, goal, needing)
     with shown() if progress is True else nullcontext(progress or None) as report:
         asked = target or (None if estimator is None else estimator.target())
-        model, scope = placed(model, asked, measure and estimator is None)
+        chosen = devices_named(devices, model, asked)
+        model, scope = placed(model, asked, measure and estimator is None, chosen)
         costs = estimator or (
             cost_model(database, report, locked, budget_seconds, remeasure, packs, scope, percentile)
             if measure
@@ -184,6 +191,7 @@ def compile(
             measure=measure,
             only_choices=not explain and refine is None,
             memory=goal,
+            devices=chosen,
         )
         said = partial(report, 0, 0) if report is not None and progress is True else tell
         keeping = keeping_for(costs, asked, {**options, "shapes": shapes, "dims": dims})
@@ -245,6 +253,8 @@ def _made(
     runtimes: Sequence[InferenceRuntime],
 ) -> Program:
     """The program of an imported model."""
+    if pipeline.devices and (any(map(len, source.samples.values())) or free_dimensions(source.mod["main"])):
+        raise CollageError("devices are chosen by cost for fixed sizes: fix them with shapes or dims")
     by_size, remarks = with_sizes(source, target, params)
     whole = entrants_of(None if is_cuda(target) else source.whole, source.mod, runtimes, pipeline.precision)
     if pipeline.backends is not None and not pipeline.backends and not whole:
@@ -298,7 +308,8 @@ def _finished(source: Imported, target: Target, best: Refined) -> Program:
         "comparison": best.report,
         "memory": held_by(best.executable).get("main"),
     }
-    program.add_to_plan("main", remarks=best.remarks, **more)
+    chosen = tuple(plan.said() for plans in DEVICE_PLANS.by_function(best.mod).values() for plan in plans)
+    program.add_to_plan("main", remarks=(*chosen, *best.remarks), **more)
     for name in program.plan or {}:
         program.add_to_plan(name, percentile=best.percentile)
     return program

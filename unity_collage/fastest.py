@@ -59,6 +59,8 @@ def fastest(
         raise CollageError("a percentile and refine: kernels of running programs are timed by medians")
     settings = replace(settings, percentile=percentile)
     reason = costs.why_not(Capability.RUN_PROGRAMS) or why_not_comparable(imported)
+    if pipeline.devices:
+        reason = reason or "the others would not be on the devices that were chosen"
     if refine is not None and reason:
         raise CollageError(f"candidate programs cannot be compared: {reason}")
     if pipeline.precision != FLOAT32:

@@ -102,13 +102,14 @@ def digest_of_imported(model: Any, source: Imported) -> str | None:
 def _can_be_told(costs: CostModel, options: Mapping[str, Any]) -> bool:
     """Whether all that the program follows from is known.
 
-    It is not with rules, cost models, operators, passes and instruments of the user's, with schedules that are tuned,
-    and where an earlier compile has left something with the cost model. A locked compile is made of the database alone.
+    It is not with rules, cost models, operators, passes and instruments of the user's, with devices to choose among,
+    with schedules that are tuned, and where an earlier compile has left something with the cost model. A locked compile
+    is made of the database alone.
     """
     if type(costs) not in (MeasuredCost, CudaCost) or getattr(costs, "tuning_folder", None) is not None:
         return False
     assert isinstance(costs, KernelCosts)
-    of_user = options["specs"] or options["custom_ops"]
+    of_user = options["specs"] or options["custom_ops"] or options["devices"]
     if costs.locked or not costs.is_unused() or of_user or options["tune_trials"]:
         return False
     around = tvm.transform.PassContext.current()

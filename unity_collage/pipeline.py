@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import tvm
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -19,6 +20,7 @@ from .measure.measured import MeasuredCost
 from .passes.annotate_candidates import AnnotateCandidates
 from .passes.channels_last import ChannelsLast
 from .passes.choose_by_rule import ChooseByRule
+from .passes.choose_devices import ChooseDevices
 from .passes.choose_threads import ChooseThreads
 from .passes.choose_variants import ChooseVariants
 from .passes.confirm_costs import ConfirmCosts
@@ -30,6 +32,7 @@ from .passes.fuse_remaining import FuseRemaining
 from .passes.offer_layouts import OfferLayouts
 from .passes.offer_merged import OfferMerged
 from .passes.offload_byoc import OffloadBYOC
+from .passes.plan_devices import PlanDevices
 from .passes.prepare import Prepare
 from .passes.schedule_branches import ScheduleBranches
 from .passes.search_partition import SearchPartition
@@ -78,6 +81,9 @@ class Pipeline:
     """What is asked of the bytes that a plan holds. Every candidate is measured then, and no branches run side by side,
     since more values are held then."""
 
+    devices: tuple[relax.VDevice, ...] = ()
+    """The devices that values without a place may be on, by cost; empty: none is chosen."""
+
     most_regret: float = MOST_REGRET
     """A sample size keeps its variant if it would lose more than this part of its best static cost without."""
 
@@ -98,9 +104,17 @@ class Pipeline:
             ExpandTransposed(),
             ChannelsLast(),
             *narrowing(self.precision),
+            *self._placing(),
             annotate,
             *([OfferLayouts(), annotate] if self.layouts else []),
         ]
+
+    def _placing(self) -> list[tvm.transform.Pass]:
+        """The passes that choose devices by cost."""
+        if not self.devices:
+            return []
+        named = (self.backends, self.specs, self.without, self.precision == TF32)
+        return [PlanDevices(targets=self.devices), ChooseDevices(self.model, self.devices, *named)]
 
     def until_costs(self) -> list[tvm.transform.Pass]:
         """The passes after which every candidate has a cost, a lower bound that is high enough, or a reason."""

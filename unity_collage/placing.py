@@ -5,23 +5,71 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from tvm import relax
 from tvm.ir import IRModule
 from tvm.target import Target
 
 from . import runtime
-from .calling.memory import memory_of
+from .calling.memory import CPU, CUDA, memory_of
 from .devices.planning import with_plan
+from .devices.table import DeviceTable, Named
 from .errors import CollageError
 from .frontend.models import Model, is_of_torch
-from .graph.devices import first_target, listed, places_of, targets_in, with_listed_devices
+from .graph.devices import first_target, key_of, listed, place_of, places_of, targets_in, with_listed_devices
 from .measure.runnable import why_not_measured
 from .runtime import cuda
 from .runtime.libraries import claim_parallel_loops
 from .target import conveyed, host_target, is_cuda, target_of
 
 
-def placed(model: Model, asked: Target | str | None, measure: bool) -> tuple[Model, Target]:
-    """``model`` with a place for each of its values, and the target of its program.
+def devices_named(
+    names: Sequence[Named] | None, model: Model, asked: Target | str | None
+) -> tuple[relax.VDevice, ...]:
+    """The VDevices among which a search chooses; raises CollageError for what is not there, or not of one kind.
+
+    A name is ``cpu:1``, a device of the machine with the target of the program, the text of a target, which is its
+    device 0, or the label or the name of a VDevice of the model.
+    """
+    if names is None:
+        return ()
+    scope = checked_target(asked)
+    with scope:
+        table = DeviceTable(model if isinstance(model, IRModule) else IRModule())
+        devices = [_numbered(name, scope) or _whole(table, name) for name in names]
+    keys = [key_of(device) for device in devices]
+    if len(set(keys)) < 2:
+        raise CollageError(
+            "devices names fewer than two devices: leave it out, or name those to choose among"
+        )
+    kinds = dict.fromkeys(device.target.kind.name for device in devices)
+    if len(kinds) > 1:
+        raise CollageError(f"devices names {' and '.join(kinds)}, and no program for both is made yet")
+    for device in devices:
+        memory_of(place_of(device))
+        if reason := why_not_measured(device.target):
+            raise CollageError(f"{reason}, and devices are chosen by measured costs: leave it out of devices")
+    return tuple(dict(zip(keys, devices, strict=True)).values())
+
+
+def _numbered(name: Named, target: Target) -> relax.VDevice | None:
+    """The device of the machine that a name like ``cpu:1`` means, for ``target``; None for other names."""
+    kind, colon, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not colon or kind not in (CPU, CUDA) or not number.isdecimal():
+        return None
+    if (kind == CUDA) != is_cuda(target):
+        raise CollageError(f"{name} is no device of the target {target.kind.name}: name one or the other")
+    return relax.VDevice(target, int(number), "global")
+
+
+def _whole(table: DeviceTable, name: Named) -> relax.VDevice:
+    place = table.whole(name)
+    return relax.VDevice(place.target, place.device_id or 0, place.scope or "global")
+
+
+def placed(
+    model: Model, asked: Target | str | None, measure: bool, devices: Sequence[relax.VDevice] = ()
+) -> tuple[Model, Target]:
+    """``model`` with a place for each of its values, and the target of its program; ``devices`` may be chosen later.
 
     The target is the one that is ``asked`` for, else that of the first device of a module, else the host. A module with
     hints, or with values in no place beside others in several, becomes what PlanDevices and MergeCopies make of it.
@@ -29,12 +77,16 @@ def placed(model: Model, asked: Target | str | None, measure: bool) -> tuple[Mod
     target or its devices, and with ``measure`` where its kernels cannot be measured here.
     """
     if not isinstance(model, IRModule):
-        return model, checked_target(asked, is_of_torch(model))
+        return model, checked_target(asked or _first(devices), is_of_torch(model))
     with host_target() if asked is None else target_of(asked):
-        mod = with_plan(model)
-    target = checked_target(asked or first_target(mod))
+        mod = with_plan(model, devices)
+    target = checked_target(asked or _first(devices) or first_target(mod))
     _check_devices(mod, target, measure)
     return with_listed_devices(mod), target
+
+
+def _first(devices: Sequence[relax.VDevice]) -> Target | None:
+    return devices[0].target if devices else None
 
 
 def checked_target(target: Target | str | None, runs_beside_torch: bool = False) -> Target:

@@ -9,7 +9,7 @@ import pytest
 
 from unity_collage import keeping
 from unity_collage.cli import kept
-from unity_collage.cli.options import add_memory_limit, add_no_measure, add_options, sizes_of
+from unity_collage.cli.options import add_devices, add_memory_limit, add_no_measure, add_options, sizes_of
 from unity_collage.cli.settings import cost_model_of
 from unity_collage.measure.measured import MeasuredCost
 
@@ -19,6 +19,7 @@ def options(tmp_path: Path, *arguments: str) -> Namespace:
     add_options(parser)
     add_no_measure(parser)
     add_memory_limit(parser)
+    add_devices(parser)
     return parser.parse_args(
         ["model.onnx", "--database", str(tmp_path / "c.sqlite"), *arguments], Namespace(threads=None)
     )
@@ -58,7 +59,8 @@ def test_both_mean_the_same_options(tmp_path: Path, arguments: list[str], explai
 
 @pytest.mark.parametrize(
     "arguments", [["--recompile"], ["--remeasure"], ["--locked"], ["--tune", "4"], ["--refine"], ["--breed", "9s"],
-                  ["--rpc", "farm:9190"], ["--no-measure", "--percentile", "90"]]
+                  ["--rpc", "farm:9190"], ["--no-measure", "--percentile", "90"],
+                  ["--device", "cpu:0", "--device", "cpu:1"]]
 )  # fmt: skip
 def test_some_options_are_for_compile_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]

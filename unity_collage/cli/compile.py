@@ -12,7 +12,7 @@ from ..errors import CollageError
 from . import load_tvm, tell
 from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
-from .options import add_memory_limit, add_no_measure, add_options
+from .options import add_devices, add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def add_command(commands: Any) -> None:
     add_options(command)
     add_no_measure(command)
     add_memory_limit(command)
+    add_devices(command)
     add_dry_run(command)
     command.add_argument("-o", "--output", metavar="FILE.so", help="write the program as a shared library")
     command.add_argument(
@@ -47,6 +48,10 @@ def add_command(commands: Any) -> None:
 def _compile(options: argparse.Namespace) -> None:
     """Compile, show, save and report. Paths are checked first, before anything is measured."""
     if options.dry_run:
+        if options.devices:
+            raise CollageError(
+                "--device chooses by measured costs, and --dry-run has none: leave one of the two out"
+            )
         load_tvm()
         tell_dry_run(options)
         return

@@ -43,6 +43,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
             tell=lambda what: report(0, 0, what),
             measure=not options.no_measure,
             memory_limit=options.memory_limit,
+            devices=getattr(options, "devices", None),
         )
 
 

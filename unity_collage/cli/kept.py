@@ -21,7 +21,12 @@ def kept(options: argparse.Namespace, explain: bool) -> Program | None:
     """The kept program for these options; None where ``compile`` has to be asked, which may know it too."""
     if options.recompile or options.remeasure or options.locked or options.rpc or options.tune:
         return None
-    if options.refine or options.breed or (options.no_measure and options.percentile != MEDIAN):
+    if (
+        getattr(options, "devices", None)
+        or options.refine
+        or options.breed
+        or (options.no_measure and options.percentile != MEDIAN)
+    ):
         return None
     digest, place = digest_of_file(options.model), place_for(_asked(options, explain), options.database)
     if digest is None or place is None:

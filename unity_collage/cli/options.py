@@ -72,6 +72,18 @@ def add_memory_limit(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_devices(command: argparse.ArgumentParser) -> None:
+    """Add the option of a command that compiles to choose devices by cost."""
+    command.add_argument(
+        "--device",
+        action="append",
+        dest="devices",
+        metavar="DEVICE",
+        help="a device that values may be on, such as cpu:1, or the text of a target; given more than once, the search "
+        "chooses among them by measured cost, copies included (docs/devices.md)",
+    )
+
+
 def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Add the number of threads to the options of ``parser``."""
     parser.add_argument(

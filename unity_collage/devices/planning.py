@@ -35,9 +35,9 @@ def planned(
     return written(mod, solved(collect(mod, PlacingFacts(table)), first))
 
 
-def with_plan(mod: IRModule) -> IRModule:
+def with_plan(mod: IRModule, targets: Sequence[Named] = ()) -> IRModule:
     """``mod`` as PlanDevices and MergeCopies make it if it needs a plan; new devices are of the target in scope."""
-    return mod if why_planned(mod) is None else merged(planned(mod))
+    return mod if why_planned(mod) is None else merged(planned(mod, targets or None))
 
 
 def why_planned(mod: IRModule) -> str | None:
