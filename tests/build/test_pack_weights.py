@@ -260,3 +260,62 @@ def test_fuse_remaining_packs_and_reads_panels_from_end_to_end() -> None:
     assert constants(plain) == [[None, (784, 256), (256,)]]
     (kernel,) = (func for func in packed.functions.values() if isinstance(func, tirx.PrimFunc))
     assert "acc" in kernel.script() and "//" not in kernel.script()
+
+
+def several(rows: Sequence[int | str], w: np.ndarray) -> IRModule:
+    """``main`` multiplies inputs of these numbers of rows, a name for a free one, with the same constant."""
+    builder, weights = relax.BlockBuilder(), relax.const(w)
+    free = {name: tirx.Var(name, "int64") for name in rows if isinstance(name, str)}
+    inputs = [relax.TensorType((free.get(count, count), w.shape[0]), "float32") for count in rows]
+    kernels = []
+    for number in range(len(rows)):
+        own = {name: tirx.Var(name, "int64") for name in free}
+        a = relax.Var("a", relax.TensorType((own.get(rows[number], rows[number]), w.shape[0]), "float32"))
+        b = relax.Var("b", weights.ty)
+        with builder.function(f"kernel{number}", [a, b], attrs={"Primitive": 1}, private=True):
+            with builder.dataflow():
+                result = builder.emit_output(op.matmul(a, b))
+            kernels.append(builder.emit_func_output(result))
+    params = [relax.Var(f"x{number}", ty) for number, ty in enumerate(inputs)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            found = [
+                builder.emit_output(relax.Call(kernel, [x, weights]))
+                for kernel, x in zip(kernels, params, strict=True)
+            ]
+        builder.emit_func_output(relax.Tuple(found))
+    with TARGET:
+        return tvm.transform.Sequential(LOWERING)(builder.get())
+
+
+NARROW = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver3", "num-cores": 2})
+"""A machine with 16 registers of 32 bytes."""
+
+
+def test_kernels_of_several_sizes_read_one_packed_constant() -> None:
+    w = floats(768, 768)
+    alone = {rows: constants(pack_weights(NARROW)(several([rows], w)))[0][1] for rows in (16, 1026, "n")}
+    assert alone == {16: (32, 768, 24), 1026: (48, 768, 16), "n": (48, 768, 16)}
+    after = pack_weights(NARROW)(several([16, 1026, "n"], w))
+    first, *others = (call.args[1][1] for call in calls(after))
+    assert tuple(first.value.shape) == (48, 768, 16) and all(other.same_as(first) for other in others)
+
+
+def test_panels_that_cost_a_kernel_too_much_are_not_shared() -> None:
+    """A product with a vector reads panels side by side, and no model says what it loses by others."""
+    w = floats(768, 1000)
+    before = several([1, 30, 1], w)
+    lone, many, again = (shape for _, shape in constants(pack_weights(NARROW)(before)))
+    assert lone == again != many
+
+
+@pytest.mark.parametrize("columns", [768, 1000, 500])
+def test_products_with_shared_panels_are_the_same_numbers(columns: int) -> None:
+    w = floats(300, columns)
+    sizes = [16, 7, 66, 1]
+    before = several([16, "n", 66, "m"], w)
+    after = ScheduleCPU(TARGET)(pack_weights(TARGET)(before))
+    inputs = [floats(rows, 300, seed=rows) for rows in sizes]
+    machine = relax.VirtualMachine(relax.build(after, TARGET), tvm.cpu())
+    for out, x in zip(machine["main"](*map(tvm.runtime.tensor, inputs)), inputs, strict=True):
+        np.testing.assert_allclose(out.numpy(), x @ w, rtol=1e-4, atol=2e-4)

@@ -19,6 +19,7 @@ from ..schedule.panels import Panels
 from ..schedule.stage import nodes
 from ..target import target_for
 from ..tvm_private import give_type
+from .agree_panels import Reader, agreed
 
 Plan = dict[int, Panels]
 """The panels of a kernel's arguments, by position."""
@@ -52,32 +53,55 @@ def packed_kernels(mod: IRModule, target: Target) -> dict[ir.GlobalVar, PackedKe
     """The kernels to pack, by their variable in ``mod``."""
     calls = [call for func in mod.functions.values() for call in call_sites(func)]
     elsewhere = {gvar for func in mod.functions.values() for gvar in _other_uses(func)}
-    found: dict[ir.GlobalVar, PackedKernel] = {}
+    readers: dict[ir.GlobalVar, list[Reader]] = {}
     for gvar, func in mod.functions_items():
         sites = [operands_of(call) for call in calls if call.args[0].same_as(gvar)]
         if not isinstance(func, tirx.PrimFunc) or gvar in elsewhere or why_not_changed(func) is not None:
             continue
         cpu = CpuTraits.of(target_for(func, target)).running(func)
-        kernel = _packed_or_logged(gvar.name_hint, func, sites, cpu) if sites else None
-        if kernel is not None:
-            found[gvar] = kernel
-    return found
+        readers[gvar] = _readers_or_logged(gvar.name_hint, func, sites, cpu) if sites else []
+    chosen = _agreed_or_logged([reader for found in readers.values() for reader in found])
+    made = {
+        gvar: _kernel_or_logged(gvar.name_hint, found[0].kernel, {each.param: chosen[each] for each in found})
+        for gvar, found in readers.items()
+        if found
+    }
+    return {gvar: kernel for gvar, kernel in made.items() if kernel is not None}
 
 
-def _packed_or_logged(
+def _readers_or_logged(
     name: str, func: tirx.PrimFunc, sites: Sequence[Sequence[relax.Expr]], cpu: CpuTraits
-) -> PackedKernel | None:
-    """The kernel that reads panels; None where that does not pay off, or where our own code fails."""
+) -> list[Reader]:
+    """The parameters to pack; none where that does not pay off, or where our own code fails."""
+    always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
     try:
-        plan = _plan(func, sites, cpu)
-        return _packed_kernel(name, func, plan) if plan else None
+        panels = weights.choose(func, [func.params[i] for i in always], cpu) if always else {}
+    except Exception as error:
+        faults.logged(f"{name} keeps its weights as they are", error)
+        return []
+    return [
+        Reader(func, i, panels[func.params[i]], frozenset(args[i] for args in sites), cpu)
+        for i in always
+        if func.params[i] in panels
+    ]
+
+
+def _agreed_or_logged(readers: Sequence[Reader]) -> dict[Reader, Panels]:
+    """The panels of each reader; its own where our code fails that finds common ones."""
+    try:
+        return agreed(readers)
+    except Exception as error:
+        faults.logged("kernels have panels of their own", error)
+        return {reader: reader.panels for reader in readers}
+
+
+def _kernel_or_logged(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel | None:
+    """The kernel that reads panels; None where our own code fails."""
+    try:
+        kernel = weights.packed(func, {func.params[i]: panels for i, panels in plan.items()})
     except Exception as error:
         faults.logged(f"{name} keeps its weights as they are", error)
         return None
-
-
-def _packed_kernel(name: str, func: tirx.PrimFunc, plan: Plan) -> PackedKernel:
-    kernel = weights.packed(func, {func.params[i]: panels for i, panels in plan.items()})
     gvar = ir.GlobalVar(name)
     give_type(gvar, kernel.ty)
     return PackedKernel(gvar, kernel, plan)
@@ -108,12 +132,6 @@ def _other_uses(func: ir.BaseFunc) -> list[ir.GlobalVar]:
         func, (relax.Call, lambda call: call.args[1] if _calls_kernel(call) else call)
     )
     return nodes(bare, ir.GlobalVar)
-
-
-def _plan(func: tirx.PrimFunc, sites: Sequence[Sequence[relax.Expr]], cpu: CpuTraits) -> Plan:
-    always = [i for i, args in enumerate(zip(*sites, strict=True)) if all(map(_is_constant, args))]
-    chosen = weights.choose(func, [func.params[i] for i in always], cpu) if always else {}
-    return {i: chosen[func.params[i]] for i in always if func.params[i] in chosen}
 
 
 def _is_constant(arg: relax.Expr) -> bool:

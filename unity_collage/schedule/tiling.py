@@ -63,6 +63,8 @@ class Tile:
     """An axis along which a loaded vector is used again; None for a tile of one row."""
     height: int
     """Rows of the tile."""
+    merit: float | None = None
+    """The share of useful multiplications in all work, loads included; None where no model chose among sizes."""
 
     @property
     def steps(self) -> bool:
@@ -88,10 +90,10 @@ def choose(stage: Stage, result: Stage, cpu: CpuTraits) -> Tile | str:
     if row is None:
         return Tile(lane, _lone_width(stage, lane, one, budget, cpu, exact), one, None, 1)
     most = _unaliased(stage, row)
-    _, width, height = max(
+    merit, width, height = max(
         _sizes(lane.size, row.size, most if row.size is None else min(row.size, most), one, cpu, exact)
     )
-    return Tile(lane, width, one, row, height)
+    return Tile(lane, width, one, row, height, merit)
 
 
 def must_not_overlap(stage: Stage, result: Stage) -> bool:

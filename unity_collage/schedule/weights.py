@@ -66,6 +66,23 @@ def panels_of(load: TensorLoad, stage: Stage, result: Stage, cpu: CpuTraits) -> 
     return Panels(outside, inside, cut, lane.size, width)
 
 
+def merit(func: Func, param: int, panels: Panels, cpu: CpuTraits) -> float | None:
+    """The :attr:`~.tiling.Tile.merit` of the tiles of ``func`` if parameter number ``param`` is in ``panels``.
+
+    None where the tiles would not read whole panels, or where no model chooses their size.
+    """
+    changed = packed(func, {func.params[param]: panels})
+    flat = inlined_stages(changed)
+    if isinstance(flat, str):
+        return None
+    for stage, result in families.by_tiles(flat[1], cpu):
+        if any(load.source.same_as(flat[0].params[param]) for load in tiling.operands(stage)):
+            chosen = tiling.choose(*tile.in_common_axes(stage, result), cpu)
+            whole = not isinstance(chosen, str) and chosen.lane.size == panels.width
+            return chosen.merit if whole else None
+    return None
+
+
 def packed(func: Func, params: Mapping[Buffer, Panels]) -> Func:
     """``func`` with ``params`` stored in panels."""
     shapes = {param: [static(extent) or 1 for extent in param.shape] for param in params}
