@@ -24,7 +24,7 @@ from unity_collage.frontend.sizes import split
 from unity_collage.graph.variants import alone, called_by_switch, is_switch, like_of, sizes_of, variants_in
 from unity_collage.lowering.build import finish, lower
 from unity_collage.measure.measured import MeasuredCost
-from unity_collage.passes import AnnotateCandidates, MakeVariants, Prepare
+from unity_collage.passes import AnnotateCandidates, ChannelsLast, MakeVariants, Prepare
 from unity_collage.plan.costs import Cost
 from unity_collage.sizes.samples import by_default, combined, members_of
 from unity_collage.sizes.variants import varied, with_variants
@@ -168,6 +168,25 @@ def constants(func: relax.Function) -> list[tvm.ir.GenericConst]:
     found: list[relax.Expr] = []
     relax.analysis.post_order_visit(func, found.append)
     return [expr for expr in found if isinstance(expr, tvm.ir.GenericConst)]
+
+
+def test_constants_that_rewrites_make_are_shared() -> None:
+    """``2 * w`` is folded, and then its channels are moved last, in each function alone."""
+    w = np.random.default_rng(0).standard_normal((16, 8, 3, 3), dtype=np.float32)
+    x = relax.Var("x", relax.TensorType([tvm.tirx.Var("n", "int64"), 8, 5, 5], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            doubled = builder.emit(relax.op.multiply(relax.const(w), relax.const(np.float32(2))))
+            y = builder.emit_output(relax.op.nn.conv2d(x, doubled))
+        builder.emit_func_output(y)
+    mod, _ = with_variants(builder.get(), [{"n": 1}, {"n": 2}])
+    names = [name for name in called_by_switch(mod["main"]) if name in ("main_n_1", "main_n_2")]
+    for step in (Prepare(), ChannelsLast()):
+        mod = step(mod)
+        (first,), (second,) = (constants(mod[name]) for name in names)
+        assert first.same_as(second)
+    np.testing.assert_array_equal(first.value.numpy(), 2 * w.transpose(2, 3, 1, 0))
 
 
 def test_variants_share_equal_constants() -> None:

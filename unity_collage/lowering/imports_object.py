@@ -46,7 +46,7 @@ def imports_apart(module: Module, _is_system_library: bool, prefix: str, folder:
 
 
 def _packed(module: Module, prefix: str, folder: str, apart: bool) -> str:
-    blob = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()
+    blob = np.from_dlpack(tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(module))
     path = Path(folder) / f"{prefix}imports.o"
     first = next(iter(sorted(Path(folder).glob("lib*.o"))), None)
     symbol = prefix.encode() + _SYMBOL

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..graph.equal_constants import with_equal_shared
 from ..graph.variants import is_switch
 from ..layout.translate import translated
 
@@ -30,7 +31,8 @@ class ChannelsLast:
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: _translated(func) for gvar, func in mod.functions_items()}
+        before = dict(mod.functions_items())
+        functions = with_equal_shared({gvar: _translated(func) for gvar, func in before.items()}, before)
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 

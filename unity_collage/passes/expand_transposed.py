@@ -18,6 +18,7 @@ import tvm
 from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..graph.equal_constants import with_equal_shared
 from ..rewrites.driver import rewrite_function
 from ..rewrites.identity import DROP_IDENTITY_PERMUTE
 from ..rewrites.placing import BEFORE_PLACING
@@ -38,7 +39,8 @@ class ExpandTransposed:
     """
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: _rewritten(func) for gvar, func in mod.functions_items()}
+        before = dict(mod.functions_items())
+        functions = with_equal_shared({gvar: _rewritten(func) for gvar, func in before.items()}, before)
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 

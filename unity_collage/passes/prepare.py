@@ -44,6 +44,7 @@ from tvm.ir import IRModule
 
 from ..annotations import UNRECOGNISED
 from ..graph.calls import op_name
+from ..graph.equal_constants import with_equal_shared
 from ..graph.variants import is_switch
 from ..rewrites import DEFAULT_REWRITES, Rewrite, near_misses, rewrite_function, with_own_names
 from ..rewrites.dimensions import with_dimensions, with_kernels_of_unknown_size
@@ -72,7 +73,7 @@ class Prepare:
             for gvar, func in before.items()
             if isinstance(func, relax.Function) and why_left_alone(func) is None
         }
-        after = before | normal_forms(ours, self.rules, bound)
+        after = with_equal_shared(before | normal_forms(ours, self.rules, bound), before)
         orphans = _called(before) - _called(after)
         kept = {gvar: func for gvar, func in after.items() if gvar not in orphans or not _is_private(func)}
         return IRModule(kept, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..errors import CollageError
+from ..graph.equal_constants import with_equal_shared
 from ..precision.rewrite import rewritten
 from ..precision.whole import rewritten_whole
 from ..target import current_target
@@ -58,7 +59,8 @@ class ToPrecision:
             raise CollageError(f"whole networks are narrowed to {WHOLE} only, not to {self.dtype}")
 
     def transform_module(self, mod: IRModule, _ctx: tvm.transform.PassContext) -> IRModule:
-        functions = {gvar: self._narrowed(func) for gvar, func in mod.functions_items()}
+        before = dict(mod.functions_items())
+        functions = with_equal_shared({gvar: self._narrowed(func) for gvar, func in before.items()}, before)
         return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
     def _narrowed(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:

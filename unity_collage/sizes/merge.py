@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from typing import Any, cast
 
-import numpy as np
 import tvm_ffi
 from tvm import ir, relax
 from tvm.ir import IRModule
 
+from ..graph.equal_constants import EqualConstants
 from ..graph.variants import reached
 from ..tvm_private import give_type
 
 Functions = dict[ir.GlobalVar, ir.BaseFunc]
-
-_Name = tuple[object, ...]
-"""The type of a constant and a digest of its bytes."""
 
 
 @dataclass(slots=True)
@@ -27,9 +22,7 @@ class MergedModules:
     functions: Functions = field(default_factory=dict)
     _reserved: set[str] = field(default_factory=lambda: {"main"})
     """Names that are taken; ``main`` is that of the function that is made last."""
-    _constants: dict[_Name, ir.GenericConst] = field(default_factory=dict)
-    _known: dict[ir.GenericConst, ir.GenericConst] = field(default_factory=dict)
-    """What stands for each constant that was seen."""
+    _constants: EqualConstants = field(default_factory=EqualConstants)
 
     def add(self, name: str, func: relax.Function, mod: IRModule) -> ir.GlobalVar:
         """Add a function of ``mod`` as ``name``, and the functions that it calls under free names."""
@@ -66,7 +59,7 @@ class MergedModules:
             func = func.with_attr("global_symbol", gvar.name_hint)
         if isinstance(func, relax.Function):
             func = tvm_ffi.structural_map(func, (ir.GlobalVar, lambda var: renamed.get(var, var)))
-            func = tvm_ffi.structural_map(func, (ir.GenericConst, self._shared))
+            func = tvm_ffi.structural_map(func, (ir.GenericConst, self._constants.first))
         self.functions[gvar] = func
 
     def _equal(self, func: ir.BaseFunc) -> ir.GlobalVar | None:
@@ -81,23 +74,3 @@ class MergedModules:
         gvar = ir.GlobalVar(name)
         give_type(gvar, func.ty)
         return gvar
-
-    def _shared(self, constant: ir.GenericConst) -> ir.GenericConst:
-        """The first constant that is equal to this one."""
-        if constant not in self._known:
-            self._known[constant] = self._constants.setdefault(_name_of(constant), constant)
-        return self._known[constant]
-
-
-def _name_of(constant: ir.GenericConst) -> _Name:
-    tensor = constant.value
-    try:
-        array = np.from_dlpack(tensor)
-    except (TypeError, BufferError, RuntimeError):  # a type that numpy does not have
-        array = tensor.numpy()
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return (
-        str(tensor.dtype),
-        tuple(map(int, tensor.shape)),
-        hashlib.blake2b(cast(Any, data), digest_size=16).digest(),
-    )
