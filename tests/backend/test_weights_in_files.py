@@ -5,17 +5,25 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import tvm
 import tvm_ffi.libinfo
-from compiled import compiled, random
+from compiled import backends_of, compiled, random
 from onnx import TensorProto, helper, numpy_helper
 from resealed import facts_of, resealed
 
 import unity_collage as uc
+from unity_collage.compiler import compile_with
+from unity_collage.cost.model import CostModel, Overheads, Workload
+from unity_collage.passes import MakeVariants
+from unity_collage.pipeline import collage
+from unity_collage.plan.costs import Cost
 from unity_collage.runtime import libraries
 from unity_collage.runtime.virtual_machine import runtimes_in
 
@@ -69,6 +77,59 @@ def test_small_weights_and_object_files_have_no_pages_of_their_own(
     for name in ("small.so", "objects.so"):
         assert SECTION not in (tmp_path / name).read_bytes()
     np.testing.assert_allclose(uc.load(tmp_path / "objects.so")(X).numpy(), expected(1), rtol=1e-4, atol=1e-4)
+
+
+@dataclass(frozen=True)
+class BySize(CostModel):
+    """A backend is fast for kernels whose first operand has a given size along its second axis, and slow for others."""
+
+    fast: Mapping[int, str]
+
+    def costs(self, workloads: Sequence[Workload]) -> dict[str, Cost]:
+        return {workload.key: self._cost(workload) for workload in workloads}
+
+    def overheads(self, backends: Sequence[str]) -> Overheads:
+        return Overheads(3e-7)
+
+    def _cost(self, workload: Workload) -> Cost:
+        shape = workload.func.params[0].ty.shape.values
+        size = int(shape[1].value) if len(shape) == 3 else 0
+        seconds = 1e-6 * size * (1 if self.fast.get(size) == workload.backend else 10) + 1e-6
+        return Cost(seconds, seconds, seconds, 1, "formula")
+
+
+def test_variants_for_three_sizes_have_each_weight_once(tmp_path: Path) -> None:
+    """Kernels of TVM read it in panels, which are made of it when the program is loaded, libraries as it is."""
+    size, fast = 768, {16: "tvm", 48: "openblas", 130: "onednn"}
+    layers = [weights(seed, size) / 32 for seed in (5, 6)]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w0"], ["a"]),
+            helper.make_node("Relu", ["a"], ["b"]),
+            helper.make_node("MatMul", ["b", "w1"], ["y"]),
+        ],
+        "sizes",
+        [value("x", TensorProto.FLOAT, ("batch", "length", size))],
+        [value("y", TensorProto.FLOAT, ("batch", "length", size))],
+        [numpy_helper.from_array(array, f"w{number}") for number, array in enumerate(layers)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    passes = [
+        MakeVariants({"batch": [2], "length": [*fast]}),
+        *collage([*set(fast.values())], BySize(fast)).passes,
+    ]
+    program = compile_with(tvm.transform.Sequential(passes), made)
+    assert backends_of(program) == set(fast.values())
+    program.save(tmp_path / "sizes.so")
+    data = (tmp_path / "sizes.so").read_bytes()
+    assert [data.count(array[:1, :8].tobytes()) for array in layers] == [1, 1]
+    assert len(data) < 1.25 * sum(array.nbytes for array in layers)
+    loaded = uc.load(tmp_path / "sizes.so")
+    for batch, length in ((2, 16), (2, 48), (2, 130), (1, 7), (3, 1), (1, 0)):
+        x = random(batch, length, size, seed=length)
+        right = np.maximum(x @ layers[0], 0) @ layers[1]
+        np.testing.assert_allclose(loaded(x).numpy(), right, rtol=1e-4, atol=1e-4)
 
 
 def test_a_program_names_the_runtimes_that_it_needs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import tvm
@@ -17,6 +17,8 @@ import tvm_ffi
 from tvm import ir, relax
 
 Functions = Mapping[ir.GlobalVar, ir.BaseFunc]
+
+_structural_map: Any = tvm_ffi.structural_map  # type: ignore[reportUnknownMemberType]
 
 _SMALL_BYTES = 4096
 """Constants below this size are not compared: they take no memory worth a digest."""
@@ -29,8 +31,10 @@ _Name = tuple[object, ...]
 class EqualConstants:
     """Finds the first of equal constants; each is read once."""
 
-    _first: dict[_Name, ir.GenericConst] = field(default_factory=dict)
-    _known: dict[ir.GenericConst, ir.GenericConst] = field(default_factory=dict)
+    _first: dict[_Name, ir.GenericConst] = field(default_factory=dict[_Name, ir.GenericConst])
+    _known: dict[ir.GenericConst, ir.GenericConst] = field(
+        default_factory=dict[ir.GenericConst, ir.GenericConst]
+    )
     """What stands for each constant that was seen."""
 
     def first(self, constant: ir.GenericConst) -> ir.GenericConst:
@@ -53,7 +57,7 @@ def with_equal_shared(after: Functions, before: Functions) -> dict[ir.GlobalVar,
         return equal.first(constant) if constant in new else constant
 
     return {
-        gvar: tvm_ffi.structural_map(func, (ir.GenericConst, shared)) if gvar in fresh else func
+        gvar: _structural_map(func, (ir.GenericConst, shared)) if gvar in fresh else func
         for gvar, func in after.items()
     }
 
@@ -77,13 +81,11 @@ def _nbytes(constant: ir.GenericConst) -> int:
 
 def _name_of(constant: ir.GenericConst) -> _Name:
     tensor = constant.value
+    array: Any
     try:
         array = np.from_dlpack(tensor)
     except (TypeError, BufferError, RuntimeError):  # a type that numpy does not have
         array = tensor.numpy()
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return (
-        str(tensor.dtype),
-        tuple(map(int, tensor.shape)),
-        hashlib.blake2b(cast(Any, data), digest_size=16).digest(),
-    )
+    array = np.ascontiguousarray(array)
+    digest = hashlib.blake2b(array.reshape(-1).view(np.uint8), digest_size=16).digest()
+    return str(tensor.dtype), tuple(map(int, tensor.shape)), digest

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
+from typing import Any
 
 import numpy as np
 import tvm_ffi
 from tvm.runtime import Module
 
+from .common_parts import VIRTUAL_MACHINE, CommonBlob, cut, programs_in, without_blob
 from .elf import X86_64, Blob, Part, machine_of, write
 
 _SYMBOL = b"__tvm_ffi__library_bin"
@@ -62,33 +65,51 @@ def _with_notes(symbol: bytes, blob: Blob) -> list[Part]:
     module imports which; and for each module its kind and, unless it is the library itself, its bytes.
     """
     reader = _Reader(blob, _LENGTH.size)
-    indexes = reader.sized(8)
-    pieces: list[Blob] = [indexes, reader.sized(8)]
-    large: list[Blob] = []
-    symbol_apart = _APART + _digest(blob).encode()
+    pieces: list[Blob] = [reader.sized(8), reader.sized(8)]
+    large: list[tuple[int, str, Blob]] = []
     while not reader.is_at_end():
         kind = reader.sized(1)
         pieces.append(kind)
         if _text(kind) == b"_lib":
             continue
         saved = reader.sized(1)
-        if saved.nbytes < _LARGE_BYTES:
-            pieces.append(saved)
-            continue
-        content = saved[_LENGTH.size :]
-        place = sum(piece.nbytes for piece in large)
-        note = {
-            "kind": _text(kind).decode(),
-            "symbol": symbol_apart.decode(),
-            "offset": place,
-            "nbytes": content.nbytes,
-        }
-        pieces[-1] = _sized(_NOTE)
-        pieces.append(_sized(json.dumps(note).encode()))
-        large += [content, _bytes(bytes(-content.nbytes % _ALIGNED))]
+        if saved.nbytes >= _LARGE_BYTES:
+            large.append((len(pieces) - 1, _text(kind).decode(), saved[_LENGTH.size :]))
+            pieces[-1] = _sized(_NOTE)
+        pieces.append(saved)
+    symbol_apart = _APART + _digest(blob).encode()
+    apart, notes = _apart([(kind, saved) for _, kind, saved in large], symbol_apart.decode())
+    for (place, _, _), note in zip(large, notes, strict=True):
+        pieces[place + 1] = _sized(json.dumps(note).encode())
     length = _bytes(_LENGTH.pack(sum(piece.nbytes for piece in pieces)))
-    rest = [Part(symbol_apart, large)] if large else []
+    rest = [Part(symbol_apart, apart)] if large else []
     return [Part(symbol, [length, *pieces]), *rest]
+
+
+def _apart(modules: Sequence[tuple[str, Blob]], symbol: str) -> tuple[list[Blob], list[dict[str, Any]]]:
+    """What is under ``symbol``, and a note for each of the saved ``modules``, which have a kind each.
+
+    First comes what they have in common.
+    """
+    common = CommonBlob()
+    texts = [programs_in(kind, saved) for kind, saved in modules]
+    bare = [
+        saved if text is None else without_blob(text, saved, common)
+        for text, (_, saved) in zip(texts, modules, strict=True)
+    ]
+    parts, end, notes = list(common.parts), common.nbytes, list[dict[str, Any]]()
+    for (kind, _), text, saved in zip(modules, texts, bare, strict=True):
+        note: dict[str, Any] = {"kind": kind, "symbol": symbol, "offset": end, "nbytes": saved.nbytes}
+        own = [saved]
+        if text is not None:
+            note["blob_nbytes"] = common.nbytes
+        elif kind == VIRTUAL_MACHINE and common.nbytes:
+            own, note["pieces"] = cut(saved, common, end)
+        nbytes = sum(part.nbytes for part in own)
+        parts += [*own, _bytes(bytes(-nbytes % _ALIGNED))]
+        end += nbytes + -nbytes % _ALIGNED
+        notes.append(note)
+    return parts, notes
 
 
 class _Reader:

@@ -78,8 +78,9 @@ def merit(func: Func, param: int, panels: Panels, cpu: CpuTraits) -> float | Non
     for stage, result in families.by_tiles(flat[1], cpu):
         if any(load.source.same_as(flat[0].params[param]) for load in tiling.operands(stage)):
             chosen = tiling.choose(*tile.in_common_axes(stage, result), cpu)
-            whole = not isinstance(chosen, str) and chosen.lane.size == panels.width
-            return chosen.merit if whole else None
+            if isinstance(chosen, str) or chosen.lane.size != panels.width:
+                return None
+            return chosen.merit
     return None
 
 

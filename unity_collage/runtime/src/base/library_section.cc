@@ -8,8 +8,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/saved_module.h"
@@ -38,14 +39,59 @@ std::shared_ptr<const std::byte> Find(const std::string& symbol) {
   TVM_FFI_THROW(RuntimeError) << "no loaded library has the part " << symbol << " of the program";
 }
 
-// A module of another kind than ours, from a copy of its bytes. What is copied is given back at once.
-Module LoadCopied(const std::string& kind, const LibrarySection& section) {
-  std::string copy(section.nbytes(), '\0');
-  for (size_t from = 0; from < section.nbytes(); from += kCopiedAtOnce) {
-    const size_t to = std::min(from + kCopiedAtOnce, section.nbytes());
-    std::memcpy(copy.data() + from, section.data() + from, to - from);
-    section.Forget(from, to);
+// Bytes of a module that are elsewhere in its library: `nbytes` from each place that is `strides` of bytes
+// apart, `counts` times along each axis, the last axis first. Without axes it is one place.
+struct Piece {
+  size_t offset, nbytes;
+  std::vector<int64_t> counts, strides;
+
+  // Behind the last byte that is read.
+  size_t End() const {
+    size_t end = offset + nbytes;
+    for (size_t axis = 0; axis < counts.size(); ++axis) end += (counts[axis] - 1) * strides[axis];
+    return end;
   }
+};
+
+Piece ParsePiece(const json::Object& text) {
+  Piece piece{static_cast<size_t>(json::Get<int64_t>(text, "offset")),
+              static_cast<size_t>(json::Get<int64_t>(text, "nbytes")), json::GetAll<int64_t>(text, "counts"),
+              json::GetAll<int64_t>(text, "strides")};
+  if (piece.counts.size() != piece.strides.size() ||
+      std::any_of(piece.counts.begin(), piece.counts.end(), [](int64_t count) { return count < 1; }) ||
+      std::any_of(piece.strides.begin(), piece.strides.end(), [](int64_t stride) { return stride < 0; })) {
+    TVM_FFI_THROW(ValueError) << "a part of a program has counts or strides that are not possible";
+  }
+  return piece;
+}
+
+void Append(const std::byte* from, const Piece& piece, size_t axis, std::string* to) {
+  if (axis == piece.counts.size()) {
+    to->append(reinterpret_cast<const char*>(from), piece.nbytes);
+    return;
+  }
+  for (int64_t i = 0; i < piece.counts[axis]; ++i)
+    Append(from + i * piece.strides[axis], piece, axis + 1, to);
+}
+
+// A module of another kind than ours, from a copy of its bytes. What is copied is given back at once.
+Module LoadCopied(const std::string& kind, size_t nbytes, const std::string& symbol,
+                  const std::vector<Piece>& pieces) {
+  size_t end = 0;
+  for (const Piece& piece : pieces) end = std::max(end, piece.End());
+  const LibrarySection section(symbol, 0, end);
+  std::string copy;
+  copy.reserve(nbytes);
+  for (const Piece& piece : pieces) {
+    for (size_t from = piece.offset; piece.counts.empty() && from < piece.End(); from += kCopiedAtOnce) {
+      const size_t to = std::min(from + kCopiedAtOnce, piece.End());
+      copy.append(reinterpret_cast<const char*>(section.data() + from), to - from);
+      section.Forget(from, to);
+    }
+    if (!piece.counts.empty()) Append(section.data() + piece.offset, piece, 0, &copy);
+    section.Forget(piece.offset, piece.End());
+  }
+  if (copy.size() != nbytes) TVM_FFI_THROW(ValueError) << "a part of a program is not whole";
   return Function::GetGlobalRequired("ffi.Module.load_from_bytes." + kind)(Bytes(std::move(copy)))
       .cast<Module>();
 }
@@ -54,10 +100,20 @@ Module Load(const Bytes& saved) {
   const json::Value parsed = tvm::ffi::json::Parse(String(saved.data(), saved.size()));
   const auto place = json::As<json::Object>(parsed, "a part of a program");
   const std::string kind = json::Get<String>(place, "kind");
-  const LibrarySection section(json::Get<String>(place, "symbol"), json::Get<int64_t>(place, "offset"),
-                               json::Get<int64_t>(place, "nbytes"));
-  const tvm::ffi::Optional<Module> ours = LoadSaved(kind, section);
-  return ours.has_value() ? *ours : LoadCopied(kind, section);
+  const std::string symbol = json::Get<String>(place, "symbol");
+  const auto nbytes = static_cast<size_t>(json::Get<int64_t>(place, "nbytes"));
+  if (json::Find(place, "pieces").has_value()) {
+    std::vector<Piece> pieces;
+    for (const auto& piece : json::GetAll<json::Object>(place, "pieces")) pieces.push_back(ParsePiece(piece));
+    return LoadCopied(kind, nbytes, symbol, pieces);
+  }
+  const auto offset = static_cast<size_t>(json::Get<int64_t>(place, "offset"));
+  std::optional<LibrarySection> blob;
+  if (json::Find(place, "blob_nbytes").has_value()) {
+    blob.emplace(symbol, 0, json::Get<int64_t>(place, "blob_nbytes"));
+  }
+  const tvm::ffi::Optional<Module> ours = LoadSaved(kind, LibrarySection(symbol, offset, nbytes), blob);
+  return ours.has_value() ? *ours : LoadCopied(kind, nbytes, symbol, {{offset, nbytes, {}, {}}});
 }
 
 }  // namespace

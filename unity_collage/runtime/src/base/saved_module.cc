@@ -60,13 +60,18 @@ Bytes Saved(const std::string& json, const Blob& blob) {
   return Bytes(std::move(saved));
 }
 
-tvm::ffi::Optional<Module> LoadSaved(const std::string& kind, const LibrarySection& section) {
+tvm::ffi::Optional<Module> LoadSaved(const std::string& kind, const LibrarySection& section,
+                                     const std::optional<LibrarySection>& blob) {
   const auto found = Kinds().find(kind);
   if (found == Kinds().end()) return std::nullopt;
   std::string json = JsonIn(kind, reinterpret_cast<const char*>(section.data()), section.nbytes());
   const size_t begin = sizeof(uint64_t) + json.size();
-  Module made = found->second(std::move(json), {section.From(begin), section.nbytes() - begin});
-  section.Forget(0, section.nbytes());  // most constants are packed by now, and not read again
+  const Blob constants = blob.has_value() ? Blob{blob->From(0), blob->nbytes()}
+                                          : Blob{section.From(begin), section.nbytes() - begin};
+  Module made = found->second(std::move(json), constants);
+  // Most constants are packed by now, and not read again.
+  const LibrarySection& read = blob.has_value() ? *blob : section;
+  read.Forget(0, read.nbytes());
   return made;
 }
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/library_section.h"
@@ -28,7 +29,9 @@ void RegisterKind(const std::string& kind, MakeModule make);
 // text align the blob.
 tvm::ffi::Bytes Saved(const std::string& json, const Blob& blob);
 
-// The module whose saved bytes are in a library; its blob stays there. Nothing if `kind` is not registered.
-tvm::ffi::Optional<tvm::ffi::Module> LoadSaved(const std::string& kind, const LibrarySection& section);
+// The module whose saved bytes are in a library; its blob stays there. It is `blob`, which other modules may
+// read too, or what is behind the text in `section`. Nothing if `kind` is not registered.
+tvm::ffi::Optional<tvm::ffi::Module> LoadSaved(const std::string& kind, const LibrarySection& section,
+                                               const std::optional<LibrarySection>& blob);
 
 }  // namespace collage
