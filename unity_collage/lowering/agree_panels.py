@@ -51,7 +51,10 @@ def agreed(readers: Sequence[Reader]) -> dict[Reader, Panels]:
 
 
 def _covered(group: Sequence[Reader]) -> dict[Reader, Panels]:
-    """The panels that most readers can share, then those of the others, until each reader has some."""
+    """The panels that most readers can share, then those of the others, until each reader has some.
+
+    Of several it is those by which the one that loses most loses least.
+    """
     lost_by = cache(Reader.lost_by)
     chosen: dict[Reader, Panels] = {}
     while left := [reader for reader in group if reader not in chosen]:
@@ -61,7 +64,7 @@ def _covered(group: Sequence[Reader]) -> dict[Reader, Panels]:
             lost[panels] = {
                 r: part for r, part in by_reader.items() if part is not None and part <= MOST_LOST
             }
-        best = max(lost, key=lambda panels: (len(lost[panels]), -sum(lost[panels].values())))
+        best = max(lost, key=lambda panels: (len(lost[panels]), -max(lost[panels].values())))
         chosen |= dict.fromkeys(lost[best], best)
     return chosen
 

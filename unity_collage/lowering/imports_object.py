@@ -27,8 +27,8 @@ _SYMBOL = b"__tvm_ffi__library_bin"
 """Where TVM looks for the imports of a library: their length in bytes, and they themselves."""
 _APART = b"__collage__modules_"
 """How the symbol of what is apart begins. A digest follows, since other libraries of a process have their own."""
-_NOTE = b"collage.section"
-"""The kind of a module that says where another one is."""
+_NOTE = b"collage.parts"
+"""The kind of a module that says where the parts of another one are."""
 _LARGE_BYTES = 1 << 16
 """Modules from this size on are put apart."""
 _ALIGNED = 64

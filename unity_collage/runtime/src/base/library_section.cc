@@ -135,7 +135,9 @@ void LibrarySection::Forget(size_t from, size_t to) const {
 }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef().def("ffi.Module.load_from_bytes.collage.section", Load);
+  tvm::ffi::reflection::GlobalDef()
+      .def("ffi.Module.load_from_bytes.collage.section", Load)  // each module whole: of older programs
+      .def("ffi.Module.load_from_bytes.collage.parts", Load);
 }
 
 }  // namespace collage
