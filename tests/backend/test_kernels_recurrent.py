@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ import tvm_ffi
 from compiled import arrays, backends_of, compiled
 from native_program import Program, create, random, run
 from test_kernels_winograd import ISAS
-from tvm import relax
+from test_native_sizes import resident_mib
+from tvm import relax, tirx
 
 from unity_collage import num_threads, operators, reference, runtime, set_num_threads
 from unity_collage.backends.kernels import lower
+from unity_collage.backends.kernels.recurrent import recurrent
 from unity_collage.testing.fixed_cost import FixedCost
 
 if reason := runtime.why_unavailable("kernels"):
@@ -31,7 +34,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     set_num_threads(before)
 
 
-def layer(cell: str, steps: int, batch: int, hidden: int, **options: Any) -> relax.Function:
+def layer(cell: str, steps: Any, batch: Any, hidden: int, **options: Any) -> relax.Function:
     """A function of all operands but the weights, which are drawn."""
     gates = operators.CELLS[cell].gates
     weights = relax.const(random(hidden, gates * hidden) / np.float32(np.sqrt(hidden)))
@@ -117,6 +120,38 @@ def test_tensors_that_do_not_fit_are_refused_when_the_module_is_made(result: tup
     program.step("recurrent", args, cell="lstm", f="sigmoid", g="tanh", h="tanh", reverse=0)
     with pytest.raises(ValueError, match="are not those of a sequence of lstm cells"):
         program.create("kernels")
+
+
+@pytest.mark.parametrize(("cell", "options"), CELLS)
+def test_one_module_takes_any_number_of_steps_and_sequences(cell: str, options: dict[str, Any]):
+    module = module_of(layer(cell, tirx.Var("t", "int64"), tirx.Var("n", "int64"), 33, **options), ISAS[0])
+    for steps, batch in [*product((0, 1, 2, 33), (1, 2, 3)), (2, 0), (33, 2)]:
+        fixed = layer(cell, steps, batch, 33, **options)
+        inputs = inputs_of(fixed)
+        (expected,) = reference.run(fixed, inputs)
+        np.testing.assert_allclose(run(module, *inputs, out=expected.shape), expected, atol=2e-6)
+
+
+def test_sizes_share_their_packed_weights():
+    """Weights of 512 hidden units are 4 MiB: forty copies of them would be seen."""
+    module = module_of(layer("lstm", tirx.Var("t", "int64"), 1, 512), ISAS[0])
+    before = 0.0
+    for steps in range(1, 42):
+        run(module, random(steps, 1, 2048), random(1, 512), random(1, 512), out=(steps, 1, 512))
+        before = before or resident_mib()
+    assert resident_mib() - before < 80
+
+
+def test_another_batch_of_the_state_is_refused_with_a_reason():
+    operands = [relax.TensorType((3, tirx.Var("m", "int64"), 8), "float32"),
+                relax.TensorType((tirx.Var("n", "int64"), 8), "float32")]  # fmt: skip
+    x, state = (relax.Var(f"x{i}", ty) for i, ty in enumerate(operands))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, state]):
+        call = builder.emit(operators.rnn(x, relax.const(random(8, 8)), state))
+        builder.emit_func_output(call)
+    step = recurrent(builder.get()["main"].body.blocks[0].bindings[0].value)
+    assert step == "it depends on the sizes whether the batch of state, n, is that of the inputs, m"
 
 
 def test_a_program_takes_the_kernel():

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import LIBRARIES_FIRST
+from compiled import LIBRARIES_FIRST, backends_of
 
 import unity_collage as uc
 from unity_collage.errors import ModelError
 from unity_collage.frontend.models import import_model
+from unity_collage.testing.fixed_cost import FixedCost
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn  # noqa: E402
@@ -249,6 +250,24 @@ def test_sizes_may_be_open_until_the_import() -> None:
     main = import_model(open_rows).mod["main"]
     assert str(main.params[0].ty.shape.values[0]) == str(main.ret_ty.shape.values[0])
     assert not str(main.params[0].ty.shape.values[0]).isdecimal()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_of_a_free_batch(kind: type) -> None:
+    """torch.export fixes the number of steps."""
+    module = Recurrent(kind, num_layers=2, bidirectional=True, batch_first=True).eval()
+    free = {"x": {0: torch.export.Dim("n")}, "initial": None}
+    exported = torch.export.export(module, (STEPS, None), dynamic_shapes=free)
+    mod = import_model(exported).mod
+    assert mod.script().count("R.collage.") == 4
+    one_plan = {str(mod["main"].params[0].ty.shape.values[0]): []}
+    cost = FixedCost({"kernels": 1e-6, "onednn": 2e-6, "openblas": 3e-6, "tvm": 4e-6})
+    program = uc.compile(exported, shapes=one_plan, estimator=cost)
+    assert "kernels" in backends_of(program)
+    for batch in (1, 2, 3, 9):
+        x = draw(batch, 5, 6)
+        with torch.no_grad():
+            agrees(program, (x,), module(x))
 
 
 class Of(nn.Module):

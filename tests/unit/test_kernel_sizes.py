@@ -12,6 +12,7 @@ from unity_collage.graph import DataflowGraph, SubGraph
 from unity_collage.graph.free_sizes import UnknownSize, size_of
 from unity_collage.graph.sized_kernels import why_not_empty, why_not_told
 from unity_collage.lowering.kernel_sizes import with_sizes_of_its_own
+from unity_collage.operators import lstm
 
 N, M = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 HALF = tirx.floordiv(N - 1, 2) + 1
@@ -86,6 +87,21 @@ def test_a_shape_of_known_extents_is_renamed() -> None:
 def test_results_that_are_empty_with_their_operands(left: Any, right: Any, reason: str | None) -> None:
     graph = DataflowGraph(function(lambda _, x, y: op.matmul(x, y), left, right))
     assert why_not_empty(SubGraph(graph, 1)) == reason
+
+
+def test_a_recurrent_layer_may_have_no_steps() -> None:
+    """Its result has a row for the memory; with no sequence it would have none."""
+
+    def layer(_: Any, x: relax.Expr, weights: relax.Expr, state: relax.Expr) -> relax.Expr:
+        return lstm(x, weights, state, state, keeps_memory=True)
+
+    def relu_before(builder: relax.BlockBuilder, x: relax.Expr, *others: relax.Expr) -> relax.Expr:
+        return layer(builder, builder.emit(op.nn.relu(x)), *others)
+
+    shapes = (N, M, 8), (2, 8), (M, 2)
+    assert why_not_empty(SubGraph(DataflowGraph(function(layer, *shapes)), 1)) is None
+    reason = why_not_empty(SubGraph(DataflowGraph(function(relu_before, *shapes)), 3))
+    assert reason == "an operand may be empty where a result is not: n may be 0"
 
 
 def test_a_size_between_two_parts_is_refused() -> None:

@@ -18,12 +18,15 @@ from unity_collage.operators.any_recurrent import DEFAULTS, OPERANDS, Options, r
 STEPS, BATCH, HIDDEN = 4, 3, 5
 
 
-def shapes(cell: str, gates: int) -> list[tuple[int, ...]]:
-    last = {"lstm": [(BATCH, HIDDEN)], "gru": [(HIDDEN,)], "rnn": []}[cell]
-    return [(STEPS, BATCH, gates * HIDDEN), (HIDDEN, gates * HIDDEN), (BATCH, HIDDEN), *last]
+Shape = tuple[Any, ...]
 
 
-def module(make: Callable[..., relax.Call], operands: list[tuple[int, ...]], **options: Any) -> IRModule:
+def shapes(cell: str, gates: int, steps: Any = STEPS, batch: Any = BATCH) -> list[Shape]:
+    last = {"lstm": [(batch, HIDDEN)], "gru": [(HIDDEN,)], "rnn": []}[cell]
+    return [(steps, batch, gates * HIDDEN), (HIDDEN, gates * HIDDEN), (batch, HIDDEN), *last]
+
+
+def module(make: Callable[..., relax.Call], operands: list[Shape], **options: Any) -> IRModule:
     params = [
         relax.Var(f"x{number}", relax.TensorType(shape, "float32")) for number, shape in enumerate(operands)
     ]
@@ -46,8 +49,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def called(cell: str, options: dict[str, Any]) -> IRModule:
-    return module(getattr(operators, cell), shapes(cell, operators.CELLS[cell].gates), **options)
+def called(cell: str, options: dict[str, Any], *sizes: Any) -> IRModule:
+    return module(getattr(operators, cell), shapes(cell, operators.CELLS[cell].gates, *sizes), **options)
 
 
 @pytest.mark.parametrize(("cell", "options"), CALLS)
@@ -67,6 +70,29 @@ def test_the_kernel_of_tvm_agrees_with_numpy(cell: str, options: dict[str, Any])
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize(("cell", "options"), CALLS)
+def test_steps_and_batch_may_be_symbolic(cell: str, options: dict[str, Any]):
+    mod = called(cell, options, tirx.Var("t", "int64"), tirx.Var("n", "int64"))
+    tvm.ir.assert_structural_equal(tvm.script.from_source(mod.script()), mod)
+    vm = relax.VirtualMachine(tvm.compile(relax.transform.LegalizeOps()(mod), target="llvm"), tvm.cpu())
+    for steps, batch in ((0, 2), (1, 1), (2, 3), (33, 1), (3, 0)):
+        inputs = random_inputs(called(cell, options, steps, batch)["main"])
+        (expected,) = reference.run(mod["main"], inputs, mod)
+        got = vm["main"](*map(tvm.runtime.tensor, inputs)).numpy()
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_another_batch_of_the_state_is_an_error_when_the_program_runs():
+    operands = shapes("rnn", 1, STEPS, tirx.Var("n", "int64"))
+    operands[2] = (tirx.Var("m", "int64"), HIDDEN)
+    mod = module(operators.rnn, operands)
+    vm = relax.VirtualMachine(tvm.compile(relax.transform.LegalizeOps()(mod), target="llvm"), tvm.cpu())
+    inputs = [tvm.runtime.tensor(np.zeros(shape, "float32")) for shape in shapes("rnn", 1)]
+    assert vm["main"](*inputs).shape == (STEPS, BATCH, HIDDEN)
+    with pytest.raises(Exception, match="shape"):
+        vm["main"](*inputs[:2], tvm.runtime.tensor(np.zeros((1, HIDDEN), "float32")))
+
+
 def test_random_weights_make_no_chaos():
     """A sequence whose first state is off by a rounding error ends where it would have ended."""
     mod = module(operators.lstm, [(64, 1, 4 * 256), (256, 4 * 256), (1, 256), (1, 256)])
@@ -83,10 +109,18 @@ def test_random_weights_make_no_chaos():
         ((0, (STEPS, BATCH, 4 * HIDDEN + 1)), "inputs of lstm is .*, with 4 steps it should be"),
         ((1, (HIDDEN, HIDDEN)), "weights of lstm is"),
         ((3, (1, HIDDEN)), "memory of lstm is"),
-        ((2, (HIDDEN,)), "state of lstm is not a tensor of 2 axes with a static shape"),
+        ((2, (HIDDEN,)), "state of lstm is not a tensor of 2 axes with a known shape"),
+        (
+            (2, (BATCH, tirx.Var("h", "int64"))),
+            "state of lstm is .*, but the number of hidden units is static",
+        ),
+        (
+            (0, (tirx.Var("t", "int64"), BATCH + 1, 4 * HIDDEN)),
+            "state of lstm is .*, with t steps it should be",
+        ),
     ],
 )
-def test_operands_that_do_not_fit_are_named(change: tuple[int, tuple[int, ...]], reason: str):
+def test_operands_that_do_not_fit_are_named(change: tuple[int, Shape], reason: str):
     operands = shapes("lstm", 4)
     operands[change[0]] = change[1]
     with pytest.raises(ValueError, match=reason):

@@ -12,6 +12,7 @@ from tvm.relax import op
 
 from unity_collage import reference
 from unity_collage.graph.sample_axis import Mixed, SampleAxis, sample_axes
+from unity_collage.operators import gru, lstm
 
 N = "n"
 """Stands for the number of samples in a shape; ``(N, 3)`` in one for three times as many."""
@@ -96,6 +97,16 @@ ALONE: dict[str, tuple[Body, list[tuple[Dim, ...]], SampleAxis]] = {
     ),
     "pad": (lambda n, x: nn.pad(x, [0, 0, 1, 2]), [(N, 4)], FIRST),
     "cumsum": (lambda n, x: op.cumsum(x, axis=1), [(N, 4)], FIRST),
+    "lstm": (
+        lambda n, x, h, c: lstm(x, const(2, 8), h, c, keeps_memory=True),
+        [(4, N, 8), (N, 2), (N, 2)],
+        SampleAxis(1),
+    ),
+    "gru": (
+        lambda n, x, h: gru(x, const(2, 6), h, const(2), reverse=True),
+        [(4, N, 6), (N, 2)],
+        SampleAxis(1),
+    ),
 }
 
 

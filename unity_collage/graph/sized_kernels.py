@@ -9,6 +9,7 @@ from typing import Any
 from tvm import ir, relax, sym, tirx
 
 from ..index_set import members
+from ..operators.recurrent import has_result_without_steps
 from .extract import outside_vars
 from .free_sizes import Size, places_of_sizes, shape_with_sizes, sizes_in, substituted
 from .sub_graph import SubGraph
@@ -36,16 +37,30 @@ def why_not_told(func: relax.Function) -> str | None:
 def why_not_empty(sub: SubGraph) -> str | None:
     """Why an operand of ``sub`` may be empty where a result is not, or None.
 
-    A library computes nothing where an operand is empty.
+    A library computes nothing where an operand is empty, but for recurrent layers without steps.
     """
     results = [sub.graph.nodes[i].var.ty for i in members(sub.exit)]
-    for extent in chain.from_iterable(_extents(var.ty) for var in outside_vars(sub)):
+    read = [var for var in outside_vars(sub) if not _is_read_without_steps(var, sub)]
+    for extent in chain.from_iterable(_extents(var.ty) for var in read):
         for size in sizes_in(extent):
             if _is_empty_without(size, [extent]) and not all(
                 _is_empty_without(size, _extents(result)) for result in results
             ):
                 return f"an operand may be empty where a result is not: {size.name} may be 0"
     return None
+
+
+def _is_read_without_steps(var: relax.Var, sub: SubGraph) -> bool:
+    """Whether ``sub`` reads ``var`` only as the inputs of recurrent layers that have a result without any steps."""
+    readers = [
+        node.value for node in (sub.graph.nodes[i] for i in members(sub.inside)) if var in node.operands
+    ]
+    return all(
+        isinstance(reader, relax.Call)
+        and has_result_without_steps(reader)
+        and [position for position, arg in enumerate(reader.args) if arg.same_as(var)] == [0]
+        for reader in readers
+    )
 
 
 def _is_empty_without(size: ir.Var, extents: Iterable[ir.Expr]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax, tirx
 from tvm.script import tirx as T
 
-from .recurrent_tir import OPAQUE, attrs_of, tensor_type
+from .recurrent_tir import OPAQUE, attrs_of, size_of_kernel, tensor_type
 
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -16,21 +16,10 @@ _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 def kernel(call: relax.Call) -> tirx.PrimFunc:
     """The PrimFunc of a call; its parameters are the operands and the results."""
     cell = str(attrs_of(call)["cell"])
-    steps, batch = (_size(tensor_type(call.args[0]), axis) for axis in (0, 1))
-    hidden = int(_extents(tensor_type(call.args[1]))[0])
+    steps, batch = (size_of_kernel(call.args[0], axis) for axis in (0, 1))
+    hidden = size_of_kernel(call.args[1], 0)
     made = _kernel(call, cell, steps, batch, hidden, str(tensor_type(call.args[0]).dtype))
     return made.with_attrs({"op_pattern": OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
-
-
-def _extents(ty: relax.TensorType) -> list[Any]:
-    assert isinstance(ty.shape, relax.ShapeExpr)
-    return list(ty.shape.values)
-
-
-def _size(ty: relax.TensorType, axis: int) -> Any:
-    """A size as a number, or as a variable of the kernel."""
-    size = _extents(ty)[axis]
-    return int(size) if isinstance(size, tirx.IntImm) else tirx.Var(("steps", "batch")[axis], "int64")
 
 
 def _kernel(call: relax.Call, cell: str, steps: Any, batch: Any, hidden: int, dtype: str) -> tirx.PrimFunc:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from tvm import ir, relax, tirx
+from tvm import ir, relax, sym, tirx
 from tvm.relax import script as relax_script
 from tvm.script.parser import relax as relax_parser
 
@@ -58,7 +58,7 @@ def lstm(
     ``inputs`` is (steps, batch, 4 hidden), ``weights`` (hidden, 4 hidden), ``state`` and ``memory`` (batch, hidden).
     The result is (steps, batch, hidden): the state of each step at the index of its input. With ``keeps_memory`` it has
     one more row, the memory after the last step. ``reverse`` goes from the last step to the first. ``activations`` are
-    f, g and h.
+    f, g and h. Steps and batch may be symbolic, here and of the other operators; hidden is a number.
     """
     options = _options("lstm", activations, reverse) | {"keeps_memory": bool(keeps_memory)}
     return _call("lstm", (inputs, weights, state, memory), options)
@@ -103,10 +103,16 @@ def cell_of(call: relax.Call) -> str:
 
 
 def steps_of(call: relax.Call) -> int:
-    """How many steps a recurrent layer has, one after the other; 0 for other operators."""
+    """How many steps a recurrent layer has, one after the other, 1 where it is symbolic; 0 for other operators."""
     if not isinstance(call.op, ir.Op) or cell_of(call) not in CELLS:
         return 0
-    return _shape(cell_of(call), "inputs", call.args[0])[0]
+    steps = _shape(cell_of(call), "inputs", call.args[0])[0]
+    return steps if isinstance(steps, int) else 1
+
+
+def has_result_without_steps(call: relax.Call) -> bool:
+    """Whether a call is a layer whose result has a row even where its inputs have none: that of the memory."""
+    return isinstance(call.op, ir.Op) and cell_of(call) == "lstm" and bool(attrs_of(call)["keeps_memory"])
 
 
 _DIALECT = "collage"
@@ -140,22 +146,37 @@ def _type(call: relax.Call, _builder: Any) -> relax.TensorType:
         "bias": (hidden,),
     }
     for name, shape in shapes.items():
-        if shape != fitting[name]:
+        if any(map(_differ, shape, fitting[name])):
             raise ValueError(f"{name} of {cell} is {shape}, with {steps} steps it should be {fitting[name]}")
     rows = steps + int(attrs_of(call)["keeps_memory"]) if cell == "lstm" else steps
     return relax.TensorType((rows, batch, hidden), tensor_type(call.args[0]).dtype)
 
 
 _RANKS = {"inputs": 3, "weights": 2, "state": 2, "memory": 2, "bias": 1}
+_FREE = {"inputs": 2, "state": 1, "memory": 1}
+"""How many axes of an operand, from the first on, may have a symbolic extent."""
 
 
-def _shape(cell: str, name: str, value: relax.Expr) -> tuple[int, ...]:
+def _shape(cell: str, name: str, value: relax.Expr) -> tuple[Any, ...]:
     shape = value.ty.shape if isinstance(value.ty, relax.TensorType) else None
     values = list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
-    extents = tuple(extent.value for extent in values if isinstance(extent, tirx.IntImm))
-    if len(values) != _RANKS[name] or len(extents) != len(values):
-        raise ValueError(f"{name} of {cell} is not a tensor of {_RANKS[name]} axes with a static shape")
+    extents = tuple(extent.value if isinstance(extent, tirx.IntImm) else extent for extent in values)
+    if len(values) != _RANKS[name]:
+        raise ValueError(f"{name} of {cell} is not a tensor of {_RANKS[name]} axes with a known shape")
+    if any(not isinstance(extent, int) for extent in extents[_FREE.get(name, 0) :]):
+        raise ValueError(f"{name} of {cell} is {extents}, but the number of hidden units is static")
     return extents
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two extents are never the same; those that may be are compared when the program runs."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one != other
+    return sym.Analyzer().can_prove(tirx.NE(*(_expression(each) for each in (one, other))))
+
+
+def _expression(extent: Any) -> ir.Expr:
+    return tirx.const(extent, "int64") if isinstance(extent, int) else extent
 
 
 def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

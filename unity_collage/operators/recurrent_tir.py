@@ -24,7 +24,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def kernel(cell: str, call: relax.Call) -> tirx.PrimFunc:
-    """The PrimFunc of a call of ``cell`` with static shapes; its parameters are the operands and the result."""
+    """The PrimFunc of a call of ``cell``; its parameters are the operands and the result."""
     make = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell]
     made = make(call, *(_FUNCTIONS[str(name)] for name in attrs_of(call)["activations"]))
     return made.with_attrs({"op_pattern": OPAQUE, "tirx.is_scheduled": True, "tirx.noalias": True})
@@ -35,10 +35,19 @@ def attrs_of(call: relax.Call) -> Any:
     return call.attrs
 
 
-def _sizes(call: relax.Call) -> tuple[int, int, int, int, str]:
-    """Steps, batch, hidden units, width of the inputs, and the element type."""
-    steps, batch, width = _extents(call.args[0])
-    return steps, batch, _extents(call)[-1], width, str(tensor_type(call.args[0]).dtype)
+def _sizes(call: relax.Call) -> tuple[Any, Any, int, int, str]:
+    """Steps, batch, hidden units, width of the inputs, and the element type; sizes that are symbolic are variables of
+    the kernel."""
+    steps, batch, width = (size_of_kernel(call.args[0], axis) for axis in range(3))
+    return steps, batch, size_of_kernel(call.args[1], 0), width, str(tensor_type(call.args[0]).dtype)
+
+
+def size_of_kernel(expr: relax.Expr, axis: int) -> Any:
+    """An extent of a tensor as a number, or as a new variable of a kernel: of inputs (steps, batch, ...)."""
+    shape = tensor_type(expr).shape
+    assert isinstance(shape, relax.ShapeExpr)
+    size = shape.values[axis]
+    return int(size.value) if isinstance(size, tirx.IntImm) else tirx.Var(("steps", "batch")[axis], "int64")
 
 
 def tensor_type(expr: relax.Expr) -> relax.TensorType:
@@ -47,13 +56,7 @@ def tensor_type(expr: relax.Expr) -> relax.TensorType:
     return expr.ty
 
 
-def _extents(expr: relax.Expr) -> list[int]:
-    shape = tensor_type(expr).shape
-    assert isinstance(shape, relax.ShapeExpr)
-    return [extent.value for extent in shape.values if isinstance(extent, tirx.IntImm)]
-
-
-def _order(call: relax.Call, steps: int) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def _order(call: relax.Call, steps: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Functions from an iteration of the loop to its row, and to the row of the iteration before it."""
     if attrs_of(call)["reverse"]:
         return lambda turn: steps - 1 - turn, lambda turn: steps - turn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,22 @@ def one_node(
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The results of the imported model as TVM alone builds it."""
+def prepared(model: onnx.ModelProto) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
+    """What computes the results of the imported model, as TVM alone builds it."""
     mod, inputs, _ = imported(model)
     vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
-    found = vm["main"](*(tvm.runtime.tensor(np.asarray(feeds[name], order="C")) for name in inputs))
-    many: Any = found if isinstance(found, (list, tuple)) or type(found).__name__ == "Array" else [found]
-    return [item.numpy() for item in many]
+
+    def call(feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        found = vm["main"](*(tvm.runtime.tensor(np.asarray(feeds[name], order="C")) for name in inputs))
+        many: Any = found if isinstance(found, (list, tuple)) or type(found).__name__ == "Array" else [found]
+        return [item.numpy() for item in many]
+
+    return call
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The results of the imported model as TVM alone builds it."""
+    return prepared(model)(feeds)
 
 
 def by_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

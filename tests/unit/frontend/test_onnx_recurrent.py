@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
-from onnx_case import by_reference, check, one_node, run
+from onnx_case import by_onnxruntime, by_reference, check, one_node, prepared, run
 from tvm import relax
 
 from unity_collage.errors import ModelError
@@ -25,7 +25,7 @@ def cell(
     op: str,
     *more: str,
     opset: int = 17,
-    dims: list[int | str] | None = None,
+    dims: list[int | str] | dict[str, Any] | None = None,
     constant: bool = True,
     dtype: str = "float32",
     steps: int = STEPS,
@@ -53,8 +53,9 @@ def cell(
         given.popitem()
     weights = [name for name in WEIGHTS if given.get(name) is not None] if constant else []
     outputs = 3 if op == "LSTM" else 2
+    named = dims if isinstance(dims, dict) else {"x": dims} if dims else None
     model = one_node(
-        op, given, outputs, opset=opset, constant=weights, dims={"x": dims} if dims else None,
+        op, given, outputs, opset=opset, constant=weights, dims=named,
         hidden_size=HIDDEN, **options,
     )  # fmt: skip
     return model, {name: array for name, array in given.items() if array is not None}
@@ -133,6 +134,63 @@ def test_all_options_become_the_general_operator(op: str, more: list[str], optio
 def test_steps_and_batch_may_be_unknown(op: str, dims: list[int | str]):
     model, feeds = cell(op, "b", dims=dims, direction="bidirectional")
     check(model, feeds)
+
+
+FREE: dict[str, tuple[str, list[str], dict[str, Any]]] = {
+    "lstm from a state": ("LSTM", ["b", "h0", "c0"], {}),
+    "lstm backwards": ("LSTM", ["b"], {"direction": "reverse"}),
+    "lstm in both directions": ("LSTM", ["b", "h0", "c0"], {"direction": "bidirectional"}),
+    "gru in both directions": ("GRU", ["b", "h0"], {"direction": "bidirectional", "linear_before_reset": 1}),
+    "rnn": ("RNN", [], {}),
+    "lstm with lengths": ("LSTM", ["b", "lengths"], {}),
+}
+
+
+@pytest.mark.parametrize(("op", "more", "options"), FREE.values(), ids=FREE)
+def test_one_program_runs_any_number_of_steps_and_sequences(
+    op: str, more: list[str], options: dict[str, Any]
+):
+    free = {"x": ["t", "n", INPUTS], "lengths": ["n"]}
+    directions = 2 if options.get("direction") == "bidirectional" else 1
+    free |= {name: [directions, "n", HIDDEN] for name in ("h0", "c0")}
+    general = "lengths" in more
+    model, feeds = cell(op, *more, dims=free, **options)
+    assert called(model) == {"relax.collage.recurrent" if general else f"relax.collage.{op.lower()}"}
+    call = prepared(model)
+    names = [info.name for info in model.graph.input]
+    for steps in (1, 2, 33) if general else (0, 1, 2, 33):
+        for batch in (1, 2, 3):
+            given = {name: sized(feeds[name], name, steps, batch) for name in names}
+            if steps:
+                expected = by_onnxruntime(model, given)
+            else:  # where ONNX Runtime fails
+                last = [
+                    given.get(name, np.zeros([*free["h0"][:1], batch, HIDDEN], "float32"))
+                    for name in ("h0", "c0")
+                ]
+                expected = [np.zeros([0, last[0].shape[0], batch, HIDDEN]), *last][: len(model.graph.output)]
+            for got, wanted in zip(call(given), expected, strict=True):
+                assert got.shape == wanted.shape
+                np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def sized(array: np.ndarray, name: str, steps: int, batch: int) -> np.ndarray:
+    """Numbers like those of ``array``, of another number of steps and sequences."""
+    if name == "lengths":
+        return np.array([steps, steps // 2, 1][:batch], "int32")
+    shape = (steps if name == "x" else array.shape[0], batch, array.shape[2])
+    return np.resize(array, shape)
+
+
+def test_an_initial_state_may_call_its_batch_otherwise():
+    free: dict[str, Any] = {"x": ["t", "n", INPUTS], "h0": [1, "m", HIDDEN]}
+    model, feeds = cell("GRU", "b", "h0", dims=free)
+    assert called(model) == {"relax.collage.gru"}
+    call, given = prepared(model), {name: feeds[name] for name in ("x", "h0")}
+    for got, wanted in zip(call(given), by_onnxruntime(model, given), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(Exception, match=r"[Mm]atch"):
+        call({**given, "h0": given["h0"][:, :1]})
 
 
 @pytest.mark.parametrize("op", GATES)

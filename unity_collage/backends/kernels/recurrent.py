@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tvm import ir, relax
 
+from ...graph.free_sizes import is_free
 from ...operators.recurrent import CELLS, cell_of
 from ..native.program import NativeStep, View
-from ..native.values import attrs_of, dtype_of, op_name, static_shape, why_not_static
+from ..native.values import attrs_of, dtype_of, op_name, static_shape, why_not_sized
 from ..native.views import row_major
 
 PRIMITIVE = "recurrent"
@@ -28,14 +29,21 @@ def recurrent(call: relax.Call) -> NativeStep | str:
     for what, value in (*operands.items(), ("result", call)):
         if dtype_of(value) != "float32":
             return f"{what} is {dtype_of(value) or 'of unknown dtype'}, the kernel takes float32"
-        if reason := why_not_static(what, value):
+        if reason := why_not_sized(what, value):
             return reason
+    steps, batch, _ = static_shape(operands["inputs"])
+    for name in ("state", "memory"):
+        if name in operands and (other := static_shape(operands[name])[0]) != batch:
+            return f"it depends on the sizes whether the batch of {name}, {other}, is that of the inputs, {batch}"
     if not isinstance(operands["weights"], ir.GenericConst):
         return "the weights are not constant, but they are packed once, when the program is loaded"
     args = [(_ARGUMENTS.get(name, name), _dense(value)) for name, value in operands.items()]
     functions = zip(_FUNCTIONS, (str(name).lower() for name in attrs["activations"]), strict=False)
     flags = {key: int(attrs[key]) for key in ("reverse", "resets_first") if key in attrs}
-    return NativeStep(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
+    step = NativeStep(PRIMITIVE, (*args, ("dst", _dense(call))), (("cell", cell), *functions, *flags.items()))
+    # Without any steps the result still has a row for the memory.
+    keeps_memory = static_shape(call)[0] != steps
+    return step.with_attrs(may_be_empty="src") if is_free(steps) and keeps_memory else step
 
 
 def checked(step: NativeStep | str) -> NativeStep | str:

@@ -136,7 +136,11 @@ def _recurrent(call: relax.Call, operands: Operands) -> Operand:
         raise Mixed("the samples are not the batch of a recurrent layer")
     if any(each not in (None, SampleAxis(0)) for each in operands[1:]):
         raise Mixed("the samples are not the batch of a recurrent layer's state")
-    return [SampleAxis(1), SampleAxis(0), SampleAxis(0)]
+    return (
+        [SampleAxis(1), SampleAxis(0), SampleAxis(0)]
+        if isinstance(call.ty, relax.TupleType)
+        else SampleAxis(1)
+    )
 
 
 RULES: Mapping[str, Rule] = {
@@ -162,7 +166,7 @@ RULES: Mapping[str, Rule] = {
         ("broadcast_to", moves.broadcast_to),
         ("nn.pad", moves.pad),
         ("nn.attention", _attention),
-        ("collage.recurrent", _recurrent),
+        ("collage.recurrent collage.lstm collage.gru collage.rnn", _recurrent),
     )
     for name in names.split()
 }

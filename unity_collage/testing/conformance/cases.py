@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from tvm import relax, tirx
 from tvm.script import relax as R
 
+from ... import operators
 from .. import graphs
 
 Shape = Sequence[Any]
@@ -216,6 +218,29 @@ def _unknown_shapes() -> Iterator[Case]:
     yield Case("add of an unknown shape", _unknown_rank)
 
 
+def _recurrent() -> Iterator[Case]:
+    """Layers of fixed steps, of free ones, and of a free batch as well."""
+    for cell, options in (("lstm", {"keeps_memory": True}), ("gru", {"reverse": True}), ("rnn", {})):
+        for free in ((), ("t",), ("t", "n")):
+            name = " of free sizes " + ", ".join(free) if free else ""
+            yield Case(f"{cell}{name}", partial(_layer, cell, options, free))
+
+
+def _layer(cell: str, options: dict[str, Any], free: Sequence[str]) -> relax.Function:
+    named = {name: tirx.Var(name, "int64") for name in free}
+    steps, batch, hidden = named.get("t", 5), named.get("n", 3), 8
+    width = operators.CELLS[cell].gates * hidden
+    numbers = (
+        weights(hidden, width).value.numpy() / 4
+    )  # with larger ones a rounding error grows from step to step
+    last = {"lstm": [(batch, hidden)], "gru": [(hidden,)], "rnn": []}[cell]
+
+    def body(x: relax.Expr, *states: relax.Expr) -> relax.Expr:
+        return getattr(operators, cell)(x, relax.const(numbers), *states, **options)
+
+    return function(body, [(steps, batch, width), (batch, hidden), *last])
+
+
 def _unknown_rank() -> relax.Function:
     x = relax.Var("x", relax.TensorType(dtype="float32", ndim=2))
     builder = relax.BlockBuilder()
@@ -234,6 +259,7 @@ CASES: tuple[Case, ...] = (
     *_rows(),
     *_moves(),
     *_unknown_shapes(),
+    *_recurrent(),
     *(Case(f"graph {name}", make) for name, make in graphs.GRAPHS.items()),
 )
 """All cases: odd extents, batches of 1 and 3, scalars, broadcasts, and functions that must be declined."""

@@ -1,15 +1,17 @@
 """LSTM, GRU and RNN as the operators of :mod:`unity_collage.operators`.
 
-The inputs of all steps are multiplied by their weights in one product. Layers with options that few exporters write,
-and layers of symbolic sizes, become the general operator, and all others those that libraries take.
+The inputs of all steps are multiplied by their weights in one product. Layers with options that few exporters write
+become the general operator, and all others those that libraries take. Steps and batch may be symbolic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import tvm_ffi
 from tvm import relax
 
 from .... import operators
@@ -67,10 +69,11 @@ def _dequantized_reader(node: OnnxNode, position: int, scale: int) -> Callable[[
     return part
 
 
-def _part(node: OnnxNode, value: relax.Expr, index: int, axis: int = 0) -> relax.Expr:
+def _part(node: OnnxNode, value: relax.Expr, index: Dim, axis: int = 0) -> relax.Expr:
     """``value[index]`` along an axis, which is dropped."""
-    dims = node.dims(value)
-    row = node.emit(relax.op.strided_slice(value, [axis], [index], [index + 1], [1], assume_inbound=True))
+    dims: Any = node.dims(value)
+    last: Any = index + 1  # type: ignore[operator]
+    row = node.emit(relax.op.strided_slice(value, [axis], [index], [last], [1], assume_inbound=True))
     return node.reshaped(row, [*dims[:axis], *dims[axis + 1 :]])
 
 
@@ -153,8 +156,8 @@ class Layer:
         plain = not (
             node.has(4) or node.has(7) or node.attribute("clip", 0) or node.attribute("input_forget", 0)
         )
-        known = all(isinstance(size, int) and size > 0 for size in (self.steps, self.batch))
-        return plain and known and set(activations) <= set(ACTIVATIONS)
+        empty = any(isinstance(size, int) and size == 0 for size in (self.steps, self.batch))
+        return plain and not empty and set(activations) <= set(ACTIVATIONS)
 
     def _operands(self, direction: int) -> dict[str, relax.Expr]:
         """The operands of our operators but for peepholes and lengths."""
@@ -186,14 +189,17 @@ class Layer:
             "bias": bias_of_new,
         }
 
-    def _rows(self, value: relax.Expr, begin: int, end: int) -> relax.Expr:
+    def _rows(self, value: relax.Expr, begin: Dim, end: Dim) -> relax.Expr:
         return self.node.emit(relax.op.strided_slice(value, [0], [begin], [end], [1], assume_inbound=True))
 
     def _initial(self, position: int, direction: int) -> relax.Expr:
         node = self.node
         if node.has(position):
             axis = 1 if node.attribute("layout", 0) else 0
-            return node.cast(_part(node, node[position], direction, axis), self.dtype)
+            given = node.cast(_part(node, node[position], direction, axis), self.dtype)
+            ty = relax.TensorType([self.batch, self.hidden], self.dtype)
+            # Where its batch has another name, the program compares the two.
+            return given if tvm_ffi.structural_equal(given.ty, ty) else node.builder.match_cast(given, ty)
         if isinstance(self.batch, int):
             return node.constant(np.zeros([self.batch, self.hidden]), self.dtype)
         zero = node.constant(0, self.dtype)
@@ -212,10 +218,19 @@ class Layer:
             made = operators.gru(*taken, **options, resets_first=resets_first)
         else:
             made = operators.rnn(*taken, **options)
-        result, steps = node.emit(made), int(self.steps)  # type: ignore[arg-type]
-        states = self._rows(result, 0, steps) if keeps else result
-        last = 0 if reverse else steps - 1
-        return _Direction(states, _part(node, result, last), _part(node, result, steps) if keeps else None)
+        result = node.emit(made)
+        states = self._rows(result, 0, self.steps) if keeps else result
+        last = self._last(result, states, operands["state"], reverse)
+        return _Direction(states, last, _part(node, result, self.steps) if keeps else None)
+
+    def _last(self, result: relax.Expr, states: relax.Expr, initial: relax.Expr, reverse: bool) -> relax.Expr:
+        """The state after all steps, which is ``initial`` where there are none."""
+        node, steps = self.node, self.steps
+        if isinstance(steps, int):
+            return _part(node, result, 0 if reverse else steps - 1)
+        first = node.emit(relax.op.expand_dims(initial, 0))
+        either = node.emit(relax.op.concat([states, first] if reverse else [first, states], 0))
+        return _part(node, either, 0 if reverse else steps)
 
     def _general(
         self,

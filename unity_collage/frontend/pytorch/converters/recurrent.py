@@ -126,7 +126,6 @@ def _run(
     memories: list[Any] = []
     reads_last, reads_memory = (_is_read(cx, position) for position in (1, 2))
     steps = known_size(shape_of(x)[0], "the number of its steps")
-    known_size(shape_of(x)[1], "the size of its batch")
     if steps == 0:
         raise CallRefused("its sequences are empty")
     for first in range(0, len(made), directions):

@@ -79,16 +79,19 @@ void ParseConstant(const Object& text, int64_t blob_nbytes, Program* program) {
   }
 }
 
-// A library would read or write outside of the buffer if a view did not lie inside it.
-void CheckBounds(Program* program, const View& view) {
+// A library would read or write outside of the buffer if a view did not lie inside it. Few libraries take a
+// view without elements.
+void CheckBounds(Program* program, const View& view, bool may_be_empty = false) {
   const Buffer* buffer = BufferAt(program, view.buffer);
   int64_t last = 0;
+  bool is_empty = false;
   for (size_t i = 0; i < view.dims.size(); ++i) {
-    if (view.dims[i] < 1 || view.strides[i] < 0)
+    if (view.dims[i] < (may_be_empty ? 0 : 1) || view.strides[i] < 0)
       TVM_FFI_THROW(ValueError) << "a view has an empty or reversed dim";
     last += (view.dims[i] - 1) * view.strides[i];
+    is_empty |= view.dims[i] == 0;
   }
-  const int64_t end = view.offset + (last + 1) * ItemSize(view.dtype);
+  const int64_t end = view.offset + (is_empty ? 0 : (last + 1) * ItemSize(view.dtype));
   if (view.offset < 0 || end > buffer->nbytes) {
     TVM_FFI_THROW(ValueError) << "a view ends at byte " << end << " of buffer " << view.buffer
                               << ", which has " << buffer->nbytes;
@@ -103,8 +106,9 @@ void CheckWritable(const std::string& name, const Buffer& buffer) {
 }
 
 void CheckViews(Program* program, const Step& step) {
+  const std::string may_be_empty = step.attrs.TextOr("may_be_empty", "");
   for (const auto& [name, view] : step.args) {
-    CheckBounds(program, view);
+    CheckBounds(program, view, name == may_be_empty);
     CheckWritable(name, program->buffers[view.buffer]);
   }
   for (const PostOp& post_op : step.post_ops) {
@@ -122,15 +126,14 @@ void ParseSteps(const Object& text, Program* program) {
   }
 }
 
-// Throws where an argument is empty and a result is not.
+// Whether an argument is empty, and no result has an element.
 bool IsEmpty(const Program& program) {
   bool empty = false, has_result = false;
   for (const Buffer& buffer : program.buffers) {
     empty |= (buffer.place == Place::kInput || buffer.place == Place::kOutput) && buffer.nbytes == 0;
     has_result |= buffer.place == Place::kOutput && buffer.nbytes != 0;
   }
-  if (empty && has_result) TVM_FFI_THROW(ValueError) << "an argument is empty, and a result is not";
-  return empty;
+  return empty && !has_result;
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ struct Program {
   std::vector<Step> steps;
   // At most so many threads of the pool run the program; 0 is no limit.
   int threads = 0;
-  // Whether an argument has no elements. Then no result has any, and there are no steps.
+  // Whether an argument has no elements and no result has any. Then there are no steps.
   bool is_empty = false;
 };
 

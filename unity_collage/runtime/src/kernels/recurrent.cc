@@ -11,6 +11,7 @@
 #include "base/aligned_buffer.h"
 #include "base/pool.h"
 #include "kernels/isa.h"
+#include "kernels/shared_weights.h"
 #include "kernels/step.h"
 
 namespace collage::kernels {
@@ -56,7 +57,7 @@ Activation ActivationOf(const std::string& name) {
 struct Phase {
   Cell cell;
   int first;
-  AlignedBuffer weights;
+  std::shared_ptr<const AlignedBuffer> weights;
 };
 
 class RecurrentStep final : public PreparedStep {
@@ -88,6 +89,7 @@ class RecurrentStep final : public PreparedStep {
   size_t StateBytes() const { return RoundUp(batch_ * hidden_ * sizeof(float)); }
   void CheckShapes(const View& weights) const;
   void AddPhase(Cell cell, int first, const float* weights, const View& view);
+  AlignedBuffer Packed(Cell cell, int first, const float* weights, const View& view) const;
   void RunPart(const Call& call, TeamRank rank) const;
   CellStep At(const Call& call, const Phase& phase, int64_t time) const;
 
@@ -169,11 +171,20 @@ void RecurrentStep::CheckShapes(const View& weights) const {
 }
 
 void RecurrentStep::AddPhase(Cell cell, int first, const float* weights, const View& view) {
+  std::string layout = "recurrent";
+  for (const int64_t number : {int64_t{kernels_.lanes}, int64_t{UnitVectors(cell)}, int64_t{GatesOf(cell)},
+                               int64_t{first}, hidden_, view.strides[0], view.strides[1]})
+    layout += " " + std::to_string(number);
+  phases_.push_back(
+      {cell, first, SharedWeights(weights, layout, [&] { return Packed(cell, first, weights, view); })});
+}
+
+AlignedBuffer RecurrentStep::Packed(Cell cell, int first, const float* weights, const View& view) const {
   const int lanes = kernels_.lanes, gates = GatesOf(cell), vectors = UnitVectors(cell);
   const int64_t width = int64_t{vectors} * lanes, units = Ceil(hidden_, width);
-  Phase phase{cell, first, AlignedBuffer(units * hidden_ * gates * width * sizeof(float))};
-  PreferLargePages(phase.weights);
-  float* to = reinterpret_cast<float*>(phase.weights.data());
+  AlignedBuffer packed(units * hidden_ * gates * width * sizeof(float));
+  PreferLargePages(packed);
+  float* to = reinterpret_cast<float*>(packed.data());
   for (int64_t unit = 0; unit < units; ++unit) {
     for (int64_t k = 0; k < hidden_; ++k) {
       const float* row = weights + k * view.strides[0];
@@ -183,14 +194,14 @@ void RecurrentStep::AddPhase(Cell cell, int first, const float* weights, const V
       }
     }
   }
-  phases_.push_back(std::move(phase));
+  return packed;
 }
 
 CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t time) const {
   const int64_t row = reverse_ ? steps_ - 1 - time : time, before = reverse_ ? row + 1 : row - 1;
   CellStep step{};
   step.hidden = hidden_;
-  step.weights = reinterpret_cast<const float*>(phase.weights.data());
+  step.weights = reinterpret_cast<const float*>(phase.weights->data());
   step.state = time == 0 ? call.state : call.result + before * result_.strides[0];
   step.state_row = time == 0 ? state_.strides[0] : result_.strides[1];
   step.inputs = call.inputs + row * inputs_.strides[0] + phase.first * hidden_;
