@@ -20,6 +20,7 @@ from tvm import relax, tirx
 from unity_collage import num_threads, operators, reference, runtime, set_num_threads
 from unity_collage.backends.kernels import lower
 from unity_collage.backends.kernels.recurrent import recurrent
+from unity_collage.graph.variants import LIKE
 from unity_collage.testing.fixed_cost import FixedCost
 
 if reason := runtime.why_unavailable("kernels"):
@@ -162,3 +163,17 @@ def test_a_program_takes_the_kernel():
     inputs = inputs_of(func)
     (expected,) = reference.run(func, inputs)
     np.testing.assert_allclose(arrays(program(*inputs)), expected, atol=2e-6)
+
+
+def test_a_program_takes_the_kernel_for_all_sizes():
+    sizes = tirx.Var("t", "int64"), tirx.Var("n", "int64")
+    func = layer("lstm", *sizes, 32, keeps_memory=True).without_attr("Composite")
+    like = {"t": 8, "n": 1}
+    mod = tvm.IRModule({"main": func.with_attrs({"global_symbol": "main", LIKE: like})})
+    program = compiled(mod, ["kernels", "tvm"], FixedCost({"kernels": 1e-6, "tvm": 2e-6}))
+    assert backends_of(program) == {"kernels"}
+    for steps, batch in ((0, 2), (1, 1), (33, 3)):
+        fixed = layer("lstm", steps, batch, 32, keeps_memory=True)
+        inputs = inputs_of(fixed)
+        (expected,) = reference.run(fixed, inputs)
+        np.testing.assert_allclose(arrays(program(*inputs)), expected, atol=2e-6)

@@ -38,7 +38,8 @@ def _full(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if number is None or not isinstance(shape, relax.ShapeExpr) or not isinstance(kind, relax.TensorType):
         return legalized_by_tvm(builder, call)
     dtype = str(kind.dtype)
-    return builder.call_te(lambda: topi.full(shape.values, dtype, tirx.Cast(dtype, number)))
+    value = tirx.Cast(dtype, number)
+    return builder.call_te(lambda: topi.full(shape.values, dtype, value), primfunc_name_hint="full")
 
 
 def number_in(value: relax.Expr) -> ir.Expr | None:

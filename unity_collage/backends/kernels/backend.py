@@ -5,7 +5,7 @@ Takes     convolutions with constant weights, followed by bias, residual and act
           tiles of 4x4. Filters of 3x3 with groups of few channels are vectorised over the groups. Attention: two
           products and the softmax between them, with a factor and a mask. Recurrent layers. bfloat16 and float32:
           bfloat16 is widened while it is read, and rounded while it is stored.
-Declines  other dtypes, recurrent layers of free sizes, dilation, channels that are not innermost.
+Declines  other dtypes, dilation, channels that are not innermost.
 Needs     nothing.
 """
 
