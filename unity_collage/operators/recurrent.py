@@ -172,11 +172,8 @@ def _differ(one: Any, other: Any) -> bool:
     """Whether two extents are never the same; those that may be are compared when the program runs."""
     if isinstance(one, int) and isinstance(other, int):
         return one != other
-    return sym.Analyzer().can_prove(tirx.NE(*(_expression(each) for each in (one, other))))
-
-
-def _expression(extent: Any) -> ir.Expr:
-    return tirx.const(extent, "int64") if isinstance(extent, int) else extent
+    difference = sym.Analyzer().simplify(one - other)
+    return isinstance(difference, tirx.IntImm) and difference.value != 0
 
 
 def _legalized(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
