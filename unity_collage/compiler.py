@@ -28,8 +28,8 @@ from .fastest import fastest
 from .feedback.builder import built_by_tvm
 from .feedback.settings import Refined, Refinement, Tell
 from .feedback.whole_models import entrants_of, runtimes_among
-from .frontend.models import Imported, Model, import_model, read_model
-from .frontend.onnx.elsewhere import Elsewhere, remarks_of
+from .frontend.models import Imported, LastResorts, Model, import_model, read_model
+from .frontend.opaque import remarks_of
 from .frontend.sizes import Shapes
 from .graph.devices import places_of, targets_in
 from .keeping import digest_of_given, digest_of_imported, keeping_for
@@ -145,8 +145,9 @@ def compile(
     * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
     * ``custom_ops``: Python functions for operators of an ONNX model that nobody here has, such as
       ``{"my.ops::Foo": foo}``. They take and return numpy arrays, attributes are keyword arguments. Such a program
-      needs the function where it runs. Other operators without a converter are left to ONNX Runtime, if it is
-      installed and among the ``backends``; remarks of the plan name them.
+      needs the function where it runs. Other operators without a converter are left to ONNX Runtime, and those of a
+      PyTorch model to PyTorch (``"torch"``), if it is installed and among the ``backends``; remarks of the plan name
+      them.
     * ``memory_limit``: the most bytes that weights, intermediates and results may take on a device, such as
       ``"200MB"``. The fastest plan under the limit is searched for. Every candidate is measured, and programs are not
       compared. It is an error if none is found, or if the program that is built takes more (docs/costs.md).
@@ -178,7 +179,8 @@ def compile(
             if measure
             else MeasuredCost()
         )
-        names, runtimes = runtimes_among(names_of(backends))
+        names, asks_torch = torch_among(names_of(backends))
+        names, runtimes = runtimes_among(names)
         pipeline = Pipeline(
             backends=names,
             model=costs,
@@ -200,8 +202,8 @@ def compile(
         if program is None:
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
-            elsewhere = elsewhere_for(custom_ops or {}, runtimes, scope)
-            source = with_params(import_model(given, example_inputs, shapes, dims, elsewhere), params)
+            last_resorts = last_resorts_for(custom_ops or {}, runtimes, asks_torch, scope)
+            source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), params)
             if digest is None and keeping.place is not None:
                 digest = digest_of_imported(model, source)
                 program = keeping.find(digest, model)
@@ -224,22 +226,35 @@ def compile(
     return program
 
 
-def elsewhere_for(
-    custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], target: Target
-) -> Callable[[], Elsewhere] | None:
+_TORCH = "torch"
+
+
+def torch_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, bool]:
+    """The ``names`` of backends without PyTorch, and whether it may compute operators; without names it may."""
+    if names is None:
+        return None, True
+    others = tuple(name for name in names if name != _TORCH)
+    if names and not others:
+        raise CollageError("torch takes operators that no other backend has: name other backends besides")
+    return others, _TORCH in names
+
+
+def last_resorts_for(
+    custom_ops: CustomOps, runtimes: Sequence[InferenceRuntime], asks_torch: bool, target: Target
+) -> LastResorts:
     """What takes operators that nobody here has; only on CPUs."""
-    asks = any(found.name == "onnxruntime" for found in runtimes)
-    if is_cuda(target) or not (custom_ops or asks):
-        return None
-    return lambda: Elsewhere(custom_ops, asks)
+    if is_cuda(target):
+        return LastResorts()
+    return LastResorts(custom_ops, any(found.name == "onnxruntime" for found in runtimes), asks_torch)
 
 
 def imported_for(
     model: Model, pipeline: Pipeline, target: Target, shapes: Shapes | None, dims: Mapping[str, int] | None
 ) -> tuple[Imported, IRModule]:
     """A model as ``compile`` imports it for a pipeline, and its module with variants for sizes that it leaves open."""
-    elsewhere = elsewhere_for({}, available() if pipeline.backends is None else [], target)
-    source = import_model(model, shapes=shapes, dims=dims, elsewhere=elsewhere)
+    asks = pipeline.backends is None
+    last_resorts = last_resorts_for({}, available() if asks else [], asks, target)
+    source = import_model(model, shapes=shapes, dims=dims, last_resorts=last_resorts)
     return source, with_sizes(source, target)[0]
 
 

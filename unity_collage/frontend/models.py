@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..errors import ModelError
+from ..runtime.custom_ops import CustomOps
 from ..sessions import WholeModel
 from ..to_onnx import exported
 from .onnx.elsewhere import Elsewhere
@@ -26,6 +27,22 @@ from .sizes import Samples, Shapes, dimensions_of, split, with_fixed_sizes
 Model = Any
 """An IRModule; an ``onnx.ModelProto``; a ``torch.nn.Module`` with example inputs; a ``torch.export.ExportedProgram``;
 the path of an ONNX file (``.onnx``) or of an exported program (``.pt2``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastResorts:
+    """What takes operators that are not converted."""
+
+    custom_ops: CustomOps = field(default_factory=dict[str, Callable[..., Any]])
+    """Python functions for operators of an ONNX model."""
+    onnxruntime: bool = False
+    """Whether ONNX Runtime takes others of an ONNX model."""
+    torch: bool = False
+    """Whether PyTorch takes those of a model of PyTorch."""
+
+    def of_onnx(self) -> Elsewhere | None:
+        """What takes the nodes of one ONNX model."""
+        return Elsewhere(self.custom_ops, self.onnxruntime) if self.custom_ops or self.onnxruntime else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +67,23 @@ def import_model(
     example_inputs: Any = None,
     shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
-    elsewhere: Callable[[], Elsewhere] | None = None,
+    last_resorts: LastResorts | None = None,
 ) -> Imported:
     """The module of a model; raises ModelError with the reason in one line.
 
     ``shapes`` fixes sizes that the model leaves open: several numbers are the shape of the input with this name, one
     number is the size of the dimension with this name. Several numbers for a dimension, or a range, are samples: it
     stays open, and ``compile`` makes plans for them. ``dims`` names dimensions only. ``example_inputs`` are the
-    arguments that a ``torch.nn.Module`` is exported with. ``elsewhere`` makes what takes the nodes of an ONNX model
-    that are not converted; without it such a model is refused.
+    arguments that a ``torch.nn.Module`` is exported with. ``last_resorts`` take operators that are not converted;
+    without them such a model is refused.
     """
+    last_resorts = last_resorts or LastResorts()
     if isinstance(model, (str, Path)):
         model = read_model(Path(model))
     if isinstance(model, onnx.ModelProto):
         model = OnnxFile(model)
     if isinstance(model, OnnxFile):
-        return _of_onnx(model, shapes, dims, elsewhere or (lambda: None))
+        return _of_onnx(model, shapes, dims, last_resorts.of_onnx)
     if isinstance(model, IRModule):
         _check_main(model)
         names = tuple(param.name for param in model["main"].params)
@@ -74,7 +92,7 @@ def import_model(
     if is_of_torch(model):
         from .pytorch import imported as imported_torch  # needs PyTorch, which who brings such a model has
 
-        mod, inputs, outputs = imported_torch(model, example_inputs)
+        mod, inputs, outputs = imported_torch(model, example_inputs, last_resorts.torch)
         fixed, samples = split(shapes, inputs, dimensions_of(mod))
         return _of_module(with_fixed_sizes(mod, fixed, dims or {}), inputs, outputs, samples)
     raise ModelError(

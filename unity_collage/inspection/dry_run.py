@@ -16,7 +16,7 @@ from tvm.target import Target
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
 from ..calling.binding import Params, with_params
-from ..compiler import elsewhere_for, with_sizes
+from ..compiler import last_resorts_for, torch_among, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
 from ..cost.method import MEDIAN, Method
@@ -125,9 +125,10 @@ def dry_run(
     """
     use_threads(threads)
     model, scope = placed(model, target, False)
-    names, runtimes = runtimes_among(names_of(backends))
-    elsewhere = elsewhere_for({}, runtimes, scope)
-    source = with_params(import_model(model, example_inputs, shapes, dims, elsewhere), params)
+    names, asks_torch = torch_among(names_of(backends))
+    names, runtimes = runtimes_among(names)
+    last_resorts = last_resorts_for({}, runtimes, asks_torch, scope)
+    source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), params)
     without = () if allow_winograd else WINOGRAD
     with _opened(database) as opened, scope:
         costs = cost_model(opened, None, True, budget_seconds, False, packs, scope, percentile)

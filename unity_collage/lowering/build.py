@@ -26,6 +26,7 @@ from .linked import linked_executable
 from .live_memory import RecordMemory, with_memory
 from .places import MemoryByDevice, with_placed_constants, without_devices_of_calls
 from .staging import staged
+from .torch_operators import with_torch_calls
 from .unknown_shapes import refuse_unknown_shapes
 
 _USE_GRAPHS = "relax.backend.use_cuda_graph"
@@ -85,7 +86,8 @@ def link(lowered: IRModule, target: Target) -> relax.VMExecutable:
     external = list(lowered.attrs.get(EXTERNAL_MODS, [])) if lowered.attrs else []
     memory: dict[str, PlanMemory] = {}
     steps = finish(lowered, target, RecordMemory(target, external, memory))
-    return with_memory(_linked(lowered, target, external, steps), memory)
+    executable = with_memory(_linked(lowered, target, external, steps), memory)
+    return with_torch_calls(executable, lowered)
 
 
 def _linked(

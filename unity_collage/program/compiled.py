@@ -27,7 +27,7 @@ from ..runtime import streams
 from ..runtime.virtual_machine import Machines, with_functions_of_tvm
 from ..scratch import Scratch
 from ..showing import Shown
-from .facts import backends_in, facts_about
+from .facts import Facts, backends_in, facts_about, torch_calls_in
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -300,12 +300,16 @@ class Program(Shown):
             program = Path(scratch) / "program.so"
             self.save(program)
             with library_file.opened(program) as file:
-                backends = backends_in(facts_in(file))
+                facts: Facts = facts_in(file)
+            if torch := torch_calls_in(facts):
+                raise CollageError(
+                    f"a bundle runs without Python, and this program calls PyTorch: {', '.join(torch)}"
+                )
             if not object_file.is_linked(program):
                 raise CollageError(
                     "a bundle has a shared library, and there is no C++ compiler to link one: install g++ or clang++"
                 )
-            write_bundle(program, folder, backends)
+            write_bundle(program, folder, backends_in(facts))
 
     def __reduce__(self) -> Any:
         """A program is pickled as its library, without its plan: what is unpickled is a loaded program."""

@@ -14,7 +14,7 @@ from ..calling.memory import CPU, CUDA
 from ..calling.processor import instruction_sets, processor_of
 from ..calling.processor import why_not_here as why_not_this_processor
 from ..calling.signature import Signature
-from ..runtime import cuda, libraries
+from ..runtime import cuda, libraries, torch_calls
 from ..runtime.vendors import VENDORS, part_of, wheel_version
 from ..runtime.virtual_machine import runtimes_in
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ..plan.plan import Plan
 
-_TVM = "apache-tvm"
-"""The wheel of TVM."""
+_TVM, _TORCH = "apache-tvm", "torch"
+"""The wheels of TVM and of PyTorch."""
 
 
 class DeviceFacts(TypedDict):
@@ -61,6 +61,8 @@ class Facts(TypedDict):
     for a GPU have them in ``device``; those of before there were runtimes have a library for each."""
     wheels: dict[str, str]
     """The versions of TVM and of the vendor libraries that it calls, by the names of their wheels."""
+    torch: list[str]
+    """The operators of PyTorch that it calls. Programs that were saved before there were such calls lack it."""
     ffi: str
     """The version of TVM's FFI."""
     version: str
@@ -94,7 +96,8 @@ def facts_about(
     """
     backends = runtimes_in(executable)
     vendors = [vendor.distribution for name in backends if (vendor := VENDORS[name]) is not None]
-    versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors)}
+    torch: list[str] = getattr(executable, torch_calls.NOTE, [])
+    versions = {wheel: wheel_version(wheel) for wheel in (_TVM, *vendors, *([_TORCH] if torch else []))}
     parts = dict.fromkeys(map(part_of, backends)) | dict.fromkeys([CUDA] if device == CUDA else [])
     return {
         "inputs": None if names is None else list(names),
@@ -107,6 +110,7 @@ def facts_about(
         "libraries": {name: int(libraries.version(name)) for name in ("runtime", *parts)},
         "backends": [] if device == CUDA else backends,
         "wheels": {wheel: version for wheel, version in versions.items() if version is not None},
+        "torch": torch,
         "ffi": libraries.ffi_version(),
         "version": __version__,
         "machine": dict(machine or {}),
@@ -132,6 +136,11 @@ def backends_in(facts: Facts) -> list[str]:
     if device:
         return device["backends"]
     return facts.get("backends", [name for name in facts["libraries"] if name != "runtime"])
+
+
+def torch_calls_in(facts: Facts) -> list[str]:
+    """The operators of PyTorch that the program calls."""
+    return facts.get("torch", [])
 
 
 def device_in(facts: Facts) -> str:
@@ -182,6 +191,8 @@ def _why_not_installed(facts: Facts) -> str | None:
     for name in backends_in(facts):
         if reason := runtime.why_unavailable(name):
             return f"it needs {name}: {reason}"
+    if reason := torch_calls.why_unavailable(torch_calls_in(facts)):
+        return reason
     for wheel, needed in facts["wheels"].items():
         installed = wheel_version(wheel)
         if installed not in (None, needed):

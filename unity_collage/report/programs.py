@@ -33,6 +33,8 @@ def _rows(facts: Facts) -> Iterable[tuple[str, str]]:
     yield "threads", "not known" if facts["threads"] is None else str(facts["threads"])
     yield "processor", f"{facts['processor'] or 'not known'}: {' '.join(facts['instruction_sets'])}"
     yield "libraries", _listed({f"collage_{name}": version for name, version in facts["libraries"].items()})
+    if facts.get("torch"):
+        yield "PyTorch", f"computes {', '.join(facts['torch'])}"
     yield "made by", _listed({"unity_collage": facts["version"], **facts["wheels"], "tvm_ffi": facts["ffi"]})
     yield from facts["machine"].items()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from unity_collage.runtime import cuda, streams
+from unity_collage.runtime import cuda, streams, torch_calls
 from unity_collage.runtime.libraries import load_tvm_runtime
 from unity_collage.runtime.vendors import VENDORS
 
@@ -112,14 +112,24 @@ def runtimes_in(executable: Any) -> list[str]:
 
 
 def with_functions_of_tvm(call: Callable[[], _Result]) -> _Result:
-    """What ``call`` returns. Where it lacks a function, TVM's packages for Python are imported, and it is called again.
+    """What ``call`` returns. Where it lacks a function, that is looked for, and it is called again.
 
-    They take a second and 200 MB. A few operators, such as ``unique``, call functions that are written in Python.
+    It may be an operator of PyTorch. A few operators, such as ``unique``, call functions of TVM that are written in
+    Python: TVM's packages for it are imported, which takes a second and 200 MB.
     """
     try:
         return call()
     except Exception as error:
-        if "tvm.relax" in sys.modules or "Cannot find" not in str(error):
+        if "Cannot find" not in str(error) or not _is_found(str(error)):
             raise
+    return with_functions_of_tvm(call)
+
+
+def _is_found(error: str) -> bool:
+    """Whether the function that an error names may be there now, and was not before."""
+    if torch_calls.register_missing(error):
+        return True
+    if "tvm.relax" in sys.modules:
+        return False
     import_without_torch("tvm.relax")
-    return call()
+    return True

@@ -21,12 +21,10 @@ from ...errors import ModelError, first_line
 from ...graph.shapes import tensor_type
 from ...runtime.custom_ops import CustomOps, encoded, is_another, register_custom_ops, results_of, symbol_of
 from ...sessions import RUNTIMES, SessionModel, session_module
+from ..opaque import Result, allocating_call, cast, parts_of, with_remarks
 from .arrays import DTYPES, numpy_dtype
 from .node import OnnxNode, with_resolved_attributes
 from .values import Dim, Value
-
-OPAQUE = "collage.opaque"
-"""Attribute of a module: a line for each call of this kind, which says why it is one."""
 
 _RUNTIME = RUNTIMES["onnxruntime"]
 _DRAWN = 2
@@ -39,14 +37,6 @@ _TYPES = {
     "tensor(bool)": "bool",
     **{f"tensor({name})": name for name in DTYPES if "int" in name},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What is known of a result before the program runs."""
-
-    dtype: str
-    dims: Sequence[Dim | None]
 
 
 @dataclass(slots=True)
@@ -132,15 +122,10 @@ class Elsewhere:
         """``mod`` with the functions that its calls need, and the remarks."""
         if self.models:
             mod = mod.with_attr(EXTERNAL_MODS, [session_module(_RUNTIME.name, self.models)])
-        return mod.with_attr(OPAQUE, self.remarks) if self.remarks else mod
+        return with_remarks(mod, self.remarks)
 
 
 _GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-
-
-def remarks_of(mod: IRModule) -> tuple[str, ...]:
-    """Which operators of an imported module are calls of this kind, and why."""
-    return tuple(map(str, (mod.attrs or {}).get(OPAQUE, ())))
 
 
 def _model_of(node: OnnxNode) -> tuple[onnx.ModelProto, dict[str, tirx.Var]]:
@@ -178,7 +163,7 @@ def _named(dim: Dim, names: dict[str, tirx.Var]) -> int | str | None:
     return name
 
 
-def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[_Result]:
+def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[Result]:
     """The types of the outputs of a model, with symbolic sizes for ``names``; raises whatever the runtime raises."""
     import onnxruntime
 
@@ -191,11 +176,11 @@ def _results_of_session(onnx_bytes: bytes, names: Mapping[str, Any]) -> list[_Re
         if output.type not in _TYPES:
             raise ModelError(f"its result {output.name!r} is {output.type}, which is not supported")
         dims = [dim if isinstance(dim, int) else names.get(str(dim)) for dim in output.shape]
-        results.append(_Result(_TYPES[output.type], dims))
+        results.append(Result(_TYPES[output.type], dims))
     return results
 
 
-def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[_Result]:
+def _results_of_function(function: Callable[..., Any], node: OnnxNode, attributes: str) -> list[Result]:
     """The types of what a function returns for zeros and for ones; sizes that differ depend on the data."""
     values = [value for value in node.inputs if value is not None]
     is_fixed = all(isinstance(dim, int) for value in values for dim in value.shape)
@@ -216,14 +201,14 @@ def _results_of_function(function: Callable[..., Any], node: OnnxNode, attribute
                 f"{node.title}: its Python function returns other types or ranks for zeros than for ones"
             )
         equal = [a if a == b and is_fixed else None for a, b in zip(zero.shape, one.shape, strict=True)]
-        results.append(_Result(zero.dtype.name, equal))
+        results.append(Result(zero.dtype.name, equal))
     return results
 
 
 def _called(
     node: OnnxNode,
     symbol: str,
-    results: Sequence[_Result],
+    results: Sequence[Result],
     allocates: bool,
     first: ir.StringImm | None = None,
 ) -> list[Value | None]:
@@ -236,40 +221,32 @@ def _called(
         if value is not None and (first is not None or value.numbers is None):
             operands.append(node[number])
     made = node.builder.emit(_call(symbol, operands, results, allocates))
-    parts = [made] if len(results) == 1 else [relax.TupleGetItem(made, i) for i in range(len(results))]
-    return [
-        Value(result.dtype, expr=_cast(node, part, result) if allocates else node.emit(part))
-        for part, result in zip(parts, results, strict=True)
-    ]
+    parts = parts_of(made, len(results))
+    if not allocates:
+        emitted = [node.emit(part) for part in parts]
+    else:
+        fresh_size = node.importer.fresh_size
+        emitted = [cast(node.builder, *pair, fresh_size) for pair in zip(parts, results, strict=True)]
+    return [Value(result.dtype, expr=expr) for result, expr in zip(results, emitted, strict=True)]
 
 
-def _cast(node: OnnxNode, part: relax.Expr, result: _Result) -> relax.Expr:
-    """A result that was allocated, with the sizes that are known; a run where it has others ends with an error."""
-    var = part if isinstance(part, relax.Var) else node.builder.emit(part)
-    dims = [node.importer.fresh_size() if dim is None else dim for dim in result.dims]
-    return node.builder.match_cast(var, relax.TensorType(dims, result.dtype))
-
-
-def _call(symbol: str, operands: list[relax.Expr], results: Sequence[_Result], allocates: bool) -> relax.Expr:
+def _call(symbol: str, operands: list[relax.Expr], results: Sequence[Result], allocates: bool) -> relax.Expr:
     """A call that writes its results to memory of the program, or allocates them if it must."""
     if not allocates:
         types = [relax.TensorType(_dims(result), result.dtype) for result in results]
         several = types if len(types) > 1 else types[0]
         return relax.call_dps_packed(symbol, relax.Tuple(operands), out_ty=several)
-    # Sizes are looked at when the program runs, those that are known by the casts of :func:`_called`.
-    types = [relax.TensorType(dtype=result.dtype, ndim=len(result.dims)) for result in results]
-    ty = relax.TupleType(types) if len(types) > 1 else types[0]
-    return relax.call_pure_packed(symbol, *operands, ty_args=[ty])
+    return allocating_call(symbol, operands, results)
 
 
-def _dims(result: _Result) -> list[Dim]:
+def _dims(result: Result) -> list[Dim]:
     """The sizes of a result, all of which are known."""
     known = [dim for dim in result.dims if dim is not None]
     assert len(known) == len(result.dims)
     return known
 
 
-def _is_known(result: _Result) -> bool:
+def _is_known(result: Result) -> bool:
     return all(dim is not None for dim in result.dims)
 
 

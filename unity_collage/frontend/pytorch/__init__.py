@@ -10,12 +10,15 @@ from tvm.ir import IRModule
 from ...errors import ModelError
 
 
-def imported(model: Any, example_inputs: Any = None) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+def imported(
+    model: Any, example_inputs: Any = None, asks_torch: bool = False
+) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module of a ``torch.nn.Module`` or ``torch.export.ExportedProgram``, and the names of its inputs and outputs.
 
     ``example_inputs`` are what a module is called with: one tensor, a tuple of positional arguments, or a dict of
     keyword arguments. A tuple may end with such a dict. Inputs of the program are the tensors among them, flattened in
-    order. Raises ModelError with the reason in one line.
+    order. ``asks_torch``: let PyTorch compute operators that are not converted, when the program runs. Raises
+    ModelError with the reason in one line.
     """
     from torch import nn
     from torch.export import ExportedProgram
@@ -26,9 +29,9 @@ def imported(model: Any, example_inputs: Any = None) -> tuple[IRModule, tuple[st
     if isinstance(model, ExportedProgram):
         if example_inputs is not None:
             raise ModelError("an ExportedProgram has its inputs already: leave out example_inputs")
-        return program_imported(model)
+        return program_imported(model, asks_torch)
     if isinstance(model, nn.Module):
-        return program_imported(exported(model, example_inputs))
+        return program_imported(exported(model, example_inputs), asks_torch)
     raise ModelError(
         f"a model of PyTorch is a torch.nn.Module or a torch.export.ExportedProgram, not a {type(model).__name__}"
     )

@@ -11,7 +11,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from tvm import ir, relax
 
-from .context import CallRefused, dtype_name
+from .context import CallRefused, Complex, dtype_name
 
 _LARGEST = 1 << 22
 """The most elements of a constant that is computed here, unless it is no larger than what it is computed from."""
@@ -43,7 +43,9 @@ def _constant(tensor: torch.Tensor) -> ir.GenericConst:
 
 def is_constant(value: Any) -> bool:
     """Whether nothing in ``value`` is known only when the program runs."""
-    return not any(isinstance(leaf, (relax.Expr, fx.GraphModule)) for leaf in pytree.tree_leaves(value))
+    return not any(
+        isinstance(leaf, (relax.Expr, fx.GraphModule, Complex)) for leaf in pytree.tree_leaves(value)
+    )
 
 
 def why_not_computed(node: fx.Node) -> str | None:

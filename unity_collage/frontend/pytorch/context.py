@@ -27,9 +27,20 @@ Converters = Mapping[str, Converter]
 
 HALVES = ("float16", "bfloat16")
 
+DTYPES = frozenset((*HALVES, "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"))
+"""The types of tensors that a program may have."""
+
 
 class CallRefused(Exception):
     """An operator has options that are not supported; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A tensor of complex numbers, which Relax does not have."""
+
+    pairs: relax.Expr
+    """Real and imaginary parts, along a last axis that torch's tensor does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,16 @@ _WHOLE = (
     "bucketize.Tensor",
     "argsort.default",
     "argsort.stable",
+    # Their parts raise errors for matrices that have no such result, and a part without a result would be lost.
+    "inverse.default",
+    "linalg_inv.default",
+    "linalg_cholesky.default",
+    "linalg_solve.default",
+    "linalg_lu_factor.default",
+    "linalg_ldl_factor.default",
+    "linalg_matrix_power.default",
+    "linalg_tensorinv.default",
+    "linalg_tensorsolve.default",
 )
 """ATen operators that are imported as they are; a name is an operator and its overload."""
 

@@ -22,10 +22,12 @@ from tvm.relax import op
 
 from ...errors import ModelError, first_line
 from ...tvm_private import end_open_blocks
+from ..opaque import with_remarks
 from .constants import Constants, is_constant, why_not_computed
-from .context import HALVES, CallRefused, Context, Value, dtype_name, dtype_of, shape_of
+from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
 from .decompositions import table
+from .elsewhere import Elsewhere, has_complex, reason_of
 from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
 from .symbols import LearntSizes
 
@@ -35,12 +37,15 @@ _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 
 
-def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
+def imported(
+    program: ExportedProgram, asks_torch: bool = False
+) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
     """The module, and the names of its inputs and outputs.
 
     ``main`` takes the tensors among the inputs, flattened in torch's order. It returns one tensor if the model returns
     one, else a tuple of all tensors in what it returns, flattened in order: fields of dicts and of dataclasses,
-    elements of tuples. What is not a tensor (None, numbers) is left out.
+    elements of tuples. What is not a tensor (None, numbers) is left out. With ``asks_torch`` an operator that is not
+    converted becomes a call of PyTorch.
 
     Raises ModelError with the reason in one line.
     """
@@ -52,7 +57,7 @@ def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple
         raise ModelError(
             f"this model cannot be imported: torch cannot decompose it: {first_line(error)}"
         ) from error
-    importer = _Importer(decomposed)
+    importer = _Importer(decomposed, asks_torch)
     try:
         with torch.no_grad():
             return importer.run()
@@ -64,12 +69,13 @@ def imported(program: ExportedProgram) -> tuple[IRModule, tuple[str, ...], tuple
 class _Importer:
     """The walk over one graph."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, asks_torch: bool) -> None:
         self._program = program
         self._sizes = LearntSizes()
         self._constants = Constants()
         self.builder = relax.BlockBuilder()
         self._values: dict[fx.Node, Value] = {}
+        self._elsewhere = Elsewhere(self.builder, self._sizes, self._constants) if asks_torch else None
 
     def run(self) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
         signature = self._program.graph_signature
@@ -87,8 +93,9 @@ class _Importer:
                         self._values[node] = self._value(node, self._program.graph_module)
                 output = self.builder.emit_output(self._returned([self._tensor(node) for node in results]))
             self.builder.emit_func_output(output)
+        mod = self.builder.finalize()
         return (
-            self.builder.finalize(),
+            mod if self._elsewhere is None else with_remarks(mod, self._elsewhere.remarks),
             tuple(param.name for param in params),
             tuple(node.name for node in results),
         )
@@ -169,33 +176,43 @@ class _Importer:
         known = node.meta.get("val")
         if isinstance(known, (int, torch.SymInt)) and not isinstance(known, bool):
             return self._sizes.of(known)
-        try:
-            return self._converted(node, args, kwargs)
-        except (CallRefused, ModelError):
-            raise
-        except Exception as error:
-            raise failure(node, first_line(error)) from error
+        return self._converted(node, args, kwargs)
 
     def _converted(self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
         if node.target in _SUBGRAPHS:
             return self._inlined(*args[_SUBGRAPHS[node.target] :])
         if getattr(node.target, "__name__", "") == "getitem":
-            found = args[0][args[1]]
-            if found is None:
-                raise failure(args[0], f"its result {args[1]} is not supported")
-            return found
+            return args[0][args[1]]
         if isinstance(node.meta.get("val"), (torch.SymBool, bool)):
             return None
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise failure(node, "there is no converter for it")
+        given = bound(node, args, kwargs)
+        try:
+            if has_complex(given):
+                raise CallRefused("it computes with complex numbers")
+            return self._by_converter(node, given)
+        except Exception as error:  # a refusal, or a fault of a converter
+            return self._by_torch(node, given, error)
+
+    def _by_torch(self, node: fx.Node, given: Sequence[Value], error: Exception) -> Value:
+        """What PyTorch itself computes for a node that is not converted."""
+        reason = reason_of(error)
+        if self._elsewhere is None:
+            raise failure(node, reason) from error
+        try:
+            return self._elsewhere.call(node, given, reason)
+        except CallRefused as refused:
+            raise failure(node, f"{reason} (PyTorch cannot be called for it: {refused})") from error
+
+    def _by_converter(self, node: fx.Node, given: Sequence[Value]) -> Value:
         name, convert = converter_of(node)
-        given = [self._argument(arg) for arg in bound(node, args, kwargs)]
+        given = [self._argument(arg) for arg in given]
         is_widened = name not in MOVES and any(is_half(leaf) for leaf in pytree.tree_leaves(given))
         cx = Context(self.builder, node, self._sizes, is_widened)
         if is_widened:
             given = pytree.tree_map(lambda leaf: cx.cast(leaf, "float32") if is_half(leaf) else leaf, given)
-        try:
-            return self._checked(node, convert(cx, *given))
-        except CallRefused as refused:
-            raise failure(node, str(refused)) from refused
+        return self._checked(node, convert(cx, *given))
 
     def _inlined(self, module: fx.GraphModule, *operands: Value) -> Value:
         """The results of a graph inside the graph, such as a part without gradients."""
@@ -217,10 +234,18 @@ class _Importer:
         known = node.meta.get("val")
         if not isinstance(result, list):
             return None if result is None else self._checked_tensor(node, result, known)
+        self._check_parts(node, result)
         return [
             None if each is None else self._checked_tensor(node, each, one)
             for each, one in zip(result, known or (), strict=False)
         ]
+
+    def _check_parts(self, node: fx.Node, result: Sequence[Value]) -> None:
+        """Refuses a list of results that lacks one which the model reads."""
+        for user in node.users:
+            place = user.args[1] if getattr(user.target, "__name__", "") == "getitem" else None
+            if isinstance(place, int) and user.users and result[place] is None:
+                raise CallRefused(f"its result {place} is not supported")
 
     def _checked_tensor(self, node: fx.Node, result: relax.Expr, known: Any) -> relax.Expr:
         value = self._emitted(result, node.name)
@@ -234,8 +259,8 @@ class _Importer:
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, wanted, strict=True)
         )
         if differs or dtype_of(value) != dtype:
-            raise failure(
-                node, f"it became {dtype_of(value)}{found} instead of {dtype}{wanted}: please report this"
+            raise CallRefused(
+                f"it became {dtype_of(value)}{found} instead of {dtype}{wanted}: please report this"
             )
         return value
 
@@ -245,6 +270,8 @@ class _Importer:
     def _tensor(self, node: fx.Node) -> relax.Expr:
         """A result of the model; one that is known is a constant."""
         try:
+            if isinstance(self._values[node], Complex):
+                raise CallRefused("a result of the model is complex: return torch.view_as_real of it")
             return self._argument(self._values[node])
         except CallRefused as refused:
             raise failure(node, str(refused)) from refused

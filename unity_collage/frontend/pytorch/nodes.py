@@ -10,12 +10,8 @@ from torch import fx
 from tvm import relax
 
 from ...errors import ModelError
-from .context import HALVES, Converter, Value, dtype_name, dtype_of
+from .context import DTYPES, HALVES, CallRefused, Converter, Value, dtype_name, dtype_of
 from .converters import CONVERTERS
-
-_DTYPES = frozenset(
-    ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
-)
 
 
 def needed_for(results: Sequence[fx.Node]) -> set[fx.Node]:
@@ -37,7 +33,7 @@ def converter_of(node: fx.Node) -> tuple[str, Converter]:
         name = str(target).removeprefix("aten.")
         if name in CONVERTERS:
             return name, CONVERTERS[name]
-    raise failure(node, "there is no converter for it")
+    raise CallRefused("there is no converter for it")
 
 
 def bound(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -55,7 +51,7 @@ def is_half(value: Value) -> bool:
 
 def checked_dtype(dtype: torch.dtype, name: str) -> str:
     found = dtype_name(dtype)
-    if found not in _DTYPES:
+    if found not in DTYPES:
         raise ModelError(f"this model cannot be imported: its input {name} is {found}")
     return found
 

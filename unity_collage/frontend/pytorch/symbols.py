@@ -45,6 +45,18 @@ class LearntSizes:
             ):
                 self.learn(size, found)
 
+    def met(self, size: int | torch.SymInt) -> Size | None:
+        """``size`` of a result that the program looks at when it runs; a new symbol becomes a variable.
+
+        None for an expression of symbols that nothing has given a value.
+        """
+        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+            return self.declare(size)
+        try:
+            return self.of(size)
+        except ModelError:
+            return None
+
     def of(self, size: int | torch.SymInt) -> Size:
         """``size`` as an int or an expression; raises ModelError if it depends on values."""
         return int(size) if isinstance(size, int) else _expression(size.node.expr, self._known)

@@ -1,0 +1,56 @@
+"""Calls that no pass looks into and no backend takes, for operators that nobody here has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+from tvm.ir import IRModule
+
+OPAQUE = "collage.opaque"
+"""Attribute of a module: a line for each call of this kind, which says why it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is known of a result before the program runs."""
+
+    dtype: str
+    dims: Sequence[Any]
+    """Ints, expressions of TVM, and None where nothing is known."""
+
+
+def remarks_of(mod: IRModule) -> tuple[str, ...]:
+    """Which operators of an imported module are calls of this kind, and why."""
+    return tuple(map(str, (mod.attrs or {}).get(OPAQUE, ())))
+
+
+def with_remarks(mod: IRModule, remarks: Sequence[str]) -> IRModule:
+    """``mod`` with the lines for its calls; without lines it is the same module."""
+    return mod.with_attr(OPAQUE, list(remarks)) if remarks else mod
+
+
+def allocating_call(symbol: str, operands: Sequence[relax.Expr], results: Sequence[Result]) -> relax.Expr:
+    """A call whose function allocates its results; :func:`cast` gives each the sizes that are known."""
+    types = [relax.TensorType(dtype=result.dtype, ndim=len(result.dims)) for result in results]
+    ty = relax.TupleType(types) if len(types) > 1 else types[0]
+    return relax.call_pure_packed(symbol, *operands, ty_args=[ty])
+
+
+def parts_of(made: relax.Expr, count: int) -> list[relax.Expr]:
+    """Each of ``count`` results of a call."""
+    return [made] if count == 1 else [relax.TupleGetItem(made, number) for number in range(count)]
+
+
+def cast(
+    builder: relax.BlockBuilder, part: relax.Expr, result: Result, fresh_size: Callable[[], Any]
+) -> relax.Var:
+    """A result that was allocated, with the sizes that are known; a run where it has others ends with an error.
+
+    A size of which nothing is known is ``fresh_size()``.
+    """
+    var = part if isinstance(part, relax.Var) else builder.emit(part)
+    dims = [fresh_size() if dim is None else dim for dim in result.dims]
+    return builder.match_cast(var, relax.TensorType(dims, result.dtype))

@@ -1,0 +1,171 @@
+"""Operators of PyTorch that a program calls. Tensors go there and back without copies, by DLPack.
+
+PyTorch is imported when a program needs it, and not before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from ..ffi import tvm_ffi
+
+_PREFIX = "unity_collage.torch."
+NOTE = "collage_torch"
+"""The attribute of an executable that names the operators which it calls."""
+_MISSING = re.compile(rf"Cannot find function {re.escape(_PREFIX)}(\S+)")
+_ALIGNMENT = 64
+"""In bytes; kernels read whole vectors."""
+
+_registered: set[str] = set()
+"""The operators that programs of this process can call."""
+
+
+def symbol_of(operator: str) -> str:
+    """How a program calls an operator, such as ``aten.histc.default``."""
+    return _PREFIX + operator
+
+
+def operators_among(symbols: Iterable[str]) -> list[str]:
+    """The operators of PyTorch that are called by these symbols, each once."""
+    return sorted({symbol.removeprefix(_PREFIX) for symbol in symbols if symbol.startswith(_PREFIX)})
+
+
+def why_unavailable(operators: Sequence[str]) -> str | None:
+    """Why a program that calls these operators cannot run here, or None; imports nothing."""
+    if not operators or find_spec("torch") is not None:
+        return None
+    return f"it calls PyTorch for {', '.join(operators)}: pip install torch"
+
+
+def register(operators: Iterable[str]) -> None:
+    """Let programs of this process call these operators; imports PyTorch unless there are none.
+
+    Raises RuntimeError if PyTorch is not installed, and for an operator that is not registered with it.
+    """
+    for name in operators:
+        if name not in _registered:
+            if reason := why_unavailable([name]):
+                raise RuntimeError(reason)
+            torch = import_module("torch")
+            function = partial(_called, torch, _overload(torch, name))
+            tvm_ffi.register_global_func(symbol_of(name), function, override=True)
+            _registered.add(name)
+
+
+def register_missing(error: str) -> bool:
+    """Register the operator that ``error`` says is missing; whether it names one that was not registered before.
+
+    Raises RuntimeError if PyTorch, or the operator, is not here.
+    """
+    named = _MISSING.search(error)
+    if named is None or named[1] in _registered:
+        return False
+    register([named[1]])
+    return True
+
+
+def _overload(torch: Any, name: str) -> Any:
+    """An operator of PyTorch by its namespace, name and overload; raises RuntimeError."""
+    found = torch.ops
+    try:
+        for part in name.split(".", 2):
+            found = getattr(found, part)
+    except AttributeError:
+        raise RuntimeError(
+            f"PyTorch has no operator {name} in this process: import the package that registers it first"
+        ) from None
+    return found
+
+
+def _called(torch: Any, overload: Any, text: str, *operands: Any) -> Any:
+    """The results of a call: one tensor, or an array of several.
+
+    ``text``: a template of all arguments of the schema, as JSON, and how many tensors are returned. ``operands``:
+    the tensors of the template, and behind them the sizes in it, if it has any.
+    """
+    template, count = _read(str(text))
+    sizes = operands[-1] if operands and isinstance(operands[-1], tvm_ffi.Shape) else ()
+    tensors = [torch.from_dlpack(each) for each in operands[: len(operands) - bool(sizes)]]
+    values = [_filled(each, torch, tensors, sizes) for each in template]
+    arguments = list(zip(overload._schema.arguments, values, strict=True))
+    named = {argument.name: value for argument, value in arguments if argument.kwarg_only}
+    with torch.no_grad(), _on_one_thread(torch):
+        found = overload(*(value for argument, value in arguments if not argument.kwarg_only), **named)
+        results = _own(torch, [each for each in _leaves(found) if each is not None], tensors)
+    if len(results) != count:
+        raise RuntimeError(f"{overload} has returned {len(results)} tensors instead of {count}")
+    made = [tvm_ffi.from_dlpack(each) for each in results]
+    return made[0] if count == 1 else made
+
+
+@cache
+def _read(text: str) -> tuple[Any, int]:
+    read = json.loads(text)
+    return read["arguments"], read["results"]
+
+
+def _filled(template: Any, torch: Any, tensors: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """An argument: what is not a plain value is a dict of one item, its kind and what it is."""
+    if isinstance(template, list):
+        return [_filled(each, torch, tensors, sizes) for each in template]
+    if not isinstance(template, dict):
+        return template
+    ((kind, what),) = template.items()
+    match kind:
+        case "tensor":
+            return tensors[what]
+        case "complex tensor":
+            return torch.view_as_complex(tensors[what])
+        case "size":
+            return int(sizes[what])
+        case "complex":
+            return complex(*what)
+        case "device":
+            return torch.device(what)
+        case "torch":  # a dtype, a layout or a memory format
+            return getattr(torch, what)
+        case _:
+            raise RuntimeError(f"an argument of the kind {kind!r} is not known: it is of a later version")
+
+
+@contextmanager
+def _on_one_thread(torch: Any) -> Iterator[None]:
+    """Inside, PyTorch's operators use the calling thread alone: its own threads would spin against the pool's."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _leaves(found: Any) -> list[Any]:
+    """The results of an operator, with those in lists."""
+    if isinstance(found, (list, tuple)):
+        return [leaf for each in found for leaf in _leaves(each)]
+    return [found]
+
+
+def _own(torch: Any, found: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
+    """Results that are dense, real and aligned, and share no memory: that of an operand is used again by kernels."""
+    taken = {each.untyped_storage().data_ptr() for each in operands}
+    results = []
+    for each in found:
+        tensor = each.detach().resolve_conj().resolve_neg()
+        tensor = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous()
+        place = tensor.untyped_storage().data_ptr()
+        if place in taken or tensor.data_ptr() % _ALIGNMENT:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        taken.add(tensor.untyped_storage().data_ptr())
+        results.append(tensor)
+    return results
