@@ -21,3 +21,6 @@ PRECISIONS: dict[str, str | None] = {FLOAT32: None, TF32: None, "bf16": "bfloat1
 
 float16 and TensorFloat-32 are for GPUs. There float16 narrows whole networks, not only products and what is between.
 """
+
+GPU_PRECISIONS = (TF32, "f16")
+"""The precisions that only GPUs have."""

@@ -196,7 +196,7 @@ def test_prune_says_what_it_removes(run: Run, costs: Path) -> None:
     assert len(CostDatabase(costs)) == count
     code, _, err = run(*arguments)
     assert (code, err) == (
-        1,
+        2,
         ["unity-collage: say what to remove: --older-than, --stale, --old-versions, --release or --programs"],
     )
 

@@ -75,8 +75,6 @@ def test_breeding_is_part_of_a_refinement() -> None:
     assert bred is not None and bred.breeding is not None and bred.breeding.seconds == 600.0
     assert refinement_of(Namespace(refine=True, breed=None)) == uc.Refinement()
     assert refinement_of(Namespace(refine=False, breed=None)) is None
-    with pytest.raises(CollageError, match="--breed needs --refine"):
-        refinement_of(Namespace(refine=False, breed=600.0))
 
 
 def test_several_targets_name_backends(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError, with_names
 from ..profile.peers.runtimes import OURS, PEERS, why_no_peer
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .option_types import NamesAction, positive
 from .options import add_memory_limit, add_no_measure, add_options
 
@@ -56,9 +57,9 @@ def _check_peers(options: argparse.Namespace, on_device: bool) -> None:
     """Raises CollageError, before anything is compiled, for a runtime that cannot be timed here."""
     for name in options.against:
         if name not in PEERS:
-            raise CollageError(with_names(f"--against {name}: there is no such runtime", name, list(PEERS)))
+            raise UsageError(with_names(f"--against {name}: there is no such runtime", name, list(PEERS)))
         if on_device:
-            raise CollageError(f"--against {name}: it would run on the CPU, and the program on a GPU")
+            raise UsageError(f"--against {name}: it would run on the CPU, and the program on a GPU")
         if (reason := why_no_peer(name, Path(options.model))) is not None:
             raise CollageError(f"--against {name}: {reason}")
 

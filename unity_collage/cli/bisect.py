@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError
 from . import progress
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM, error_share, tolerance_of
 
@@ -117,9 +118,7 @@ def _check(options: argparse.Namespace) -> None:
 
     if options.slow and (options.against or options.tolerance is not None):
         name = "--against" if options.against else "--tolerance"
-        raise CollageError(
-            f"{name} is for wrong results, and --slow times programs: leave one of the two out"
-        )
+        raise UsageError(f"{name} is for wrong results, and --slow times programs: leave one of the two out")
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
     if options.against in ("onnxruntime", "eager") and reference_of(options.model) != options.against:

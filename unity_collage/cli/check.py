@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CollageError
 from . import progress
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
+from .option_types import duration
 
 if TYPE_CHECKING:
     from ..testing.conformance import Case
+
+
+TIMEOUT_SECONDS = 60.0
 
 
 def add_command(commands: Any) -> None:
@@ -37,10 +42,9 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument(
         "--timeout",
-        type=float,
-        metavar="SECONDS",
-        default=60.0,
-        help="the limit for one step of one kernel (default: 60)",
+        type=duration,
+        metavar="TIME",
+        help=f"the limit for one step of one kernel (default: {TIMEOUT_SECONDS:g}s)",
     )
     command.add_argument("--all", action="store_true", help="show all findings instead of the first few")
     add_json(command)
@@ -51,9 +55,12 @@ def _check(options: argparse.Namespace) -> None:
     from .check_plan import is_file_of_plans
 
     if is_file_of_plans(options.what):
+        for name in ("cases", "timeout"):
+            if getattr(options, name) is not None:
+                raise UsageError(f"--{name} is for backends, and {options.what} is a file with plans")
         _check_plans(options)
     elif options.annotated is not None:
-        raise CollageError(f"--annotated is for plans, and {options.what} is not a file with plans")
+        raise UsageError(f"--annotated is for plans, and {options.what} is not a file with plans")
     else:
         _check_backend(options)
 
@@ -85,7 +92,7 @@ def _check_backend(options: argparse.Namespace) -> None:
         report = examine(
             options.what,
             (*CASES, *CUDA_CASES, *more),
-            options.timeout,
+            options.timeout or TIMEOUT_SECONDS,
             tell=lambda what: tell(0, 0, what),
         )
     console = Console()

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError
 from . import progress
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .options import add_options, sizes_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     if options.refine or options.breed or options.tune:
-        raise CollageError("compare goes by the costs of kernels: leave --refine, --breed and --tune out")
+        raise UsageError("compare goes by the costs of kernels: leave --refine, --breed and --tune out")
     from rich.console import Console
 
     from ..frontend.models import read_model

@@ -12,6 +12,7 @@ from ..errors import CollageError
 from . import load_tvm, tell
 from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
+from .exit_codes import UsageError
 from .options import add_devices, add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
@@ -49,12 +50,14 @@ def _compile(options: argparse.Namespace) -> None:
     """Compile, show, save and report. Paths are checked first, before anything is measured."""
     if options.dry_run:
         if options.devices:
-            raise CollageError(
+            raise UsageError(
                 "--device chooses by measured costs, and --dry-run has none: leave one of the two out"
             )
-        load_tvm()
+        _load_tvm(options)
         tell_dry_run(options)
         return
+    if options.report and options.no_measure:
+        raise UsageError("--report explains costs, and --no-measure has none: leave one of the two out")
     _check_options(options)
     program = _program(options)
     from rich.console import Console
@@ -88,8 +91,6 @@ def _check_options(options: argparse.Namespace) -> None:
     _check("--output", options.output, why_no_library(options.output) if options.output else None)
     _check("--bundle", options.bundle, why_no_bundle(options.bundle) if options.bundle else None)
     _check("--report", options.report, why_no_report(options.report) if options.report else None)
-    if options.report and options.no_measure:
-        raise CollageError("--report explains costs, and --no-measure has none: leave one of the two out")
     if options.verify is not None:
         load_tvm()
     check_verify(options)
@@ -124,7 +125,7 @@ def _program(options: argparse.Namespace) -> Program:
     explain = options.report is not None
     program = kept(options, explain)
     if program is None:
-        load_tvm()
+        _load_tvm(options)
         from .compiling import compiled
 
         program = compiled(options, explain)
@@ -133,6 +134,14 @@ def _program(options: argparse.Namespace) -> Program:
         if not options.quiet:
             tell(f"it was compiled on {when} and is kept: --recompile compiles it again")
     return program
+
+
+def _load_tvm(options: argparse.Namespace) -> None:
+    """Load TVM, and look at the names that could not be checked without it."""
+    load_tvm()
+    from .settings import check_backends
+
+    check_backends(options)
 
 
 def _check(option: str, path: str | None, reason: str | None) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from ..compiler import compile as compile_model
-from ..cost.method import MEDIAN
 from ..cost.model import Progress
 from ..defaults import FLOAT32
 from ..errors import CollageError
@@ -51,10 +50,6 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
 def _costs_of(options: argparse.Namespace, report: Progress) -> Iterator[KernelCosts | None]:
     """The costs to compile by, which Ctrl-C stops; None where nothing is measured."""
     if options.no_measure:
-        needing = {"--percentile": options.percentile != MEDIAN, "--tune": options.tune, "--refine": options.refine,
-                   "--search-layouts": options.search_layouts}  # fmt: skip
-        for name in (name for name, is_given in needing.items() if is_given):
-            raise CollageError(f"{name} needs costs, and --no-measure has none: leave one of the two out")
         yield None
         return
     with _stopped_by_ctrl_c(cost_model_of(options, report)) as costs:

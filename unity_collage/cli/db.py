@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..database.rows import FailureKind
 from .as_json import add_json
-from .option_types import positive
+from .option_types import NamesAction, positive
 
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -95,7 +95,7 @@ def _add_prune(actions: Actions) -> None:
     )
     kinds = [kind.value for kind in FailureKind]
     action.add_argument(
-        "--release", nargs="+", choices=kinds, metavar="KIND", default=[],
+        "--release", nargs="+", action=NamesAction, choices=kinds, metavar="KIND", default=[],
         help=f"quarantine entries of these kinds, so that their kernels are measured again: {', '.join(kinds)}",
     )  # fmt: skip
     action.add_argument(

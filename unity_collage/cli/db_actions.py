@@ -27,6 +27,7 @@ from .as_json import print_json
 from .db_info import info_as_data
 from .db_kept import kept_told, remove_kept
 from .db_packs import export_pack, import_packs, packs_told
+from .exit_codes import UsageError
 from .files import STANDARD, write
 
 _DAY_SECONDS = 86_400.0
@@ -132,9 +133,7 @@ def prune(options: argparse.Namespace) -> None:
     """Remove the rows that the options select."""
     chosen = (options.older_than, options.stale, options.old_versions, options.release, options.programs)
     if not any(chosen):
-        raise CollageError(
-            "say what to remove: --older-than, --stale, --old-versions, --release or --programs"
-        )
+        raise UsageError("say what to remove: --older-than, --stale, --old-versions, --release or --programs")
     with _existing(options.database, read_only=options.dry_run) as database:
         what = _what_goes(options, database)
         rows = doomed(database, what)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
+from .mistakes import check_options
 from .option_types import positive
 from .options import add_memory_limit, add_no_measure, add_options
 
@@ -61,7 +63,8 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument("--report", metavar="FILE.html", help="write a page with all differences")
     add_json(command)
-    command.set_defaults(run=_diff)
+    # Its options are for either model, and checked with those that the model has alone.
+    command.set_defaults(run=_diff, check=lambda _: None)
 
 
 def _diff(options: argparse.Namespace) -> None:
@@ -91,16 +94,20 @@ def _diff(options: argparse.Namespace) -> None:
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:
     """Both paths, and for a model the options of ``compile``; raises CollageError for what cannot be compared."""
     if options.second is None and not _is_model(options.first):
-        raise CollageError(f"{options.first} is not a model: name what it is compared with behind it")
+        raise UsageError(f"{options.first} is not a model: name what it is compared with behind it")
     paths = {"first": options.first, "second": options.second or options.first}
     more = {which: getattr(options, f"{which}_options") for which in paths}
     for which, path in paths.items():
         if not Path(path).is_file():
             raise CollageError(not_a_file(path))
         if more[which] and not _is_model(path):
-            raise CollageError(f"--{which}-options are for a model, and {path} is not one: leave them out")
+            raise UsageError(f"--{which}-options are for a model, and {path} is not one: leave them out")
+    if not any(map(_is_model, paths.values())) and (given := _given_to_compile(options)) is not None:
+        raise UsageError(
+            f"--{given} is for models, which are compiled, and neither file is one: leave it out"
+        )
     if options.second is None and more["first"] == more["second"]:
-        raise CollageError(
+        raise UsageError(
             "both are one model with the same options: add --second-options='--precision bf16', or name another file"
         )
     return [
@@ -119,22 +126,39 @@ def _words(which: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise CollageError(f"--{which}-options={text!r} cannot be read: {error}") from error
+        raise UsageError(f"--{which}-options={text!r} cannot be read: {error}") from error
 
 
 def _asked(path: str, words: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
     """The options of ``compile`` for one model: those of both, then its own."""
+    from .settings import check_backends
+
+    parser = _parser_of_compile()
+    for action in parser._actions:
+        if action.option_strings:
+            action.default = argparse.SUPPRESS
+    own = parser.parse_args(list(words))
+    asked = argparse.Namespace(**{**vars(options), **vars(own), "model": path, "said": " ".join(words)})
+    check_options(asked)
+    check_backends(asked)
+    return asked
+
+
+def _given_to_compile(options: argparse.Namespace) -> str | None:
+    """The first option of ``compile`` that is not as it is by default, if there is one."""
+    usual = vars(_parser_of_compile().parse_args([]))
+    changed = (name for name, value in usual.items() if name != "threads" and vars(options)[name] != value)
+    return next((name.replace("_", "-") for name in changed), None)
+
+
+def _parser_of_compile() -> argparse.ArgumentParser:
     from .parser import PROGRAM, Parser
 
     parser = Parser(prog=f"{PROGRAM} compile", add_help=False)
     add_options(parser, model=False)
     add_no_measure(parser)
     add_memory_limit(parser)
-    for action in parser._actions:
-        if action.option_strings:
-            action.default = argparse.SUPPRESS
-    own = parser.parse_args(list(words))
-    return argparse.Namespace(**{**vars(options), **vars(own), "model": path, "said": " ".join(words)})
+    return parser
 
 
 def _names(given: Sequence[tuple[str, argparse.Namespace | None]]) -> tuple[str, str]:
@@ -168,6 +192,6 @@ def _check_report(path: str | None) -> None:
     if path is None:
         return
     if Path(path).suffix != _PAGE:
-        raise CollageError(f"--report {path}: the name of the page ends in {_PAGE}; --json has it as data")
+        raise UsageError(f"--report {path}: the name of the page ends in {_PAGE}; --json has it as data")
     if (reason := why_no_file(Path(path))) is not None:
         raise CollageError(f"--report {path} cannot be written: {reason}")

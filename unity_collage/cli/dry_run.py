@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..errors import CollageError
 from .as_json import plain, print_json
 from .options import sizes_of
-
-_MAKING = {
-    "output": "-o",
-    "report": "--report",
-    "verify": "--verify",
-    "no_measure": "--no-measure",
-    "rpc": "--rpc",
-}
-"""Options, by their names here, that need a program or another machine."""
 
 
 def add_dry_run(command: argparse.ArgumentParser) -> None:
@@ -29,9 +19,6 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 
 def tell_dry_run(options: argparse.Namespace) -> None:
     """Print the dry run of the model that the options name."""
-    for name, option in _MAKING.items():
-        if getattr(options, name):
-            raise CollageError(f"{option} and --dry-run: a dry run measures nothing and builds nothing")
     from rich.console import Console
 
     from ..inspection.dry_run import dry_run

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..errors import CollageError
+from ..errors import CollageError, ModelError
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .files import STANDARD, write
 
 _SUFFIXES = {"--output": ".onnx", "--inputs": ".npz"}
@@ -36,7 +37,7 @@ def _examples(options: argparse.Namespace) -> None:
         _write(options)
         return
     if options.output or options.inputs:
-        raise CollageError("name the example to write, such as: unity-collage examples small -o small.onnx")
+        raise UsageError("name the example to write, such as: unity-collage examples small -o small.onnx")
     _list(options)
 
 
@@ -55,16 +56,19 @@ def _write(options: argparse.Namespace) -> None:
     from ..examples import example, random_inputs_of
     from ..lowering.library_file import why_no_file
 
-    found = example(options.name)
+    try:
+        found = example(options.name)
+    except ModelError as error:
+        raise UsageError(str(error)) from None
     path = options.output or f"{found.name}.onnx"
     for option, wanted in (("--output", path), ("--inputs", options.inputs)):
         suffix = _SUFFIXES[option]
         if wanted == STANDARD:
-            raise CollageError(f"{option} - is not possible: name a file")
+            raise UsageError(f"{option} - is not possible: name a file")
         if wanted and (reason := why_no_file(Path(wanted))):
             raise CollageError(f"{option} {wanted} cannot be written: {reason}")
         if wanted and Path(wanted).suffix != suffix:
-            raise CollageError(f"{option} {wanted}: the name of the file ends in {suffix}")
+            raise UsageError(f"{option} {wanted}: the name of the file ends in {suffix}")
     model = found.make()
     write(Path(path), model.SerializeToString())
     wrote = [path]

@@ -1,6 +1,8 @@
-"""The exit codes of all commands. They do not change between versions."""
+"""The exit codes of all commands, and the error that stands for one. They do not change between versions."""
 
 from __future__ import annotations
+
+from ..errors import CollageError
 
 DONE, FAILED, USAGE, FAULT, INTERRUPTED, CUT_OFF = 0, 1, 2, 70, 130, 141
 
@@ -13,6 +15,10 @@ EXIT_CODES = {
     CUT_OFF: "the reader of its output has gone, as in `| head`",  # as shells count SIGPIPE
 }
 """What each code means."""
+
+
+class UsageError(CollageError):
+    """The command line is wrong by itself, whatever files and machine there are: the code is ``USAGE``."""
 
 
 def listed() -> str:

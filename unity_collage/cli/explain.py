@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import progress
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .options import add_options, sizes_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def add_command(commands: Any) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
+    if options.refine or options.breed:
+        raise UsageError("explain shows the plan of the search, and --refine compares programs: leave it out")
     from ..compiler import explain
     from ..frontend.models import read_model
     from ..frontend.onnx.names import meanings, own_names

@@ -16,8 +16,9 @@ from .. import __version__, runtime
 from ..errors import CollageError, first_line
 from ..runtime.libraries import tvm_runtime
 from . import load_tvm
-from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, listed
+from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, UsageError, listed
 from .logs import logs_shown
+from .mistakes import check_options
 from .options import add_threads
 from .parser import PROGRAM, Parser
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CUT_OFF
     except (CollageError, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return FAILED
+        return USAGE if isinstance(error, UsageError) else FAILED
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted; all costs measured so far are stored", file=sys.stderr)
         return INTERRUPTED
@@ -85,10 +86,15 @@ def _done(words: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
+    options.check(options)
     if options.command not in _WITHOUT_TVM and tvm_runtime() is None:
         raise CollageError("TVM is not installed: pip install apache-tvm, and see unity-collage doctor")
     if options.command not in _LIGHT:
         load_tvm()
+        if "backends" in options:
+            from .settings import check_backends
+
+            check_backends(options)
     if options.threads is not None:
         runtime.set_num_threads(options.threads)
     options.run(options)
@@ -140,7 +146,7 @@ def parser_of(named: str | None = None) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    parser.set_defaults(quiet=False, verbose=False)
+    parser.set_defaults(quiet=False, verbose=False, check=check_options)
     add_threads(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name in COMMANDS if named is None else (named,):

@@ -126,7 +126,11 @@ class TargetsAction(argparse.Action):
             namespace.target, named = conveyed(namespace.targets)
         except CollageError as error:
             raise argparse.ArgumentError(self, str(error)) from None
-        if named is not None and getattr(namespace, "named", None) is None and namespace.backends is not None:
+        if (
+            named is not None
+            and getattr(namespace, "named", None) is None
+            and getattr(namespace, "backends", None) is not None
+        ):
             raise argparse.ArgumentError(self, _TWICE)
         if named is not None:
             namespace.backends = namespace.named = list(named)
@@ -149,7 +153,9 @@ class NamesAction(argparse.Action):
         option: str | None = None,
     ) -> None:
         del parser, option
-        setattr(namespace, self.dest, names_in([*(getattr(namespace, self.dest) or ()), *values]))
+        if not (names := names_in(values)):
+            raise argparse.ArgumentError(self, "it names nothing")
+        setattr(namespace, self.dest, names_in([*(getattr(namespace, self.dest, None) or ()), *names]))
 
 
 class BackendsAction(NamesAction):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..cost.method import MEDIAN
 from ..defaults import BUDGET_SECONDS, FLOAT32, PRECISIONS
-from ..errors import CollageError
+from .exit_codes import UsageError
 from .option_types import (
     BackendsAction,
     TargetsAction,
@@ -23,13 +23,16 @@ from .option_types import (
     tracker,
 )
 
+RPC_KEY = "unity_collage"
+"""The key that servers have at a tracker, unless another one is named."""
+
 
 def add_options(
     command: argparse.ArgumentParser, model: bool = True, what: str = "the model, an .onnx or .pt2 file"
 ) -> None:
     """Add the options for the choice of kernels and the limits of measuring, and the ``model`` that they are for."""
     if model:
-        command.add_argument("model", metavar="MODEL", help=f"{what}; write it before --backends")
+        command.add_argument("model", metavar="MODEL", help=what)
     add_threads(command, argparse.SUPPRESS)  # the number may also stand before the command
     _add_sizes(command)
     _add_freedom(command)
@@ -209,8 +212,7 @@ def _add_remote(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rpc-key",
         metavar="KEY",
-        default="unity_collage",
-        help="the key of the servers at the tracker (default: unity_collage)",
+        help=f"with --rpc: the key of the servers at the tracker (default: {RPC_KEY})",
     )
 
 
@@ -223,5 +225,5 @@ def _distinct(option: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sizes in pairs:
         if found.setdefault(name, sizes) != sizes:
-            raise CollageError(f"{option} gives {name} two sizes: {found[name]} and {sizes}")
+            raise UsageError(f"{option} gives {name} two sizes: {found[name]} and {sizes}")
     return found

@@ -1,23 +1,52 @@
-"""The parser of the command line: one line for each mistake, and options that all commands have."""
+"""The parser of the command line: one grammar, one line for each mistake, and options that all commands have."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 from ..errors import with_names
 from .exit_codes import USAGE
+from .option_types import NamesAction, names_in
 
 PROGRAM = "unity-collage"
+
+_FILES = (".onnx", ".pt2", ".so", ".json", ".py")
+"""How arguments end that are files, and not names in a list."""
+
+
+class _OnceAction(argparse.Action):
+    """Sets a value; an option that gives another one is a mistake."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        assert isinstance(parser, Parser)
+        if option is not None and parser.given.setdefault(self.dest, values) != values:
+            raise argparse.ArgumentError(
+                self, f"it is given twice, with {parser.given[self.dest]} and {values}"
+            )
+        setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that tells each mistake in one line, with the name that was probably meant."""
 
     def __init__(self, *arguments: Any, **named: Any):
-        super().__init__(*arguments, **named)
+        # A beginning of an option is no name of it: it would change its meaning with the next option.
+        super().__init__(*arguments, **{"allow_abbrev": False, **named})
+        self.register("action", None, _OnceAction)
+        self.register("action", "store", _OnceAction)
         self._words: list[str] = []
+        self.given: dict[str, Any] = {}
+        """The values of options that were read, by the names of their attributes."""
         # Commands have these options too; there an absent one must not undo what stands before the command.
         self.add_argument(
             "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="do not show progress"
@@ -30,13 +59,37 @@ class Parser(argparse.ArgumentParser):
             help="also show what is logged: why kernels have no cost, processes that are started again",
         )
 
-    def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[Any, list[str]]:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """The options; an argument that no option takes ends the program here, where its command is known."""
-        self._words = [str(word) for word in (arguments[0] if arguments else None) or ()]
-        options, rest = super().parse_known_args(*arguments, **named)
+        self._words = [str(word) for word in (sys.argv[1:] if args is None else args)]
+        self.given = {}
+        options, rest = super().parse_known_args(self._arguments_first(), namespace)
         if rest:
             self._refuse(self._unknown(rest))
         return options, rest
+
+    def _arguments_first(self) -> list[str]:
+        """The words with those in front that are arguments: a model may stand anywhere, even behind a list of names."""
+        if any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
+            return self._words
+        arguments: list[str] = []
+        options: list[str] = []
+        words = iter(self._words)
+        takes_list = False
+        for word in words:
+            action = self._option_string_actions.get(word)
+            if word == "--":
+                return [*arguments, *options, word, *words]
+            if word.startswith("-") and word != "-":
+                options.append(word)
+                takes_list = action is not None and action.nargs == "+"
+                if action is not None and action.nargs is None:
+                    options += islice(words, 1)
+            elif takes_list and not word.endswith(_FILES):
+                options.append(word)
+            else:
+                arguments.append(word)
+        return [*arguments, *options]
 
     def error(self, message: str) -> NoReturn:
         """End the program with one line about a mistake."""
@@ -65,10 +118,12 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Called by argparse with each value; its own text lists the values and does not say which one is close."""
-        if action.choices is None or value in action.choices:
+        values = names_in([value]) if isinstance(action, NamesAction) else [value]
+        unknown = [each for each in values if action.choices is not None and each not in action.choices]
+        if not unknown:
             return
         if isinstance(action, argparse._SubParsersAction):
             text = f"no {str(action.metavar).lower()} named {str(value)!r}"
         else:
-            text = f"{'/'.join(action.option_strings) or action.metavar} has no value {str(value)!r}"
-        self._refuse(with_names(text, str(value), [str(choice) for choice in action.choices]))
+            text = f"{'/'.join(action.option_strings) or action.metavar} has no value {str(unknown[0])!r}"
+        self._refuse(with_names(text, str(unknown[0]), [str(choice) for choice in action.choices or ()]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
+from .exit_codes import UsageError
 from .option_types import duration, positive
 from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM
@@ -160,18 +161,18 @@ def _check(options: argparse.Namespace) -> None:
             raise CollageError(not_a_file(path))
     is_model = Path(options.model).suffix in _MODELS
     if is_model and options.compiled_from:
-        raise CollageError(
+        raise UsageError(
             f"--model is for saved programs, and {options.model} is a model: leave one of the two out"
         )
     if not is_model and not options.compiled_from:
-        raise CollageError(
+        raise UsageError(
             f"{options.model} is not a model ({' or '.join(_MODELS)}): the code of a saved program has no timing "
             "points; name the model that it was compiled from with --model, and its plan is timed"
         )
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
     if options.trace == "-":
-        raise CollageError("--trace - is not possible: write the trace into a file")
+        raise UsageError("--trace - is not possible: write the trace into a file")
     if options.trace and (reason := why_no_file(Path(options.trace))):
         raise CollageError(f"--trace {options.trace} cannot be written: {reason}")
     if options.report:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from ..backends.registry import get as backend_named
 from ..cost.method import Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
-from ..errors import CollageError
+from ..errors import CollageError, UnknownBackend
 from ..feedback.breeding import Breeding
 from ..feedback.settings import Refinement
 from ..measure.here import cost_model
@@ -16,6 +17,8 @@ from ..measure.remote import RemoteCost
 from ..measure.remote.messages import why_no_tracker
 from ..measure.tuning import why_unavailable as why_not_tuned
 from ..passes.annotate_candidates import WINOGRAD
+from .exit_codes import UsageError
+from .options import RPC_KEY
 
 
 def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
@@ -35,8 +38,6 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
             target=options.target,
             percentile=options.percentile,
         )
-    if options.target is not None:
-        raise CollageError("--target and --rpc: the target is that of the servers")
     if (reason := why_no_tracker(options.rpc)) is not None:
         raise CollageError(f"--rpc: {reason}")
     return RemoteCost(
@@ -46,18 +47,25 @@ def cost_model_of(options: argparse.Namespace, report: Progress) -> KernelCosts:
         budget_seconds=options.budget,
         remeasure=options.remeasure,
         tracker=options.rpc,
-        key=options.rpc_key,
+        key=options.rpc_key or RPC_KEY,
         method=Method.of(options.percentile),
     )
 
 
 def refinement_of(options: argparse.Namespace) -> Refinement | None:
-    """The settings of ``--refine`` and ``--breed``; raises CollageError for ``--breed`` alone."""
-    if options.breed and not options.refine:
-        raise CollageError("--breed needs --refine, which compares whole programs")
+    """The settings of ``--refine`` and ``--breed``."""
     if not options.refine:
         return None
     return Refinement(breeding=Breeding(seconds=options.breed) if options.breed else None)
+
+
+def check_backends(options: argparse.Namespace) -> None:
+    """Raises UsageError for a name in ``--backends`` that no backend has, and CollageError for a broken one."""
+    for name in options.backends or ():
+        try:
+            backend_named(name)
+        except UnknownBackend as error:
+            raise UsageError(f"--backends: {error}") from None
 
 
 def rules_left_out(options: argparse.Namespace) -> tuple[str, ...]:

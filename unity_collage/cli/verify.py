@@ -42,8 +42,6 @@ def add_verify(command: argparse.ArgumentParser) -> None:
 def check_verify(options: argparse.Namespace) -> None:
     """Raises CollageError, before anything is measured, where nothing could be compared."""
     if options.verify is None:
-        if options.tolerance is not None:
-            raise CollageError("--tolerance needs --verify")
         return
     from ..profile.agreement import read_inputs, reference_of
 

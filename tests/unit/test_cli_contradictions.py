@@ -1,0 +1,147 @@
+"""Command lines whose words contradict each other, and where in them an argument may stand."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from unity_collage.cli import load_tvm
+from unity_collage.cli import main as cli
+from unity_collage.cli.exit_codes import FAILED, USAGE
+
+WITHOUT_COSTS = "needs costs, and --no-measure has none: leave one of the two out"
+MODEL = "there.onnx"
+
+CONTRADICTIONS = {
+    f"compile {MODEL} --breed 3s": "--breed needs --refine, which compares whole programs",
+    f"compile {MODEL} --rpc-key board": "--rpc-key needs --rpc, whose servers have the key",
+    f"compile {MODEL} --tolerance 0": "--tolerance needs --verify, which compares results",
+    f"compile {MODEL} --locked --remeasure": "--locked measures nothing, and --remeasure measures again",
+    f"compile {MODEL} --memory-limit 1MB --refine": "--memory-limit is for the plan of the search",
+    f"compile {MODEL} --rpc board:9190 --target llvm": "--target and --rpc: the target is that of the servers",
+    f"compile {MODEL} --precision f16": "--precision f16 is for GPUs: add --target cuda, or take bf16",
+    f"compile {MODEL} --precision tf32 --target llvm": "--precision tf32 is for GPUs",
+    f"compile {MODEL} --shape n=1 --shape n=2": "--shape gives n two sizes: 1 and 2",
+    f"compile {MODEL} --dim n=1 --dim n=2": "--dim gives n two sizes: 1 and 2",
+    f"compile {MODEL} --no-measure --report p.json": "--report explains costs, and --no-measure has none",
+    f"compile {MODEL} --backends onednn,tvn": "--backends: no backend named 'tvn'; did you mean tvm? There are: ",
+    f"compile {MODEL} --dry-run --backends tvn": "--backends: no backend named 'tvn'; did you mean tvm?",
+    f"profile {MODEL} --backends tvn": "--backends: no backend named 'tvn'; did you mean tvm?",
+    f"diff {MODEL} there.json --first-options=--backends=tvn": "--backends: no backend named 'tvn'",
+    f"diff {MODEL} there.json --first-options=--target=llvm --breed 3s": "--breed needs --refine",
+    f"diff {MODEL} there.json --second-options=--refine": "--second-options are for a model",
+    f"diff {MODEL} there.json --no-measure --tune 3": f"--tune {WITHOUT_COSTS}",
+    "diff there.json there.json --precision bf16": "--precision is for models, which are compiled, and neither",
+    "diff there.json": "there.json is not a model: name what it is compared with behind it",
+    "diff there.json there.json --report d.json": "the name of the page ends in .html",
+    f"bench {MODEL} --against onnxruntim": "no such runtime; did you mean onnxruntime? There are: ",
+    f"bisect {MODEL} --slow --against tvm": "--against is for wrong results, and --slow times programs",
+    f"compare {MODEL} --plan there.json --tune 3": "compare goes by the costs of kernels: leave --refine, ",
+    f"explain {MODEL} --refine": "explain shows the plan of the search, and --refine compares programs",
+    f"profile {MODEL} --trace -": "--trace - is not possible",
+    f"profile {MODEL} --model {MODEL}": "--model is for saved programs",
+    "profile there.so": "there.so is not a model (.onnx or .pt2)",
+    "check onednn --annotated there.py": "--annotated is for plans, and onednn is not a file with plans",
+    "check there.json --cases a.b:C": "--cases is for backends, and there.json is a file with plans",
+    "check there.json --timeout 5s": "--timeout is for backends, and there.json is a file with plans",
+    "db prune": "say what to remove: --older-than, --stale, ",
+    "examples alexnet": "no example is called 'alexnet'; there are: small, ",
+    "examples -o small.onnx": "name the example to write",
+    "examples small -o small.so": "the name of the file ends in .onnx",
+}
+NO_COSTS = ("search-layouts", "tune=3", "refine", "remeasure", "rpc=a:1", "memory-limit=1MB", "percentile=90")
+NOT_DRY = ("output=m.so", "bundle=m", "report=p.json", "verify=random", "no-measure", "tune=3", "refine",
+           "memory-limit=1MB", "remeasure")  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in (MODEL, "there.json", "there.so", "there.py"):
+        (tmp_path / name).write_text("{}")
+    load_tvm()
+    return tmp_path
+
+
+def said(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of a command, and its only line."""
+    code = cli.main([*words.split(), "-q"])
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    return code, line
+
+
+@pytest.mark.parametrize("words", CONTRADICTIONS)
+def test_a_contradiction_is_a_wrong_command_line(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = said(words, capsys)
+    assert code == USAGE and CONTRADICTIONS[words] in line
+
+
+@pytest.mark.parametrize("option", NO_COSTS)
+@pytest.mark.parametrize("command", ["compile", "bench", "profile", "bisect"])
+def test_what_needs_costs_is_refused_without(
+    command: str, option: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = said(f"{command} {MODEL} --no-measure --{option}", capsys)
+    assert (code, line) == (USAGE, f"unity-collage: --{option.partition('=')[0]} {WITHOUT_COSTS}")
+
+
+@pytest.mark.parametrize("option", NOT_DRY)
+def test_a_dry_run_takes_no_option_that_it_would_not_follow(
+    option: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = said(f"compile --dry-run --{option} {MODEL}", capsys)
+    assert code == USAGE and line.endswith(" and --dry-run: a dry run measures nothing and builds nothing")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("compile their.onnx", "their.onnx is not a file; did you mean there.onnx?"),
+        (f"compile {MODEL} -o none/m.so", "--output none/m.so cannot be written: there is no folder none"),
+        (f"compile {MODEL}", "there.onnx is not an ONNX model"),
+        (f"compile {MODEL} --verify none.npz", "none.npz is not a file"),
+        ("db merge none.sqlite", "none.sqlite"),
+        ("db import none.jsonl", "none.jsonl cannot be read: No such file or directory"),
+        ("db info --database none.sqlite", "none.sqlite"),
+        ("info there.so", "there.so"),
+        ("check none.json", "none.json"),
+        ("check nosuch", "nosuch"),
+    ],
+)  # fmt: skip
+def test_what_depends_on_files_and_machines_is_a_failure(
+    words: str, reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, line = said(words, capsys)
+    assert code == FAILED and reason in line
+
+
+LISTED = [["m.onnx"], ["--backends", "onednn", "tvm"], ["-o", "m.so"], ["--budget", "3s"]]
+
+
+@pytest.mark.parametrize("parts", list(itertools.permutations(LISTED)))
+def test_a_model_stands_anywhere(parts: tuple[list[str], ...]) -> None:
+    options = cli.parser_of("compile").parse_args(["compile", *itertools.chain(*parts)])
+    found = (options.model, options.backends, options.output, options.budget)
+    assert found == ("m.onnx", ["onednn", "tvm"], "m.so", 3.0)
+
+
+def test_arguments_keep_their_order_and_what_follows_two_dashes() -> None:
+    parse = cli.parser_of().parse_args
+    options = parse(["diff", "b.so", "-q", "a.json"])
+    assert (options.first, options.second, options.quiet) == ("b.so", "a.json", True)
+    assert parse(["diff", "--backends", "tvm", "b.onnx", "a.onnx"]).second == "a.onnx"
+    assert parse(["compile", "-q", "--", "-m.onnx"]).model == "-m.onnx"
+    assert parse(["db", "export", "-q", "-"]).file == "-"
+
+
+def test_lists_have_one_grammar() -> None:
+    parse = cli.parser_of().parse_args
+    for words in ("crash hang", "crash,hang", "crash --release hang", "crash, --release crash,hang"):
+        assert parse(["db", "prune", "--release", *words.split()]).release == ["crash", "hang"]
+    assert parse(["compile", "m.onnx", "-o", "m.so", "--output", "m.so"]).output == "m.so"
