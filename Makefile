@@ -9,10 +9,10 @@ VENV := .venv-test
 PACKAGE ?= .
 
 .PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native \
-  images lock notebook release wheel
+  images lock notebook prose release wheel
 
-# What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract and the
-# links of the documents, in the environment that the tests made.
+# What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract, prose
+# and the links of the documents, in the environment that the tests made.
 check:
 	PACKAGE='$(PACKAGE)' EXTRAS=test,torch,docs bash scripts/test.sh
 	$(VENV)/bin/pip install --quiet '$(PACKAGE)[dev]'
@@ -20,6 +20,7 @@ check:
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 	$(VENV)/bin/lint-imports
+	$(MAKE) prose PYTHON=$(VENV)/bin/python
 	$(MAKE) docs PYTHON=$(VENV)/bin/python
 
 # The documentation as a site in build/site; a warning, such as one about a broken link, fails. With --quiet it would
@@ -27,6 +28,11 @@ check:
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'
+
+# Spelling, and the prose of documents and docstrings, in seconds. Needs the extra dev.
+prose:
+	$(PYTHON) -m codespell_lib
+	$(PYTHON) scripts/prose.py
 
 # Run the notebook of examples/ in place, on an idle machine. Needs the extra docs.
 notebook:

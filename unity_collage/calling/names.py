@@ -17,7 +17,7 @@ class InputNames:
     """The names of a program's inputs, and the places of their values.
 
     A name counts exactly as the model writes it. Its form as an identifier of Python counts too, unless another input
-    has the same identifier or that very name.
+    has the same identifier or that name.
     """
 
     def __init__(self, names: Sequence[str]):

@@ -91,7 +91,7 @@ def tensor_text(dtype: str, shape: Sequence[Dim] | None) -> str:
 
 
 def shown(name: str) -> str:
-    """A name for a message: quoted, and cut in its middle if it is very long."""
+    """A name for a message: quoted, and cut in its middle if it is long."""
     half = _LONGEST_NAME // 2
     return repr(name if len(name) <= _LONGEST_NAME else f"{name[:half]}...{name[-half:]}")
 

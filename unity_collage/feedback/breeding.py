@@ -99,7 +99,7 @@ class _Genes:
 
 
 def _first_of(backend: str, choices: Sequence[Parts]) -> int:
-    """The first choice with kernels of ``backend`` only; if there is none, the first of all."""
+    """The first choice with kernels of ``backend`` only; if there is none, the first choice."""
     owners = [{option.backend for option in parts} for parts in choices]
     return next((number for number, found in enumerate(owners) if found <= {backend}), 0)
 

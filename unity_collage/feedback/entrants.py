@@ -1,4 +1,4 @@
-"""Entrants: which programs take part in a comparison, as far as there is time to build them."""
+"""Candidate programs: which of them take part in a comparison, as far as there is time to build them."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _records(
 def _known_winner(builder: ProgramBuilder, records: Records, settings: Refinement) -> Refined | None:
     """The winner of a stored comparison; None if there is none, or if it cannot be built any more.
 
-    One that left out programs for want of time does not count where there is all the time.
+    One that left out programs because its time was short does not count where there is no limit.
     """
     known = records.find()
     if known is None:

@@ -29,7 +29,7 @@ class Entrant:
 
 
 WholeModels = Mapping[str, Entrant]
-"""Entrants by their names."""
+"""Candidate programs by their names."""
 
 
 def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None, list[InferenceRuntime]]:
@@ -52,7 +52,7 @@ def runtimes_among(names: Sequence[str] | None) -> tuple[tuple[str, ...] | None,
 def entrants_of(
     model: WholeModel | None, imported: IRModule, runtimes: Sequence[InferenceRuntime], precision: str
 ) -> WholeModels:
-    """An entrant for each of ``runtimes``; none for a model that is not in their format."""
+    """A candidate program for each of ``runtimes``; none for a model that is not in their format."""
     if model is None:
         return {}
     once = replace(model, onnx=cache(model.onnx))  # files may have hundreds of megabytes

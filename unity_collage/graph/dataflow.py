@@ -82,7 +82,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What it computes in a word: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
+        """What it computes: ``conv2d``; for a ``call_tir``, the name of the PrimFunc."""
         callee = callee_of(self.binding.value)
         return short_name(self.op) if callee is None else callee.name_hint
 

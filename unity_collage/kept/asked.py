@@ -31,7 +31,7 @@ class AskedOptions:
     refine: str = ""
     """The settings of a refinement; empty: programs are compared as by default."""
     memory: str = ""
-    """The limit in bytes and the price of memory; empty: nothing is asked of memory."""
+    """The limit in bytes and the weight of memory; empty: nothing is asked of memory."""
     limits: str = ""
     """The limits of the process that measures, where they are not the usual ones."""
 

@@ -31,7 +31,7 @@ class KeptPrograms:
 
     store: ProgramStore
     about: str
-    """The options and the surroundings, as text."""
+    """The options and the fingerprint fields, as text."""
 
     def find(
         self,

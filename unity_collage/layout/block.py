@@ -191,7 +191,7 @@ class Block:
 
 
 def all_same(new: Iterable[Expr], old: Iterable[Expr]) -> bool:
-    """Whether two lists hold the very same expressions."""
+    """Whether two lists hold the same expressions, by identity."""
     return all(a.same_as(b) for a, b in zip(new, old, strict=True))
 
 

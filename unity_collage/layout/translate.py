@@ -96,7 +96,7 @@ def _plain_call(state: Block, call: relax.Call) -> relax.Call:
 def _give_out(state: Block, var: relax.Var, before: int) -> None:
     """Bind the block's output ``var``, which others know by its original layout.
 
-    When the bindings since ``before`` end with that very value, the last one takes the name.
+    When the bindings since ``before`` end with that value, the last one takes the name.
     """
     value = state.values[var]
     expr = state.plain(value)

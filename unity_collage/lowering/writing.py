@@ -16,7 +16,7 @@ from .imports_object import imports_apart, packed_imports
 def write(module: Any, path: Path) -> None:
     """Write a module of TVM and what it imports as object files; raises RuntimeError or OSError.
 
-    Parts that are C source need a compiler all the same, and make a shared library.
+    Parts that are C source need a compiler in any case, and make a shared library.
     """
     _exported(module, path, _archive, packed_imports)
 

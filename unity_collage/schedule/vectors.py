@@ -11,7 +11,7 @@ from .cpu import CpuTraits
 from .stage import Expr, Stage, buffer_of
 
 _REGISTERS_A_TURN = 2
-"""Independent vectors in one iteration; more only makes the code longer."""
+"""Independent vectors in one iteration; with more, the code only becomes longer."""
 _SMALLEST = 4
 """Shorter loops are not vectorised."""
 

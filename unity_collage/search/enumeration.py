@@ -6,7 +6,7 @@ behind. Partial plans that want the same values can be completed in the same way
 (dynamic programming). Partial plans that cannot become cheaper than the bound are dropped.
 
 *What is relaxed.* Nodes may be computed twice, whether the problem allows it or not, and kernels need not have an
-order. So the walk finds each valid plan at its cost, and maybe others that are cheaper: the bound holds all the same.
+order. So the walk finds each valid plan at its cost, and maybe others that are cheaper: the bound still holds.
 
 *Transitions.* A state has, for each wanted value, the sides that read it: backends and devices. All readers of a value
 come after it, so they are known when its writer is chosen, and then the transitions are paid. An option that writes

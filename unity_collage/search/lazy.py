@@ -5,9 +5,9 @@ under these costs contains only known costs, no plan is cheaper under the true c
 some unknown costs of the plan are measured, and the search is repeated. This is the scheme of lazy shortest paths
 (Dellin and Srinivasa, LazySP, 2016), with kernels as edges.
 
-In each round only a part of a plan's unknown kernels is measured, first those that may gain most on the best plan of
-known kernels, or make a node that no known kernel makes, since the time may be over before the end. Usually these alone
-show that the plan is not the cheapest, and the others need not be measured at all.
+In each round only a part of a plan's unknown kernels is measured, since the time may be over before the end. First
+come those that may gain most on the best plan of known kernels, or make a node that no known kernel makes. Usually
+these alone show that the plan is not the cheapest, and the others need not be measured at all.
 
 Option ids name candidates. *Keys* name workloads; equal candidates share a key. A key is measured at most once.
 

@@ -1,4 +1,4 @@
-"""A cheap plan that holds few bytes: under a limit, or with a price for each byte.
+"""A cheap plan that holds few bytes: under a limit, or with a weight for each byte.
 
 Two things are done, one after the other:
 
