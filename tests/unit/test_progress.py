@@ -76,6 +76,15 @@ def test_a_comparison_in_one_line_says_by_how_much_and_what_was_left_out() -> No
     )
 
 
+def test_a_program_that_another_one_seemed_to_beat_is_not_called_the_fastest() -> None:
+    programs = tuple(
+        ProgramTimes(name, seconds) for name, seconds in (("collage", 2e-3), ("openblas", 1.6e-3))
+    )
+    assert comparison_line(ProgramComparison("collage", programs)) == (
+        "collage is chosen, no other program is surely faster: openblas 0.80x"
+    )
+
+
 def test_a_comparison_of_another_day_has_its_date_and_a_busy_one_its_load() -> None:
     known = ProgramComparison(
         "collage", PROGRAMS[:2], origin="database", created=86_400.0 * 365.5, others=1.25

@@ -27,7 +27,10 @@ microseconds, and a shared machine is seldom that much slower."""
 
 
 def comparison_line(report: ProgramComparison) -> str:
-    """Which program was the fastest, by how much, and when that was found out."""
+    """Which program was the fastest, by how much, and when that was found out.
+
+    Ours is also the result where another one took less time, but not surely so.
+    """
     seconds = {each.name: each.seconds for each in report.programs if each.seconds is not None}
     best = seconds.pop(report.winner)
     others = [
@@ -36,7 +39,9 @@ def comparison_line(report: ProgramComparison) -> str:
     left_out = [each for each in report.programs if each.seconds is None]
     when = f" on {datetime.fromtimestamp(report.created):%Y-%m-%d}" if report.origin == "database" else ""
     sizes = f" over {report.samples} sizes" if report.samples > 1 else ""
-    text = f"{report.winner} is the fastest program{sizes}{when}: {', '.join(others)}" if others else ""
+    is_fastest = all(round(value / best, 2) >= 1 for value in seconds.values())
+    verdict = "is the fastest program" if is_fastest else "is chosen, no other program is surely faster"
+    text = f"{report.winner} {verdict}{sizes}{when}: {', '.join(others)}" if others else ""
     if left_out:
         text += f"{'; ' if text else ''}not timed: " + ", ".join(
             f"{each.name} ({each.reason})" for each in left_out
