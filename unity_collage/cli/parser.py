@@ -59,11 +59,12 @@ class Parser(argparse.ArgumentParser):
             help="also show what is logged: why kernels have no cost, processes that are started again",
         )
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[Any, list[str]]:
         """The options; an argument that no option takes ends the program here, where its command is known."""
-        self._words = [str(word) for word in (sys.argv[1:] if args is None else args)]
+        words = arguments[0] if arguments else None
+        self._words = [str(word) for word in (sys.argv[1:] if words is None else words)]
         self.given = {}
-        options, rest = super().parse_known_args(self._arguments_first(), namespace)
+        options, rest = super().parse_known_args(self._arguments_first(), *arguments[1:], **named)
         if rest:
             self._refuse(self._unknown(rest))
         return options, rest
