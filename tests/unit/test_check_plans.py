@@ -181,7 +181,7 @@ def test_a_file_that_is_something_else_is_an_error_in_a_line(
 def test_a_file_that_is_not_there_is_no_backend(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "nowhere.so"]) == 1
     assert "nowhere.so is not a file" in capsys.readouterr().err
-    assert main(["check", "nothing", "--annotated", "x.py"]) == 1
+    assert main(["check", "nothing", "--annotated", "x.py"]) == 2
     assert "nothing is not a file with plans" in capsys.readouterr().err
 
 

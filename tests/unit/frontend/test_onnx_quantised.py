@@ -23,6 +23,13 @@ def _bytes(dtype: str, *shape: int) -> np.ndarray:
     return _RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
 
 
+def _weights(dtype: str, *shape: int) -> np.ndarray:
+    """Signed ones have 7 bits: ONNX Runtime adds pairs of products of 8 bits in 16 bits, saturating, where a processor
+    has AVX2 and no dot products of bytes. It is not the right reference for more there."""
+    numbers = _bytes(dtype, *shape)
+    return (numbers // 2).astype(dtype) if dtype == "int8" else numbers
+
+
 def _scale(*values: float) -> np.ndarray:
     return np.array(values[0] if len(values) == 1 else values, "float32")
 
@@ -89,7 +96,7 @@ def test_integer_products(kinds, per_column):
     columns = (5,) if per_column else ()
     feeds = {
         "a": _bytes(kinds[0], 2, 3, 16),
-        "b": _bytes(kinds[1], 16, 5),
+        "b": _weights(kinds[1], 16, 5),
         "az": _bytes(kinds[0]),
         "bz": _bytes(kinds[1], *columns),
     }
@@ -103,7 +110,7 @@ def test_quantised_products(per_column):
         "a": _bytes("uint8", 3, 16),
         "as": _scale(0.02),
         "az": np.array(120, "uint8"),
-        "b": _bytes("int8", 16, 5),
+        "b": _weights("int8", 16, 5),
         "bs": scales,
         "bz": np.zeros(scales.shape, "int8"),
         "ys": _scale(0.1),
@@ -140,7 +147,7 @@ def test_quantised_convolutions(attributes):
         "x": _bytes("uint8", 1, 4, 6, 7),
         "xs": _scale(0.03),
         "xz": np.array(128, "uint8"),
-        "w": _bytes("int8", 6, 4 // group, 3, 3),
+        "w": _weights("int8", 6, 4 // group, 3, 3),
         "ws": _RNG.uniform(0.01, 0.02, 6).astype("float32"),
         "wz": np.zeros(6, "int8"),
         "ys": _scale(0.5),
@@ -209,7 +216,7 @@ def test_qgemm(quantised, transposed):
         "a": _bytes("uint8", 3, 8),
         "as": _scale(0.02),
         "az": np.array(120, "uint8"),
-        "b": _bytes("int8", *((5, 8) if transposed else (8, 5))),
+        "b": _weights("int8", *((5, 8) if transposed else (8, 5))),
         "bs": _scale(0.01),
         "bz": np.array(2, "int8"),
         "c": _RNG.integers(-99, 99, 5).astype("int32"),
@@ -222,7 +229,7 @@ def test_qgemm(quantised, transposed):
 def test_products_to_floats():
     feeds = {
         "a": _bytes("uint8", 3, 8),
-        "b": _bytes("int8", 8, 5),
+        "b": _weights("int8", 8, 5),
         "as": _scale(0.02),
         "bs": _RNG.uniform(0.01, 0.02, 5).astype("float32"),
         "az": np.array(120, "uint8"),

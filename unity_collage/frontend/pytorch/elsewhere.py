@@ -28,7 +28,7 @@ _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 
 
 @dataclass(slots=True)
-class Elsewhere:
+class CalledOperators:
     """The calls of one model, as they are found."""
 
     builder: relax.BlockBuilder

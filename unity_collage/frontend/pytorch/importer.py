@@ -27,7 +27,7 @@ from .constants import Constants, is_constant, why_not_computed
 from .context import HALVES, CallRefused, Complex, Context, Value, dtype_name, dtype_of, shape_of
 from .converters import MOVES
 from .decompositions import table
-from .elsewhere import Elsewhere, has_complex, reason_of
+from .elsewhere import CalledOperators, has_complex, reason_of
 from .nodes import bound, checked_dtype, converter_of, failure, is_half, needed_for
 from .symbols import LearntSizes
 
@@ -75,7 +75,7 @@ class _Importer:
         self._constants = Constants()
         self.builder = relax.BlockBuilder()
         self._values: dict[fx.Node, Value] = {}
-        self._elsewhere = Elsewhere(self.builder, self._sizes, self._constants) if asks_torch else None
+        self._elsewhere = CalledOperators(self.builder, self._sizes, self._constants) if asks_torch else None
 
     def run(self) -> tuple[IRModule, tuple[str, ...], tuple[str, ...]]:
         signature = self._program.graph_signature
