@@ -190,9 +190,9 @@ def _check_report(options: argparse.Namespace) -> None:
             f"{' or '.join(_REPORTS)}, or write it with unity-collage compile"
         )
     if options.compiled_from:
-        raise CollageError(
+        raise UsageError(
             f"--report explains costs, and a saved program has only its plan: unity-collage profile "
             f"{options.compiled_from} --report {options.report} compiles the model and writes the report"
         )
     if options.no_measure:
-        raise CollageError("--report explains costs, and --no-measure has none: leave one of the two out")
+        raise UsageError("--report explains costs, and --no-measure has none: leave one of the two out")
