@@ -1,10 +1,8 @@
 #include "onednn/packing.h"
 
-#include <algorithm>
 #include <array>
-#include <map>
-#include <mutex>
-#include <vector>
+
+#include "base/shared_copies.h"
 
 namespace collage::onednn {
 namespace {
@@ -29,33 +27,15 @@ AlignedBuffer Reordered(const_dnnl_memory_desc_t plain, const std::byte* plain_d
   return storage;
 }
 
-// A packed copy that some primitive may still hold.
-struct Copy {
+// How weights are stored before and after.
+struct Layouts {
   MemoryDesc plain, packed;
-  std::weak_ptr<const AlignedBuffer> data;
 };
 
-struct Copies {
-  std::mutex mutex;
-  // By the address of the weights.
-  std::map<const std::byte*, std::vector<Copy>> copies;
-};
-
-Copies& KnownCopies() {
+SharedCopies<Layouts>& KnownCopies() {
   // Never destroyed, since functions may be compiled until the process ends.
-  static Copies* known = new Copies;
+  static auto* known = new SharedCopies<Layouts>;
   return *known;
-}
-
-// Forgets copies that nobody holds any more: at their address may be other weights by now.
-void ForgetUnused(Copies* known) {
-  for (auto at = known->copies.begin(); at != known->copies.end();) {
-    std::vector<Copy>& copies = at->second;
-    copies.erase(
-        std::remove_if(copies.begin(), copies.end(), [](const Copy& copy) { return copy.data.expired(); }),
-        copies.end());
-    at = copies.empty() ? known->copies.erase(at) : std::next(at);
-  }
 }
 
 }  // namespace
@@ -64,19 +44,14 @@ std::shared_ptr<const AlignedBuffer> PackedWeights(const_dnnl_memory_desc_t plai
                                                    const std::byte* plain_data,
                                                    const_dnnl_memory_desc_t packed) {
   if (dnnl_memory_desc_equal(plain, packed) != 0) return nullptr;
-  Copies& known = KnownCopies();
-  std::lock_guard<std::mutex> lock(known.mutex);
-  for (const Copy& copy : known.copies[plain_data]) {
-    if (dnnl_memory_desc_equal(copy.plain.get(), plain) == 0 ||
-        dnnl_memory_desc_equal(copy.packed.get(), packed) == 0) {
-      continue;
-    }
-    if (std::shared_ptr<const AlignedBuffer> data = copy.data.lock()) return data;
-  }
-  ForgetUnused(&known);
-  const auto made = std::make_shared<const AlignedBuffer>(Reordered(plain, plain_data, packed));
-  known.copies[plain_data].push_back({CopyDesc(plain), CopyDesc(packed), made});
-  return made;
+  return KnownCopies().FindOrPack(
+      plain_data,
+      [&](const Layouts& known) {
+        return dnnl_memory_desc_equal(known.plain.get(), plain) != 0 &&
+               dnnl_memory_desc_equal(known.packed.get(), packed) != 0;
+      },
+      [&] { return Layouts{CopyDesc(plain), CopyDesc(packed)}; },
+      [&] { return Reordered(plain, plain_data, packed); });
 }
 
 }  // namespace collage::onednn
