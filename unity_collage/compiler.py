@@ -16,7 +16,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from .annotations import DEVICE_PLANS, EXPLANATION, PLAN
-from .calling.binding import Params, has_weights, with_params
+from .calling.binding import Params, has_weights, with_constant_inputs, with_params
 from .calling.describe import signature_of
 from .cost.method import MEDIAN, Method
 from .cost.model import CostModel, Progress
@@ -139,7 +139,8 @@ def compile(
     * ``threads``: how many threads kernels are measured and compiled for. The process uses them from now on, as after
       :func:`unity_collage.set_num_threads`. Kernels for a GPU do not depend on it.
     * ``params``: weights that are parameters of the model, by name, or those behind ``num_input`` in order. Copies of
-      them become constants, which are packed once and are no inputs any more.
+      them become constants, which are packed once and are no inputs any more. Of an ONNX model any input may be given:
+      with ``{"sr": 16000}`` only one branch of an ``If`` on ``sr`` is imported.
     * ``measure``: with False kernels are chosen by rule, in the order of ``backends``, and grouped as TVM does. Nothing
       is measured, and no database is opened.
     * ``percentile``: which percentile of the runs of a kernel is its cost. With 90 or 99 far more runs are timed.
@@ -203,7 +204,8 @@ def compile(
             said("importing the model")
             given = read_model(Path(model)) if isinstance(model, (str, Path)) else model
             last_resorts = last_resorts_for(custom_ops or {}, runtimes, asks_torch, scope)
-            source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), params)
+            given, unbound = with_constant_inputs(given, params)
+            source = with_params(import_model(given, example_inputs, shapes, dims, last_resorts), unbound)
             if digest is None and keeping.place is not None:
                 digest = digest_of_imported(model, source)
                 program = keeping.find(digest, model)

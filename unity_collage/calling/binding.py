@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..errors import CollageError
-from ..frontend.models import Imported
+from ..errors import CollageError, with_names
+from ..frontend.models import Imported, Model
+from ..frontend.onnx.constant_inputs import declared_inputs, make_constant
+from ..frontend.onnx.reading import OnnxFile, read_onnx
 from .describe import signature_of
 from .inputs import Sizes, taking
 from .memory import HOST
 from .signature import TensorSpec, shown
-from .tensors import copied_tensor
+from .tensors import array_of_tensor, copied_tensor
 
 NUM_INPUT = "num_input"
 """Attribute of ``main``, as TVM's frontends write it: how many of its first parameters are inputs, not weights."""
 
 Params = Mapping[str, Any] | Sequence[Any]
 """Weights by the name of their parameter, or for all parameters behind ``num_input``, in order."""
+
+
+def with_constant_inputs(model: Model, params: Params) -> tuple[Model, Params]:
+    """An ONNX model whose inputs ``params`` names are constants, and the parameters that are left to bind.
+
+    Other models, and weights without names, are bound when the model is imported. ``model`` itself stays as it is.
+    Raises CollageError for a name that there is not, and for another type or shape.
+    """
+    is_file = isinstance(model, (str, Path)) and Path(model).suffix != ".pt2"
+    if not params or not isinstance(params, Mapping):
+        return model, params
+    if not is_file and not isinstance(model, (onnx.ModelProto, OnnxFile)):
+        return model, params
+    file = read_onnx(Path(model)) if is_file else model if isinstance(model, OnnxFile) else OnnxFile(model)
+    changed = file.model
+    if not is_file:
+        changed = onnx.ModelProto()
+        changed.CopyFrom(file.model)
+    sizes: Sizes = {}
+    arrays = _arrays(changed, params, sizes)
+    make_constant(changed, arrays, {dim: extent for dim, (extent, _) in sizes.items()})
+    return OnnxFile(changed, file.folder), ()
+
+
+def _arrays(model: onnx.ModelProto, params: Mapping[str, Any], sizes: Sizes) -> dict[str, np.ndarray]:
+    """The values of inputs as arrays of their types and shapes; ``sizes`` gets the open dimensions that they fix."""
+    declared = declared_inputs(model)
+    found: dict[str, np.ndarray] = {}
+    for name, value in params.items():
+        if name not in declared:
+            raise _no_parameter(name, declared)
+        dtype, shape = declared[name]
+        take = taking(TensorSpec(name, dtype, shape), HOST)
+        found[name] = array_of_tensor(take(_of_type(value, dtype), sizes))
+    return found
+
+
+def _of_type(value: Any, dtype: str) -> Any:
+    """Python's numbers for an input of floats are rounded to its type; all else has the right type already."""
+    is_float = np.dtype(dtype).kind not in "iub"
+    if not is_float or not isinstance(value, (int, float, list, tuple)) or isinstance(value, bool):
+        return value
+    numbers = np.asarray(value)
+    return numbers.astype(dtype) if numbers.dtype.kind in "iuf" else value
+
+
+def _no_parameter(name: str, known: Collection[str]) -> CollageError:
+    text = with_names(f"the model has no parameter {shown(name)} to bind", name, list(known), 0)
+    return CollageError(
+        f"{text}{' It' if text.endswith('?') else '; it'} has {', '.join(map(shown, known)) or 'none'}"
+    )
 
 
 def with_params(source: Imported, params: Params) -> Imported:
@@ -34,8 +90,7 @@ def with_params(source: Imported, params: Params) -> Imported:
         return source
     named = params if isinstance(params, Mapping) else _behind_inputs(source, params)
     if unknown := [name for name in named if name not in source.inputs]:
-        inputs = ", ".join(map(shown, source.inputs)) or "none"
-        raise CollageError(f"the model has no parameter {shown(unknown[0])} to bind; it has {inputs}")
+        raise _no_parameter(unknown[0], source.inputs)
     specs = signature_of(source.mod, source.mod, source.inputs, None).inputs
     sizes: Sizes = {}
     bound: dict[relax.Var, Any] = {}

@@ -27,6 +27,7 @@ COMMANDS = (
     "bench",
     "profile",
     "backends",
+    "bind",
     "explain",
     "compare",
     "diff",

@@ -15,7 +15,7 @@ from tvm.target import Target
 
 from ..annotations import CANDIDATES, DECLINED
 from ..backends.registry import select
-from ..calling.binding import Params, with_params
+from ..calling.binding import Params, with_constant_inputs, with_params
 from ..compiler import last_resorts_for, torch_among, with_sizes
 from ..cost.asking import workloads
 from ..cost.fingerprint import cost_fingerprint
@@ -128,7 +128,8 @@ def dry_run(
     names, asks_torch = torch_among(names_of(backends))
     names, runtimes = runtimes_among(names)
     last_resorts = last_resorts_for({}, runtimes, asks_torch, scope)
-    source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), params)
+    model, unbound = with_constant_inputs(model, params)
+    source = with_params(import_model(model, example_inputs, shapes, dims, last_resorts), unbound)
     without = () if allow_winograd else WINOGRAD
     with _opened(database) as opened, scope:
         costs = cost_model(opened, None, True, budget_seconds, False, packs, scope, percentile)

@@ -148,6 +148,11 @@ def _as_multiple(dim: ir.Expr, text: int | str) -> ir.Expr:
     return as_multiple(dim, numbers[0])
 
 
+def declared_type(value: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...] | None]:
+    """The type and the dimensions of an input in the file, None where it has no shape; raises ModelError."""
+    return _dtype(value), tuple(_declared(value)) if _has_shape(value) else None
+
+
 def names_in(graph: onnx.GraphProto) -> tuple[list[str], list[str]]:
     """The names of the inputs of a graph, and those of their open dimensions."""
     weights = {tensor.name for tensor in graph.initializer}

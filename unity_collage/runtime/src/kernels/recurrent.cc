@@ -1,5 +1,5 @@
 // A step "recurrent": a whole sequence of cells. Each thread has the same units of the hidden state in every
-// step, so that their weights stay in its cache, and the threads wait for each other after each step. In a
+// step, so that their weights stay in its cache, and the threads wait for each other between steps. In a
 // large batch a thread has rows instead, and waits for none.
 #include <tvm/ffi/error.h>
 
@@ -23,20 +23,21 @@ constexpr int kMinRowsPerThread = 3;
 // Weights of up to so many bytes stay in the second-level cache of a thread that reads all of them.
 constexpr int64_t kMaxWeightBytes = 256 << 10;
 
-// How many phases a thread has completed. A cache line for each thread makes a cheap barrier: two lines cross
-// between two cores, where a parallel region costs more.
-struct alignas(kAlignment) Progress {
-  std::atomic<int64_t> done{0};
+// How far one thread's share is: the phases of it that somebody has begun, and those that are done. Each has
+// a cache line, which makes a cheap barrier: two lines cross between two cores, where a parallel region costs
+// more.
+struct Progress {
+  alignas(kAlignment) std::atomic<int64_t> begun{0};
+  alignas(kAlignment) std::atomic<int64_t> done{0};
+
+  // True for the one thread that is to run the share of this phase.
+  bool Claim(int64_t phase) {
+    return begun.compare_exchange_strong(phase, phase + 1, std::memory_order_acq_rel);
+  }
 };
 
-// Publishes that this thread has completed `done` phases, and waits until all others have.
-void WaitForAll(Progress* progress, TeamRank rank, int64_t done) {
-  progress[rank.index].done.store(done, std::memory_order_release);
-  for (int i = 0; i < rank.size; ++i) {
-    Backoff backoff;
-    while (progress[i].done.load(std::memory_order_acquire) < done) backoff.Wait();
-  }
-}
+// Not at once: a thread that is about to begin keeps the cache line.
+constexpr int kSpinsBeforeClaim = 64;
 
 struct Range {
   int64_t from, to;
@@ -84,13 +85,24 @@ class RecurrentStep final : public PreparedStep {
     Progress* progress;
   };
 
+  struct Share {
+    Range rows, units;
+  };
+
   int64_t UnitWidth() const { return int64_t{UnitVectors(phases_[0].cell)} * kernels_.lanes; }
+  int64_t PhaseCount() const { return steps_ * static_cast<int64_t>(phases_.size()); }
   int64_t Units() const { return Ceil(hidden_, UnitWidth()); }
   size_t StateBytes() const { return RoundUp(batch_ * hidden_ * sizeof(float)); }
   void CheckShapes(const View& weights) const;
   void AddPhase(Cell cell, int first, const float* weights, const View& view);
   AlignedBuffer Packed(Cell cell, int first, const float* weights, const View& view) const;
-  void RunPart(const Call& call, TeamRank rank) const;
+  Share ShareOf(TeamRank rank) const;
+  void TakeCellState(const Call& call, const Share& share) const;
+  void ReturnCellState(const Call& call, const Share& share) const;
+  void CopyUnits(const Share& share, const float* from, int64_t from_row, float* to, int64_t to_row) const;
+  void RunPhase(const Call& call, const Share& share, int64_t number) const;
+  void RunAlone(const Call& call, TeamRank rank) const;
+  void RunTogether(const Call& call, TeamRank rank) const;
   CellStep At(const Call& call, const Phase& phase, int64_t time) const;
 
   std::string cell_, isa_;
@@ -223,29 +235,70 @@ CellStep RecurrentStep::At(const Call& call, const Phase& phase, int64_t time) c
   return step;
 }
 
-void RecurrentStep::RunPart(const Call& call, TeamRank rank) const {
-  const int64_t width = UnitWidth();
+// The rows and units of a share: a thread's, or all of them.
+RecurrentStep::Share RecurrentStep::ShareOf(TeamRank rank) const {
   const Range all_rows{0, batch_}, all_units{0, Units()};
-  const Range rows = by_rows_ ? Part(batch_, rank.index, rank.size) : all_rows;
-  const Range units = by_rows_ ? all_units : Part(all_units.to, rank.index, rank.size);
-  const Range own{units.from * width, std::min(units.to * width, hidden_)};
-  const auto copy_cell_state = [&](const float* from, int64_t from_row, float* to, int64_t to_row) {
-    for (int64_t row = rows.from; row < rows.to; ++row)
-      std::copy(from + row * from_row + own.from, from + row * from_row + own.to,
-                to + row * to_row + own.from);
+  if (by_rows_) return {Part(batch_, rank.index, rank.size), all_units};
+  return {all_rows, Part(all_units.to, rank.index, rank.size)};
+}
+
+void RecurrentStep::TakeCellState(const Call& call, const Share& share) const {
+  if (cell_state_.has_value())
+    CopyUnits(share, call.cell_state, cell_state_->strides[0], call.carry, hidden_);
+}
+
+void RecurrentStep::ReturnCellState(const Call& call, const Share& share) const {
+  if (returns_cell_state_)
+    CopyUnits(share, call.carry, hidden_, call.result + steps_ * result_.strides[0], result_.strides[1]);
+}
+
+void RecurrentStep::CopyUnits(const Share& share, const float* from, int64_t from_row, float* to,
+                              int64_t to_row) const {
+  const int64_t first = share.units.from * UnitWidth(), end = std::min(share.units.to * UnitWidth(), hidden_);
+  if (first >= end) return;
+  for (int64_t row = share.rows.from; row < share.rows.to; ++row)
+    std::copy(from + row * from_row + first, from + row * from_row + end, to + row * to_row + first);
+}
+
+void RecurrentStep::RunPhase(const Call& call, const Share& share, int64_t number) const {
+  const auto count = static_cast<int64_t>(phases_.size());
+  const Phase& phase = phases_[number % count];
+  kernels_.steps[static_cast<int>(phase.cell)](At(call, phase, number / count), share.rows.from,
+                                               share.rows.to, share.units.from, share.units.to);
+}
+
+void RecurrentStep::RunAlone(const Call& call, TeamRank rank) const {
+  const Share share = ShareOf(rank);
+  TakeCellState(call, share);
+  for (int64_t number = 0; number < PhaseCount(); ++number) RunPhase(call, share, number);
+  ReturnCellState(call, share);
+}
+
+// A thread may be asleep, or its core may run another process. Who waits for its share then runs it, so that
+// a thread that has not begun delays no phase.
+void RecurrentStep::RunTogether(const Call& call, TeamRank rank) const {
+  const int64_t phases = PhaseCount();
+  const auto run = [&](int index, int64_t number) {
+    const Share share = ShareOf({index, rank.size});
+    if (number == 0) TakeCellState(call, share);
+    RunPhase(call, share, number);
+    if (number == phases - 1) ReturnCellState(call, share);
+    call.progress[index].done.store(number + 1, std::memory_order_release);
   };
-  if (cell_state_.has_value() && own.from < own.to)
-    copy_cell_state(call.cell_state, cell_state_->strides[0], call.carry, hidden_);
-  int64_t done = 0;
-  for (int64_t time = 0; time < steps_; ++time) {
-    for (const Phase& phase : phases_) {
-      kernels_.steps[static_cast<int>(phase.cell)](At(call, phase, time), rows.from, rows.to, units.from,
-                                                   units.to);
-      if (call.progress != nullptr) WaitForAll(call.progress, rank, ++done);
+  for (int64_t number = 0; number < phases; ++number) {
+    if (call.progress[rank.index].Claim(number)) run(rank.index, number);
+    if (number == phases - 1) return;  // the end of the region waits for all
+    for (int i = 0; i < rank.size; ++i) {
+      Progress& other = call.progress[i];
+      Backoff backoff;
+      for (int spins = 0; other.done.load(std::memory_order_acquire) <= number; ++spins) {
+        if (spins >= kSpinsBeforeClaim && other.Claim(number))
+          run(i, number);
+        else
+          backoff.Wait();
+      }
     }
   }
-  if (returns_cell_state_ && own.from < own.to)
-    copy_cell_state(call.carry, hidden_, call.result + steps_ * result_.strides[0], result_.strides[1]);
 }
 
 void RecurrentStep::Run(std::byte* const* buffers, std::byte* scratch) const {
@@ -257,11 +310,16 @@ void RecurrentStep::Run(std::byte* const* buffers, std::byte* scratch) const {
   call.result = FloatsAt(result_, buffers);
   call.carry = reinterpret_cast<float*>(scratch);
   call.reset = reinterpret_cast<float*>(scratch + StateBytes());
-  if (threads_ > 1 && !by_rows_ && !InParallelRegion()) {
+  if (threads_ > 1 && !by_rows_ && steps_ > 0 && !InParallelRegion()) {
     call.progress = reinterpret_cast<Progress*>(scratch + 2 * StateBytes());
     for (int i = 0; i < threads_; ++i) new (call.progress + i) Progress;
   }
-  OnTeam(threads_, [&](TeamRank rank) { RunPart(call, rank); });
+  OnTeam(threads_, [&](TeamRank rank) {
+    if (call.progress == nullptr)
+      RunAlone(call, rank);
+    else
+      RunTogether(call, rank);
+  });
 }
 
 }  // namespace
