@@ -9,6 +9,6 @@ if [ $# -gt 0 ]; then
 fi
 # Most measure nothing and run side by side. The others, marked `alone`, need the machine for themselves.
 failed=0
-.venv-test/bin/pytest --numprocesses auto --dist worksteal -m "not alone" || failed=1
-.venv-test/bin/pytest -m alone || failed=1
+.venv-test/bin/pytest --durations 40 --numprocesses auto --dist worksteal -m "not alone" || failed=1
+.venv-test/bin/pytest --durations 40 -m alone || failed=1
 exit $failed

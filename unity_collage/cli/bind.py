@@ -20,7 +20,7 @@ def add_command(commands: Any) -> None:
         "bind",
         help=text,
         description=f"{text.capitalize()}. What follows from them is computed when the model is compiled: which branch "
-        "of an If is taken, and sizes. All commands, and other runtimes, read the file.",
+        "of an If is taken, and sizes.",
     )
     command.add_argument("model", metavar="MODEL.onnx", help="the model")
     command.add_argument(

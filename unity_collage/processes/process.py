@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ..machine.environment import environment, on_usable_cores
 from ..scratch import Scratch
+from .forking import Forked, forked
 
 Message = dict[str, Any]
 
@@ -25,6 +26,15 @@ STARTING_SECONDS = 300.0
 
 ENDING_SECONDS = 10.0
 """The limit for the end of a process that has closed its connection, and of everything that it has started."""
+
+_WITH_TVM = frozenset(
+    {
+        "unity_collage.measure.worker",
+        "unity_collage.testing.conformance.worker",
+        "unity_collage.profile.worker",
+    }
+)
+"""Modules that need TVM, and measure nothing that depends on what else their process has loaded."""
 
 _MOST_BYTES = 1 << 26
 """The limit for one message of a process."""
@@ -70,23 +80,32 @@ class Process:
         self._scratch = Scratch("worker")
         self._report = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._socket, theirs = socket.socketpair()
-        command = ["unity_collage.processes.supervisor", str(os.getpid()), str(theirs.fileno()), module]
-        with theirs, on_usable_cores():
-            self._supervisor = subprocess.Popen(
+        wanted = {**environment(), **(variables or {}), "TMPDIR": self._scratch.name}
+        with theirs:
+            found = None
+            if module in _WITH_TVM:
+                found = forked(module, theirs.fileno(), self._report.fileno(), wanted)
+            self._supervisor = found or self._started(module, theirs.fileno(), wanted)
+        self._received = b""
+        with suppress(Gone):  # the first question finds out
+            self.send(hello)
+
+    def _started(self, module: str, connection: int, wanted: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """A new supervisor."""
+        command = ["unity_collage.processes.supervisor", str(os.getpid()), str(connection), module]
+        with on_usable_cores():
+            return subprocess.Popen(
                 [sys.executable, "-m", *command],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[connection],
                 stdin=subprocess.DEVNULL,
                 stdout=self._report,
                 stderr=self._report,
-                env={**environment(), **(variables or {}), "TMPDIR": self._scratch.name},
+                env=wanted,
                 # Python looks for packages in the working directory first: a checkout there has no native part.
                 cwd="/",
                 # Ctrl-C in a terminal reaches every process there; this one is ended by its parent.
                 start_new_session=True,
             )
-        self._received = b""
-        with suppress(Gone):  # the first question finds out
-            self.send(hello)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; raises Gone when the process has ended, TimeoutError when it does not read."""
@@ -143,8 +162,15 @@ class Process:
         try:
             self._supervisor.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:  # something has stopped it
-            os.killpg(self._supervisor.pid, signal.SIGKILL)
+            self._kill_group()
             with suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(ENDING_SECONDS)
         self._report.close()
         self._scratch.cleanup()
+
+    def _kill_group(self) -> None:
+        """Kill the supervisor, and the processes of its group."""
+        if isinstance(self._supervisor, Forked):
+            self._supervisor.kill_group()
+        else:
+            os.killpg(self._supervisor.pid, signal.SIGKILL)

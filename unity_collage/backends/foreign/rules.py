@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tvm import ir, relax
 from tvm.relax.backend import get_patterns_with_prefix
@@ -79,6 +80,15 @@ def predicates(name: str) -> dict[str, Predicate]:
     """The attribute ``target.<name>`` of each operator that has it."""
     key = f"target.{name}"
     # Once one operator has an attribute, has_attr is true for others too, whose value is then None.
-    ops = (ir.Op.get(op) for op in ir.Op.list_op_names())
-    found = {op.name: op.get_attr(key) for op in ops if op.has_attr(key)}
+    found = {
+        name: op.get_attr(key) for name, op in _operators(len(ir.Op.list_op_names())) if op.has_attr(key)
+    }
     return {op: predicate for op, predicate in found.items() if predicate is not None}
+
+
+@lru_cache(maxsize=1)
+def _operators(count: int) -> list[tuple[str, ir.Op]]:
+    """The operators by name while there are ``count``: none is ever removed, and to read a thousand takes 10 ms."""
+    found = [(str(name), ir.Op.get(name)) for name in ir.Op.list_op_names()]
+    assert len(found) == count
+    return found

@@ -1,0 +1,83 @@
+"""Processes that are forks of one template."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from unity_collage.cost.method import Method
+from unity_collage.processes import forking
+from unity_collage.processes.child import Child
+
+MODULE = "unity_collage.measure.worker"
+HELLO = {"threads": 1, "method": asdict(Method()), "memory_bytes": 1 << 33, "objects": None}
+
+
+@pytest.fixture(autouse=True)
+def _own_template(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Other tests keep theirs."""
+    monkeypatch.setattr(forking, "_templates", [])
+    monkeypatch.setattr(forking, "_failures", [])
+    yield
+    forking.end_template()
+
+
+def template() -> int:
+    [only] = forking._templates
+    return only._process.pid
+
+
+def pids_below(pid: int) -> set[int]:
+    """The processes that ``pid`` has started, directly or not, without those that are only to be waited for."""
+    found = {
+        int(word)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for word in (task / "children").read_text().split()
+    }
+    return found | {below for each in found for below in pids_below(each)}
+
+
+def answer(child: Child) -> str:
+    return child.ask({"nothing": "asked"})["reason"]
+
+
+def test_several_processes_have_one_template_and_leave_nothing() -> None:
+    with Child(MODULE, HELLO, 60) as first, Child(MODULE, HELLO, 60) as second:
+        assert "KeyError" in answer(first) and "KeyError" in answer(second)
+        below = pids_below(template())
+        assert len(below) == 4  # a supervisor and a worker each
+    assert not any(Path(f"/proc/{pid}/stat").exists() for pid in below)
+
+
+def test_a_process_that_is_closed_before_it_has_begun_leaves_nothing() -> None:
+    child = Child(MODULE, HELLO, 60)
+    child.start()
+    child.close()
+    with Child(MODULE, HELLO, 60) as later:
+        assert "KeyError" in answer(later)
+        pid = template()
+    forking.end_template()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_another_setting_of_a_library_is_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Child(MODULE, HELLO, 60) as first:
+        answer(first)
+        monkeypatch.setenv("TVM_NUM_THREADS", "1")
+        with Child(MODULE, HELLO, 60) as second:
+            second.start()
+            assert len(pids_below(template())) == 2
+
+
+def test_a_template_that_is_killed_takes_its_forks_along_and_others_start_without_it() -> None:
+    with Child(MODULE, HELLO, 60) as child:
+        assert "KeyError" in answer(child)
+        os.kill(template(), signal.SIGKILL)
+        forking._templates[0]._process.wait()
+        replies = [answer(child) for _ in range(2)]
+        assert "KeyError" in replies[-1]

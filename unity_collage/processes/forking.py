@@ -1,0 +1,171 @@
+"""Forks of a :mod:`.template`, which has TVM loaded: they start in milliseconds."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ..machine.environment import environment, on_usable_cores, usable_cores
+
+_PASSED_ON = frozenset({"PYTEST_CURRENT_TEST", "PYTHONPATH", "TMPDIR", "XDG_CACHE_HOME"})
+"""Environment variables that a fork may have in another value than the template: no library has read them before."""
+
+_ANSWER_BYTES = 32
+
+
+class Forked:
+    """A process that is no child of this one, with what is used of ``subprocess.Popen``."""
+
+    def __init__(self, template: _Template):
+        self._template = template
+        self._pid = 0
+        self._pidfd: int | None = None
+        self.is_answered = False
+
+    def answered(self, pid: int, pidfd: int | None) -> None:
+        """It is this process; without a descriptor there is none."""
+        self._pid, self._pidfd, self.is_answered = pid, pidfd, True
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end; raises TimeoutExpired. Who has not been forked yet ends when its connection is closed.
+
+        Its exit code is known to the template alone; that of a process that was killed is returned.
+        """
+        self._template.read_answers()
+        if self._pidfd is not None and not select.select([self._pidfd], (), (), timeout)[0]:
+            raise subprocess.TimeoutExpired("a fork", timeout)
+        return -signal.SIGKILL
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it runs."""
+        self._template.read_answers()
+        if self._pidfd is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
+
+    def kill_group(self) -> None:
+        """Kill it, and the processes of its group."""
+        if self._pidfd is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
+
+    def __del__(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
+
+class _Template:
+    """A template that runs, and the environment that it was started with."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._environment = environment()
+        self._asked: deque[Forked] = deque()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, on_usable_cores():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "unity_collage.processes.template", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self._environment,
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def fits(self, wanted: Mapping[str, str]) -> bool:
+        """Whether a process with the environment ``wanted`` may be a fork of it."""
+        names = {*wanted, *self._environment} - _PASSED_ON
+        return all(wanted.get(name) == self._environment.get(name) for name in names)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has started it, and not one that this is a fork of."""
+        return self._owner == os.getpid()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def fork(self, module: str, connection: int, output: int, wanted: Mapping[str, str]) -> Forked:
+        """Ask for a fork that runs ``module``, without waiting for it; raises OSError."""
+        niceness = os.getpriority(os.PRIO_PROCESS, 0)
+        request = {"module": module, "environment": wanted, "cores": usable_cores(), "niceness": niceness}
+        socket.send_fds(self._socket, [json.dumps(request).encode()], [connection, output])
+        self._asked.append(Forked(self))
+        return self._asked[-1]
+
+    def read_answers(self) -> None:
+        """Take what the template has answered so far."""
+        with _LOCK:
+            while self._asked and select.select([self._socket], (), (), 0)[0]:
+                try:
+                    pid, files, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 1)
+                except OSError:
+                    pid, files = b"", []
+                self._asked.popleft().answered(int(pid or 0), files[0] if files else None)
+
+    def close(self) -> None:
+        """End it, and so all its forks."""
+        if self.is_ours:
+            self._process.kill()
+            self._process.wait()
+            self.read_answers()
+        self._socket.close()
+
+
+_LOCK = threading.RLock()
+_templates: list[_Template] = []
+"""The template of this process, if it has one."""
+_failures: list[int] = []
+"""The processes whose template has ended by itself: each process of theirs is started anew from then on."""
+
+
+def forked(module: str, connection: int, output: int, wanted: Mapping[str, str]) -> Forked | None:
+    """A process that runs ``module`` under a supervisor, with TVM loaded already; None where that is not possible.
+
+    It inherits two file descriptors: ``connection``, and ``output`` for what it prints.
+    """
+    with _LOCK:
+        if _templates and _templates[0].is_ours and _templates[0].has_ended:
+            _failures.append(os.getpid())
+        if os.getpid() in _failures or not _can_fork():
+            return None
+        if _templates and not _templates[0].is_ours:
+            end_template()
+        if not _templates:
+            _templates.append(_Template())
+        if not _templates[0].fits(wanted):
+            return None
+        try:
+            return _templates[0].fork(module, connection, output, wanted)
+        except OSError:  # such as where it has just ended
+            return None
+
+
+def _can_fork() -> bool:
+    """Whether the system has descriptors of processes."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return hasattr(signal, "pidfd_send_signal")
+
+
+@atexit.register
+def end_template() -> None:
+    """End the template of this process and its forks."""
+    while _templates:
+        _templates.pop().close()

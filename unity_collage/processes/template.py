@@ -1,0 +1,83 @@
+"""A process with TVM loaded, which forks others: ``python -m unity_collage.processes.template CONNECTION``.
+
+To import TVM and what measures kernels takes seconds. :mod:`.forking` starts one template in a process, and asks it for
+each process that needs them. The fork becomes a :mod:`.supervisor`, as if it had been started by itself. The template
+has one thread, and has loaded no library that makes kernels. It ends when its parent does.
+
+A request is a packet of JSON with two file descriptors: the connection of the fork, and the file for what it prints.
+The answer is the number of the fork, with a descriptor of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from importlib import import_module, invalidate_caches
+from typing import Any
+
+from ..ffi import import_without_torch
+from . import supervisor
+
+_MOST_BYTES = 1 << 20
+_LOADED = ("bench", "built_kernel", "checker", "computations", "inputs")
+"""Modules of ``unity_collage.measure`` that the worker imports, and with them most of what others do."""
+
+
+def _become(request: dict[str, Any], connection: int, output: int) -> list[str]:
+    """Make this fork what a new process would be; the arguments of the supervisor."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    for unused in (nothing, output):
+        os.close(unused)
+    os.chdir("/")
+    os.sched_setaffinity(0, request["cores"])
+    os.nice(request["niceness"] - os.nice(0))
+    _look_for_modules_in(request["environment"].get("PYTHONPATH", ""))
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.set_inheritable(connection, True)
+    return [str(connection), request["module"]]
+
+
+def _look_for_modules_in(path: str) -> None:
+    """Use this ``PYTHONPATH`` in place of the one that Python was started with."""
+    before, wanted = (
+        [part for part in text.split(os.pathsep) if part] for text in (os.environ.get("PYTHONPATH", ""), path)
+    )
+    if before != wanted:
+        sys.path[:] = [*wanted, *(part for part in sys.path if part not in before)]
+        invalidate_caches()
+
+
+def main(connection: int) -> None:
+    """Fork for each request, until the parent closes the connection; returns in forks only, when they have run."""
+    import_without_torch("tvm.relax")
+    for module in _LOADED:
+        import_module(f"unity_collage.measure.{module}")
+    gc.collect()
+    gc.freeze()  # the collector of a fork would write to all that it shares
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here
+    with socket.socket(fileno=connection) as parent:
+        while True:
+            line, files, _, _ = socket.recv_fds(parent, _MOST_BYTES, 2)
+            if not line:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                break
+            for file in files:
+                os.close(file)
+            pidfd = os.pidfd_open(pid)
+            socket.send_fds(parent, [str(pid).encode()], [pidfd])
+            os.close(pidfd)
+    supervisor.main(os.getppid(), *_become(json.loads(line), *files))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
