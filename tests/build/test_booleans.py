@@ -17,6 +17,8 @@ from tvm.relax import op
         "greater_equal",
         "less",
         "less_equal",
+        "logical_and",
+        "logical_or",
         "logical_xor",
         "maximum",
         "minimum",

@@ -1,7 +1,8 @@
 """Comparisons and arithmetic of booleans, for which TVM's code generator has no instructions on CPUs.
 
 As in numpy and PyTorch: ``add`` and ``maximum`` are "or", ``multiply`` and ``minimum`` are "and", and false is less
-than true.
+than true. What is logical is computed on bytes too: TVM simplifies ``not (a < b)`` to ``a >= b`` and ``a < b or
+a >= b`` to true, which NaN is neither of.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], te.Tensor]] = {
     "greater_equal": topi.greater_equal,
     "less": topi.less,
     "less_equal": topi.less_equal,
+    "logical_and": topi.minimum,
+    "logical_or": topi.maximum,
     "maximum": topi.maximum,
     "minimum": topi.minimum,
     "multiply": topi.minimum,
@@ -56,6 +59,19 @@ def _byte(operand: te.Tensor | ir.Expr) -> te.Tensor | ir.Expr:
     return topi.cast(operand, "int8") if isinstance(operand, te.Tensor) else tirx.Cast("int8", operand)
 
 
+def _not(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """1 xor x, on bytes."""
+    if not _is_boolean(call.args[0]):
+        return legalized_by_tvm(builder, call)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        flipped = topi.bitwise_xor(topi.cast(data, "int8"), tirx.const(1, "int8"))  # pyright: ignore
+        return topi.cast(flipped, "bool")
+
+    return builder.call_te(compute, call.args[0], primfunc_name_hint="logical_not")
+
+
 LEGALIZATIONS: dict[str, Legalization] = {
-    f"relax.{name}": _by_bytes(operator) for name, operator in _OPERATORS.items()
+    **{f"relax.{name}": _by_bytes(operator) for name, operator in _OPERATORS.items()},
+    "relax.logical_not": _not,
 }

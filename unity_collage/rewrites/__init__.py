@@ -34,6 +34,8 @@ from .constants import (
     READ_LITERALS_IN_PLACE,
 )
 from .driver import rewrite_function
+from .empty import WITHOUT_ELEMENTS
+from .exceptional import CANCELLING, DIVIDED_ZERO, EQUAL_TO_ITSELF, TIMES_ZERO
 from .gelu import GELU_FORM
 from .identity import (
     DROP_DROPOUT,
@@ -77,6 +79,7 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FOLD_SHAPE_TO_TENSOR,
     FOLD_TENSOR_TO_SHAPE,
     FOLD_CONSTANTS,
+    WITHOUT_ELEMENTS,
     READ_LITERALS_IN_PLACE,
     PRINTABLE_SCALARS,
     # What does nothing.
@@ -136,6 +139,10 @@ DEFAULT_REWRITES: tuple[Rewrite, ...] = (
     FACTOR_AFTER_PRODUCT,
     PRODUCT_DIVIDED,
     # Arithmetic.
+    EQUAL_TO_ITSELF,
+    CANCELLING,
+    TIMES_ZERO,
+    DIVIDED_ZERO,
     UNSTACK_REDUCTION,
     BATCH_NORM_FORM,
     SCALE_BEFORE_PERMUTE,

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import ir, relax, tirx
 
 from .. import reference
+from .empty import is_empty
 from .rewrite import ANY_OP, Rewrite
 from .scope import (
     GETITEM,
@@ -71,7 +72,7 @@ def stretched_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None
 
 def _fold(call: Expr, scope: Scope) -> Expr | WhyNot | None:
     """Any operator on constants -> the constant it gives, on its device, unless that is much larger."""
-    if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP):
+    if not isinstance(call, relax.Call) or op_name(call).startswith(_KEEP) or is_empty(call):
         return None
     tensors = isinstance(call.ty, (relax.TensorType, relax.TupleType))
     operands = [_literal(arg, scope) or arg for arg in call.args]

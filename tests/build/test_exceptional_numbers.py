@@ -1,0 +1,85 @@
+"""What TVM simplifies as if numbers were real is right for NaN, infinity and sums; empty tensors build."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from unity_collage.compiler import compile_with
+from unity_collage.pipeline import collage
+from unity_collage.testing.fixed_cost import FixedCost
+
+NAN, INF = np.nan, np.inf
+X = np.array([[NAN, INF, -INF, 0, 1, -1, 3e38, 1e-40]], "float32")
+Z = np.zeros((1, 1), "float32")
+BIG = np.full((1, 1), 1e8, "float32")
+
+
+def number(value: float) -> relax.Expr:
+    return relax.const(value, "float32")
+
+
+def computed(make, *arrays: np.ndarray) -> np.ndarray:
+    """``make`` of parameters like the arrays, compiled by TVM alone, for the arrays."""
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(array.shape, str(array.dtype))) for i, array in enumerate(arrays)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            result = builder.emit_output(builder.normalize(make(*params)))
+        builder.emit_func_output(result)
+    program = compile_with(collage(["tvm"], FixedCost({})), builder.finalize())
+    result = program(*arrays)
+    assert isinstance(result, tvm.runtime.Tensor)
+    return result.numpy()
+
+
+@pytest.mark.parametrize(
+    ("make", "exact"),
+    [
+        (lambda x, z: op.equal(x, x), lambda x, z: x == x),
+        (lambda x, z: op.not_equal(x, x), lambda x, z: x != x),
+        (lambda x, z: op.logical_not(op.less(x, z)), lambda x, z: ~(x < z)),
+        (lambda x, z: op.logical_not(op.greater_equal(x, z)), lambda x, z: ~(x >= z)),
+        (lambda x, z: op.logical_or(op.less(x, z), op.greater_equal(x, z)), lambda x, z: (x < z) | (x >= z)),
+        (lambda x, z: op.subtract(x, x), lambda x, z: x - x),
+        (lambda x, z: op.multiply(x, number(0)), lambda x, z: x * 0),
+        (lambda x, z: op.multiply(op.exp(x), number(0)), lambda x, z: np.exp(x) * 0),
+        (lambda x, z: op.divide(number(0), x), lambda x, z: 0 / x),
+        (lambda x, z: op.divide(x, number(0)), lambda x, z: x / 0),
+        (lambda x, z: op.divide(x, number(-0.0)), lambda x, z: x / -0.0),
+    ],
+)
+def test_identities_of_real_numbers_are_not_used(make, exact) -> None:
+    with np.errstate(all="ignore"):
+        expected = exact(X, Z)
+    np.testing.assert_array_equal(computed(lambda x, z: make(x, op.add(z, z)), X, Z), expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda x, y: op.subtract(op.add(x, y), y), [0, 8, -8]),
+        (lambda x, y: op.subtract(x, op.add(y, x)), [-1e8, -1e8, -1e8]),
+    ],
+)
+def test_sums_are_rounded_before_they_cancel(make, expected: list[float]) -> None:
+    x = np.array([[1.3, 5.1, -5.1]], "float32")
+    np.testing.assert_array_equal(computed(make, x, BIG), [expected])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: op.nn.log_softmax(x, 1),
+        lambda x: op.nn.prelu(x, relax.const(np.ones(0, "float32")), 1),
+        lambda x: op.add(op.astype(x, "float64"), relax.const(np.ones((1, 0)), "float64")),
+        lambda x: op.concat([x, x], 1),
+    ],
+)
+def test_tensors_without_elements_build(make) -> None:
+    assert computed(make, np.empty((2, 0), "float32")).shape == (2, 0)

@@ -1,0 +1,34 @@
+"""empty: what has no elements is known, whatever computes it.
+
+TVM's loops over an axis without elements do not build for all operators: not for a softmax, nor for weights that are
+empty. Constants without elements cannot be written as text.
+
+Normal form: ``zeros`` of the shape.
+"""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from .rewrite import ANY_OP, Rewrite
+from .scope import Expr, Scope, dtype_of, op, op_name, static_shape
+
+_ZEROS = "relax.zeros"
+_KEPT = ("relax.builtin.", "relax.memory.", "relax.vm.", _ZEROS)
+
+
+def is_empty(expr: Expr) -> bool:
+    """Whether ``expr`` is a tensor that certainly has no elements."""
+    return isinstance(expr.ty, relax.TensorType) and 0 in (static_shape(expr) or ())
+
+
+def _empty(expr: Expr, scope: Scope) -> Expr | None:
+    """Any operator whose result has no elements -> zeros."""
+    dtype = dtype_of(expr)
+    is_placed = getattr(expr.ty, "vdevice", None) is not None
+    if not is_empty(expr) or not dtype or is_placed or op_name(expr).startswith(_KEPT):
+        return None
+    return op.zeros(static_shape(expr), dtype)
+
+
+WITHOUT_ELEMENTS = Rewrite("without_elements", (ANY_OP,), _empty)
