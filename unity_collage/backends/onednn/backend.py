@@ -3,13 +3,15 @@
 Takes     the operators of its primitives: convolutions, products, pooling, norms, softmax, element-wise and binary
           operators, concatenation, reductions, resampling, layout changes, LRN. Each takes bias and post-operations
           behind it, and reads and writes layout changes of operands and result through strides. float32, and bfloat16
-          where ``limits`` allows it: widened while it is read, rounded while it is stored.
+          where ``limits`` and ``narrow`` allow it: widened while it is read, rounded while it is stored.
 Declines  other dtypes, free sizes but in ``limits.FREE_SIZES``, primitives that lose NaN (``nan``), and the cases that
           the tables name.
 Needs     ``onednn-cpu-gomp``: the build for GNU OpenMP, whose parallel regions run on our pool.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tvm.target import Target
 
@@ -22,22 +24,29 @@ from .exactness import why_inexact
 from .lowering import ANCHORS, absorbed_input, absorbed_output, fused, lower, step, why_partial
 from .lrn import lrn_pattern, why_not_lrn
 from .nan import keeping_nan
+from .narrow import has_narrow, only_wide
 
 # Made once, so that the rules of two calls are equal.
-_STEP, _FUSED = keeping_nan(step), keeping_nan(fused)
+_CHAINS = PrimitiveChain(
+    "primitive",
+    anchors=frozenset(ANCHORS),
+    step=keeping_nan(step),
+    fused=keeping_nan(fused),
+    absorbed_input=absorbed_input,
+    absorbed_output=absorbed_output,
+    why_partial=why_partial,
+    always_absorbed=frozenset({CAST}),
+)
+_WIDE_CHAINS = replace(
+    _CHAINS,
+    step=only_wide(_CHAINS.step),
+    fused=only_wide(_CHAINS.fused),
+    absorbed_input=only_wide(_CHAINS.absorbed_input),
+)
 
 
-def _rule(_target: Target) -> Rule:
-    chains = PrimitiveChain(
-        "primitive",
-        anchors=frozenset(ANCHORS),
-        step=_STEP,
-        fused=_FUSED,
-        absorbed_input=absorbed_input,
-        absorbed_output=absorbed_output,
-        why_partial=why_partial,
-        always_absorbed=frozenset({CAST}),
-    )
+def _rule(target: Target) -> Rule:
+    chains = _CHAINS if has_narrow(target) else _WIDE_CHAINS
     return Union((chains, DFPattern("lrn", lrn_pattern, why_not_lrn, root="relax.divide")))
 
 

@@ -14,6 +14,7 @@ from .limits import why_not_operand
 Functions = tuple[PostOp, ...]
 """Eltwise post-operations, the first applied first."""
 
+_LEAST_NORMAL = 2.0**-126
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
@@ -92,7 +93,9 @@ def _subtract(number: float, operand: int) -> Functions:
 def _divide(number: float, operand: int) -> Functions | str:
     if operand == 1:
         return (reciprocal(number),)
-    return (linear(1.0 / number),) if number else "division by zero"
+    if not _LEAST_NORMAL <= abs(number) <= 1 / _LEAST_NORMAL:
+        return f"the reciprocal of {number} is not a normal number"
+    return (linear(1.0 / number),)
 
 
 def _power(number: float, operand: int) -> Functions | str:

@@ -1,8 +1,8 @@
 """Primitives of oneDNN 3.2 that turn NaN into a number.
 
 Their instructions return the second operand if one is NaN: the constant, or the maximum so far. Max pooling also
-returns the lowest finite number for a window of -infinity. TVM's kernels keep both at the same speed, so these
-primitives are declined.
+returns the lowest finite number for a window of -infinity. "Greater" is computed as "not less or equal", which is true
+of NaN. TVM's kernels are right at the same speed, so these primitives are declined.
 
 ReLU and clip are taken behind products and convolutions, where a separate kernel would cost up to 1.6 times as much as
 the convolution: there a NaN becomes the lower bound.
@@ -19,7 +19,7 @@ _Args = ParamSpec("_Args")
 
 _LOSING = {
     "eltwise": frozenset({"relu", "clip", "clip_v2", "exp"}),
-    "binary": frozenset({"max", "min"}),
+    "binary": frozenset({"max", "min", "gt", "ge"}),
     "reduction": frozenset({"max", "min"}),
     "pooling": frozenset({"max"}),
     "softmax": frozenset({"accurate", "log"}),
