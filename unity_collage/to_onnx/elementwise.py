@@ -35,7 +35,6 @@ _SAME = {
     "floor": "Floor",
     "greater": "Greater",
     "greater_equal": "GreaterOrEqual",
-    "isinf": "IsInf",
     "isnan": "IsNaN",
     "less": "Less",
     "less_equal": "LessOrEqual",
@@ -128,8 +127,14 @@ def _prelu(writer: Writer, call: relax.Call) -> str:
     return writer.node("PRelu", writer.operand(call.args[0]), slope)
 
 
-def _isfinite(writer: Writer, x: str, _dtype: str) -> str:
-    return writer.node("Not", writer.node("Or", writer.node("IsNaN", x), writer.node("IsInf", x)))
+def _isinf(writer: Writer, x: str, dtype: str) -> str:
+    if dtype not in ("float32", "float64"):
+        raise NotExported(f"IsInf takes float32 and float64, not {dtype}")
+    return writer.node("IsInf", x)
+
+
+def _isfinite(writer: Writer, x: str, dtype: str) -> str:
+    return writer.node("Not", writer.node("Or", writer.node("IsNaN", x), _isinf(writer, x, dtype)))
 
 
 def _softmax(op: str) -> Handler:
@@ -142,6 +147,7 @@ HANDLERS: dict[str, Handler] = {
     "clip": _clip,
     "floor_divide": _floor_divide,
     "isfinite": _of_floats(_isfinite),
+    "isinf": _of_floats(_isinf),
     "not_equal": _not_equal,
     "rsqrt": _of_floats(_rsqrt),
     "square": _of_floats(lambda writer, x, _: writer.node("Mul", x, x)),

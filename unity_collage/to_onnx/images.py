@@ -68,7 +68,9 @@ def _pooling(op: str) -> Handler:
         layout, axes = str(attrs.layout), spatial(str(attrs.layout))
         x = _in_order(writer, writer.operand(call.args[0]), layout, f"NC{axes}")
         more: dict[str, Any] = _window(attrs, len(axes))
-        more["kernel_shape"] = list(whole_numbers(attrs.pool_size))
+        more["kernel_shape"] = sizes = list(whole_numbers(attrs.pool_size))
+        if any(pad >= size for pad, size in zip(more["pads"], sizes * 2, strict=True)):
+            raise NotExported("a window lies in the padding alone")
         more["ceil_mode"] = int(bool(attrs.ceil_mode))
         if op == "AveragePool":
             if more["ceil_mode"] or any(dilation != 1 for dilation in more.pop("dilations")):

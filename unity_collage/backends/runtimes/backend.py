@@ -2,9 +2,10 @@
 
 Takes     regions of operators that ONNX has (:mod:`unity_collage.to_onnx`): the largest ones, blocks of a network, and
           products and convolutions with what is behind them. Sizes are static.
-Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it; for OpenVINO
-          float64, arithmetic of 64-bit integers, which it computes in 32 bits, and integers of 8 and 16 bits, whose
-          sums it saturates.
+Declines  operators without a counterpart in ONNX; bfloat16 for ONNX Runtime, which has few kernels for it, and maxima
+          over axes and windows, which lose NaN; for OpenVINO float64, arithmetic of 64-bit integers, which it computes
+          in 32 bits, integers of 8 and 16 bits, whose sums it saturates, casts to bfloat16, which it cuts off, and what
+          asks for NaN or makes it of a softmax.
 Needs     ``onnxruntime`` or ``openvino``. They are asked where they are named: ``backends=["onednn", "openvino"]``.
 """
 
@@ -34,6 +35,11 @@ _PRODUCTS = frozenset(
 _ATTENTION = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 _BY_INDEX = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd"})
 """Operators that pick elements of their first operand by the others."""
+_READ_NOTHING = frozenset({"relax.ones_like", "relax.zeros_like"})
+"""Operators whose models have no inputs, which no call of a session has."""
+_OVER_AXES = frozenset({"relax.max", "relax.min"})
+_OVER_WINDOWS = frozenset({f"relax.nn.max_pool{rank}d" for rank in (1, 2, 3)})
+_ASK_FOR_NAN = frozenset({"relax.isnan", "relax.isinf", "relax.isfinite"})
 _WIDE = frozenset({"int64", "uint64", "uint32"})
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _WINOGRAD_CHANNELS = 16
@@ -65,6 +71,8 @@ def is_better_elsewhere(call: relax.Call) -> bool:
 
 def why_not_onnxruntime(call: relax.Call) -> str | None:
     """Why ONNX Runtime does not take a call, or None."""
+    if op_name(call) in _OVER_AXES | _OVER_WINDOWS:
+        return "ONNX Runtime's maxima over axes and windows lose NaN"
     for dtype, shape in _tensors(call):
         if dtype == "bfloat16":
             return "ONNX Runtime has few kernels for bfloat16"
@@ -74,9 +82,20 @@ def why_not_onnxruntime(call: relax.Call) -> str | None:
 
 
 def why_not_openvino(call: relax.Call) -> str | None:
-    """Why OpenVINO does not take a call, or None."""
+    """Why OpenVINO does not take a call, or None.
+
+    Activations, softmax and pooling are taken, though they make numbers of NaN (docs/whole_models.md): without them no
+    network would have a region.
+    """
+    name = op_name(call)
+    if name in _ASK_FOR_NAN:
+        return "OpenVINO makes numbers of NaN, and the program asks for it"
+    if name in _OVER_AXES:
+        return "OpenVINO's maxima over axes lose NaN and infinity"
+    if name == "relax.astype" and dtype_of(call) == "bfloat16":
+        return "OpenVINO does not round to the nearest bfloat16"
     # An index fits into 32 bits, and the tensor that it picks from need not.
-    by_index = op_name(call) in _BY_INDEX
+    by_index = name in _BY_INDEX
     wide = _types(call.ty, *(call.args[:1] if by_index else call.args))
     for dtype in (str(ty.dtype) for ty in wide):
         if dtype in _WIDE:
@@ -94,6 +113,8 @@ def why_not_openvino(call: relax.Call) -> str | None:
 def _why_not_exported(call: relax.Call) -> str | None:
     from ...to_onnx import why_not_exported
 
+    if op_name(call) in _READ_NOTHING:
+        return "it does not read its operand"
     return why_not_exported(call)
 
 
