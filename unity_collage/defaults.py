@@ -10,6 +10,9 @@ class Usual(float):
 BUDGET_SECONDS = Usual(35.0)
 """The limit for measuring unless another one is given: with all else a compile takes about a minute."""
 
+MOST_THREADS = 1024
+"""The limit for the number of threads, whatever machine a program is for."""
+
 FLOAT32 = "f32"
 """The precision that a model has."""
 

@@ -197,7 +197,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     ),
     "an output of another kind": (
         lambda f: [saved(f / "m.onnx", PRODUCT), "-o", f / "m.dll"],
-        "m.dll cannot be written: the name of a shared library ends in .so",
+        "m.dll: the name of the file ends in .so",
     ),
     "a report in no folder": (
         lambda f: [saved(f / "m.onnx", PRODUCT), "--report", f / "none" / "plan.json"],

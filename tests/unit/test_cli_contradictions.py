@@ -35,7 +35,8 @@ CONTRADICTIONS = {
     f"diff {MODEL} there.json --no-measure --tune 3": f"--tune {WITHOUT_COSTS}",
     "diff there.json there.json --precision bf16": "--precision is for models, which are compiled, and neither",
     "diff there.json": "there.json is not a model: name what it is compared with behind it",
-    "diff there.json there.json --report d.json": "the name of the page ends in .html",
+    "diff there.json there.json --report d.json": "the name of the file ends in .html",
+    "diff there.json there.py --report ./there.py": "--report ./there.py would overwrite there.py: choose another",
     f"bench {MODEL} --against onnxruntim": "no such runtime; did you mean onnxruntime? There are: ",
     f"bisect {MODEL} --slow --against tvm": "--against is for wrong results, and --slow times programs",
     f"compare {MODEL} --plan there.json --tune 3": "compare goes by the costs of kernels: leave --refine, ",
@@ -46,6 +47,13 @@ CONTRADICTIONS = {
     "check onednn --annotated there.py": "--annotated is for plans, and onednn is not a file with plans",
     "check there.json --cases a.b:C": "--cases is for backends, and there.json is a file with plans",
     "check there.json --timeout 5s": "--timeout is for backends, and there.json is a file with plans",
+    f"compile {MODEL} -o m.onnx": "--output m.onnx: the name of the file ends in .so",
+    f"compile {MODEL} --report none/p.txt": "the name of the file ends in .html, .json, .onnx or .dot",
+    f"compile {MODEL} --report ./{MODEL}": f"--report ./{MODEL} would overwrite {MODEL}: choose another name",
+    f"compile {MODEL} --report a.json --bundle a.json": "--report a.json would overwrite a.json: choose another name",
+    f"profile {MODEL} --trace {MODEL}": f"--trace {MODEL} would overwrite {MODEL}: choose another name",
+    f"bisect {MODEL} -o case.so": "--output case.so: the name of the file ends in .onnx",
+    "check onedn": "no backend named 'onedn'; did you mean onednn? There are: ",
     "db prune": "say what to remove: --older-than, --stale, ",
     "examples alexnet": "no example is called 'alexnet'; there are: small, ",
     "examples -o small.onnx": "name the example to write",
@@ -111,7 +119,6 @@ def test_a_dry_run_takes_no_option_that_it_would_not_follow(
         ("db info --database none.sqlite", "none.sqlite"),
         ("info there.so", "there.so"),
         ("check none.json", "none.json"),
-        ("check nosuch", "nosuch"),
     ],
 )  # fmt: skip
 def test_what_depends_on_files_and_machines_is_a_failure(
@@ -119,6 +126,15 @@ def test_what_depends_on_files_and_machines_is_a_failure(
 ) -> None:
     code, line = said(words, capsys)
     assert code == FAILED and reason in line
+
+
+def test_a_file_that_cannot_be_read_is_found_before_tvm_is_loaded(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unity_collage.cli.files.os.access", lambda path, _: path != MODEL)
+    monkeypatch.setattr("unity_collage.cli.main.load_tvm", lambda: pytest.fail("TVM is loaded"))
+    line = f"unity-collage: {MODEL} cannot be read: permission denied"
+    assert said(f"explain {MODEL}", capsys) == (FAILED, line)
 
 
 LISTED = [["m.onnx"], ["--backends", "onednn", "tvm"], ["-o", "m.so"], ["--budget", "3s"]]

@@ -42,6 +42,7 @@ MISTAKES = {
     "bench m.onnx --rounds 3 --rounds 4": "argument --rounds: it is given twice, with 3 and 4; see unity-collage bench",
     "check onednn --timeout -1": "argument --timeout: '-1' is not a duration: write 30s, 5m or 1h; see unity-collage",
     "completion bsh": "SHELL has no value 'bsh'; did you mean bash? There are: bash, zsh, fish",
+    "compile m.onnx --threads 99999": "argument --threads: 99999 threads are more than a program can use: take at",
     "--threads two compile m.onnx": "argument --threads: 'two' is not a positive number; see unity-collage --help",
 }
 
@@ -85,8 +86,14 @@ def test_a_close_name_is_offered_whatever_its_capitals() -> None:
     ],
 )
 def test_runtimes_are_looked_at_before_anything_is_compiled(
-    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(arguments[1]).touch()
     found = {"onnxruntime", "openvino"}
     monkeypatch.setattr(
         "unity_collage.profile.peers.runtimes.find_spec", lambda name: name if name in found else None
@@ -99,6 +106,7 @@ def test_what_tuning_needs_is_looked_for_before_anything_is_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("unity_collage.cli.settings.why_not_tuned", lambda: "xgboost missing: pip install it")
+    (tmp_path / "m.onnx").touch()
     model = ["compile", str(tmp_path / "m.onnx"), "--database", str(tmp_path / "costs.sqlite")]
     assert cli.main([*model, "--tune", "8", "-q"]) == 1
     assert capsys.readouterr().err == "unity-collage: --tune: xgboost missing: pip install it\n"

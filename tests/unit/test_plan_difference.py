@@ -244,7 +244,7 @@ def test_what_cannot_be_compared_is_refused(
     [
         (["p.json"], "p.json is not a model: name what it is compared with behind it"),
         (["p.json", "missing.so"], "missing.so is not a file"),
-        (["p.json", "p.json", "--report", "d.json"], "the name of the page ends in .html"),
+        (["p.json", "p.json", "--report", "d.json"], "the name of the file ends in .html"),
         (["p.json", "p.json", "--report", "no/d.html"], "cannot be written: there is no folder no"),
         (["p.json", "q.json"], "q.json is not a file; did you mean p.json?"),
         (["p.json", "."], ". is not a file but a folder"),

@@ -10,6 +10,7 @@ from ..errors import CollageError
 from . import progress
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
+from .files import check_written
 from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM, error_share, tolerance_of
 
@@ -113,7 +114,7 @@ def _found(options: argparse.Namespace, program: Program) -> Bisection:
 
 def _check(options: argparse.Namespace) -> None:
     """Raises CollageError, before anything is measured, for options that contradict each other and for files."""
-    from ..inspection.bisection.reproducer import why_no_reproducer
+    from ..inspection.bisection.reproducer import SUFFIX
     from ..profile.agreement import read_inputs, reference_of
 
     if options.slow and (options.against or options.tolerance is not None):
@@ -124,14 +125,13 @@ def _check(options: argparse.Namespace) -> None:
     if options.against in ("onnxruntime", "eager") and reference_of(options.model) != options.against:
         known = reference_of(options.model)
         raise CollageError(f"--against {options.against}: {options.model} is compared with {known} or tvm")
-    if options.output and (reason := why_no_reproducer(options.output)):
-        raise CollageError(f"--output {options.output} cannot be written: {reason}")
+    check_written("--output", options.output, (SUFFIX,))
     if options.output and (read := _also_read(options)):
-        raise CollageError(f"--output {options.output} would overwrite {read}: choose another name")
+        raise UsageError(f"--output {options.output} would overwrite {read}: choose another name")
 
 
 def _also_read(options: argparse.Namespace) -> str | None:
-    """The model or the inputs, where a file of ``--output`` has the place of one of them."""
+    """The model or the inputs, where a file that ``--output`` writes has the path of one of them."""
     wanted = Path(options.output)
     written = [wanted.with_suffix(suffix).resolve() for suffix in (wanted.suffix, ".npz", ".py")]
     return next((each for each in (options.model, options.inputs) if Path(each).resolve() in written), None)

@@ -6,7 +6,7 @@ import argparse
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError
+from ..errors import CollageError, UnknownBackend
 from . import progress
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
@@ -89,12 +89,15 @@ def _check_backend(options: argparse.Namespace) -> None:
 
     more = _more(options.cases)
     with progress(options) as tell:
-        report = examine(
-            options.what,
-            (*CASES, *CUDA_CASES, *more),
-            options.timeout or TIMEOUT_SECONDS,
-            tell=lambda what: tell(0, 0, what),
-        )
+        try:
+            report = examine(
+                options.what,
+                (*CASES, *CUDA_CASES, *more),
+                options.timeout or TIMEOUT_SECONDS,
+                tell=lambda what: tell(0, 0, what),
+            )
+        except UnknownBackend as error:
+            raise UsageError(f"{error}; nor is it a file with plans") from None
     console = Console()
     if options.json:
         print_json({"backend": report.backend, "unavailable": report.unavailable, "checks": report.verdicts})

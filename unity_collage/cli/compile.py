@@ -13,6 +13,7 @@ from . import load_tvm, tell
 from .as_json import add_json, print_json
 from .dry_run import add_dry_run, tell_dry_run
 from .exit_codes import UsageError
+from .files import check_written
 from .options import add_devices, add_memory_limit, add_no_measure, add_options
 from .verify import add_verify, check_agreement, check_verify, compared
 
@@ -83,14 +84,14 @@ def _compile(options: argparse.Namespace) -> None:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raises CollageError for what cannot be written, compared or done together."""
-    from ..lowering.library_file import why_no_library
+    """Raises CollageError for what cannot be written or compared."""
     from ..program.bundle import why_no_bundle
-    from ..report.writing import why_no_report
+    from ..report.writing import FORMATS
 
-    _check("--output", options.output, why_no_library(options.output) if options.output else None)
-    _check("--bundle", options.bundle, why_no_bundle(options.bundle) if options.bundle else None)
-    _check("--report", options.report, why_no_report(options.report) if options.report else None)
+    check_written("--output", options.output, (".so",))
+    check_written("--report", options.report, FORMATS)
+    if options.bundle and (reason := why_no_bundle(options.bundle)) is not None:
+        raise CollageError(f"--bundle {options.bundle} cannot be written: {reason}")
     if options.verify is not None:
         load_tvm()
     check_verify(options)
@@ -142,8 +143,3 @@ def _load_tvm(options: argparse.Namespace) -> None:
     from .settings import check_backends
 
     check_backends(options)
-
-
-def _check(option: str, path: str | None, reason: str | None) -> None:
-    if reason is not None:
-        raise CollageError(f"{option} {path} cannot be written: {reason}")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
+from .files import check_overwritten, check_written, write
 from .mistakes import check_options
 from .option_types import positive
 from .options import add_memory_limit, add_no_measure, add_options
@@ -64,7 +64,7 @@ def add_command(commands: Any) -> None:
     command.add_argument("--report", metavar="FILE.html", help="write a page with all differences")
     add_json(command)
     # Its options are for either model, and checked with those that the model has alone.
-    command.set_defaults(run=_diff, check=lambda _: None)
+    command.set_defaults(run=_diff, check=check_overwritten)
 
 
 def _diff(options: argparse.Namespace) -> None:
@@ -74,10 +74,9 @@ def _diff(options: argparse.Namespace) -> None:
     from ..inspection.plan_diff import diff
     from ..report.difference import difference_data, difference_summary
     from ..report.difference_page import difference_page
-    from .files import write
 
     given = _given(options)
-    _check_report(options.report)
+    check_written("--report", options.report, (_PAGE,))
     plans = [_plans(path, asked) for path, asked in given]
     found = diff(*plans, names=_names(given))
     if options.report:
@@ -92,14 +91,12 @@ def _diff(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace | None]]:
-    """Both paths, and for a model the options of ``compile``; raises CollageError for what cannot be compared."""
+    """Both paths, and for a model the options of ``compile``; raises UsageError for what cannot be compared."""
     if options.second is None and not _is_model(options.first):
         raise UsageError(f"{options.first} is not a model: name what it is compared with behind it")
     paths = {"first": options.first, "second": options.second or options.first}
     more = {which: getattr(options, f"{which}_options") for which in paths}
     for which, path in paths.items():
-        if not Path(path).is_file():
-            raise CollageError(not_a_file(path))
         if more[which] and not _is_model(path):
             raise UsageError(f"--{which}-options are for a model, and {path} is not one: leave them out")
     if not any(map(_is_model, paths.values())) and (given := _given_to_compile(options)) is not None:
@@ -184,14 +181,3 @@ def _plans(path: str, asked: argparse.Namespace | None) -> str | Mapping[str, Pl
         return compiled(asked).plan or {}
     finally:
         runtime.set_num_threads(before)
-
-
-def _check_report(path: str | None) -> None:
-    from ..lowering.library_file import why_no_file
-
-    if path is None:
-        return
-    if Path(path).suffix != _PAGE:
-        raise UsageError(f"--report {path}: the name of the page ends in {_PAGE}; --json has it as data")
-    if (reason := why_no_file(Path(path))) is not None:
-        raise CollageError(f"--report {path} cannot be written: {reason}")

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..errors import CollageError, ModelError
+from ..errors import ModelError
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
-from .files import STANDARD, write
+from .files import check_written, write
 
 _SUFFIXES = {"--output": ".onnx", "--inputs": ".npz"}
 """How the names of files end: commands that read them go by that."""
@@ -54,7 +54,6 @@ def _list(options: argparse.Namespace) -> None:
 
 def _write(options: argparse.Namespace) -> None:
     from ..examples import example, random_inputs_of
-    from ..lowering.library_file import why_no_file
 
     try:
         found = example(options.name)
@@ -62,13 +61,7 @@ def _write(options: argparse.Namespace) -> None:
         raise UsageError(str(error)) from None
     path = options.output or f"{found.name}.onnx"
     for option, wanted in (("--output", path), ("--inputs", options.inputs)):
-        suffix = _SUFFIXES[option]
-        if wanted == STANDARD:
-            raise UsageError(f"{option} - is not possible: name a file")
-        if wanted and (reason := why_no_file(Path(wanted))):
-            raise CollageError(f"{option} {wanted} cannot be written: {reason}")
-        if wanted and Path(wanted).suffix != suffix:
-            raise UsageError(f"{option} {wanted}: the name of the file ends in {suffix}")
+        check_written(option, wanted, (_SUFFIXES[option],))
     model = found.make()
     write(Path(path), model.SerializeToString())
     wrote = [path]

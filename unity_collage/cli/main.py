@@ -12,11 +12,13 @@ from importlib import import_module
 from io import TextIOWrapper
 from tempfile import NamedTemporaryFile
 
-from .. import __version__, runtime
+from .. import __version__
 from ..errors import CollageError, first_line
+from ..machine.environment import use_threads
 from ..runtime.libraries import tvm_runtime
 from . import load_tvm
 from .exit_codes import CUT_OFF, DONE, FAILED, FAULT, INTERRUPTED, USAGE, UsageError, listed
+from .files import check_read
 from .logs import logs_shown
 from .mistakes import check_options
 from .options import add_threads
@@ -90,6 +92,7 @@ def _run(options: argparse.Namespace) -> None:
     options.check(options)
     if options.command not in _WITHOUT_TVM and tvm_runtime() is None:
         raise CollageError("TVM is not installed: pip install apache-tvm, and see unity-collage doctor")
+    check_read(options)
     if options.command not in _LIGHT:
         load_tvm()
         if "backends" in options:
@@ -97,7 +100,7 @@ def _run(options: argparse.Namespace) -> None:
 
             check_backends(options)
     if options.threads is not None:
-        runtime.set_num_threads(options.threads)
+        use_threads(options.threads)
     options.run(options)
     sys.stdout.flush()
 

@@ -7,6 +7,7 @@ from argparse import Namespace
 from ..cost.method import MEDIAN
 from ..defaults import GPU_PRECISIONS
 from .exit_codes import UsageError
+from .files import check_overwritten
 from .options import sizes_of
 
 _NEEDS = {
@@ -62,6 +63,8 @@ def check_options(options: Namespace) -> None:
         raise UsageError(f"--precision {options.precision} is for GPUs: add --target cuda, or take bf16")
     if "shape" in options:
         sizes_of(options)
+    if options.command != "examples":  # its --inputs are written
+        check_overwritten(options)
 
 
 def _may_be_gpu(options: Namespace) -> bool:

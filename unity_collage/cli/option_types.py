@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cost.method import Method
+from ..defaults import MOST_THREADS
 from ..errors import CollageError, closest
 from . import load_tvm
 
@@ -19,6 +20,15 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
+
+
+def threads(text: str) -> int:
+    """A number of threads that a machine may have."""
+    if (count := positive(text)) > MOST_THREADS:
+        raise argparse.ArgumentTypeError(
+            f"{text} threads are more than a program can use: take at most {MOST_THREADS}"
+        )
+    return count
 
 
 def shape(text: str) -> tuple[str, int | Sequence[int] | dict[int, float]]:

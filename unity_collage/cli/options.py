@@ -20,6 +20,7 @@ from .option_types import (
     shape,
     size_in_bytes,
     target,
+    threads,
     tracker,
 )
 
@@ -91,7 +92,7 @@ def add_threads(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Add the number of threads to the options of ``parser``."""
     parser.add_argument(
         "--threads",
-        type=positive,
+        type=threads,
         metavar="N",
         default=default,
         help="the number of threads that kernels are measured and compiled for (default: a thread for each core that "

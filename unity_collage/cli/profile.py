@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CollageError, not_a_file
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
+from .files import STANDARD, check_written
 from .option_types import duration, positive
 from .options import add_memory_limit, add_no_measure, add_options, sizes_of
 from .verify import RANDOM
@@ -152,13 +152,9 @@ def _of_saved(options: argparse.Namespace) -> Profile:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises CollageError for files that cannot be read or written, and for a saved program without its model."""
-    from ..lowering.library_file import why_no_file
+    """Raises CollageError for files that cannot be used, and UsageError for a saved program without its model."""
     from ..profile.agreement import read_inputs
 
-    for path in filter(None, (options.model, options.compiled_from)):
-        if not Path(path).is_file():
-            raise CollageError(not_a_file(path))
     is_model = Path(options.model).suffix in _MODELS
     if is_model and options.compiled_from:
         raise UsageError(
@@ -171,24 +167,15 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.inputs != RANDOM:
         read_inputs(options.inputs, ())
-    if options.trace == "-":
-        raise UsageError("--trace - is not possible: write the trace into a file")
-    if options.trace and (reason := why_no_file(Path(options.trace))):
-        raise CollageError(f"--trace {options.trace} cannot be written: {reason}")
+    if options.trace == STANDARD:
+        raise UsageError("--trace - is not possible: name a file")
+    check_written("--trace", options.trace)
     if options.report:
         _check_report(options)
 
 
 def _check_report(options: argparse.Namespace) -> None:
-    from ..report.writing import why_no_report
-
-    if reason := why_no_report(options.report):
-        raise CollageError(f"--report {options.report} cannot be written: {reason}")
-    if Path(options.report).suffix not in _REPORTS:
-        raise CollageError(
-            f"--report {options.report} has no place for times in the program: name a file that ends in "
-            f"{' or '.join(_REPORTS)}, or write it with unity-collage compile"
-        )
+    check_written("--report", options.report, _REPORTS)
     if options.compiled_from:
         raise UsageError(
             f"--report explains costs, and a saved program has only its plan: unity-collage profile "

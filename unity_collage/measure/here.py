@@ -11,6 +11,8 @@ from ..cost.method import MEDIAN, Method
 from ..cost.model import Progress
 from ..database.costs import CostDatabase
 from ..defaults import BUDGET_SECONDS
+from ..errors import CollageError
+from ..machine.environment import why_too_many_threads
 from ..target import is_cuda
 from .cuda.cost import CudaCost
 from .kernel_costs import KernelCosts
@@ -29,8 +31,12 @@ def cost_model(
 ) -> KernelCosts:
     """Costs measured on this machine, in ``database``; ``progress`` is called with what is being measured.
 
-    For a CUDA ``target`` they are measured on the device. A cost is this ``percentile`` of the runs of a kernel.
+    For a CUDA ``target`` they are measured on the device. A cost is this ``percentile`` of the runs of a kernel. Raises
+    CollageError where this process has more threads than it may use processors.
     """
+    is_for_gpu = target is not None and is_cuda(target)
+    if not locked and not is_for_gpu and (reason := why_too_many_threads()) is not None:
+        raise CollageError(reason)
     method = Method.of(percentile)
     opened = (
         database

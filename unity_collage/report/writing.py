@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..lowering.library_file import why_no_file
 from ..plan.encoding import encode
 from ..plan.explanation import Explanation
 from ..plan.plan import Plan
@@ -15,13 +14,7 @@ from .graphs import dot_graph, netron_graph
 from .html import html_report
 
 FORMATS = (".html", ".json", ".onnx", ".dot")
-
-
-def why_no_report(path: str) -> str | None:
-    """Why a report cannot be written to ``path``, or None."""
-    if Path(path).suffix not in FORMATS:
-        return f"the name of a report ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-    return why_no_file(path)
+"""How the names of reports end."""
 
 
 def write_report(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from torch import fx, nn
@@ -59,6 +60,8 @@ def _with_safe_names(module: nn.Module) -> nn.Module:
 
 def read(path: Path) -> ExportedProgram:
     """The program in a file of ``torch.export.save``; raises ModelError."""
+    if not is_zipfile(path):  # torch would print tracebacks
+        raise ModelError(f"{path} is not an exported program of PyTorch: torch.export.save writes one")
     try:
         return torch.export.load(path)
     except Exception as error:  # torch raises whatever its unpickling raises

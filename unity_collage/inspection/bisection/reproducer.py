@@ -42,13 +42,6 @@ for value, right in zip(results, expected, strict=True):
 '''
 
 
-def why_no_reproducer(path: str | Path) -> str | None:
-    """Why no reproducer can be written to ``path``, or None."""
-    if Path(path).suffix != SUFFIX:
-        return f"its name does not end in {SUFFIX}"
-    return why_no_file(Path(path))
-
-
 def write_reproducer(path: Path, found: KernelAlone, backend: str, label: str) -> tuple[str, ...]:
     """Write the operators of a kernel to ``path`` and its inputs beside it; the result are the files.
 

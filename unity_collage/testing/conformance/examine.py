@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 import tvm
 
-from ...errors import CollageError
+from ...errors import CollageError, UnknownBackend
 from ...target import CUDA
 from .asking import Answer, Failure, Subject
 from .cases import CASES, Case
@@ -31,8 +31,8 @@ def examine(
 
     Its code runs only in worker processes, so a crash is a verdict. ``cases``: those for another kind of targets are
     left out. ``timeout_seconds``: the limit for one step of one kernel. ``memory_bytes``: how many bytes a process may
-    grow, by default half of the machine's memory. ``tell`` is called with what is being examined. Raises CollageError
-    if there is no such backend.
+    grow, by default half of the machine's memory. ``tell`` is called with what is being examined. Raises
+    UnknownBackend for a name that no backend has, and CollageError for a value that cannot be imported.
     """
     made = [(case.kind, AskedCase(case.name, tvm.ir.save_json(case.make()))) for case in cases]
     notes = Notes()
@@ -69,6 +69,8 @@ def _met(subject: Subject, where: str, notes: Notes) -> Answer:
         met = subject.ask("meet", where=where)
     except Failure as failure:
         raise CollageError(failure.reason) from failure
+    if "unknown" in met:
+        raise UnknownBackend(met["unknown"])
     if met["value"] is not None:
         notes.found("value", met["value"])
         return met

@@ -23,7 +23,7 @@ from ... import runtime
 from ...annotations import COMPILED_AS
 from ...backends.base import Backend
 from ...database.rows import FailureKind
-from ...errors import CollageError
+from ...errors import CollageError, UnknownBackend
 from ...graph import SubGraph, extract
 from ...lowering.outlined import external_function
 from ...machine import environment
@@ -69,7 +69,10 @@ class ConformanceWorker:
     def meet(self, where: str) -> Answer:
         """Import the backend and ask whether it can be used here; the reply names what was loaded for that."""
         watch = Watch()
-        self._backend = resolve(where)
+        try:
+            self._backend = resolve(where)
+        except UnknownBackend as error:
+            return {"unknown": str(error)}
         answer: Answer = {"imported": watch.libraries(), "value": why_no_value(self._backend)}
         if answer["value"] is None:
             answer |= self._availability(watch)
