@@ -9,7 +9,7 @@ VENV := .venv-test
 PACKAGE ?= .
 
 .PHONY: changelog check check-examples check-native check-proofs check-pythons check-wheel coverage docs format-native \
-  images lock notebook prose release wheel
+  images lock notebook prose release site wheel
 
 # What a change has to pass: the tests as in the README, with PyTorch and the site too, then lint, types, the import contract, prose
 # and the links of the documents, in the environment that the tests made.
@@ -28,6 +28,11 @@ check:
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	@echo 'build/site: $(PYTHON) -m http.server --directory build/site'
+
+# The site of one version in $(SITES)/VERSION, in a menu with the versions that are there: make site VERSION=0.2.0
+SITES ?= build/sites
+site:
+	$(PYTHON) scripts/versioned_site.py '$(VERSION)' '$(SITES)'
 
 # Spelling, and the prose of documents and docstrings, in seconds. Needs the extra dev.
 prose:

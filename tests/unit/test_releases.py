@@ -64,7 +64,7 @@ def test_a_dry_run_says_all_steps_and_changes_nothing(tree: Path) -> None:
         ["set_version", "0.2.0"],
         ["make", "changelog"],
         ["make", "wheel"],
-        ["make", "docs"],
+        ["make", "site"],
         ["git", "commit"],
         ["git", "tag"],
     ]
