@@ -113,6 +113,7 @@ def test_a_dry_run_takes_no_option_that_it_would_not_follow(
         ("compile their.onnx", "their.onnx is not a file; did you mean there.onnx?"),
         (f"compile {MODEL} -o none/m.so", "--output none/m.so cannot be written: there is no folder none"),
         (f"compile {MODEL}", "there.onnx is not an ONNX model"),
+        ("explain there.so", "there.so is not a model but a saved program: name the .onnx or .pt2 file"),
         (f"compile {MODEL} --verify none.npz", "none.npz is not a file"),
         ("db merge none.sqlite", "none.sqlite"),
         ("db import none.jsonl", "none.jsonl cannot be read: No such file or directory"),

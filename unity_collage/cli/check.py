@@ -97,7 +97,7 @@ def _check_backend(options: argparse.Namespace) -> None:
                 tell=lambda what: tell(0, 0, what),
             )
         except UnknownBackend as error:
-            raise UsageError(f"{error}; nor is it a file with plans") from None
+            raise UsageError(f"not a file with plans, and {error}") from None
     console = Console()
     if options.json:
         print_json({"backend": report.backend, "unavailable": report.unavailable, "checks": report.verdicts})

@@ -155,6 +155,10 @@ def read_model(path: Path) -> Any:
         from .pytorch import read_pt2
 
         return read_pt2(path)
+    if path.suffix == ".so" and path.is_file():
+        raise ModelError(
+            f"{path} is not a model but a saved program: name the .onnx or .pt2 file that it was made of"
+        )
     return read_onnx(path)
 
 
