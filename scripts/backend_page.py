@@ -140,10 +140,10 @@ def _answers(backend: Backend, graphs: Sequence[tuple[Any, DataflowGraph]]) -> A
 
 def _take(answers: Answers, graph: DataflowGraph, found: Found) -> None:
     nodes = [graph.nodes[index] for index in members(found.inside)]
-    calls = [node for node in nodes if node.call is not None]
+    calls = [(node.op, node.call) for node in nodes if node.call is not None]
     into = answers.alone if len(calls) == 1 else answers.together
-    for node in calls:
-        into.setdefault(_plain(node.op), set()).add(_type(node.call))
+    for operator, call in calls:
+        into.setdefault(_plain(operator), set()).add(_type(call))
 
 
 def _decline(answers: Answers, graph: DataflowGraph, declined: Declined, where: str) -> None:

@@ -53,6 +53,7 @@ CONTRADICTIONS = {
     f"compile {MODEL} --report a.json --bundle a.json": "--report a.json would overwrite a.json: choose another name",
     f"profile {MODEL} --trace {MODEL}": f"--trace {MODEL} would overwrite {MODEL}: choose another name",
     f"bisect {MODEL} -o case.so": "--output case.so: the name of the file ends in .onnx",
+    "db export c.sqlite --database ./c.sqlite": "c.sqlite would overwrite ./c.sqlite: choose another name",
     "check onedn": "no backend named 'onedn'; did you mean onednn? There are: ",
     "db prune": "say what to remove: --older-than, --stale, ",
     "examples alexnet": "no example is called 'alexnet'; there are: small, ",

@@ -18,7 +18,14 @@ _MODELS = ("model", "compiled_from", "first", "second", "program", "plan")
 """Arguments that are files to read, by their names here."""
 
 _READ = (*_MODELS, "inputs", "verify", "database")
-_WRITTEN = ("output", "bundle", "trace", "report")
+_WRITTEN = {
+    "output": "--output ",
+    "bundle": "--bundle ",
+    "trace": "--trace ",
+    "report": "--report ",
+    "file": "",
+}
+"""How those are told that are written; ``file`` is an argument of ``db export``."""
 
 
 def check_read(options: Namespace) -> None:
@@ -50,11 +57,11 @@ def check_overwritten(options: Namespace) -> None:
     places = {
         Path(path).resolve(): path for name in _READ if isinstance(path := getattr(options, name, None), str)
     }
-    for name in _WRITTEN:
+    for name, option in _WRITTEN.items():
         if (path := getattr(options, name, None)) is None:
             continue
         if (other := places.get(place := Path(path).resolve())) is not None:
-            raise UsageError(f"--{name} {path} would overwrite {other}: choose another name")
+            raise UsageError(f"{option}{path} would overwrite {other}: choose another name")
         places[place] = path
 
 
