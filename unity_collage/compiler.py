@@ -34,6 +34,7 @@ from .frontend.sizes import Shapes
 from .graph.devices import places_of, targets_in
 from .keeping import digest_of_given, digest_of_imported, keeping_for
 from .lowering.build import build
+from .lowering.kernel_texts import with_sources
 from .lowering.live_memory import held_by
 from .lowering.object_store import ObjectStore, current_store, object_store, using
 from .machine.environment import use_threads
@@ -414,13 +415,17 @@ def _program(
 ) -> Program:
     held = held_by(executable)
     plans = {name: replace(plan, memory=held.get(name)) for name, plan in PLAN.by_function(final).items()}
+    explained = {
+        name: with_sources(each, plans[name], final) if name in plans else each
+        for name, each in EXPLANATION.by_function(final).items()
+    }
     places = places_of(final)
     return Program(
         executable,
         source.inputs,
         final,
         plans,
-        EXPLANATION.by_function(final) or None,
+        explained or None,
         relink,
         signature_of(source.mod, final, source.inputs, source.outputs),
         target,

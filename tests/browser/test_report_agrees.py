@@ -222,6 +222,35 @@ def test_times_in_place_are_those_of_the_profile(browser: str, tmp_path: Path, p
     )
 
 
+def test_the_texts_of_a_kernel_are_put_into_the_page_when_they_are_opened(
+    browser: str, tmp_path: Path, program: Program
+) -> None:
+    name = "main_batch_4"
+    _, explanation = explained(program, name)
+    act = """
+        const number = kernels.findIndex((kernel) => kernel.candidate.backend === 'tvm');
+        showKernel(kernels[number]);
+        const texts = () => [...at('right').querySelectorAll('pre')].map((pre) => pre.textContent);
+        const before = texts(), folded = [...at('right').querySelectorAll('details.text')];
+        document.execCommand = () => (document.documentElement.dataset.copied = getSelection().toString(), true);
+        for (const each of folded) each.open = true;
+        setTimeout(() => {
+            const buttons = [...at('right').querySelectorAll('details.text button')];
+            buttons[1].click();
+            const stops = [...at('right').querySelectorAll('pre')].map((pre) => pre.tabIndex);
+            document.documentElement.dataset.told = JSON.stringify([number, before, texts(), stops]);
+        }, 500);"""
+    dom = shown(browser, tmp_path, page_of(program), f"#{name}:", f"chosen(); {act}")
+    number, before, after, stops = json.loads(unescape(re.search(r'data-told="([^"]*)"', dom)[1]))
+    kernel = explanation.kernels[number]
+    assert kernel.script is not None and kernel.source is not None
+    assert (before, stops) == ([], [0, 0])
+    assert after == [explanation.texts[kernel.script], explanation.texts[kernel.source]]
+    assert "T.prim_func" in after[1]
+    copied = unescape(re.search(r'data-copied="([^"]*)"', dom)[1])
+    assert copied.split() == after[1].split()
+
+
 def test_a_page_without_a_profile_says_how_to_get_the_times(
     browser: str, tmp_path: Path, program: Program
 ) -> None:

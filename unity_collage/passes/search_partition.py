@@ -22,6 +22,7 @@ from ..cost.model import CostModel
 from ..errors import NoPlan
 from ..graph import DataflowGraph
 from ..lowering.apply import Functions, applied
+from ..lowering.kernel_texts import with_scripts
 from ..lowering.outline import NameSupply
 from ..plan.candidate import Candidate, DeclinedBinding
 from ..plan.check import GIVEN, checked
@@ -100,7 +101,10 @@ class SearchPartition:
         functions, ties = [group.name for group in groups], tied_with(problem, solution)
         explanation = None
         if self.explain:
-            explanation = _explanation(graph, func, problem, solution, certificate, functions, ties)
+            explanation = with_scripts(
+                _explanation(graph, func, problem, solution, certificate, functions, ties),
+                {gvar.name_hint: outlined[gvar] for gvar in outlined},
+            )
             result = EXPLANATION.write(result, explanation)
         plan = plan_of(
             graph,

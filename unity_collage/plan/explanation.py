@@ -110,6 +110,10 @@ class ExplainedKernel:
     """Groups of candidates that could replace it, and that cost the same within the measured intervals."""
     inputs: tuple[int, ...] = ()
     """The bindings whose values it reads, without the inputs of the function."""
+    script: int | None = None
+    """The position of its operators as TVMScript in ``Explanation.texts``; equal kernels share the first one's."""
+    source: int | None = None
+    """The position of the loops or the source that the program runs for it; None for a library's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,8 @@ class Explanation:
     """Bindings in no kernel: views that cost nothing, and operators that TVM compiles as they are."""
     near_misses: tuple[NearMiss, ...] = ()
     """Where a rewrite rule matched the beginning of its form, but did not apply."""
+    texts: tuple[str, ...] = ()
+    """The texts of kernels, each once."""
 
     @cached_property
     def by_id(self) -> dict[int, ExplainedCandidate]:

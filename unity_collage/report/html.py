@@ -26,6 +26,7 @@ _SCRIPTS = (
     "view.js",
     "times.js",
     "measured.js",
+    "texts.js",
     "memory.js",
     "start.js",
 )

@@ -10,7 +10,7 @@ const names = (indexes) => indexes.map((index) => plan.bindings[index].name).joi
 
 function open(chosen) {
   name = chosen;
-  plan = { kernels: [], candidates: [], costs: [], declined: [], left_behind: [], bindings: [], ...all[chosen] };
+  plan = { kernels: [], candidates: [], costs: [], declined: [], left_behind: [], bindings: [], texts: [], ...all[chosen] };
   candidates = new Map(plan.candidates.map((candidate) => [candidate.id, candidate]));
   kernels = plan.kernels.map((kernel, number) => {
     const candidate = candidates.get(kernel.candidate);
@@ -143,6 +143,7 @@ function showKernel(kernel) {
     el("h3", null, "What it computes"), bindings(candidate),
     el("p", null, "Reads from: ", ...links(kernel.reads.map((number) => kernels[number]), "the inputs of the function")),
     el("p", null, "Read by: ", ...links(readers, "no kernel: it is a result")),
+    ...textsOf(kernel),
     el("h3", null, "Never in"), never(candidate),
   ].filter((part) => part !== null));
 }

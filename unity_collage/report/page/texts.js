@@ -1,0 +1,26 @@
+// The texts of a kernel, folded until somebody opens one: only then is it put into the page.
+function textsOf(kernel) {
+  const { script, source } = kernel;
+  const titles = [[script, "Operators as TVMScript"], [source, "What the program runs"]];
+  const known = titles.filter(([index]) => index !== undefined && plan.texts[index] !== undefined);
+  return known.map(([index, title]) => foldedText(title, plan.texts[index]));
+}
+
+function foldedText(title, text) {
+  const body = el("div"), folded = el("details", { class: "text" }, el("summary", null, `${title} (${count(text.split("\n").length, "line")})`), body);
+  folded.addEventListener("toggle", () => {
+    if (folded.open && !body.firstChild) body.append(...shownText(title, text));
+  });
+  return folded;
+}
+
+function shownText(title, text) {
+  const shown = el("pre", { tabindex: "0", role: "region", "aria-label": title }, text);
+  const copy = el("button", { type: "button" }, "Copy"), said = el("span", { class: "quiet", role: "status" });
+  copy.addEventListener("click", () => {
+    // Not the clipboard's own interface, which files of a disk may not have. What is copied is seen to be selected.
+    getSelection().selectAllChildren(shown);
+    said.textContent = document.execCommand("copy") ? " copied" : " selected: copy it with Ctrl+C";
+  });
+  return [el("p", null, copy, said), shown];
+}
