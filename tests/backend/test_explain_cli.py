@@ -108,6 +108,8 @@ def test_a_report_as_json_holds_plan_and_explanation(run: Run, tmp_path: Path) -
         k["label"] for k in report["kernels"]
     ]
     assert report["seconds"] == found.proof.seconds and report["proved"]
+    assert len(report["in_place"]["kernels"]) == len(report["kernels"])
+    assert report["measured_seconds"] == report["in_place"]["program"]
     assert {binding.name for binding in found.bindings} >= {"fc_product", "fc_out", "y"}
 
 

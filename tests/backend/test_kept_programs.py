@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from unity_collage import compiler
 from unity_collage.database.costs import CostDatabase
 from unity_collage.errors import CollageError
 from unity_collage.kept import place, surroundings
+from unity_collage.profile.planned_times import with_times
 
 X = random(4, 16)
 WEIGHTS = random(16, 8, seed=1)
@@ -99,6 +102,33 @@ def test_a_kept_program_is_used_like_a_new_one(
     assert program.mod is not None and program.mod["main"] is not None
     with pytest.raises(CollageError, match="it was loaded, or its model has no weights"):
         program.bind({})
+
+
+def test_times_of_kernels_are_kept_with_their_day_and_only_with_their_program(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[place.KeptPrograms, str]] = []
+    keep = place.KeptPrograms.keep
+    monkeypatch.setattr(
+        place.KeptPrograms,
+        "keep",
+        lambda self, model, *rest: (kept.append((self, model)), keep(self, model, *rest)),
+    )
+    old = by_rule(path, tmp_path)
+    old.plan = with_times(old.plan or {}, old.profile(X, seconds=0.05))
+    program = by_rule(path, tmp_path, recompile=True)
+    program.plan = with_times(program.plan or {}, program.profile(X, seconds=0.05))
+    times, (where, digest) = program.plan["main"].in_place, kept[-1]
+    where.add_times(digest, old)  # whose library has been replaced
+    assert by_rule(path, tmp_path).plan["main"].in_place is None
+    before = time.time()
+    where.add_times(digest, program)
+    found = by_rule(path, tmp_path).plan["main"]
+    assert found.in_place is not None and before <= found.in_place.since <= time.time()
+    assert replace(found.in_place, since=None) == times
+    assert found.measured_seconds == times.program
+    assert by_rule(path, tmp_path, recompile=True).plan["main"].in_place is None
+    assert by_rule(path, tmp_path).plan["main"].in_place is None
 
 
 def test_the_module_of_a_program_whose_plan_has_changed_is_refused(path: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from .verify import add_verify, check_agreement, check_verify, compared
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..measure.kernel_costs import KernelCosts
     from ..program import Program
 
 
@@ -60,15 +61,19 @@ def _compile(options: argparse.Namespace) -> None:
     if options.report and options.no_measure:
         raise UsageError("--report explains costs, and --no-measure has none: leave one of the two out")
     _check_options(options)
-    program = _program(options)
+    program, costs = _program(options)
     from rich.console import Console
 
     console = Console(quiet=options.json)  # the data has the same
-    _show_plans(options, program, console)
     if options.output:  # before the program runs, after which it would have to be linked again
         program.save(options.output)
     if options.bundle:
         program.save(options.bundle, bundle=True)
+    if options.report:
+        from .in_place import add_times
+
+        add_times(options, program, costs)
+    _show_plans(options, program, console)
     told = _told(options, program, console)
     if options.report:
         from ..report.writing import write_report
@@ -119,22 +124,22 @@ def _told(options: argparse.Namespace, program: Program, console: Console) -> di
     return {"plans": encoded(program.plan or {}), "kept_since": program.kept_since, "accuracy": accuracy}
 
 
-def _program(options: argparse.Namespace) -> Program:
-    """The program that an earlier compile has kept, for which TVM need not be loaded, or a new one."""
+def _program(options: argparse.Namespace) -> tuple[Program, KernelCosts | None]:
+    """The program that an earlier compile has kept, for which TVM need not be loaded, or a new one with its costs."""
     from .kept import kept
 
-    explain = options.report is not None
+    explain, costs = options.report is not None, None
     program = kept(options, explain)
     if program is None:
         _load_tvm(options)
-        from .compiling import compiled
+        from .compiling import compiled_by_costs
 
-        program = compiled(options, explain)
+        program, costs = compiled_by_costs(options, explain)
     if program.kept_since is not None:
         when = f"{datetime.fromtimestamp(program.kept_since):%Y-%m-%d %H:%M}"
         if not options.quiet:
             tell(f"it was compiled on {when} and is kept: --recompile compiles it again")
-    return program
+    return program, costs
 
 
 def _load_tvm(options: argparse.Namespace) -> None:

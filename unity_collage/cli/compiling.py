@@ -24,9 +24,16 @@ from .settings import cost_model_of, refinement_of
 
 def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
     """The program of the model that the options name."""
+    return compiled_by_costs(options, explain)[0]
+
+
+def compiled_by_costs(
+    options: argparse.Namespace, explain: bool = False
+) -> tuple[Program, KernelCosts | None]:
+    """The program of the model that the options name, and the costs that it was compiled by."""
     refine = refinement_of(options)
     with progress(options) as report, _costs_of(options, report) as costs:
-        return compile_model(
+        program = compile_model(
             options.model,
             **sizes_of(options),
             target=options.target,
@@ -44,6 +51,7 @@ def compiled(options: argparse.Namespace, explain: bool = False) -> Program:
             memory_limit=options.memory_limit,
             devices=getattr(options, "devices", None),
         )
+    return program, costs
 
 
 @contextmanager

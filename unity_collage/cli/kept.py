@@ -41,6 +41,13 @@ def kept(options: argparse.Namespace, explain: bool) -> Program | None:
         return None
 
 
+def keep_times(options: argparse.Namespace, program: Program) -> None:
+    """Keep the times of kernels in the plans of a program that was compiled with these options, where it is kept."""
+    digest, place = digest_of_file(options.model), place_for(_asked(options, True), options.database)
+    if digest is not None and place is not None:
+        place.add_times(digest, program)
+
+
 def _asked(options: argparse.Namespace, explain: bool) -> AskedOptions:
     """What :mod:`unity_collage.keeping` makes of the arguments that ``compile`` gets of these options."""
     return AskedOptions(

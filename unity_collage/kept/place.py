@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..database.answers import Answers, digest_now
 from ..database.costs import CostDatabase
 from ..errors import DatabaseError
 from ..plan.encoding import decode, encode
 from ..plan.explanation import Explanation
+from ..plan.in_place import InPlace
 from ..plan.plan import Plan
 from ..program import Program
 from ..program.loading import kept_program
@@ -53,7 +56,11 @@ class KeptPrograms:
             return None
         program = kept_program(file)
         program.kept_since = record.created
-        program.plan = {name: _of_before(plan) for name, plan in (program.plan or {}).items()}
+        known = record.in_place or {}
+        program.plan = {
+            name: _of_before(plan, known.get(name), record.profiled)
+            for name, plan in (program.plan or {}).items()
+        }
         if record.explanation is not None:
             program.explanation = {
                 name: decode(Explanation, data) for name, data in record.explanation.items()
@@ -90,6 +97,13 @@ class KeptPrograms:
         if file is not None:
             program.let_copy(file)
 
+    def add_times(self, model: str, program: Program) -> None:
+        """Keep the times in the plans of a kept program of a model, given by its digest, which was profiled now."""
+        plans = {name: plan.in_place for name, plan in (program.plan or {}).items()}
+        times = {name: encode(each) for name, each in plans.items() if each is not None}
+        if program.saved_file is not None and times:
+            self.store.add(self._key(model), program.saved_file, in_place=times, profiled=time.time())
+
     def _key(self, model: str) -> str:
         return hashlib.sha256(f"{self.about}\n{model}".encode()).hexdigest()[:32]
 
@@ -121,8 +135,10 @@ def _holds(record: Record, database: CostDatabase | None, folder: Path | None) -
         return False
 
 
-def _of_before(plan: Plan) -> Plan:
-    """A plan whose comparison of programs was not run now."""
-    if plan.comparison is None:
+def _of_before(plan: Plan, in_place: Any, profiled: float) -> Plan:
+    """A plan whose comparison of programs was not run now, with the times of its kernels that are known."""
+    if plan.comparison is not None:
+        plan = replace(plan, comparison=replace(plan.comparison, origin="database"))
+    if in_place is None:
         return plan
-    return replace(plan, comparison=replace(plan.comparison, origin="database"))
+    return plan.with_times(replace(decode(InPlace, in_place), since=profiled))

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,6 +53,10 @@ class Record:
     """By what part of its cost another plan may be cheaper, as the time for measuring was used up; None: it was not."""
     explanation: Mapping[str, Any] | None = None
     """Why each candidate was chosen or not, by function, encoded; None if that was not asked for."""
+    in_place: Mapping[str, Any] | None = None
+    """The times of kernels in the running program, by function, encoded; None: it was not profiled."""
+    profiled: float = 0.0
+    """When it was profiled, in seconds since the epoch."""
 
 
 class ProgramStore:
@@ -108,6 +112,15 @@ class ProgramStore:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             return None
+
+    def add(self, key: str, library: BinaryIO, **fields: Any) -> None:
+        """Set ``fields`` of the record whose ``library`` is this open file; another program's is left alone."""
+        record = self.record(key)
+        with suppress(OSError):
+            if record is not None and os.path.samestat(
+                os.fstat(library.fileno()), (self.folder / record.library).stat()
+            ):
+                self._write(key, replace(record, **fields))
 
     def remove(self, key: str, library: str | None = None) -> None:
         """Remove a record, and its library if that is known."""

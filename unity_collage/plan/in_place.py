@@ -34,3 +34,5 @@ class InPlace:
     runs: int
     """How many runs were timed kernel by kernel."""
     threads: int
+    since: float | None = None
+    """When an earlier compile has taken these times, in seconds since the epoch; None: they are of now."""

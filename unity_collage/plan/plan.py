@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..search.certificate import Certificate
 from ..search.tie_claim import TieClaim
@@ -204,6 +204,13 @@ class Plan(Shown):
         if self.measured_seconds is None or not self.has_costs:
             return None
         return self.measured_seconds - self.seconds
+
+    def with_times(self, times: InPlace) -> Plan:
+        """The plan with the times of its kernels, and of the whole program in the same runs, if that is known."""
+        timed = replace(self, in_place=times)
+        if times.program is None or self.why_not_compared is not None:
+            return timed
+        return replace(timed, measured_seconds=times.program)
 
     def predicted(self, kernel: PlannedKernel) -> float | None:
         """What a profile compares the time of a kernel with: the seconds of its cost and its launch, if it has one."""

@@ -121,21 +121,27 @@ def read_inputs(path: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
     return arrays
 
 
-def drawn_inputs(program: Program, seed: int = 0, extent: int = DRAWN_EXTENT) -> dict[str, np.ndarray]:
+def drawn_inputs(
+    program: Program,
+    seed: int = 0,
+    extent: int = DRAWN_EXTENT,
+    sizes: Mapping[str, int] | None = None,
+) -> dict[str, np.ndarray]:
     """Random arrays for a program: normally distributed floats, integers of 0 and 1.
 
-    Symbolic dimensions are ``extent``. Raises CollageError where an input is not a tensor of known rank.
+    Symbolic dimensions are what ``sizes`` says by name, else ``extent``. Raises CollageError where an input is not a
+    tensor of known rank.
     """
     if program.signature is None:
         raise CollageError("inputs cannot be drawn: the program does not know their types")
     rng = np.random.default_rng(seed)
-    return {spec.name: _drawn(spec, rng, extent) for spec in program.signature.inputs}
+    return {spec.name: _drawn(spec, rng, extent, sizes or {}) for spec in program.signature.inputs}
 
 
-def _drawn(spec: Spec, rng: np.random.Generator, extent: int) -> np.ndarray:
+def _drawn(spec: Spec, rng: np.random.Generator, extent: int, sizes: Mapping[str, int]) -> np.ndarray:
     if not isinstance(spec, TensorSpec) or spec.shape is None:
         raise CollageError(f"input {shown(spec.name)} cannot be drawn: it is {spec}")
-    shape = [dim if isinstance(dim, int) else extent for dim in spec.shape]
+    shape = [dim if isinstance(dim, int) else sizes.get(dim, extent) for dim in spec.shape]
     dtype = np.dtype(spec.dtype)
     if dtype.kind in "iub":
         return rng.integers(0, 2, shape).astype(dtype)

@@ -26,7 +26,9 @@ from .result import Profile
 from .timing_points import TimingPoints
 
 TURNS = 16
-"""How many turns the program has with timing points and without them, after a first one that does not count."""
+"""How many turns the program has at most with timing points and without them, after a first one that does not count."""
+LEAST_TURNS = 2
+"""How many turns a program has that is slow for the seconds that are allowed."""
 _LEAST_RUNS, _MOST_RUNS = 3, 1000
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -100,10 +102,11 @@ def _measured(run: Any, recorder: Recorder, seconds: float) -> Series:
         return runtime.measure(which, [], warmup_seconds=each / 4, min_runs=_LEAST_RUNS, min_seconds=each)
 
     found = Series()
-    count = int(each / max(1e-9, statistics.median(measured(run))))
-    count = max(_LEAST_RUNS, min(_MOST_RUNS, count))
+    one = max(1e-9, statistics.median(measured(run)))
+    count = max(_LEAST_RUNS, min(_MOST_RUNS, int(each / one)))
     recorder.runs(count)
-    for _ in range(TURNS):
+    turns = int(seconds / (3 * max(each, _LEAST_RUNS * one)))
+    for _ in range(max(LEAST_TURNS, min(TURNS, turns))):
         found.plain += measured(run)
         found.timed += measured(recorder.run)
         runs = recorder.runs(count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..plan.in_place import InPlace, KernelTime
 from ..plan.plan import Plan
@@ -39,9 +38,7 @@ def with_times(plans: Mapping[str, Plan], profile: Profile) -> dict[str, Plan]:
             profile.runs,
             profile.threads,
         )
-        found[name] = replace(plans[name], in_place=timed)
-        if whole is not None and plans[name].why_not_compared is None:
-            found[name] = replace(found[name], measured_seconds=whole)
+        found[name] = plans[name].with_times(timed)
     return found
 
 

@@ -131,6 +131,11 @@ class Program(Shown):
         return () if self.signature is None else tuple(spec.name for spec in self.signature.results)
 
     @property
+    def saved_file(self) -> BinaryIO | None:
+        """The open file of the program, if it was read from one, or is kept in one."""
+        return self._saved
+
+    @property
     def memory(self) -> PlanMemory | None:
         """The bytes that ``main`` holds while each kernel runs; None for a loaded program, or if not known."""
         main = (self.plan or {}).get("main")

@@ -9,7 +9,7 @@ from ..plan.explanation import Explanation
 from ..plan.plan import VIEW, Plan
 from .cells import additive_text, counted, duration
 from .in_place import in_place
-from .plans import for_sizes
+from .plans import day_of, for_sizes
 
 
 def beside(
@@ -67,7 +67,9 @@ def is_explained(explanation: Explanation, plan: Plan) -> bool:
 def measured_text(plan: Plan) -> str:
     """``5.11 ms``, of another percentile than the median ``p90 5.11 ms``; empty where it was not measured."""
     which = "" if plan.percentile == 50.0 else f"p{plan.percentile:g} "
-    return "" if plan.measured_seconds is None else f"{which}{duration(plan.measured_seconds)}"
+    if plan.measured_seconds is None:
+        return ""
+    return f"{which}{duration(plan.measured_seconds)}{day_of(plan)}"
 
 
 def _notice(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from ..plan.explanation import Explanation
 from ..plan.in_place import InPlace
 from ..plan.plan import VIEW, Plan, PlannedKernel
 from .cells import counted, duration
+from .plans import on_day
 from .words import sentence
 
 _DISTURBED = 1.1
@@ -58,9 +59,8 @@ def disturbed(medians: float, together: float) -> str | None:
 
 def _says(plan: Plan, times: InPlace) -> str:
     """How the times were taken, and why they are not compared."""
-    says = [
-        f"medians of {counted(times.runs, 'run')} on {counted(times.threads, 'thread')}, timed kernel by kernel"
-    ]
+    runs, threads = counted(times.runs, "run"), counted(times.threads, "thread")
+    says = [f"medians of {runs} on {threads}, timed kernel by kernel{on_day(times.since)}"]
     if plan.why_not_compared is not None:
         says.append(f"not compared: {plan.why_not_compared}")
     if reason := disturbed(times.medians, times.together):

@@ -98,15 +98,20 @@ def _seconds_of(plan: Plan) -> str:
     predicted = f"predicted {which}{duration(plan.seconds)}" if plan.has_costs else "nothing measured"
     if plan.measured_seconds is None:
         return predicted
-    return f"{predicted}, measured {which}{duration(plan.measured_seconds)}{_when(plan)}"
+    return f"{predicted}, measured {which}{duration(plan.measured_seconds)}{day_of(plan)}"
 
 
-def _when(plan: Plan) -> str:
-    """The day of a measurement that is not of now."""
-    known = plan.comparison
-    if known is None or known.origin != "database":
-        return ""
-    return f" on {datetime.fromtimestamp(known.created):%Y-%m-%d}"
+def day_of(plan: Plan) -> str:
+    """``on 2026-03-01``: the day on which the whole program was measured, if that is not of now."""
+    known, times = plan.comparison, plan.in_place
+    if times is not None and times.program is not None and plan.measured_seconds == times.program:
+        return on_day(times.since)
+    return on_day(known.created if known is not None and known.origin == "database" else None)
+
+
+def on_day(since: float | None) -> str:
+    """The day of a time in seconds since the epoch; empty for None, which is now."""
+    return "" if since is None else f" on {datetime.fromtimestamp(since):%Y-%m-%d}"
 
 
 def backend_shares(plan: Plan) -> Table:
