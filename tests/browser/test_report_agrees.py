@@ -213,6 +213,11 @@ def test_times_in_place_are_those_of_the_profile(browser: str, tmp_path: Path, p
         assert row[4] == f"{duration(call.seconds)} {off}"
         assert f"In place: {duration(call.seconds)} ({duration(call.low)} to {duration(call.high)}" in panel
         assert f", {off} of the {duration(call.cost)} that are predicted with its launch" in panel
+    (block,) = re.findall(r"4 kernels.*", text_of(found.dom, "bars"))
+    seconds = sum(call.seconds for call in calls.values())
+    predicted = sum(call.cost for call in calls.values())
+    assert block.endswith(f"{duration(seconds)} {seconds / predicted:.2f}x")
+    assert text_of(found.dom, "moves").startswith("No kernel only copies or reorders values.")
     sums = text_of(found.dom, "compared-sums")
     together = [sum(call.cost for call in calls.values()), sum(call.seconds for call in calls.values())]
     assert f"4 kernels with launches {duration(together[0])} {duration(together[1])}" in sums

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -119,6 +120,19 @@ def test_the_page_lists_kernels_with_their_share_and_equal_ones_as_one(browser: 
     assert text_of(dom, "left-behind") == "reshape: the VM evaluates it for free (1) view"
 
 
+def test_the_head_has_the_kernels_that_only_move_values_and_shows_them(browser: str, tmp_path: Path) -> None:
+    known = explanation()
+    moving = replace(known.bindings[3], op="relax.permute_dims")
+    page = html_report(
+        "m.onnx", {"main": replace(known, bindings=(*known.bindings[:3], moving, known.bindings[4]))}
+    )
+    show = "at('moves').querySelector('button').click()"
+    act = f"zoom(0.1); const before = view.scale; {show}; at('count').textContent = view.scale - before"
+    dom = shown(browser, tmp_path, page, act=act)
+    assert text_of(dom, "moves").startswith("1 kernel only copies or reorders values: 1.00 ms, 10.0%.")
+    assert float(text_of(dom, "count")) > 0
+
+
 def test_the_page_says_what_the_plan_remarks(browser: str, tmp_path: Path) -> None:
     page = html_report("m.onnx", {"main": explanation()}, {"main": ["4 kernels run side by side"]})
     assert text_of(shown(browser, tmp_path, page), "proof").endswith("4 kernels run side by side")
@@ -198,6 +212,15 @@ def test_a_function_without_kernels_is_a_page_too(browser: str, tmp_path: Path) 
 
 def test_a_thousand_kernels_are_all_listed(browser: str, tmp_path: Path) -> None:
     act = "at('equal').checked = false; at('controls').dispatchEvent(new Event('input', {bubbles: true}))"
+    act += "; at('more').click()"
     dom = shown(browser, tmp_path, html_report("m", {"main": explanation(1000)}), "#main:conv999", act)
     assert text_of(dom, "kernels").count("conv2d") == 1000
     assert "(conv999)" in text_of(dom, "right")
+
+
+def test_the_memory_of_many_kernels_keeps_its_peak(browser: str, tmp_path: Path) -> None:
+    space = MemorySpace("llvm:0", live=tuple(9000 if i == 777 else 10 for i in range(1000)), weights=0)
+    plans = {"main": Plan(memory=PlanMemory(tuple(f"k{i}" for i in range(1000)), (space,)))}
+    dom = shown(browser, tmp_path, html_report("m.onnx", {"main": explanation()}, plans=plans))
+    assert re.findall(r'<i class="peak" title="(\w+: [^"]*)"', dom) == ["k777: 9.00 kB"]
+    assert len(re.findall(r"<i class=", dom.split('id="memory-curves"')[1].split("</section>")[0])) == 500

@@ -250,19 +250,65 @@ def test_another_function_has_its_own_picture(browser: str, tmp_path: Path) -> N
     assert "x5" in text_of(dom, "graph")
 
 
-def test_five_thousand_kernels_are_drawn_at_once(browser: str, tmp_path: Path) -> None:
-    """No two kernels are equal, so nothing is folded; the time is that of a real clock, with the layout."""
-    number = 5000
+def unequal(number: int) -> Explanation:
+    """So many kernels of which no two are equal, so nothing is folded."""
     sources = [(), *((i - 1,) if i % 3 else (i - 1, i - 3) for i in range(1, number))]
-    explained = Explanation(
+    return Explanation(
         Proof(1.0, 1.0, 0.0, True, "exact"),
         tuple(ExplainedBinding(f"v{i}", "relax.op", "float32 (1, 8)") for i in range(number)),
         tuple(ExplainedKernel(i, f"f{i}", reads) for i, reads in enumerate(sources)),
         tuple(ExplainedCandidate(i, "tvm", "r", "op", (i,), i, Verdict.CHOSEN) for i in range(number)),
         tuple(ExplainedCost(f"c{i}", 1e-4) for i in range(number)),
     )
-    act = "scene.getBBox(); document.documentElement.dataset.told = JSON.stringify([boxes.size, performance.now()])"
-    dom = shown(browser, tmp_path, html_report("m", {"main": explained}), act=act, clock=())
-    drawn, milliseconds = json.loads(unescape(re.search(r'data-told="([^"]*)"', dom)[1]))
-    assert drawn == number
-    assert milliseconds < 10_000
+
+
+NODES = "document.getElementsByTagName('*').length"
+MASSES = "[...document.querySelectorAll('.masses path')].map((path) => path.getAttribute('d').split('M').length - 1)"
+
+
+def test_five_thousand_kernels_are_drawn_as_a_few_elements(browser: str, tmp_path: Path) -> None:
+    """A browser's time grows with its elements, and those are the same on a busy machine."""
+    nodes, masses, pale, rows = told(
+        browser,
+        tmp_path,
+        unequal(5000),
+        f"[nodes, masses, {MASSES}, at('kernels').tBodies[0].rows.length]",
+        f"const nodes = {NODES}, masses = {MASSES}; {searched('v4999')}",
+    )
+    assert masses == [100] * 50
+    assert pale == [*[100] * 49, 99, 1]
+    assert nodes < 3000
+    assert rows == 1
+
+
+def test_what_is_in_sight_of_a_large_picture_is_drawn_whole(browser: str, tmp_path: Path) -> None:
+    """From afar a click chooses the nearest kernel; then it is near, with its neighbours."""
+    act = """
+        const box = places.get(2500), window_ = svg.getBoundingClientRect(), far = [...boxes.keys()];
+        const before = view.scale, x = view.x + before * (box.x + 5), y = view.y + before * (box.y + 5);
+        svg.dispatchEvent(new MouseEvent('click',
+            {clientX: window_.left + x, clientY: window_.top + y, bubbles: true, cancelable: true}));
+        mark();
+        const hit = chosen().number, own = places.get(hit);
+        const off = Math.hypot(own.x - box.x, own.y - box.y) * before;
+        boxes.get(hit).focus();
+        """ + pressed("document.activeElement", "ArrowDown")
+    focus = "places.get(Number(document.activeElement.dataset.kernel))"
+    value = f"[far, off, hit, [...boxes.keys()], {focus}.y - own.y, lines.length, {NODES}]"
+    far, off, hit, near, lower, lines, nodes = told(browser, tmp_path, unequal(5000), value, act)
+    assert far == [0] and off < 10
+    assert {hit - 1, hit, hit + 1} <= set(near) and len(near) < 600
+    assert lines >= 3 and nodes < 6000
+    assert lower > 0
+
+
+def test_the_table_of_many_kernels_is_shown_in_parts(browser: str, tmp_path: Path) -> None:
+    count = "at('kernels').tBodies[0].rows.length"
+    act = (
+        f"const first = {count}; at('more').click(); const second = {count}, left = at('more').textContent; "
+    )
+    act += "dispatchEvent(new Event('beforeprint'))"
+    value = f"[first, second, left, {count}, at('more').hidden]"
+    assert told(browser, tmp_path, unequal(1500), value, act) == [
+        100, 1100, "Show 400 more of 400 rows", 1500, True
+    ]  # fmt: skip

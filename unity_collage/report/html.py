@@ -14,6 +14,7 @@ from ..plan.explanation import Explanation
 from ..plan.memory import PlanMemory
 from ..plan.plan import Plan
 from .beside import beside, titled
+from .moves import moves
 from .picture import picture_of
 from .words import chances, memory_text, proof_text, sentence, why_it_won
 
@@ -23,6 +24,7 @@ _SCRIPTS = (
     "page.js",
     "drawing.js",
     "picture.js",
+    "large.js",
     "view.js",
     "times.js",
     "measured.js",
@@ -51,7 +53,13 @@ def html_report(
         facts = beside(each, plan, name, profiled)
         facts["remarks"] += noted.get(name, ())
         memory = None if plan is None else _memory(plan.memory)
-        shown[name] = {**told(each), **facts, "picture": picture_of(each), "memory": memory}
+        shown[name] = {
+            **told(each),
+            **facts,
+            "picture": picture_of(each),
+            "memory": memory,
+            "moves": moves(each, facts["in_place"]),
+        }
     return assembled("page.html", title, shown, _SCRIPTS, ("page.css",))
 
 

@@ -2,6 +2,8 @@
 const signed = (seconds) => (seconds ? `${seconds < 0 ? "-" : "+"}${duration(Math.abs(seconds))}` : "0");
 const known = (value) => value !== null && value !== undefined;
 
+const hasTimes = () => Boolean(plan.in_place && plan.in_place.kernels.length);
+
 // What kernels take in place and what is predicted for them; null where not all of them have both.
 function inPlace(some) {
   const times = some.map((kernel) => kernel.time);
@@ -20,12 +22,12 @@ function deviation(group) {
 
 function inPlaceCells(group) {
   const times = inPlace(group);
-  if (!plan.in_place || !plan.in_place.kernels.length) return [];
+  if (!hasTimes()) return [];
   return [el("td", { class: "n" }, times ? duration(times.seconds) : "", times ? el("span", { class: "quiet" }, ` ${ratio(times)}`) : null)];
 }
 
 function inPlaceText({ time }) {
-  if (!plan.in_place || !plan.in_place.kernels.length) return null;
+  if (!hasTimes()) return null;
   if (!time) return el("p", null, "In place: not timed alone, for it runs side by side with others, or not exactly once.");
   const against = known(time.predicted) ? `, ${ratio(time)} of the ${duration(time.predicted)} that are predicted with its launch` : "";
   return el("p", null, `In place: ${duration(time.seconds)} (${duration(time.low)} to ${duration(time.high)} in 90% of the runs)${against}`);

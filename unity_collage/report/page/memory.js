@@ -20,8 +20,15 @@ function showMemory() {
 function curveOf(memory, space, most) {
   const of = new Map(kernels.filter((k) => k.function).map((k) => [k.function, k]));
   const peak = Math.max(...space.curve);
-  const columns = space.curve.map((nbytes, number) => {
-    const called = memory.kernels[number], kernel = of.get(called);
+  const size = Math.max(1, Math.ceil(space.curve.length / MOST_PARTS)), shown = [];
+  // Of as many kernels as can still be seen as one column, that which holds most.
+  for (let first = 0; first < space.curve.length; first += size) {
+    let most = first;
+    for (let other = first; other < Math.min(first + size, space.curve.length); other++) if (space.curve[other] > space.curve[most]) most = other;
+    shown.push(most);
+  }
+  const columns = shown.map((number) => {
+    const nbytes = space.curve[number], called = memory.kernels[number], kernel = of.get(called);
     const own = { class: nbytes === peak ? "peak" : "", title: `${called}: ${bytes(nbytes)}`, style: `height:${(nbytes / most) * 100}%` };
     return kernel ? el("a", { ...own, href: address(kernel), tabindex: "-1" }) : el("i", own);
   });

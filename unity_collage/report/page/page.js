@@ -39,44 +39,74 @@ function showHead() {
   const views = kernels.filter((k) => k.candidate.backend === VIEW).length;
   const chosen = count(kernels.length - views, "kernel") + (views ? ` and ${count(views, "view")}` : "");
   at("headline").textContent = `${plan.label}: ${chosen} out of ${count(plan.candidates.length, "candidate")} (${measured} with a cost), predicted ${duration(plan.proof.seconds)}, launches included${plan.measured ? `; the whole program, measured: ${plan.measured}` : ""}`;
+  const [says, show] = at("moves").children;
+  says.textContent = plan.moves.says;
+  show.hidden = !plan.moves.kernels.length;
   at("notice").textContent = plan.notice;
   at("notice").hidden = !plan.notice;
-  const dense = kernels.length > 150 ? "dense" : "";
-  at("strip").replaceChildren(...kernels.map((k) => el("a", {
-    href: address(k), tabindex: "-1", class: dense, "data-kernel": k.number,
-    title: `${k.candidate.backend} ${k.candidate.label}: ${duration(k.seconds)}, ${percent(k.share)}`,
-    style: `width:${k.share * 100}%;background:${color(k.candidate.backend)}`,
-  })));
+  showStrip();
   at("legend").replaceChildren(...plan.backends.map((backend) => {
     const own = kernels.filter((k) => k.candidate.backend === backend);
     return el("span", { class: "key" }, dot(backend), `${backend}: ${count(own.length, backend === VIEW ? "value" : "kernel")}, ${percent(together(own).share)}`);
   }));
 }
 
-// Whether the form asks for this kernel.
-function wanted(kernel) {
-  const backend = at("backend").value;
-  return (!backend || kernel.candidate.backend === backend) && kernel.text.includes(at("find").value.trim().toLowerCase());
+// One part for each kernel, or for as many together as can still be seen.
+const MOST_PARTS = 500;
+
+function showStrip() {
+  const size = Math.max(1, Math.ceil(kernels.length / MOST_PARTS)), parts = [];
+  for (let first = 0; first < kernels.length; first += size) parts.push(kernels.slice(first, first + size));
+  at("strip").replaceChildren(...parts.map((own) => {
+    const { seconds, share } = together(own), most = own.reduce((a, b) => (b.seconds > a.seconds ? b : a));
+    const { backend, label } = most.candidate, more = own.length > 1 ? `${count(own.length, "kernel")}, the longest is ` : "";
+    return el("a", { href: address(most), tabindex: "-1", class: kernels.length > 150 ? "dense" : "", "data-first": own[0].number, "data-last": own[own.length - 1].number,
+      title: `${more}${backend} ${label}; ${duration(seconds)}, ${percent(share)}`, style: `width:${share * 100}%;background:${color(backend)}` });
+  }));
+}
+
+// The kernels that the form asks for.
+function asked() {
+  const backend = at("backend").value, text = at("find").value.trim().toLowerCase();
+  return kernels.filter((kernel) => (!backend || kernel.candidate.backend === backend) && kernel.text.includes(text));
+}
+
+// Values by what a key says of them, in the order of the first of each.
+function groupedBy(key, some) {
+  const found = new Map();
+  for (const one of some) {
+    const own = found.get(key(one));
+    if (own) own.push(one);
+    else found.set(key(one), [one]);
+  }
+  return found;
 }
 
 function groups() {
-  const equal = at("equal").checked, found = new Map();
-  for (const kernel of kernels.filter(wanted)) {
-    const key = equal ? kernel.candidate.cost : kernel.number;
-    found.set(key, [...(found.get(key) || []), kernel]);
-  }
+  const equal = at("equal").checked, found = groupedBy((kernel) => (equal ? kernel.candidate.cost : kernel.number), asked());
   const rows = [...found.values()].map((group) => ({ group, seconds: together(group).seconds }));
   const by = { time: ({ seconds }) => seconds, off: ({ group }) => deviation(group) }[at("order").value];
   return by ? rows.sort((a, b) => by(b) - by(a)) : rows;
 }
 
+// A longer table is shown in parts: a browser takes seconds for thousands of rows.
+const ROWS = 100;
+let rowsLeft = [];
+
+function showMoreRows(number) {
+  at("kernels").tBodies[0].append(...rowsLeft.splice(0, number).map((make) => make()));
+  at("more").hidden = !rowsLeft.length;
+  at("more").textContent = `Show ${Math.min(rowsLeft.length, 10 * ROWS)} more of ${count(rowsLeft.length, "row")}`;
+}
+
 function showList() {
-  const rows = groups(), most = Math.max(...rows.map((row) => row.seconds), 0);
+  const rows = groups(), most = rows.reduce((most, row) => Math.max(most, row.seconds), 0);
   const shown = rows.reduce((sum, row) => sum + row.group.length, 0);
   const seconds = rows.reduce((sum, row) => sum + row.seconds, 0);
-  at("in-place").hidden = !plan.in_place || !plan.in_place.kernels.length;
+  at("in-place").hidden = !hasTimes();
   at("count").textContent = `${count(shown, "kernel")}, ${percent(plan.proof.seconds ? seconds / plan.proof.seconds : 0)} of the time`;
-  at("kernels").tBodies[0].replaceChildren(...rows.map(({ group, seconds }) => {
+  at("kernels").tBodies[0].replaceChildren();
+  rowsLeft = rows.map(({ group, seconds }) => () => {
     // Of equal kernels the one that is nearest to losing stands for all.
     const first = group.reduce((a, b) => (margin(b) < margin(a) ? b : a));
     const { backend, label } = first.candidate;
@@ -86,7 +116,8 @@ function showList() {
       el("td", null, link, group.length > 1 ? el("span", { class: "quiet" }, ` x${group.length}`) : null),
       el("td", null, dot(backend), backend), el("td", { class: "n" }, duration(seconds)),
       el("td", { class: "n" }, percent(seconds / plan.proof.seconds), bar), ...inPlaceCells(group), el("td", null, nextBest(first)));
-  }));
+  });
+  showMoreRows(ROWS);
   markFound();
   mark();
 }
@@ -116,11 +147,16 @@ function chosen() {
 }
 
 function mark() {
-  const kernel = chosen(), number = kernel ? String(kernel.number) : "none";
-  for (const row of at("kernels").tBodies[0].rows) row.classList.toggle("here", row.dataset.kernels.split(" ").includes(number));
-  for (const part of at("strip").children) part.classList.toggle("here", part.dataset.kernel === number);
+  const kernel = chosen();
+  markRows(kernel);
+  for (const part of at("strip").children) part.classList.toggle("here", Boolean(kernel) && Number(part.dataset.first) <= kernel.number && kernel.number <= Number(part.dataset.last));
   markPicture(kernel);
   showKernel(kernel);
+}
+
+function markRows(kernel) {
+  const number = kernel ? String(kernel.number) : "none";
+  for (const row of at("kernels").tBodies[0].rows) row.classList.toggle("here", row.dataset.kernels.split(" ").includes(number));
 }
 
 function showKernel(kernel) {

@@ -24,12 +24,21 @@ function showPicture() {
 function redraw() {
   const window = svg.getBoundingClientRect();
   shape = { window, ...drawing(plan.picture, unfolded, (window.width || 4) / (window.height || 3)) };
+  places = new Map(shape.boxes.map((box) => [box.kernel, box]));
+  isLarge = shape.boxes.length > MOST_WHOLE;
   boxes = new Map();
   heads = new Map();
+  lines = [];
   const frames = shape.folds.map(foldBox), ports = shape.ports.map(({ x, y }) => draw("circle", { class: "port", cx: x, cy: y, r: 3 }));
-  lines = shape.lines.map(lineOf);
-  const most = Math.max(...kernels.map((kernel) => kernel.seconds), 0);
-  scene.replaceChildren(...frames, ...lines.map((line) => line.element), ...ports, ...shape.boxes.map((box) => kernelBox(box, most)), ...heads.values());
+  if (isLarge) {
+    drawLarge();
+    scene.replaceChildren(...frames, outline, ...ports, detail, ...heads.values());
+  } else {
+    const most = mostSeconds();
+    lines = shape.lines.map(lineOf);
+    boxes = new Map(shape.boxes.map((box) => [box.kernel, kernelBox(box, most)]));
+    scene.replaceChildren(...frames, ...lines.map((line) => line.element), ...ports, ...boxes.values(), ...heads.values());
+  }
   svg.setAttribute("aria-label", `Graph of ${count(kernels.length, "kernel")}, ${count(shape.folds.length, "repeated block")}. The table of kernels has the same figures.`);
   at("unfold").textContent = shape.folds.some((fold) => !fold.open) ? "Unfold all" : "Fold all";
   at("unfold").hidden = !shape.folds.length;
@@ -37,6 +46,8 @@ function redraw() {
   markFound();
   showMarked();
 }
+
+const mostSeconds = () => kernels.reduce((most, kernel) => Math.max(most, kernel.seconds), 0);
 
 const pen = document.createElement("canvas").getContext("2d"), widths = new Map();
 const FONTS = { label: "600 12px system-ui, sans-serif", figure: "12px system-ui, sans-serif", minor: "11px system-ui, sans-serif" };
@@ -74,15 +85,14 @@ function kernelBox(box, most) {
     draw("text", { x: width - 6, y: 16, class: "figure" }, time),
     draw("text", { x: 12, y: 32, class: "minor" }, clipped(called, width - 26 - widthOf(backend, "minor"), "minor", 0.3)),
     draw("text", { x: width - 6, y: 32, class: "figure minor" }, backend));
-  boxes.set(kernel.number, link);
   return link;
 }
 
 function foldBox(fold) {
   const own = kernels.slice(fold.first, fold.first + fold.size * fold.count), { seconds, share } = together(own);
-  const says = `${duration(seconds)}, ${percent(share)}`, body = count(fold.size, "kernel");
-  const head = draw("g", { class: "head", role: "button", tabindex: -1, "data-fold": fold.key, "aria-expanded": fold.open, transform: `translate(${fold.x} ${fold.y})`, "aria-label": `block of ${body}, ${fold.count} times, ${says}` },
-    draw("title", null, `${fold.open ? "Fold" : "Unfold"}: a block of ${body} that is repeated ${fold.count} times; together ${says}`),
+  const times = inPlace(own), says = `${duration(seconds)}, ${percent(share)}`, told = times ? `${says}, in place ${duration(times.seconds)}` : says, body = count(fold.size, "kernel");
+  const head = draw("g", { class: "head", role: "button", tabindex: -1, "data-fold": fold.key, "aria-expanded": fold.open, transform: `translate(${fold.x} ${fold.y})`, "aria-label": `block of ${body}, ${fold.count} times, ${told}` },
+    draw("title", null, `${fold.open ? "Fold" : "Unfold"}: a block of ${body} that is repeated ${fold.count} times; together ${told}`),
     draw("rect", { width: fold.width, height: HEAD - 4, rx: 4 }),
     draw("text", { x: 8, y: 13, class: "times" }, `${fold.open ? "▾" : "▸"} x${fold.count}`),
     draw("text", { x: fold.width - 8, y: 13, class: "figure" }, says));
@@ -146,19 +156,30 @@ function markPicture(kernel) {
 }
 
 function showMarked() {
+  if (isLarge && drawn) drawInSight(true);
+  else classify();
+  if (marked !== null && boxes.has(shownFor(marked))) setStop(boxes.get(shownFor(marked)));
+}
+
+// What is chosen, its lines, and what is pale.
+function classify() {
   const number = marked === null ? null : shownFor(marked);
-  for (const [own, box] of boxes) box.classList.toggle("here", own === number);
+  for (const [own, box] of boxes) {
+    box.classList.toggle("here", own === number);
+    box.classList.toggle("pale", pale.has(own));
+  }
   for (const line of lines) line.element.classList.toggle("on", number !== null && (line.from === number || line.to === number));
-  if (number !== null) setStop(boxes.get(number));
 }
 
 // Kernels that the form does not ask for are pale.
 function markFound() {
-  const found = new Set(kernels.filter(wanted).map((kernel) => shownFor(kernel.number)));
-  for (const [own, box] of boxes) box.classList.toggle("pale", !found.has(own));
+  const found = new Set(asked().map((kernel) => shownFor(kernel.number))), before = pale;
+  pale = new Set(shape.boxes.map((box) => box.kernel).filter((number) => !found.has(number)));
+  if (isLarge && (pale.size || before.size)) redrawOutline();
+  classify();
 }
 
-const found = () => (at("find").value.trim() ? kernels.filter(wanted) : []);
+const found = () => (at("find").value.trim() ? asked() : []);
 
 function showFound() {
   const [first] = found();

@@ -7,7 +7,13 @@ at("controls").addEventListener("submit", (event) => {
   event.preventDefault();
   chooseNext();
 });
+at("more").addEventListener("click", () => {
+  showMoreRows(10 * ROWS);
+  markRows(chosen());
+});
+window.addEventListener("beforeprint", () => showMoreRows(rowsLeft.length));
 at("ordering").addEventListener("input", showList);
+at("moves").lastElementChild.addEventListener("click", () => fitKernels(plan.moves.kernels));
 at("by").addEventListener("input", showTimes);
 window.addEventListener("hashchange", mark);
 at("functions").hidden = functions.length < 2;

@@ -24,28 +24,34 @@ function blocks() {
 }
 
 function grouped(key) {
-  const found = new Map();
-  for (const kernel of kernels) found.set(key(kernel), [...(found.get(key(kernel)) || []), kernel]);
-  const rows = [...found].map(([called, own]) => ({ name: called, more: count(own.length, "kernel"), own }));
-  return rows.sort((a, b) => together(b.own).seconds - together(a.own).seconds);
+  const rows = [...groupedBy(key, kernels)].map(([called, own]) => ({ name: called, more: count(own.length, "kernel"), own, seconds: together(own).seconds }));
+  return rows.sort((a, b) => b.seconds - a.seconds);
 }
 
 function showTimes() {
   const by = at("by").value;
   const rows = by === "block" ? blocks() : grouped((kernel) => kernel.candidate[by]);
-  const shown = rows.slice(0, 60), most = Math.max(0, ...rows.map(({ own }) => together(own).seconds));
+  const longest = ({ own }) => Math.max(together(own).seconds, (inPlace(own) || { seconds: 0 }).seconds);
+  const shown = rows.slice(0, 60), most = Math.max(0, ...rows.map(longest));
+  at("in-place-part").hidden = !hasTimes();
   at("bars").replaceChildren(...shown.map(({ name: called, more, own }) => {
     const { seconds, share } = together(own);
     const show = el("button", { type: "button", title: `show in the picture: ${more}` }, called);
     show.addEventListener("click", () => fitKernels(own.map((kernel) => kernel.number)));
     return el("tr", null, el("th", { scope: "row" }, show, el("div", { class: "quiet" }, more)),
-      el("td", { class: "n" }, duration(seconds)), el("td", { class: "n" }, percent(share)), el("td", { class: "parts" }, parts(own, most)));
+      el("td", { class: "n" }, duration(seconds)), el("td", { class: "n" }, percent(share)), ...inPlaceCells(own), el("td", { class: "parts" }, parts(own, most), measuredBar(own, most)));
   }));
   const rest = plan.proof.seconds - together(kernels).seconds;
   at("rest").textContent = [
     rows.length > shown.length ? `${rows.length - shown.length} more are not shown. ` : "",
     rest > 0 ? `Launches and transitions between backends: ${duration(rest)}, ${percent(rest / plan.proof.seconds)}.` : "",
   ].join("");
+}
+
+// Below the bar of the costs, where all of these kernels were timed.
+function measuredBar(own, most) {
+  const times = inPlace(own);
+  return times && el("div", { class: "measured", title: `in place: ${duration(times.seconds)}`, style: `width:${(times.seconds / most) * 100}%` });
 }
 
 // One bar, a part for each backend.

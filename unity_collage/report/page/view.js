@@ -6,6 +6,7 @@ function look() {
   scene.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
   svg.classList.toggle("far", view.scale < READABLE);
   svg.style.setProperty("--far", `${Math.min(120, 13 / view.scale)}px`);
+  if (isLarge) drawInSight(false);
 }
 
 // Show what is between these corners as large as the window allows, but not larger than life.
@@ -39,7 +40,7 @@ function fitKernels(numbers) {
 
 // Move a kernel into sight, near enough to be read.
 function reveal(number) {
-  const box = shape.boxes.find((one) => one.kernel === number), { width, height } = shape.window;
+  const box = places.get(number), { width, height } = shape.window;
   if (!box) return;
   const x = view.x + view.scale * (box.x + box.width / 2), y = view.y + view.scale * (box.y + box.height / 2);
   const readable = view.scale >= 0.6 || !width;
@@ -68,7 +69,8 @@ function pan(x, y) {
 function showOnPaper() {
   svg.setAttribute("viewBox", `-12 -24 ${shape.width + 24} ${shape.height + 48}`);
   scene.removeAttribute("transform");
-  svg.classList.remove("far");
+  // The texts of a large picture would be too small there, too.
+  svg.classList.toggle("far", isLarge);
 }
 
 // One kernel or block of the picture is a stop of the tab key; arrows go from there.
@@ -82,18 +84,24 @@ const ARROWS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowR
 
 // The nearest kernel or block in this direction; what is far to the side counts as far.
 function neighbour(from, [dx, dy]) {
-  const middle = (element) => {
-    const own = element.getBoundingClientRect();
-    return [own.left + own.width / 2, own.top + own.height / 2];
-  };
-  const [x, y] = middle(from);
+  const titles = shape.folds.map(({ key, x, y, width }) => ({ key, x, y, width, height: HEAD }));
+  const own = from.dataset.kernel === undefined ? titles.find(({ key }) => key === from.dataset.fold) : places.get(Number(from.dataset.kernel));
+  const middle = ({ x, y, width, height }) => [x + width / 2, y + height / 2], [x, y] = middle(own);
   let best = null, least = Infinity;
-  for (const other of [...boxes.values(), ...heads.values()]) {
+  for (const other of [...shape.boxes, ...titles]) {
     const [otherX, otherY] = middle(other), along = (otherX - x) * dx + (otherY - y) * dy;
     const aside = Math.abs((otherX - x) * dy) + Math.abs((otherY - y) * dx), far = along + 2 * aside;
-    if (other !== from && along > 1 && far < least) [best, least] = [other, far];
+    if (other !== own && along > 1 && far < least) [best, least] = [other, far];
   }
   return best;
+}
+
+function goTo(place) {
+  const isKernel = place.kernel !== undefined;
+  if (isKernel) reveal(place.kernel);
+  const element = isKernel ? boxes.get(place.kernel) : heads.get(place.key);
+  setStop(element);
+  element.focus({ preventScroll: true });
 }
 
 function pressed(event) {
@@ -101,11 +109,7 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (arrow && inside && !event.shiftKey) {
     const next = neighbour(inside, arrow);
-    if (next) {
-      setStop(next);
-      next.focus({ preventScroll: true });
-      if (next.dataset.kernel) reveal(Number(next.dataset.kernel));
-    }
+    if (next) goTo(next);
   } else if (arrow) pan(-arrow[0] * 80, -arrow[1] * 80);
   else if (event.key === "+" || event.key === "=") zoom(1.25);
   else if (event.key === "-") zoom(0.8);
@@ -141,6 +145,7 @@ function listenToPicture() {
     const head = event.target.closest(".head");
     if (moved) event.preventDefault();
     else if (head) toggle(head.dataset.fold);
+    else if (isLarge && !event.target.closest("a")) chooseAt(event);
   });
   at("nearer").addEventListener("click", () => zoom(1.25));
   at("farther").addEventListener("click", () => zoom(0.8));
