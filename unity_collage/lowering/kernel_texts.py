@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tvm import ir, relax, tirx
+from tvm import ir, tirx
 from tvm.ir import IRModule
 
 from ..annotations import EXTERNAL_MODS
@@ -19,7 +19,7 @@ _C_SOURCE = "c"
 """The kind of runtime modules that are C source until a program is saved."""
 
 
-def with_scripts(explanation: Explanation, functions: Mapping[str, relax.Function]) -> Explanation:
+def with_scripts(explanation: Explanation, functions: Mapping[str, ir.BaseFunc]) -> Explanation:
     """The kernels with TVMScript of the ``functions`` that they were outlined as, by name.
 
     Equal kernels share the text of the first of them, whose values have their names.

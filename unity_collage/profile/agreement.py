@@ -141,7 +141,7 @@ def drawn_inputs(
 def _drawn(spec: Spec, rng: np.random.Generator, extent: int, sizes: Mapping[str, int]) -> np.ndarray:
     if not isinstance(spec, TensorSpec) or spec.shape is None:
         raise CollageError(f"input {shown(spec.name)} cannot be drawn: it is {spec}")
-    shape = [dim if isinstance(dim, int) else sizes.get(dim, extent) for dim in spec.shape]
+    shape = [dim if isinstance(dim, int) else sizes.get(str(dim), extent) for dim in spec.shape]
     dtype = np.dtype(spec.dtype)
     if dtype.kind in "iub":
         return rng.integers(0, 2, shape).astype(dtype)
