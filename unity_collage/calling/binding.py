@@ -35,20 +35,20 @@ def with_constant_inputs(model: Model, params: Params) -> tuple[Model, Params]:
     Other models, and weights without names, are bound when the model is imported. ``model`` itself stays as it is.
     Raises CollageError for a name that there is not, and for another type or shape.
     """
-    is_file = isinstance(model, (str, Path)) and Path(model).suffix != ".pt2"
     if not params or not isinstance(params, Mapping):
         return model, params
-    if not is_file and not isinstance(model, (onnx.ModelProto, OnnxFile)):
+    if isinstance(model, (str, Path)) and Path(model).suffix != ".pt2":
+        file = read_onnx(Path(model))
+    elif isinstance(model, (onnx.ModelProto, OnnxFile)):
+        given = model if isinstance(model, OnnxFile) else OnnxFile(model)
+        file = OnnxFile(onnx.ModelProto(), given.folder)
+        file.model.CopyFrom(given.model)
+    else:
         return model, params
-    file = read_onnx(Path(model)) if is_file else model if isinstance(model, OnnxFile) else OnnxFile(model)
-    changed = file.model
-    if not is_file:
-        changed = onnx.ModelProto()
-        changed.CopyFrom(file.model)
     sizes: Sizes = {}
-    arrays = _arrays(changed, params, sizes)
-    make_constant(changed, arrays, {dim: extent for dim, (extent, _) in sizes.items()})
-    return OnnxFile(changed, file.folder), ()
+    arrays = _arrays(file.model, params, sizes)
+    make_constant(file.model, arrays, {dim: extent for dim, (extent, _) in sizes.items()})
+    return file, ()
 
 
 def _arrays(model: onnx.ModelProto, params: Mapping[str, Any], sizes: Sizes) -> dict[str, np.ndarray]:
