@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -63,13 +64,18 @@ def main(connection: int) -> None:
     gc.collect()
     gc.freeze()  # the collector of a fork would write to all that it shares
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here
+    # The connection alone would not tell: a fork of the parent may have a copy of its other end.
+    life = os.pidfd_open(os.getppid())
     with socket.socket(fileno=connection) as parent:
         while True:
+            if life in select.select([parent, life], (), ())[0]:
+                os._exit(0)
             line, files, _, _ = socket.recv_fds(parent, _MOST_BYTES, 2)
             if not line:
                 os._exit(0)
             pid = os.fork()
             if pid == 0:
+                os.close(life)
                 break
             for file in files:
                 os.close(file)
