@@ -33,12 +33,20 @@ def errors(got: list[np.ndarray], expected: list[np.ndarray]) -> list[float]:
     return found
 
 
+FORCED = (("onednn",), ("openblas",), ("kernels",), ("tvm",), None)
+# On drawn costs of nasrnn the exact search takes minutes where oneDNN alone has chains. Our kernels take nothing of it.
+CHOICES: dict[str, tuple[tuple[str, ...] | None, ...]] = {
+    "mnist_mlp": FORCED,
+    "nasrnn": (("openblas",), ("tvm",), None),
+    "squeezenet": FORCED,
+}
+
+
 @pytest.mark.parametrize(
-    "backends",
-    [("onednn",), ("openblas",), ("kernels",), ("tvm",), None],
-    ids=lambda b: "+".join(b or ("mixed",)),
+    ("name", "backends"),
+    [(name, forced) for name, choices in CHOICES.items() for forced in choices],
+    ids=lambda part: part if isinstance(part, str) else "+".join(part or ("mixed",)),
 )
-@pytest.mark.parametrize("name", ["mnist_mlp", "nasrnn", "squeezenet"])
 def test_every_tenth_tensor_agrees_with_onnx_runtime(name: str, backends: tuple[str, ...] | None) -> None:
     model = tapped(models.load(name))
     feeds = models.inputs(model, seed=3)
