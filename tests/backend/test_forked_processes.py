@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -60,7 +61,10 @@ def test_a_process_that_is_closed_before_it_has_begun_leaves_nothing() -> None:
     child.close()
     with Child(MODULE, HELLO, 60) as later:
         assert "KeyError" in answer(later)
-        pid = template()
+        pid, last = template(), time.monotonic() + 60
+        while len(pids_below(pid)) > 2 and time.monotonic() < last:  # the first has to see that it is alone
+            time.sleep(0.05)
+        assert len(pids_below(pid)) == 2
     forking.end_template()
     assert not Path(f"/proc/{pid}").exists()
 

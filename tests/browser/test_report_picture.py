@@ -251,7 +251,7 @@ def test_another_function_has_its_own_picture(browser: str, tmp_path: Path) -> N
 
 
 def unequal(number: int) -> Explanation:
-    """So many kernels of which no two are equal, so nothing is folded."""
+    """This many kernels, all different, so that nothing is folded."""
     sources = [(), *((i - 1,) if i % 3 else (i - 1, i - 3) for i in range(1, number))]
     return Explanation(
         Proof(1.0, 1.0, 0.0, True, "exact"),

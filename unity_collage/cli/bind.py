@@ -1,4 +1,4 @@
-"""``unity-collage bind``: a model file whose inputs are constants in part."""
+"""``unity-collage bind``: a model file some of whose inputs are constants."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from ..errors import CollageError, first_line
 from .as_json import add_json, print_json
 from .exit_codes import UsageError
-from .files import STANDARD, write
+from .files import check_written, write
 
 
 def add_command(commands: Any) -> None:
     """Add ``bind`` to ``commands``."""
-    text = "write a model whose inputs are constants in part"
+    text = "write a model some of whose inputs are constants"
     command = commands.add_parser(
         "bind",
         help=text,
@@ -55,8 +55,7 @@ def _value(text: str) -> tuple[str, Any]:
 
 def _bind(options: argparse.Namespace) -> None:
     path = Path(options.output)
-    if options.output == STANDARD or path.suffix != ".onnx":
-        raise UsageError(f"--output {path}: the name of the file ends in .onnx")
+    check_written("--output", options.output, (".onnx",))
     values: dict[str, Any] = {}
     for name, value in options.values:
         if name in values:

@@ -1,4 +1,4 @@
-"""Forks of a :mod:`.template`, which has TVM loaded: they start in milliseconds."""
+"""Processes that are forks of a :mod:`.template`, which has TVM loaded: they need not import it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _ANSWER_BYTES = 32
 
 
 class Forked:
-    """A process that is no child of this one, with what is used of ``subprocess.Popen``."""
+    """A process that the template has forked, with the part of ``subprocess.Popen`` that is used here."""
 
     def __init__(self, template: _Template):
         self._template = template
         self._pid = 0
         self._pidfd: int | None = None
-        self.is_answered = False
 
     def answered(self, pid: int, pidfd: int | None) -> None:
         """It is this process; without a descriptor there is none."""
-        self._pid, self._pidfd, self.is_answered = pid, pidfd, True
+        self._pid, self._pidfd = pid, pidfd
 
     def wait(self, timeout: float) -> int:
-        """Wait for its end; raises TimeoutExpired. Who has not been forked yet ends when its connection is closed.
+        """Wait for its end; raises TimeoutExpired after ``timeout`` seconds.
 
-        Its exit code is known to the template alone; that of a process that was killed is returned.
+        A process that has not been forked yet is not waited for: it ends when its connection is closed. Only the
+        template knows exit codes; the result is that of a process that was killed.
         """
         self._template.read_answers()
         if self._pidfd is not None and not select.select([self._pidfd], (), (), timeout)[0]:

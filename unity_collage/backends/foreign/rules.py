@@ -88,7 +88,7 @@ def predicates(name: str) -> dict[str, Predicate]:
 
 @lru_cache(maxsize=1)
 def _operators(count: int) -> list[tuple[str, ir.Op]]:
-    """The operators by name while there are ``count``: none is ever removed, and to read a thousand takes 10 ms."""
+    """The operators by name while there are ``count``: none is ever removed, and TVM's list is slow to read."""
     found = [(str(name), ir.Op.get(name)) for name in ir.Op.list_op_names()]
     assert len(found) == count
     return found
